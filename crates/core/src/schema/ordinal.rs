@@ -1,0 +1,168 @@
+//! Order-preserving `u64` images of keys of every type.
+//!
+//! `ordinal(a) < ordinal(b)` exactly when `a < b`, for values of one type; -0.0 and 0.0 share an ordinal. NaN maps to
+//! [`NAN_ORDINAL`], which no other float reaches (integers may: ask [`KeyOrder::is_nan`]).
+
+use super::{DataType, Value};
+
+/// The ordinal of NaN in float columns; for `u64` columns it is the ordinal of `u64::MAX`.
+pub const NAN_ORDINAL: u64 = u64::MAX;
+
+/// The order of one key type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyOrder {
+    data_type: DataType,
+}
+
+fn ordinal_f32(value: f32) -> u64 {
+    if value.is_nan() {
+        return NAN_ORDINAL;
+    }
+    // Adding 0.0 turns -0.0 into 0.0 and changes nothing else.
+    let bits = (value + 0.0).to_bits();
+    let flip = if bits >> 31 == 1 { u32::MAX } else { 1 << 31 };
+    u64::from(bits ^ flip)
+}
+
+fn ordinal_f64(value: f64) -> u64 {
+    if value.is_nan() {
+        return NAN_ORDINAL;
+    }
+    let bits = (value + 0.0).to_bits();
+    let flip = if bits >> 63 == 1 { u64::MAX } else { 1 << 63 };
+    bits ^ flip
+}
+
+impl KeyOrder {
+    /// The order of a numeric type. [`super::Schema::new`] admits no other key.
+    pub fn new(data_type: DataType) -> Self {
+        debug_assert!(data_type.is_numeric());
+        Self { data_type }
+    }
+
+    /// The key's type.
+    pub fn data_type(self) -> DataType {
+        self.data_type
+    }
+
+    /// Whether this ordinal stands for NaN.
+    pub fn is_nan(self, ordinal: u64) -> bool {
+        ordinal == NAN_ORDINAL && self.data_type.is_float()
+    }
+
+    /// The ordinal of the key whose little-endian bytes begin `bytes`.
+    #[inline]
+    pub fn ordinal(self, bytes: &[u8]) -> u64 {
+        macro_rules! raw {
+            ($type:ty) => {{
+                let mut raw = [0u8; size_of::<$type>()];
+                raw.copy_from_slice(&bytes[..size_of::<$type>()]);
+                <$type>::from_le_bytes(raw)
+            }};
+        }
+        match self.data_type {
+            DataType::F32 => ordinal_f32(raw!(f32)),
+            DataType::F64 => ordinal_f64(raw!(f64)),
+            DataType::U8 => u64::from(raw!(u8)),
+            DataType::U16 => u64::from(raw!(u16)),
+            DataType::U32 => u64::from(raw!(u32)),
+            DataType::U64 => raw!(u64),
+            DataType::I8 => raw!(i8) as i64 as u64 ^ (1 << 63),
+            DataType::I16 => raw!(i16) as i64 as u64 ^ (1 << 63),
+            DataType::I32 => raw!(i32) as i64 as u64 ^ (1 << 63),
+            DataType::I64 => raw!(i64) as u64 ^ (1 << 63),
+            DataType::FixedBytes(_) => 0,
+        }
+    }
+
+    /// Ordinals of `count` keys that lie `stride` bytes apart, the first at the start of `bytes`; appended to `out`.
+    pub fn ordinals(self, bytes: &[u8], stride: usize, count: usize, out: &mut Vec<u64>) {
+        macro_rules! each {
+            ($type:ty, $map:expr) => {{
+                const WIDTH: usize = size_of::<$type>();
+                out.extend((0..count).map(|row| {
+                    let mut raw = [0u8; WIDTH];
+                    raw.copy_from_slice(&bytes[row * stride..row * stride + WIDTH]);
+                    let map: fn($type) -> u64 = $map;
+                    map(<$type>::from_le_bytes(raw))
+                }))
+            }};
+        }
+        match self.data_type {
+            DataType::F32 => each!(f32, ordinal_f32),
+            DataType::F64 => each!(f64, ordinal_f64),
+            DataType::U64 => each!(u64, |value| value),
+            DataType::I64 => each!(i64, |value| value as u64 ^ (1 << 63)),
+            DataType::I32 => each!(i32, |value| value as i64 as u64 ^ (1 << 63)),
+            DataType::U32 => each!(u32, u64::from),
+            _ => out.extend((0..count).map(|row| self.ordinal(&bytes[row * stride..]))),
+        }
+    }
+
+    /// The key a (non-NaN) ordinal stands for; exact inverse but for -0.0. Ordinals that no key has (interpolated
+    /// ones always lie between two keys' and so have one) map to the nearest key of the type.
+    pub fn value(self, ordinal: u64) -> Value {
+        match self.data_type {
+            DataType::F32 => {
+                let image = u32::try_from(ordinal).unwrap_or(u32::MAX);
+                let bits = if image >> 31 == 1 { image ^ (1 << 31) } else { !image };
+                Value::Float(f64::from(f32::from_bits(bits)))
+            }
+            DataType::F64 => {
+                let bits = if ordinal >> 63 == 1 { ordinal ^ (1 << 63) } else { !ordinal };
+                Value::Float(f64::from_bits(bits))
+            }
+            DataType::U8 | DataType::U16 | DataType::U32 | DataType::U64 | DataType::FixedBytes(_) => {
+                Value::Int(i128::from(ordinal))
+            }
+            DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => {
+                Value::Int(i128::from((ordinal ^ (1 << 63)) as i64))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32_ordinal(value: f32) -> u64 {
+        KeyOrder::new(DataType::F32).ordinal(&value.to_le_bytes())
+    }
+
+    #[test]
+    fn floats_keep_their_order_and_zeros_are_one() {
+        let values =
+            [f32::NEG_INFINITY, f32::MIN, -1.0, -1e-40, 0.0, 1e-40, f32::MIN_POSITIVE, 1.0, f32::MAX, f32::INFINITY];
+        for pair in values.windows(2) {
+            assert!(f32_ordinal(pair[0]) < f32_ordinal(pair[1]), "{pair:?}");
+        }
+        assert_eq!(f32_ordinal(-0.0), f32_ordinal(0.0));
+        assert!(f32_ordinal(f32::INFINITY) < f32_ordinal(f32::NAN));
+        assert_eq!(f32_ordinal(-f32::NAN), NAN_ORDINAL);
+        for value in values {
+            assert_eq!(KeyOrder::new(DataType::F32).value(f32_ordinal(value)), Value::Float(f64::from(value)));
+        }
+    }
+
+    #[test]
+    fn integers_keep_their_order_at_the_extremes() {
+        let order = KeyOrder::new(DataType::I64);
+        let ordinals: Vec<u64> =
+            [i64::MIN, -1, 0, 1, i64::MAX].iter().map(|value| order.ordinal(&value.to_le_bytes())).collect();
+        assert!(ordinals.is_sorted());
+        assert_eq!(ordinals[4], u64::MAX);
+        assert!(!order.is_nan(ordinals[4]), "i64::MAX is no NaN");
+        assert_eq!(order.value(ordinals[0]), Value::Int(i128::from(i64::MIN)));
+    }
+
+    #[test]
+    fn strided_ordinals_agree_with_single_ones() {
+        let rows: Vec<u8> = (0..50u8).flat_map(|i| [(i as f32 - 25.0).to_le_bytes(), [i; 4]].concat()).collect();
+        let order = KeyOrder::new(DataType::F32);
+        let mut out = Vec::new();
+        order.ordinals(&rows, 8, 50, &mut out);
+        let single: Vec<u64> = rows.chunks(8).map(|row| order.ordinal(row)).collect();
+        assert_eq!(out, single);
+    }
+}

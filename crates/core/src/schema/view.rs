@@ -1,0 +1,104 @@
+//! Where a caller's columns lie: a byte slice, a stride, a type.
+//!
+//! Arrays of structs, structs of arrays and Fortran arrays are all columns with some stride, so none of them needs a
+//! copy before `append`.
+
+use std::ops::Range;
+
+use super::{DataType, SchemaError};
+
+/// A borrowed column of `len` values that begin `stride` bytes apart.
+#[derive(Debug, Clone, Copy)]
+pub struct ColumnView<'a> {
+    bytes: &'a [u8],
+    stride: usize,
+    len: usize,
+    data_type: DataType,
+}
+
+impl<'a> ColumnView<'a> {
+    /// A view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the last.
+    ///
+    /// A stride of 0 repeats one value. Values are little-endian and need no alignment.
+    ///
+    /// # Errors
+    /// [`SchemaError::View`] when the last value would end past `bytes`.
+    ///
+    /// ```
+    /// use turbidite::{ColumnView, DataType};
+    /// // Two structs of (f32, u32): the second field as a column.
+    /// let structs: Vec<u8> = [1.0f32.to_le_bytes(), 7u32.to_le_bytes(), 2.0f32.to_le_bytes(), 8u32.to_le_bytes()].concat();
+    /// let column = ColumnView::new(&structs[4..], 8, 2, DataType::U32)?;
+    /// assert_eq!(column.value(1), 8u32.to_le_bytes());
+    /// # Ok::<(), turbidite::SchemaError>(())
+    /// ```
+    pub fn new(bytes: &'a [u8], stride: usize, len: usize, data_type: DataType) -> Result<Self, SchemaError> {
+        let end = match len {
+            0 => Some(0),
+            _ => (len - 1).checked_mul(stride).and_then(|start| start.checked_add(data_type.width())),
+        };
+        match end {
+            Some(end) if end <= bytes.len() => Ok(Self { bytes, stride, len, data_type }),
+            _ => Err(SchemaError::View { rows: len, stride, bytes: bytes.len() }),
+        }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Type of the values.
+    pub fn data_type(&self) -> DataType {
+        self.data_type
+    }
+
+    /// The bytes of value `row`.
+    #[inline]
+    pub fn value(&self, row: usize) -> &'a [u8] {
+        let start = row * self.stride;
+        &self.bytes[start..start + self.data_type.width()]
+    }
+
+    /// The part of the view that holds `rows`.
+    #[must_use]
+    pub fn slice(&self, rows: Range<usize>) -> Self {
+        assert!(rows.start <= rows.end && rows.end <= self.len, "rows outside the view");
+        let start = if rows.is_empty() { 0 } else { rows.start * self.stride };
+        Self { bytes: &self.bytes[start..], len: rows.end - rows.start, ..*self }
+    }
+
+    /// The key ordinals of all values, appended to `out`.
+    pub fn ordinals(&self, out: &mut Vec<u64>) {
+        super::KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
+    }
+
+    /// Copies the values of `rows` into `out`, one every `out_stride` bytes.
+    pub fn scatter(&self, rows: Range<usize>, out: &mut [u8], out_stride: usize) {
+        macro_rules! fixed {
+            ($width:literal) => {
+                for (slot, row) in rows.enumerate() {
+                    let from = row * self.stride;
+                    let to = slot * out_stride;
+                    let mut value = [0u8; $width];
+                    value.copy_from_slice(&self.bytes[from..from + $width]);
+                    out[to..to + $width].copy_from_slice(&value);
+                }
+            };
+        }
+        match self.data_type.width() {
+            4 => fixed!(4),
+            8 => fixed!(8),
+            width => {
+                for (slot, row) in rows.enumerate() {
+                    out[slot * out_stride..slot * out_stride + width].copy_from_slice(self.value(row));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The storage seam: the few file operations the store uses, and nothing more.
+//!
+//! Contract every implementation keeps (one suite, `contract`, runs over all of them):
+//! - `create` never opens an existing file; `rename` never replaces an existing target; `exchange` swaps two existing
+//!   folders in one step or answers `Unsupported`.
+//! - A write is durable once `sync` on its file returned; a name once `sync_dir` on its folder returned.
+//! - `write_at` may use direct I/O when offset, length and memory are multiples of [`ALIGNMENT`]; it must also accept
+//!   ranges that are not.
+//! - Errors leave the target as it was or partly written, never anything else.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
+pub const ALIGNMENT: usize = 4096;
+
+/// What a path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Directory,
+}
+
+/// A name in a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, without the folder's path. Names that are not UTF-8 are left out: nothing of ours has one.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+}
+
+/// A file system, as far as we use one.
+pub trait Storage: Send + Sync + std::fmt::Debug {
+    /// Creates a new file for writing; `AlreadyExists` when there is one.
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
+    /// What the path is, `None` when there is nothing.
+    fn kind(&self, path: &Path) -> io::Result<Option<FileKind>>;
+    /// The names in a folder, in byte order.
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
+    /// Creates a folder and those above it; no error when it exists.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Moves a file or folder to a name that is free; `AlreadyExists` otherwise.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Swaps two folders in one step; `Unsupported` where the file system cannot.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes a folder and all in it.
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+}
+
+/// A file being written by one owner.
+pub trait WritableFile: Send + std::fmt::Debug {
+    /// Writes all of `data` at `offset`.
+    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
+    /// Cuts the file to `bytes`.
+    fn truncate(&mut self, bytes: u64) -> io::Result<()>;
+    /// Makes content and length durable.
+    fn sync(&mut self) -> io::Result<()>;
+}
+
+/// A file being read by any number of threads.
+pub trait ReadableFile: Send + Sync + std::fmt::Debug {
+    /// Length in bytes when it was opened.
+    fn bytes(&self) -> u64;
+    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+}
+
+/// Reads a whole file, refusing one larger than `limit_bytes`.
+pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = storage.open(path)?;
+    if file.bytes() > limit_bytes {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} bytes are more than it can hold", file.bytes())));
+    }
+    let mut content = vec![0; file.bytes() as usize];
+    file.read_at(0, &mut content)?;
+    Ok(content)
+}
