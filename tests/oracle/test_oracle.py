@@ -4,32 +4,14 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy
-import pyarrow
 import pytest
-from pyarrow import ipc, parquet
+from pyarrow import parquet
 
 from support.command import turbidite
 from support.predicates import Generator
+from support.rows import as_records, in_order, read_answer
 
 QUERIES = int(os.environ.get("TURBIDITE_ORACLE_QUERIES", "1000"))
-
-
-def read_answer(path) -> pyarrow.Table:
-    with ipc.open_file(path) as reader:
-        return reader.read_all()
-
-
-def as_records(table: pyarrow.Table, like: numpy.dtype) -> numpy.ndarray:
-    """The answer's rows with the fields of `like` and the epoch."""
-    rows = numpy.empty(table.num_rows, numpy.dtype(like.descr + [("epoch", "<u8")]))
-    for name in rows.dtype.names:
-        rows[name] = table.column(name).to_numpy()
-    return rows
-
-
-def in_order(rows: numpy.ndarray) -> numpy.ndarray:
-    """Rows in an order of their own: by epoch and id, which together are unique."""
-    return rows[numpy.lexsort((rows["id"], rows["epoch"]))]
 
 
 def expected_rows(epochs: dict[int, numpy.ndarray], labels: list[int], mask) -> numpy.ndarray:
