@@ -13,7 +13,7 @@ import pytest
 
 from conftest import ingest_arguments
 from support import raw, vpic
-from support.command import FAILED, OK, USAGE, binary, start, turbidite
+from support.command import FAILED, OK, USAGE, attempt, binary, start, turbidite
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_folder_that_cannot_be_written(scratch, sample):
         for folder in [target, *target.rglob("*")]:
             if folder.is_dir():
                 folder.chmod(0o555)
-        done = subprocess.run([binary(), *map(str, ingest)], capture_output=True, text=True)
+        done = attempt(*ingest)
         reason = "Permission denied"
         for folder in [target, *target.rglob("*")]:
             if folder.is_dir():
@@ -152,9 +152,8 @@ def test_truncate_removes_later_epochs(scratch, sample):
     ],
 )
 def test_wrong_requests(sample, arguments, words):
-    done = turbidite("query", sample, "--epoch", 500, *arguments, expect=USAGE) if "--epoch" not in arguments else turbidite(
-        "query", sample, *arguments, expect=USAGE
-    )
+    epoch = [] if "--epoch" in arguments else ["--epoch", 500]
+    done = turbidite("query", sample, *epoch, *arguments, expect=USAGE)
     assert words in done.stderr, done.stderr
 
 

@@ -24,12 +24,18 @@ def start(*arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-def turbidite(*arguments, expect: int = OK, prefix: tuple = (), timeout: float = 300, **options) -> subprocess.CompletedProcess:
-    """Runs the command to its end; any other exit code than `expect` fails the test with all that was said."""
+def attempt(*arguments, prefix: tuple = (), timeout: float = 300, **options) -> subprocess.CompletedProcess:
+    """Runs the command to its end, however it ends."""
     command = [*map(str, prefix), binary(), *map(str, arguments)]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **options)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **options)
+
+
+def turbidite(*arguments, expect: int = OK, **options) -> subprocess.CompletedProcess:
+    """Runs the command to its end; any other exit code than `expect` fails the test with all that was said."""
+    done = attempt(*arguments, **options)
     assert done.returncode == expect, (
-        f"exit {done.returncode}, expected {expect}: {' '.join(command)}\nstdout: {done.stdout[-2000:]}\nstderr: {done.stderr[-2000:]}"
+        f"exit {done.returncode}, expected {expect}: {' '.join(map(str, done.args))}\n"
+        f"stdout: {done.stdout[-2000:]}\nstderr: {done.stderr[-2000:]}"
     )
     return done
 
