@@ -84,11 +84,11 @@ bench-quick: build venv ## The same on 100 MB, to see that it works
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
-	$(CARGO) run $(RELEASE) --package turbidite --example balance -- $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- $(ARGS)
 
 .PHONY: sample
-sample: venv ## Cut testdata/vpic from the full dumps (DUMPS=path)
-	'$(VENV)/bin/python' testdata/cut_sample.py '$(DUMPS)' testdata/vpic
+sample: ## Cut testdata/vpic from the full dumps (DUMPS=path)
+	$(PYTHON) tools/cut_sample.py '$(DUMPS)' testdata/vpic
 
 .PHONY: clean
 clean: ## Remove what make demo and make venv left in the checkout; the cache stays
