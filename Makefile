@@ -19,6 +19,8 @@ RELEASE := --release --locked
 
 # The tools' folder is named after the pinned versions and the interpreter: clones share it, a change makes a new one.
 VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
+# Real dumps beside the checkout where there are any, the sample otherwise.
+DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
 export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
 
 .PHONY: help
@@ -84,11 +86,11 @@ bench-quick: build venv ## The same on 100 MB, to see that it works
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
-	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
 
 .PHONY: sample
-sample: ## Cut testdata/vpic from the full dumps (DUMPS=path)
-	$(PYTHON) tools/cut_sample.py '$(DUMPS)' testdata/vpic
+sample: ## Cut testdata/vpic from the full dumps in ../shared/data/vpic
+	$(PYTHON) tools/cut_sample.py ../shared/data/vpic testdata/vpic
 
 .PHONY: clean
 clean: ## Remove what make demo and make venv left in the checkout; the cache stays
