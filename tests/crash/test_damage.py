@@ -41,7 +41,7 @@ def source(scratch) -> Path:
 @pytest.fixture(scope="module", params=["default", "small"])
 def dataset(request, source, scratch) -> Path:
     path = scratch / f"damage-{request.param}"
-    turbidite(*ingest_arguments(source, path, "--receivers", 3, *(SMALL if request.param == "small" else [])))
+    turbidite(*ingest_arguments(source, path, *(SMALL if request.param == "small" else ["--receivers", 3])))
     return path
 
 

@@ -32,11 +32,11 @@ def test_no_abort_no_loss_balanced(scratch, name, ranks):
     epochs = {epoch: as_records(keys) for epoch, keys in INPUTS[name](ranks).items()}
     raw.write_source(root, epochs)
     try:
-        turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", ranks, "--append-rows", 1000))
-        stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)["epochs"]}
+        turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", ranks, "--append-records", 1000))
+        stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)}
         for epoch, parts in epochs.items():
             check_content(target, epoch, numpy.concatenate(parts))
-            check_balance(name, ranks, epoch, sum(map(len, parts)), stats[epoch])
+            check_balance(name, ranks, epoch, sum(map(len, parts)), stats[epoch]["figures"])
     finally:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)

@@ -55,7 +55,7 @@ def ingested(scratch) -> Ingested:
 def test_write_amplification(ingested):
     stored = ingested.rows * RECORD.itemsize
     on_disk = sum(path.stat().st_size for path in ingested.dataset.rglob("*") if path.is_file())
-    reported = [epoch["write_amplification"] for epoch in answer("stats", ingested.dataset)["epochs"]]
+    reported = [epoch["write_amplification"] for epoch in answer("stats", ingested.dataset)]
     print(f"write amplification: files {on_disk / stored:.5f}, written {ingested.written_bytes / stored:.5f}, reported {reported}")
     assert on_disk / stored <= 1.01
     # The kernel's count of this process's writes; a file system in memory counts none.
