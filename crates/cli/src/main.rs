@@ -1,1 +1,3 @@
-fn main(){}
+//! x
+mod source;
+fn main() {}
