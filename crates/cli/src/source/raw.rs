@@ -2,12 +2,12 @@
 //!
 //! ```toml
 //! # CARP's published VPIC traces: one energy per record and nothing else.
-//! files = "T.{epoch}/eparticle.{epoch}.{rank}"
+//! path = "T.{epoch}/eparticle.{epoch}.{rank}"
 //! header_bytes = 0          # skipped at the beginning of each file
 //! record_bytes = 4          # may be left out: then records end with their last field
 //! ranks = 512               # may be left out: then the ranks that are there must be 0, 1, 2, … without a gap
 //!
-//! [[fields]]
+//! [[field]]
 //! name = "energy"
 //! type = "f32"
 //! unit = "mc^2"             # may be left out
@@ -37,11 +37,12 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Layout {
-    files: String,
+    path: String,
     #[serde(default)]
     header_bytes: u64,
     record_bytes: Option<usize>,
     ranks: Option<u32>,
+    #[serde(rename = "field", default)]
     fields: Vec<FieldLayout>,
     filler: Option<FillerLayout>,
 }
@@ -72,7 +73,7 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
     }
     let layout = read_layout(layout_path)?;
     let wrong = |what: String| SourceError::Layout { path: layout_path.to_owned(), what };
-    let pattern = Pattern::parse(&layout.files).map_err(wrong)?;
+    let pattern = Pattern::parse(&layout.path).map_err(wrong)?;
     let (fields, record_bytes) = fields(&layout).map_err(wrong)?;
     if let Some(filler) = &layout.filler
         && (filler.bytes == 0 || filler.bytes > turbidite::MAX_FIXED_BYTES)
@@ -81,7 +82,7 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
     }
     let matches = pattern.find(root)?;
     if matches.is_empty() {
-        let what = format!("no files called {} in it, as {} says", layout.files, layout_path.display());
+        let what = format!("no files called {} in it, as {} says", layout.path, layout_path.display());
         return Err(SourceError::Unfit { path: root.to_owned(), what });
     }
     let mut epochs: BTreeMap<u64, BTreeMap<u32, RecordFile>> = BTreeMap::new();
@@ -129,7 +130,7 @@ fn fields(layout: &Layout) -> Result<(Vec<Field>, usize), String> {
     }
     let record_bytes = layout.record_bytes.unwrap_or(end);
     if fields.is_empty() {
-        return Err("there are no [[fields]]".into());
+        return Err("there are no [[field]]".into());
     }
     if record_bytes < end || record_bytes > MAX_RECORD_BYTES {
         return Err(format!(
@@ -203,8 +204,7 @@ mod tests {
     use super::super::RankReader;
     use super::*;
 
-    const CARP: &str =
-        "files = 'T.{epoch}/e.{epoch}.{rank}'\n[[fields]]\nname = 'energy'\ntype = 'f32'\nunit = 'mc^2'\n";
+    const CARP: &str = "path = 'T.{epoch}/e.{epoch}.{rank}'\n[[field]]\nname = 'energy'\ntype = 'f32'\nunit = 'mc^2'\n";
 
     /// A folder with a layout and traces of `counts[rank]` records each, for two epochs.
     fn traces(layout: &str, counts: &[usize], record_bytes: usize) -> (tempfile::TempDir, SourceOptions) {
@@ -277,7 +277,7 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_refused() {
         for (layout, word) in [
-            ("files = 'x'", "missing field `fields`"),
+            ("path = 'x'", "there are no [[field]]"),
             (&CARP.replace("name", "nome"), "unknown field `nome`"),
             (&CARP.replace("f32", "f33"), "'f33' is not a type"),
             (&CARP.replace("{epoch}", "5"), "no {epoch}"),
