@@ -43,7 +43,7 @@ pub(super) trait PageIndex {
 /// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly.
 pub(super) fn choose_groups(manifest: &EpochManifest, predicate: Option<&Predicate>) -> Vec<GroupChoice> {
     let chosen = manifest.runs.iter().enumerate().filter(|(_, run)| run.rows > 0).filter_map(|(entry, run)| {
-        let certain = match predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate)) {
+        let certain = match predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true)) {
             Truth::Never => return None,
             Truth::Maybe => false,
             Truth::Always => true,
@@ -53,15 +53,10 @@ pub(super) fn choose_groups(manifest: &EpochManifest, predicate: Option<&Predica
     chosen.collect()
 }
 
-/// What the manifest alone says of a row group.
-pub(super) fn judge_run(run: &RunEntry, epoch: u64, predicate: &Predicate) -> Truth {
-    predicate.prune(epoch, &|column| run.columns.get(column).map(|summary| run_view(summary, run.rows)))
-}
-
-/// As [`judge_run`], with the summary of one column only: tells which column is to thank for a skip.
-pub(super) fn judge_run_by(run: &RunEntry, epoch: u64, predicate: &Predicate, only: usize) -> Truth {
+/// What the manifest alone says of a row group, as far as columns are `known`.
+pub(super) fn judge_run(run: &RunEntry, epoch: u64, predicate: &Predicate, known: impl Fn(usize) -> bool) -> Truth {
     predicate.prune(epoch, &|column| {
-        run.columns.get(column).filter(|_| column == only).map(|summary| run_view(summary, run.rows))
+        run.columns.get(column).filter(|_| known(column)).map(|summary| run_view(summary, run.rows))
     })
 }
 
@@ -129,7 +124,21 @@ pub(super) fn refine<'a>(
     entry: &RunEntry,
     epoch: u64,
     predicate: &Predicate,
-    index: &'a (impl PageIndex + ?Sized),
+    index: &'a impl PageIndex,
+) -> Result<Vec<Segment>> {
+    refine_by(entry, epoch, predicate, index, |_| true)
+}
+
+/// As [`refine`], as if only the `known` columns had summaries.
+///
+/// # Errors
+/// As [`refine`].
+pub(super) fn refine_by<'a>(
+    entry: &RunEntry,
+    epoch: u64,
+    predicate: &Predicate,
+    index: &'a impl PageIndex,
+    known: impl Fn(usize) -> bool,
 ) -> Result<Vec<Segment>> {
     let rows = u32::try_from(entry.rows).unwrap_or(u32::MAX);
     let mut cursors: Vec<(usize, &'a [PageLocation], usize)> = Vec::new();
@@ -148,7 +157,7 @@ pub(super) fn refine<'a>(
             end = end.min(u32::try_from(page_end).unwrap_or(u32::MAX));
         }
         let truth = predicate.prune(epoch, &|column| {
-            let summary = entry.columns.get(column)?;
+            let summary = entry.columns.get(column).filter(|_| known(column))?;
             let (_, _, page) = cursors.iter().find(|(of, ..)| *of == column)?;
             Some(page_view(summary, entry.rows, index.range(column, *page)))
         });

@@ -161,7 +161,7 @@ impl ChunkWork<'_> {
     /// Adds the pages of a column that hold any of these rows to the list of what to fetch.
     fn want(&self, column: usize, rows: &[Range<u32>], wanted: &mut Vec<Extent>) -> Result<()> {
         each_page(self.group.pages(column)?, rows, |_, page, _| {
-            wanted.push(page_extent(page));
+            wanted.push(Extent::of(page));
             Ok(())
         })
     }
@@ -187,7 +187,7 @@ impl ChunkWork<'_> {
         let expected = out.len() + rows.iter().map(|range| (range.end - range.start) as usize * width).sum::<usize>();
         each_page(group.pages(column)?, rows, |number, page, clipped| {
             decoded_pages += 1;
-            let raw = fetched.get(page_extent(page)).unwrap_or_default();
+            let raw = fetched.get(Extent::of(page)).unwrap_or_default();
             let whole = matches!(clipped, [range] if u64::from(range.end - range.start) == u64::from(page.rows));
             if whole {
                 return group.decode(raw, column, number, check, out);
@@ -269,10 +269,6 @@ fn matching_rows(chunk: &[Segment], mask: Option<&BooleanBuffer>, limit: u64) ->
         }
     }
     selected
-}
-
-fn page_extent(page: &PageLocation) -> Extent {
-    Extent { offset: page.offset, bytes: u64::from(page.bytes) }
 }
 
 #[cfg(test)]
