@@ -10,7 +10,7 @@ use crate::storage::{DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 type Content = Arc<Mutex<Vec<u8>>>;
 
 #[derive(Debug, Default)]
-pub(super) struct TestStorage {
+pub(crate) struct TestStorage {
     files: Mutex<HashMap<PathBuf, Content>>,
 }
 
