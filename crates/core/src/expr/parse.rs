@@ -23,7 +23,10 @@ pub(super) const MAX_OPERATORS: usize = 1_000;
 const MAX_DEPTH: usize = 60;
 
 /// Deepest recursion of the parser: parentheses, each with a sign or NOT before it.
-const MAX_LEVELS: usize = 2 * MAX_DEPTH;
+const MAX_LEVELS: usize = 2 * MAX_DEPTH + 10;
+
+/// Most signs or NOTs in a row.
+const MAX_PREFIXES: usize = 20;
 
 /// How much of the text an error message quotes, in characters.
 const NEAR_CHARACTERS: usize = 24;
@@ -116,6 +119,7 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
     let mut admitted: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
     let mut operators = 0usize;
+    let mut prefixes = 0usize;
     for mut token in tokens {
         let place = token.span.start;
         let mut is_operator = false;
@@ -147,6 +151,14 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
                 is_operator = true;
             }
             _ => return Err(source.syntax(place, "this has no meaning in an expression")),
+        }
+        let is_prefix = match &token.token {
+            Token::Word(word) => word.keyword == Keyword::NOT,
+            token => matches!(token, Token::Minus | Token::Plus),
+        };
+        prefixes = if is_prefix { prefixes + 1 } else { 0 };
+        if prefixes > MAX_PREFIXES {
+            return Err(ExpressionError::TooDeep { position: source.position(place) });
         }
         operators += usize::from(is_operator);
         if operators > MAX_OPERATORS {

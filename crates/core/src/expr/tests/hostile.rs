@@ -16,15 +16,15 @@ fn deep_nesting_is_refused_not_followed() {
     assert!(matches!(parse(&nested), Err(ExpressionError::TooDeep { position: 61 })));
     let calls = format!("{}single{} < 2", "abs(".repeat(100_000), ")".repeat(100_000));
     assert!(matches!(parse(&calls), Err(ExpressionError::TooDeep { .. })));
-    assert_eq!(parse(&format!("single < {}1", "- ".repeat(100_000))).unwrap_err(), ExpressionError::TooManyOperators);
-    assert_eq!(parse(&format!("{} TRUE", "NOT ".repeat(100_000))).unwrap_err(), ExpressionError::TooManyOperators);
-    for depth in [200, 500, 900] {
+    for depth in [200, 900, 100_000] {
         let negations = format!("{} TRUE", "NOT ".repeat(depth));
         assert!(parse(&negations).is_err_and(|error| matches!(error, ExpressionError::TooDeep { .. })), "{depth}");
         let signs = format!("single < {}1", "- ".repeat(depth));
         assert!(parse(&signs).is_err_and(|error| matches!(error, ExpressionError::TooDeep { .. })), "{depth}");
         let sum = format!("single < {}1", "1 + single * ".repeat(depth));
         assert!(parse(&sum).is_err(), "{depth}");
+        assert!(parse(&"NOT 1 = ".repeat(depth)).is_err(), "{depth}");
+        assert!(parse(&"- 1 * ".repeat(depth)).is_err(), "{depth}");
     }
 }
 
