@@ -159,6 +159,7 @@ fn within<T: Native>(values: &[T], low: Value, high: Value, open: (bool, bool)) 
 }
 
 impl Chunks for PredicateInput<'_> {
+    #[allow(clippy::unnecessary_cast, reason = "the code is for all types, f64 among them")]
     fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
         with_values!(self.columns[slot], values => {
             let values = &values[first_row..first_row + out.len()];
