@@ -1,5 +1,6 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 
+pub mod engine;
 mod error;
 pub mod expr;
 pub mod format;
