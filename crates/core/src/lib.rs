@@ -1,8 +1,10 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 
+pub mod engine;
 mod error;
 pub mod expr;
 pub mod format;
+pub mod partition;
 mod schema;
 pub mod storage;
 

@@ -1,0 +1,181 @@
+//! The distribution of keys that pivots stand for: mass as a piecewise linear function of the place in (key, tie) space.
+//!
+//! A key takes the unit interval from its ordinal to the next; ties are places inside. A point mass is then no special
+//! case but mass spread over one unit, and a cut inside of it has a tie. Places are counted in half units, so that a
+//! point can lie in the middle of its key. The sum over many summaries is exact: slopes are integers (of 2^-80 records a
+//! half unit), so adding and later removing one leaves no residue however wide the key range is.
+
+use super::pivots::{Atom, Pivots};
+use super::table::CutPoint;
+
+/// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
+pub(crate) const MASS_LIMIT: u64 = 1 << 46;
+
+/// Binary digits of slopes behind the point.
+const FRACTION_BITS: u32 = 80;
+
+/// Piecewise linear cumulative mass.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    /// Places in half units, ascending.
+    places: Vec<u128>,
+    /// Mass below each place.
+    below: Vec<f64>,
+}
+
+/// Collects the pieces of a model.
+#[derive(Debug, Default)]
+pub(crate) struct ModelBuilder {
+    /// Where the slope changes, and by how much.
+    changes: Vec<(u128, i128)>,
+    mass: u64,
+}
+
+fn place_of(ordinal: u64) -> u128 {
+    u128::from(ordinal) * 2
+}
+
+impl ModelBuilder {
+    /// Spreads `mass` (in units of 2^-80) evenly over a stretch.
+    fn add(&mut self, from: u128, to: u128, mass: u128) {
+        let slope = (mass / (to - from)) as i128;
+        self.changes.push((from, slope));
+        self.changes.push((to, -slope));
+    }
+
+    /// Admits no more than the limit in total.
+    fn admit(&mut self, mass: u64) -> u64 {
+        let admitted = mass.min(MASS_LIMIT - self.mass);
+        self.mass += admitted;
+        admitted
+    }
+
+    /// Adds a point mass.
+    pub(crate) fn add_atom(&mut self, atom: Atom) {
+        let mass = self.admit(atom.mass);
+        if mass > 0 {
+            let from = place_of(atom.ordinal);
+            self.add(from, from + 2, u128::from(mass) << FRACTION_BITS);
+        }
+    }
+
+    /// Adds everything but the point masses.
+    pub(crate) fn add_points(&mut self, pivots: &Pivots) {
+        let points = pivots.points();
+        let mass = self.admit(pivots.rest_mass());
+        if points.is_empty() || mass == 0 {
+            return;
+        }
+        let stretch = (u128::from(mass) << FRACTION_BITS) / points.len() as u128;
+        let first = (stretch >> 32) * u128::from(pivots.phase());
+        let (low, high) = pivots.bounds();
+        let mut from = place_of(low);
+        let mut pending = first;
+        for &point in points {
+            let to = place_of(point) + 1;
+            if to > from {
+                self.add(from, to, pending);
+            } else {
+                // A repeated point: its stretch lies within the key.
+                self.add(to - 1, to + 1, pending);
+            }
+            (from, pending) = (to, stretch);
+        }
+        self.add(from, place_of(high) + 2, stretch - first);
+    }
+
+    /// Adds up all pieces.
+    pub(crate) fn build(mut self) -> Model {
+        self.changes.sort_unstable_by_key(|change| change.0);
+        let mut model = Model::default();
+        let (mut slope, mut below) = (0i128, 0i128);
+        let mut changes = self.changes.into_iter().peekable();
+        while let Some((place, mut change)) = changes.next() {
+            while let Some((_, more)) = changes.next_if(|next| next.0 == place) {
+                change += more;
+            }
+            if let Some(&last) = model.places.last() {
+                below += slope * (place - last) as i128;
+            }
+            model.places.push(place);
+            model.below.push(below as f64 / (1u128 << FRACTION_BITS) as f64);
+            slope += change;
+        }
+        model
+    }
+}
+
+impl Model {
+    /// Records in the model.
+    pub fn mass(&self) -> f64 {
+        self.below.last().copied().unwrap_or(0.0)
+    }
+
+    /// The smallest and largest key with mass around them.
+    pub fn extremes(&self) -> Option<(u64, u64)> {
+        let (first, last) = (self.places.first()?, self.places.last()?);
+        // The last place is the end of its key's unit or, for a middle, still inside of it.
+        Some((u64::try_from(first / 2).unwrap_or(u64::MAX), u64::try_from((last - 1) / 2).unwrap_or(u64::MAX)))
+    }
+
+    /// Mass of all records that sort before `cut`.
+    pub fn mass_below(&self, cut: CutPoint) -> f64 {
+        let place = place_of(cut.ordinal);
+        let tie = f64::from(cut.tie) / f64::from(1u32 << 31);
+        // The last knot at or before the cut; the tie reaches over the middle at most.
+        let place = if tie >= 1.0 { place + 1 } else { place };
+        let within = tie.fract();
+        let after = self.places.partition_point(|knot| *knot <= place);
+        if after == 0 {
+            return 0.0;
+        }
+        let (Some(next), Some(next_below)) = (self.places.get(after), self.below.get(after)) else {
+            return self.mass();
+        };
+        let (knot, below) = (self.places[after - 1], self.below[after - 1]);
+        let fraction = ((place - knot) as f64 + within) / (next - knot) as f64;
+        below + (next_below - below) * fraction
+    }
+
+    /// Places that have the given masses below them; the masses must not decrease.
+    pub fn cuts(&self, masses: impl Iterator<Item = f64>) -> Vec<CutPoint> {
+        let mut cuts = Vec::with_capacity(masses.size_hint().0);
+        let mut next = 1;
+        for mass in masses {
+            while next < self.places.len() && self.below[next] < mass {
+                next += 1;
+            }
+            let cut = if next < self.places.len() {
+                self.interpolate(next, mass)
+            } else {
+                // Nothing lies behind: the largest place there is.
+                self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| cut_at(place, 0.0))
+            };
+            // Rounding must not turn the order.
+            cuts.push(cuts.last().map_or(cut, |&last: &CutPoint| cut.max(last)));
+        }
+        cuts
+    }
+
+    /// The place of `mass` between the knots `next - 1` and `next`.
+    fn interpolate(&self, next: usize, mass: f64) -> CutPoint {
+        let (from, to) = (self.places[next - 1], self.places[next]);
+        let (below, above) = (self.below[next - 1], self.below[next]);
+        let fraction = if above > below { ((mass - below) / (above - below)).clamp(0.0, 1.0) } else { 0.0 };
+        let offset = (to - from) as f64 * fraction;
+        let whole = (offset.floor() as u128).min(to - from);
+        cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
+    }
+}
+
+/// The cut at a place and a fraction of a half unit behind it.
+fn cut_at(place: u128, fraction: f64) -> CutPoint {
+    let Ok(ordinal) = u64::try_from(place / 2) else {
+        // Behind the last key of all.
+        return CutPoint { ordinal: u64::MAX, tie: u32::MAX };
+    };
+    let half = f64::from(1u32 << 31);
+    let middle = if place % 2 == 1 { 1u32 << 31 } else { 0 };
+    let within = (fraction * half).min(half - 1.0) as u32;
+    CutPoint { ordinal, tie: middle | within }
+}
