@@ -1,4 +1,4 @@
-//! Numbers in words: counts, sizes, rates, durations, sizes as users type them, ranges of epochs.
+//! Numbers in words: counts, sizes, rates, durations, sizes as users type them.
 
 use std::time::Duration;
 
@@ -95,22 +95,6 @@ pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
 }
 
-/// `7` or `A..B`, both ends included.
-pub(crate) fn parse_epochs(text: &str) -> Result<(u64, u64), String> {
-    let number = |text: &str| {
-        let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        text.parse::<u64>().ok().filter(|_| all_digits)
-    };
-    let (first, last) = text.split_once("..").unwrap_or((text, text));
-    match (number(first.trim()), number(last.trim())) {
-        (Some(first), Some(last)) if first <= last => Ok((first, last)),
-        (Some(_), Some(_)) => Err(format!("'{text}' is empty: the first epoch comes after the last")),
-        _ => {
-            Err(format!("'{text}' is neither an epoch such as 4000 nor a range such as 500..4000 (both ends included)"))
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,16 +146,6 @@ mod tests {
         }
         for text in ["", "MiB", "-1", "1.5MiB", "1 parsec", "99999999999GiB"] {
             assert!(parse_bytes(text).is_err(), "{text}");
-        }
-    }
-
-    #[test]
-    fn epochs_are_parsed() {
-        assert_eq!(parse_epochs("4000"), Ok((4000, 4000)));
-        assert_eq!(parse_epochs("500..4000"), Ok((500, 4000)));
-        assert_eq!(parse_epochs("0..18446744073709551615"), Ok((0, u64::MAX)));
-        for text in ["", "9..x", "9..", "..9", "-1", "+1", "1.5", "9..8", "1...2", "18446744073709551616"] {
-            assert!(parse_epochs(text).unwrap_err().contains(text), "{text}");
         }
     }
 }

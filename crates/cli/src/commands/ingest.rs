@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochFigures;
-use turbidite::{EpochStart, IfExists, LocalJob, Renegotiation, Schema, WriteOptions};
+use turbidite::store::{EpochRange, IfExists};
+use turbidite::{EpochStart, LocalJob, Renegotiation, Schema, WriteOptions};
 
 use super::feed::{Crew, Recipe};
 use super::figures::{imbalance, write_amplification};
@@ -76,8 +77,8 @@ pub(crate) struct Ingest {
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
     /// Only these epochs: one, or a range with both ends included
-    #[arg(long, value_name = "E|A..B", value_parser = text::parse_epochs)]
-    epochs: Option<(u64, u64)>,
+    #[arg(long, value_name = "E|A..B")]
+    epochs: Option<EpochRange>,
     /// Ranks of the job [default: as many as wrote the source]; other numbers read contiguous shares of the files
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
@@ -220,12 +221,12 @@ impl Ingest {
 
     /// The epochs of the source that are asked for.
     fn epochs(&self, source: &Source) -> Result<Vec<u64>, Failure> {
-        let (first, last) = self.epochs.unwrap_or((0, u64::MAX));
-        let epochs: Vec<u64> = source.epochs().filter(|epoch| (first..=last).contains(epoch)).collect();
+        let wanted = self.epochs.unwrap_or(EpochRange::ALL);
+        let epochs: Vec<u64> = source.epochs().filter(|&epoch| wanted.contains(epoch)).collect();
         if epochs.is_empty() {
             let known: Vec<String> = source.epochs().map(|epoch| epoch.to_string()).collect();
             return Err(Failure::Usage(format!(
-                "{} has no epoch in {first}..{last}; it has {}",
+                "{} has no epoch {wanted}; it has {}",
                 self.source.display(),
                 known.join(", ")
             )));

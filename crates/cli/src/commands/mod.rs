@@ -13,8 +13,12 @@ mod feed;
 mod figures;
 
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
+use turbidite::Error;
+use turbidite::query::Dataset;
+use turbidite::store::EpochRange;
 
 use crate::failure::{Failure, on_stdout};
 
@@ -32,6 +36,16 @@ fn say_json(answer: &impl Serialize) -> Result<(), Failure> {
 /// A JSON document of one line.
 fn to_json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Internal(format!("cannot write JSON: {error}")))
+}
+
+/// The epochs of a dataset within a range; a single one must be there.
+fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<EpochRange>) -> Result<Vec<u64>, Failure> {
+    let wanted = wanted.unwrap_or(EpochRange::ALL);
+    let chosen: Vec<u64> = dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)).collect();
+    if chosen.is_empty() && wanted.first == wanted.last {
+        return Err(Error::EpochMissing { epoch: wanted.first, path: path.to_owned() }.into());
+    }
+    Ok(chosen)
 }
 
 /// Lines of columns, each as wide as its widest cell; the first column to the left, the others to the right.

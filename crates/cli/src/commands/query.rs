@@ -7,8 +7,8 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use turbidite::EpochRange;
 use turbidite::query::{Dataset, Query, QueryFigures};
+use turbidite::store::EpochRange;
 
 use super::{batch, say, say_json, to_json};
 use crate::failure::{Failure, complain};
@@ -35,8 +35,8 @@ pub(crate) struct QueryCommand {
     /// The dataset
     dataset: PathBuf,
     /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B", value_parser = text::parse_epochs)]
-    epoch: Option<(u64, u64)>,
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
     /// Only rows for which this holds
     #[arg(long = "where", value_name = "EXPRESSION")]
     filter: Option<String>,
@@ -106,8 +106,8 @@ impl QueryCommand {
 
     fn query(&self) -> Query {
         let mut query = Query::new().ordered(self.order).check(!self.no_check);
-        if let Some((first, last)) = self.epoch {
-            query = query.epochs(EpochRange::new(first, last));
+        if let Some(epochs) = self.epoch {
+            query = query.epochs(epochs);
         }
         if let Some(filter) = &self.filter {
             query = query.filter(filter);
@@ -162,9 +162,9 @@ impl QueryCommand {
 
     fn answer(&self, dataset: &Dataset, rows: u64, begun: Instant, figures: QueryFigures) -> Result<Answer, Failure> {
         let wall_s = begun.elapsed().as_secs_f64();
-        let (first, last) = self.epoch.unwrap_or((0, u64::MAX));
+        let wanted = self.epoch.unwrap_or(EpochRange::ALL);
         let mut bytes_of_epochs = 0;
-        for epoch in dataset.epochs()?.into_iter().filter(|epoch| (first..=last).contains(epoch)) {
+        for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
             bytes_of_epochs += dataset.manifest(epoch)?.runs.iter().map(|run| run.bytes).sum::<u64>();
         }
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, figures })

@@ -7,9 +7,10 @@ use clap::Args;
 use serde::Serialize;
 use turbidite::format::{EpochFigures, EpochManifest};
 use turbidite::query::{Dataset, KeyProfile, key_profile};
+use turbidite::store::EpochRange;
 
 use super::figures::{imbalance, largest_load, write_amplification};
-use super::{aligned, say, say_json};
+use super::{aligned, chosen_epochs, say, say_json};
 use crate::failure::Failure;
 use crate::text;
 
@@ -23,8 +24,8 @@ pub(crate) struct Stats {
     /// The dataset
     dataset: PathBuf,
     /// One epoch, or a range with both ends included [default: all]
-    #[arg(long, value_name = "E|A..B", value_parser = text::parse_epochs)]
-    epoch: Option<(u64, u64)>,
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
 }
 
 /// All about one epoch.
@@ -45,11 +46,7 @@ struct EpochStats {
 impl Stats {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
-        let (first, last) = self.epoch.unwrap_or((0, u64::MAX));
-        let wanted: Vec<u64> = dataset.epochs()?.into_iter().filter(|epoch| (first..=last).contains(epoch)).collect();
-        if wanted.is_empty() && first == last {
-            return Err(turbidite::Error::EpochMissing { epoch: first, path: self.dataset.clone() }.into());
-        }
+        let wanted = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
         let mut epochs = Vec::with_capacity(wanted.len());
         for epoch in wanted {
             epochs.push(EpochStats::of(&dataset, &dataset.manifest(epoch)?));
