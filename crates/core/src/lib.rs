@@ -5,6 +5,7 @@ pub mod expr;
 pub mod format;
 mod schema;
 pub mod storage;
+pub mod store;
 
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use schema::{
