@@ -7,6 +7,7 @@ pub mod format;
 pub mod partition;
 mod schema;
 pub mod storage;
+pub mod store;
 
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use schema::{
