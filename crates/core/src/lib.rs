@@ -7,4 +7,7 @@ mod schema;
 pub mod storage;
 
 pub use error::{Error, ErrorClass, Result, UsageError};
-pub use schema::{Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema, SchemaError, Value};
+pub use schema::{
+    Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
+    SchemaError, Value,
+};

@@ -79,7 +79,10 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
 pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let file = storage.open(path)?;
     if file.bytes() > limit_bytes {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} bytes are more than it can hold", file.bytes())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} bytes are more than it can hold", file.bytes()),
+        ));
     }
     let mut content = vec![0; file.bytes() as usize];
     file.read_at(0, &mut content)?;

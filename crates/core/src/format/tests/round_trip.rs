@@ -73,10 +73,13 @@ fn plain_summary(data_type: DataType, packed: &[u8]) -> ColumnSummary {
     summary
 }
 
-/// Everything a part says is compared with the rows it was written from.
 fn check_part(written: &Written, runs: &[(RunContext, Vec<u8>)]) {
+    check_content(written, &written.open().unwrap(), runs);
+}
+
+/// Everything a part says is compared with the rows it was written from.
+pub(super) fn check_content(written: &Written, reader: &PartReader, runs: &[(RunContext, Vec<u8>)]) {
     let schema = &written.schema;
-    let reader = written.open().unwrap();
     let foreign = foreign_reader(written.content());
     assert_eq!(reader.row_groups() as usize, written.runs.len());
     assert_eq!(foreign.metadata().num_row_groups(), written.runs.len());
@@ -92,12 +95,12 @@ fn check_part(written: &Written, runs: &[(RunContext, Vec<u8>)]) {
             for (column, definition) in schema.columns().iter().enumerate() {
                 let expected = column_of(schema, group, column);
                 let data_type = definition.data_type;
-                assert_eq!(our_column(&reader, entry.row_group, column), expected, "ours: {data_type}");
+                assert_eq!(our_column(reader, entry.row_group, column), expected, "ours: {data_type}");
                 let foreign_values = foreign_column(&foreign, entry.row_group as usize, column, data_type);
                 assert_eq!(foreign_values, expected, "the parquet crate's: {data_type}");
                 let summary = plain_summary(data_type, &expected);
                 assert_eq!(entry.columns[column], summary, "{data_type}");
-                check_pages(&reader, entry.row_group, column, data_type, &expected);
+                check_pages(reader, entry.row_group, column, data_type, &expected);
                 check_statistics(&foreign, entry.row_group as usize, column, summary);
             }
         }
@@ -218,7 +221,8 @@ fn an_empty_memtable_is_no_run() {
     let storage: Arc<TestStorage> = Arc::default();
     let part = PartId { rank: 0, roll: 0 };
     let mut writer =
-        PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity()).unwrap();
+        PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
+            .unwrap();
     assert_eq!(writer.append_run(&Memtable::new(schema, 100), context(0)).unwrap(), []);
     assert_eq!((writer.row_groups(), writer.figures().bytes_written), (0, 0));
 }
@@ -230,8 +234,13 @@ fn the_footer_says_what_other_engines_need() {
     let written = write_part(&schema, PartOptions { page_rows: 100, ..PartOptions::default() }, &runs);
     let foreign = foreign_reader(written.content());
     let metadata = foreign.metadata();
-    let logical: Vec<_> =
-        metadata.file_metadata().schema_descr().columns().iter().map(|column| column.logical_type_ref().cloned()).collect();
+    let logical: Vec<_> = metadata
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .map(|column| column.logical_type_ref().cloned())
+        .collect();
     let integer = |bit_width, is_signed| Some(LogicalType::integer(bit_width, is_signed));
     assert_eq!(logical[0], integer(8, true));
     assert_eq!(logical[1], integer(16, true));

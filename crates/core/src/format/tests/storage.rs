@@ -19,6 +19,10 @@ impl TestStorage {
         self.files.lock().unwrap()[path].lock().unwrap().clone()
     }
 
+    pub(super) fn forget(&self, path: &Path) {
+        self.files.lock().unwrap().remove(path);
+    }
+
     pub(super) fn put(&self, path: &Path, content: Vec<u8>) {
         self.files.lock().unwrap().insert(path.to_owned(), Arc::new(Mutex::new(content)));
     }
