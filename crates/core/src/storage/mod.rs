@@ -8,9 +8,19 @@
 //!   ranges that are not.
 //! - Errors leave the target as it was or partly written, never anything else.
 
+#[cfg(test)]
+mod contract;
+mod fault;
+mod filesystem;
+mod memory;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use fault::{Fault, FaultStorage, StorageCounters};
+pub use filesystem::FileSystem;
+pub use memory::MemoryStorage;
 
 /// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
 pub const ALIGNMENT: usize = 4096;
