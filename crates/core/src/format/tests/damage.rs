@@ -3,7 +3,6 @@
 use super::*;
 use crate::error::{Error, ErrorClass};
 use crate::schema::Value;
-use crate::storage::Storage;
 
 fn small_part() -> Written {
     let schema = schema_of(&[DataType::F32, DataType::U16, DataType::F64], 0);
@@ -45,7 +44,7 @@ fn a_flipped_byte_is_found_or_does_no_harm() {
         for bit in [1u8, 0x80] {
             let mut damaged = content.clone();
             damaged[offset] ^= bit;
-            written.storage.put(&written.path, damaged);
+            written.put(&damaged);
             match read_everything(&written) {
                 Err(error) => {
                     assert_eq!(error.class(), ErrorClass::Damage, "byte {offset}: {error}");
@@ -96,12 +95,12 @@ fn a_truncated_or_exchanged_part_is_an_error() {
     let written = small_part();
     let content = written.content();
     for bytes in [0, 3, 8, 100, content.len() - 1] {
-        written.storage.put(&written.path, content[..bytes].to_vec());
+        written.put(&content[..bytes]);
         assert!(matches!(written.open().unwrap_err(), Error::Damage { .. }), "{bytes} bytes");
         let identified = PartReader::identify(&*written.storage, &written.path);
         assert!(matches!(identified.unwrap_err(), Error::Damage { .. }), "{bytes} bytes");
     }
-    written.storage.put(&written.path, content);
+    written.put(&content);
     let open = |entry: &PartEntry, commit| {
         PartReader::open(&*written.storage, &written.path, entry, commit, Arc::clone(&written.schema))
     };
@@ -126,7 +125,7 @@ fn a_forged_footer_does_not_panic() {
             forged[offset] ^= flip;
             let entry =
                 PartEntry { footer_checksum: xxhash_rust::xxh3::xxh3_64(&forged[footer_offset..]), ..written.entry };
-            written.storage.put(&written.path, forged);
+            written.put(&forged);
             let forged = Written {
                 storage: Arc::clone(&written.storage),
                 path: written.path.clone(),

@@ -218,7 +218,7 @@ fn an_empty_part_is_a_file_without_rows() {
 #[test]
 fn an_empty_memtable_is_no_run() {
     let schema = schema_of(&[DataType::F32], 0);
-    let storage: Arc<TestStorage> = Arc::default();
+    let storage = Arc::new(MemoryStorage::new());
     let part = PartId { rank: 0, roll: 0 };
     let mut writer =
         PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
