@@ -13,6 +13,7 @@
 //! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's
 //! closed bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
 
+pub mod carp;
 pub mod model;
 pub mod pivots;
 pub mod planner;

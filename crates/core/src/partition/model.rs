@@ -59,6 +59,13 @@ impl ModelBuilder {
         }
     }
 
+    /// Adds mass spread between two keys; if they are one, to that key.
+    pub(crate) fn add_stretch(&mut self, from: u64, to: u64, mass: u64) {
+        let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
+        let from_place = place_of(from);
+        self.add(from_place, if to > from { place_of(to) } else { from_place + 2 }, mass);
+    }
+
     /// Adds everything but the point masses.
     pub(crate) fn add_points(&mut self, pivots: &Pivots) {
         let points = pivots.points();
