@@ -399,28 +399,29 @@ fn tuning(epochs: &[Epoch]) {
         Variant { planner, ..base }
     };
     let mut variants = vec![("default".to_owned(), base)];
-    for memory in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        for offset in [0.0, 0.5, 1.0] {
-            for remainder in [0.0, 1.0] {
-                if offset == 0.0 && remainder > 0.0 {
-                    continue;
-                }
+    for exact_loads in [false, true] {
+        for memory in [0.0, 0.5, 1.0] {
+            for (offset, remainder) in [(0.0, 0.0), (0.5, 0.0), (0.75, 0.0), (1.0, 0.0), (1.0, 0.5), (1.0, 1.0)] {
+                let planner = with(&|planner| {
+                    (planner.memory, planner.offset, planner.remainder) = (memory, offset, remainder);
+                });
+                let loads = if exact_loads { "exact" } else { "estimated" };
                 variants.push((
-                    format!("memory {memory} offset {offset} remainder {remainder}"),
-                    with(&|planner| {
-                        (planner.memory, planner.offset, planner.remainder) = (memory, offset, remainder);
-                    }),
+                    format!("{loads} loads, memory {memory}, offset {offset}, remainder {remainder}"),
+                    Variant { exact_loads, ..planner },
                 ));
             }
         }
     }
-    variants.push(("exact loads".into(), Variant { exact_loads: true, ..base }));
-    variants.push(("exact loads, inner x8".into(), Variant { exact_loads: true, inner: 8, ..base }));
+    let base = Variant { exact_loads: true, ..base };
+    for limit in [0.1, 0.25, 0.5] {
+        variants
+            .push((format!("limit {limit}"), Variant { exact_loads: true, ..with(&|planner| planner.limit = limit) }));
+    }
     variants.push(("inner x8".into(), Variant { inner: 8, ..base }));
     variants.push(("fixed phase".into(), Variant { random_phase: false, ..base }));
     variants.push(("no look-ahead".into(), Variant { look_ahead: false, ..base }));
     variants.push(("2,048 entries".into(), Variant { capacity: 2048, ..base }));
-    variants.push(("65,536 entries".into(), Variant { capacity: 65536, ..base }));
     print_header();
     let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
         let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();

@@ -5,7 +5,7 @@
 //! point can lie in the middle of its key. The sum over many summaries is exact: slopes are integers (of 2^-80 records a
 //! half unit), so adding and later removing one leaves no residue however wide the key range is.
 
-use super::pivots::{Atom, Pivots};
+use super::pivots::{Atom, Pivots, fractions};
 use super::table::CutPoint;
 
 /// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
@@ -73,22 +73,21 @@ impl ModelBuilder {
         if points.is_empty() || mass == 0 {
             return;
         }
-        let stretch = (u128::from(mass) << FRACTION_BITS) / points.len() as u128;
-        let first = (stretch >> 32) * u128::from(pivots.phase());
+        let unit = u128::from(mass) << (FRACTION_BITS - 48);
         let (low, high) = pivots.bounds();
-        let mut from = place_of(low);
-        let mut pending = first;
-        for &point in points {
+        let (mut from, mut below) = (place_of(low), 0);
+        for (&point, fraction) in points.iter().zip(fractions(points.len(), pivots.phase())) {
             let to = place_of(point) + 1;
+            let reached = unit * (fraction * (1u64 << 48) as f64) as u128;
             if to > from {
-                self.add(from, to, pending);
+                self.add(from, to, reached - below);
             } else {
                 // A repeated point: its stretch lies within the key.
-                self.add(to - 1, to + 1, pending);
+                self.add(to - 1, to + 1, reached - below);
             }
-            (from, pending) = (to, stretch);
+            (from, below) = (to, reached);
         }
-        self.add(from, place_of(high) + 2, stretch - first);
+        self.add(from, place_of(high) + 2, (unit << 48) - below);
     }
 
     /// Adds up all pieces.

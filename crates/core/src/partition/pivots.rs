@@ -44,15 +44,13 @@ const HEADER_BYTES: usize = 36;
 /// How a message's numbers are divided.
 struct Split {
     slots: usize,
-    phase: f64,
+    phase: u32,
 }
 
 impl Split {
     fn new(slots: usize, phase: f64) -> Self {
-        Self {
-            slots: slots.max(MINIMUM_SLOTS),
-            phase: if phase.is_finite() { phase.clamp(0.0, 0.999_999) } else { 0.5 },
-        }
+        // Conversion clamps; what is not a number becomes zero.
+        Self { slots: slots.max(MINIMUM_SLOTS), phase: (phase * 4_294_967_296.0) as u32 }
     }
 
     /// At most half of the numbers go to atoms, two each.
@@ -63,6 +61,30 @@ impl Split {
     fn points(&self, atoms: usize) -> usize {
         self.slots - 4 - 2 * atoms
     }
+}
+
+/// Points at each end that lie ever closer to the extreme, where a thin tail bends the distribution most.
+fn tail_points(count: usize) -> usize {
+    (count / TAIL_SHARE).min(MOST_TAIL_POINTS)
+}
+
+/// One in so many points belongs to each tail.
+const TAIL_SHARE: usize = 16;
+
+/// Each halves the mass to the extreme; 2^-8 of one stretch is no longer worth a point.
+const MOST_TAIL_POINTS: usize = 8;
+
+/// The share of the mass below each of `count` points, ascending.
+pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
+    let tail = tail_points(count);
+    let stretches = count - 2 * tail;
+    let phase = f64::from(phase) / 4_294_967_296.0;
+    let unit = 1.0 / stretches as f64;
+    let halving = |times: usize| 0.5f64.powi(times as i32);
+    let low = (1..=tail).rev().map(move |times| phase * unit * halving(times));
+    let even = (0..stretches).map(move |point| (point as f64 + phase) * unit);
+    let high = (1..=tail).map(move |times| 1.0 - (1.0 - phase) * unit * halving(times));
+    low.chain(even).chain(high)
 }
 
 /// `mass * part / whole` without overflow.
@@ -138,19 +160,12 @@ impl Pivots {
             return this;
         }
         this.bounds = (rest[0], rest[rest.len() - 1]);
-        let room = split.points(this.atoms.len());
-        if rest.len() <= room {
-            // Every key has a place; each lies in the middle of its own stretch.
-            this.phase = 1 << 31;
-            this.points = rest;
-        } else {
-            this.phase = (split.phase * 4_294_967_296.0) as u32;
-            let step = rest.len() as f64 / room as f64;
-            // The key that holds the quantile: entry i covers [i, i + 1).
-            this.points = (0..room)
-                .map(|point| rest[(((point as f64 + split.phase) * step) as usize).min(rest.len() - 1)])
-                .collect();
-        }
+        let count = split.points(this.atoms.len()).min(rest.len());
+        this.phase = split.phase;
+        // The key that holds the quantile: entry i covers [i, i + 1).
+        this.points = fractions(count, split.phase)
+            .map(|fraction| rest[((fraction * rest.len() as f64) as usize).min(rest.len() - 1)])
+            .collect();
         this
     }
 
@@ -176,10 +191,8 @@ impl Pivots {
             return this;
         };
         this.bounds = bounds;
-        this.phase = (split.phase * 4_294_967_296.0) as u32;
-        let room = split.points(this.atoms.len());
-        let step = model.mass() / room as f64;
-        let targets = (0..room).map(|point| (point as f64 + split.phase) * step);
+        this.phase = split.phase;
+        let targets = fractions(split.points(this.atoms.len()), split.phase).map(|fraction| fraction * model.mass());
         this.points = model.cuts(targets).into_iter().map(|cut| cut.ordinal.clamp(bounds.0, bounds.1)).collect();
         this
     }
