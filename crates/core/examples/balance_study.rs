@@ -1,8 +1,14 @@
 //! Load imbalance and read amplification of range partitioning at 512 virtual ranks on the VPIC distribution.
 //!
-//! `cargo run --release -p turbidite --example balance_study -- DIRECTORY [--quick] [--tuning]`
+//! `cargo run --release -p turbidite --example balance_study -- DIRECTORY`
 //!
-//! The algorithms run in lockstep: ranks append 1,000 records in turn, tables change atomically between appends.
+//! DIRECTORY holds VPIC dumps (`T.<step>/eparticle.<step>.<rank>`); each step is replicated to 25 million records with
+//! jitter and fed in appends of 1,000. The algorithms run in lockstep: ranks append in turn, tables change atomically
+//! between appends. Orders: (a) shuffled; (b) file order, replicas of a particle consecutive, each rank one contiguous
+//! slice; (c) all steps one after another as one epoch, in file order; (d) as (a) with every other key 0.0.
+//!
+//! `--goal` prints 6 renegotiations and 512 pivots only, `--tuning` the variants that were tried; `--orders`, `--steps` and
+//! `--jitter` narrow or change the input.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -271,6 +277,8 @@ struct Variant {
     inner: usize,
     capacity: usize,
     random_phase: bool,
+    /// Interpolation along an axis that suits floats.
+    smooth: bool,
     /// Keys of the append in hand that a renegotiation already sees.
     look_ahead: bool,
 }
@@ -279,10 +287,11 @@ impl Default for Variant {
     fn default() -> Self {
         Self {
             planner: PlannerOptions::default(),
-            exact_loads: false,
+            exact_loads: true,
             inner: 1,
             capacity: Sketch::DEFAULT_CAPACITY,
             random_phase: true,
+            smooth: true,
             look_ahead: true,
         }
     }
@@ -291,22 +300,29 @@ impl Default for Variant {
 fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut random = Random(7);
-    let mut sketches: Vec<Sketch> = (0..RANKS).map(|rank| Sketch::new(variant.capacity, rank as u64)).collect();
+    let mut sketches: Vec<Sketch> =
+        (0..RANKS).map(|rank| Sketch::for_keys(KeyOrder::new(DataType::F32), variant.capacity, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
     let mut planner = Planner::new(RANKS as u32, 0, variant.planner);
     let mut loads = vec![0u64; RANKS];
+    // Exact loads travel in the same messages, four bytes a receiver: messages stay as long as CARP's.
+    let (leaf_slots, inner_slots) = if variant.exact_loads {
+        (slots - 1, slots * variant.inner - FAN_OUT / 2)
+    } else {
+        (slots, slots * variant.inner)
+    };
     let mut renegotiate = |sketches: &mut [Sketch], loads: &[u64]| -> PartitionTable {
         let mut phase = || if variant.random_phase { random.unit() } else { 0.5 };
         let leaves: Vec<Pivots> = sketches
             .iter_mut()
             .map(|sketch| {
-                let pivots = sketch.summarize(slots, phase());
+                let pivots = sketch.summarize(leaf_slots, phase());
                 sketch.clear();
                 pivots
             })
             .collect();
         let inner: Vec<Pivots> =
-            leaves.chunks(FAN_OUT).map(|group| Pivots::merge(group, slots * variant.inner, phase())).collect();
+            leaves.chunks(FAN_OUT).map(|group| Pivots::merge(group, inner_slots, phase())).collect();
         if variant.exact_loads { planner.plan_with_loads(&inner, loads) } else { planner.plan(&inner) }
     };
     for (rank, sketch) in sketches.iter_mut().enumerate() {
@@ -392,13 +408,12 @@ fn mean(all: &[Figures]) -> Figures {
 
 fn tuning(epochs: &[Epoch]) {
     let base = Variant::default();
-    let planner = base.planner;
     let with = |change: &dyn Fn(&mut PlannerOptions)| {
-        let mut planner = planner;
-        change(&mut planner);
-        Variant { planner, ..base }
+        let mut variant = base;
+        change(&mut variant.planner);
+        variant
     };
-    let mut variants = vec![("default".to_owned(), base)];
+    let mut variants = vec![("as shipped".to_owned(), base)];
     for exact_loads in [false, true] {
         for memory in [0.0, 0.5, 1.0] {
             for (offset, remainder) in [(0.0, 0.0), (0.5, 0.0), (0.75, 0.0), (1.0, 0.0), (1.0, 0.5), (1.0, 1.0)] {
@@ -413,15 +428,14 @@ fn tuning(epochs: &[Epoch]) {
             }
         }
     }
-    let base = Variant { exact_loads: true, ..base };
     for limit in [0.1, 0.25, 0.5] {
-        variants
-            .push((format!("limit {limit}"), Variant { exact_loads: true, ..with(&|planner| planner.limit = limit) }));
+        variants.push((format!("limit {limit}"), with(&|planner| planner.limit = limit)));
     }
-    variants.push(("inner x8".into(), Variant { inner: 8, ..base }));
+    variants.push(("inner messages 8 times as long".into(), Variant { inner: 8, ..base }));
     variants.push(("fixed phase".into(), Variant { random_phase: false, ..base }));
     variants.push(("no look-ahead".into(), Variant { look_ahead: false, ..base }));
-    variants.push(("2,048 entries".into(), Variant { capacity: 2048, ..base }));
+    variants.push(("sketch of 1,024 keys".into(), Variant { capacity: 1024, ..base }));
+    variants.push(("interpolation along ordinals".into(), Variant { smooth: false, ..base }));
     print_header();
     let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
         let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
@@ -436,7 +450,7 @@ fn tuning(epochs: &[Epoch]) {
 fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(source) = arguments.first() else {
-        eprintln!("usage: balance_study DIRECTORY [--tuning] [--jitter J] [--steps a,b]");
+        eprintln!("usage: balance_study DIRECTORY [--tuning | --goal] [--jitter J] [--steps A,B] [--orders abcd]");
         return Ok(ExitCode::from(2));
     };
     let flag = |name: &str| arguments.iter().any(|argument| argument == name);
@@ -445,7 +459,7 @@ fn main() -> Result<ExitCode, Failure> {
     let jitter: f64 = option("--jitter").map_or(Ok(0.01), |text| text.parse())?;
     let wanted: Option<Vec<u64>> =
         option("--steps").map(|text| text.split(',').map(str::parse).collect::<Result<_, _>>()).transpose()?;
-    let orders = option("--orders").map_or("abc", String::as_str).to_owned();
+    let orders = option("--orders").map_or("abcd", String::as_str).to_owned();
     let mut random = Random(1);
     let mut steps = steps(Path::new(source))?;
     if let Some(wanted) = wanted {
@@ -470,8 +484,12 @@ fn main() -> Result<ExitCode, Failure> {
         } else {
             for (step, path) in &steps {
                 let mut records = resample(&energies(path)?, RECORDS, jitter, &mut random);
-                if order == 'a' {
+                if order != 'b' {
                     shuffle(&mut records, &mut random);
+                }
+                if order == 'd' {
+                    let zero = KeyOrder::new(DataType::F32).ordinal(&0.0f32.to_le_bytes());
+                    records.iter_mut().step_by(2).for_each(|record| *record = zero);
                 }
                 epochs.push(Epoch::new(step.to_string(), records));
             }
@@ -482,17 +500,33 @@ fn main() -> Result<ExitCode, Failure> {
             continue;
         }
         print_header();
+        let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
+            let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
+            let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
+            print_row(&label, renegotiations, pivots, name, mean(&all));
+        };
         for epoch in &epochs {
-            print_row(&epoch.name, 0, 0, "oracle", run_oracle(epoch).figures(&epoch.sorted));
+            report(0, 0, &[epoch], "oracle", &run_oracle);
+            report(6, 512, &[epoch], "CARP", &|epoch| run_carp(epoch, 512, 6));
+            report(6, 512, &[epoch], "ours", &|epoch| run_ours(epoch, 512, 6, Variant::default()));
         }
+        if flag("--goal") {
+            continue;
+        }
+        println!();
+        print_header();
+        // The grid on the middle and the last epoch; figures are means.
+        let grid: Vec<&Epoch> = if epochs.len() > 2 {
+            vec![&epochs[epochs.len() / 2 - 1], &epochs[epochs.len() - 1]]
+        } else {
+            epochs.iter().collect()
+        };
         for renegotiations in [2, 6, 26] {
             for pivots in [64, 128, 256, 512, 1024, 2048] {
-                let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-                    let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
-                    print_row("mean", renegotiations, pivots, name, mean(&all));
-                };
-                report("CARP", &|epoch| run_carp(epoch, pivots, renegotiations));
-                report("ours", &|epoch| run_ours(epoch, pivots, renegotiations, Variant::default()));
+                report(renegotiations, pivots, &grid, "CARP", &|epoch| run_carp(epoch, pivots, renegotiations));
+                report(renegotiations, pivots, &grid, "ours", &|epoch| {
+                    run_ours(epoch, pivots, renegotiations, Variant::default())
+                });
             }
         }
         eprintln!("{:.0} s", began.elapsed().as_secs_f64());

@@ -9,6 +9,7 @@
 use crate::schema::{KeyOrder, Value};
 
 use super::model::{Model, ModelBuilder};
+use super::scale::Scale;
 use super::table::{CutPoint, PartitionTable};
 
 /// Keys a rank buffers before it asks for a renegotiation.
@@ -228,7 +229,7 @@ impl Sum {
         let scale = if high > low { GRID / (high / 2.0 - low / 2.0) } else { 0.0 };
         let place = |value: f64| ((value / 2.0 - low / 2.0) * scale) as u64;
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
-        let mut builder = ModelBuilder::default();
+        let mut builder = ModelBuilder::new(Scale::Even);
         for pivots in &known {
             let stretch = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
             for pair in pivots.points.windows(2) {

@@ -7,6 +7,7 @@
 //! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
 //! - [`pivots`]: the summary as it travels up the tree; merging.
 //! - [`model`]: the piecewise linear distribution that pivots stand for.
+//! - `scale`: the axis along which mass is spread between points.
 //! - [`planner`]: the root's part: from pivots to the next table, with the loads reached so far evened out.
 //! - [`carp`]: CARP's published method, for comparison only.
 //!
@@ -17,6 +18,7 @@ pub mod carp;
 pub mod model;
 pub mod pivots;
 pub mod planner;
+mod scale;
 pub mod sketch;
 pub mod table;
 
