@@ -226,7 +226,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
         outcome.begin();
         for rank in ranks {
             for key in rank.reset() {
-                if let Some(partition) = rank.observe(key, table.as_ref()) {
+                if let Some(partition) = table.as_ref().and_then(|table| table.destination(key)) {
                     outcome.add(partition, key);
                 }
             }
@@ -240,10 +240,13 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
     }
     renegotiate(&mut ranks, &mut table, &mut outcome);
     let schedule = schedule(epoch.rounds(), renegotiations);
+    let mut fresh = true;
     for round in 0..epoch.rounds() {
-        if schedule.contains(&round) {
+        // A table that was made a moment ago is kept: the counts are empty.
+        if schedule.contains(&round) && !fresh {
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
+        fresh = false;
         for (rank, state) in ranks.iter_mut().enumerate() {
             let seen = if round == 0 { turbidite::partition::carp::OUT_OF_BOUNDS_CAPACITY } else { 0 };
             for &key in epoch.append(rank, round).iter().skip(seen) {
@@ -254,6 +257,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
         }
         if ranks.iter().any(Histogram::is_full) {
             outcome.extra += 1;
+            fresh = true;
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
     }

@@ -27,3 +27,6 @@ pub use pivots::{Atom, Pivots};
 pub use planner::{Planner, PlannerOptions};
 pub use sketch::Sketch;
 pub use table::{CutPoint, DecodeError, PartitionTable, TieSequence};
+
+#[cfg(test)]
+mod tests;
