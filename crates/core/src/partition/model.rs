@@ -1,11 +1,12 @@
 //! The distribution of keys that pivots stand for: mass as a piecewise linear function of the place in (key, tie) space.
 //!
-//! A key takes the unit interval from its ordinal to the next; ties are places inside. A point mass is then no special
-//! case but mass spread over one unit, and a cut inside of it has a tie. Places are counted in half units, so that a
-//! point can lie in the middle of its key. The sum over many summaries is exact: slopes are integers (of 2^-80 records a
-//! half unit), so adding and later removing one leaves no residue however wide the key range is.
+//! A key takes a unit of the axis ([`Scale`]) from its own place to the next key's; ties are places inside. A point mass
+//! is then no special case but mass spread over one unit, and a cut inside of it has a tie. The sum over many summaries is
+//! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
+//! wide the key range is.
 
-use super::pivots::{Atom, Pivots};
+use super::pivots::{Atom, Pivots, fractions};
+use super::scale::Scale;
 use super::table::CutPoint;
 
 /// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
@@ -17,7 +18,10 @@ const FRACTION_BITS: u32 = 80;
 /// Piecewise linear cumulative mass.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// Places in half units, ascending.
+    scale: Scale,
+    /// The smallest and largest key with mass.
+    extremes: Option<(u64, u64)>,
+    /// Places where the slope changes, ascending.
     places: Vec<u128>,
     /// Mass below each place.
     below: Vec<f64>,
@@ -26,16 +30,23 @@ pub struct Model {
 /// Collects the pieces of a model.
 #[derive(Debug, Default)]
 pub(crate) struct ModelBuilder {
+    scale: Scale,
+    extremes: Option<(u64, u64)>,
     /// Where the slope changes, and by how much.
     changes: Vec<(u128, i128)>,
     mass: u64,
 }
 
-fn place_of(ordinal: u64) -> u128 {
-    u128::from(ordinal) * 2
-}
-
 impl ModelBuilder {
+    pub(crate) fn new(scale: Scale) -> Self {
+        Self { scale, ..Self::default() }
+    }
+
+    fn widen(&mut self, low: u64, high: u64) {
+        self.extremes =
+            Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
+    }
+
     /// Spreads `mass` (in units of 2^-80) evenly over a stretch.
     fn add(&mut self, from: u128, to: u128, mass: u128) {
         let slope = (mass / (to - from)) as i128;
@@ -54,9 +65,17 @@ impl ModelBuilder {
     pub(crate) fn add_atom(&mut self, atom: Atom) {
         let mass = self.admit(atom.mass);
         if mass > 0 {
-            let from = place_of(atom.ordinal);
-            self.add(from, from + 2, u128::from(mass) << FRACTION_BITS);
+            self.widen(atom.ordinal, atom.ordinal);
+            self.add(self.scale.place(atom.ordinal), self.scale.end(atom.ordinal), u128::from(mass) << FRACTION_BITS);
         }
+    }
+
+    /// Adds mass spread between two keys; if they are one, to that key.
+    pub(crate) fn add_stretch(&mut self, from: u64, to: u64, mass: u64) {
+        let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
+        self.widen(from, to);
+        let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };
+        self.add(self.scale.place(from), end, mass);
     }
 
     /// Adds everything but the point masses.
@@ -66,28 +85,29 @@ impl ModelBuilder {
         if points.is_empty() || mass == 0 {
             return;
         }
-        let stretch = (u128::from(mass) << FRACTION_BITS) / points.len() as u128;
-        let first = (stretch >> 32) * u128::from(pivots.phase());
+        let unit = u128::from(mass) << (FRACTION_BITS - 48);
         let (low, high) = pivots.bounds();
-        let mut from = place_of(low);
-        let mut pending = first;
-        for &point in points {
-            let to = place_of(point) + 1;
+        self.widen(low, high);
+        let (mut from, mut below) = (self.scale.place(low), 0);
+        for (&point, fraction) in points.iter().zip(fractions(points.len(), pivots.phase())) {
+            let (start, end) = (self.scale.place(point), self.scale.end(point));
+            let to = start + (end - start) / 2;
+            let reached = unit * (fraction * (1u64 << 48) as f64) as u128;
             if to > from {
-                self.add(from, to, pending);
+                self.add(from, to, reached - below);
             } else {
                 // A repeated point: its stretch lies within the key.
-                self.add(to - 1, to + 1, pending);
+                self.add(start, end, reached - below);
             }
-            (from, pending) = (to, stretch);
+            (from, below) = (to, reached);
         }
-        self.add(from, place_of(high) + 2, stretch - first);
+        self.add(from, self.scale.end(high), (unit << 48) - below);
     }
 
     /// Adds up all pieces.
     pub(crate) fn build(mut self) -> Model {
         self.changes.sort_unstable_by_key(|change| change.0);
-        let mut model = Model::default();
+        let mut model = Model { scale: self.scale, extremes: self.extremes, ..Model::default() };
         let (mut slope, mut below) = (0i128, 0i128);
         let mut changes = self.changes.into_iter().peekable();
         while let Some((place, mut change)) = changes.next() {
@@ -113,18 +133,14 @@ impl Model {
 
     /// The smallest and largest key with mass around them.
     pub fn extremes(&self) -> Option<(u64, u64)> {
-        let (first, last) = (self.places.first()?, self.places.last()?);
-        // The last place is the end of its key's unit or, for a middle, still inside of it.
-        Some((u64::try_from(first / 2).unwrap_or(u64::MAX), u64::try_from((last - 1) / 2).unwrap_or(u64::MAX)))
+        self.extremes
     }
 
     /// Mass of all records that sort before `cut`.
     pub fn mass_below(&self, cut: CutPoint) -> f64 {
-        let place = place_of(cut.ordinal);
-        let tie = f64::from(cut.tie) / f64::from(1u32 << 31);
-        // The last knot at or before the cut; the tie reaches over the middle at most.
-        let place = if tie >= 1.0 { place + 1 } else { place };
-        let within = tie.fract();
+        let (start, end) = (self.scale.place(cut.ordinal), self.scale.end(cut.ordinal));
+        let offset = (end - start) as f64 * (f64::from(cut.tie) / TIES);
+        let (place, within) = (start + offset as u128, offset.fract());
         let after = self.places.partition_point(|knot| *knot <= place);
         if after == 0 {
             return 0.0;
@@ -149,7 +165,7 @@ impl Model {
                 self.interpolate(next, mass)
             } else {
                 // Nothing lies behind: the largest place there is.
-                self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| cut_at(place, 0.0))
+                self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| self.cut_at(place, 0.0))
             };
             // Rounding must not turn the order.
             cuts.push(cuts.last().map_or(cut, |&last: &CutPoint| cut.max(last)));
@@ -164,18 +180,24 @@ impl Model {
         let fraction = if above > below { ((mass - below) / (above - below)).clamp(0.0, 1.0) } else { 0.0 };
         let offset = (to - from) as f64 * fraction;
         let whole = (offset.floor() as u128).min(to - from);
-        cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
+        self.cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
+    }
+
+    /// The cut at a place and a fraction of a step behind it.
+    fn cut_at(&self, place: u128, fraction: f64) -> CutPoint {
+        let (low, high) = self.extremes.unwrap_or_default();
+        let ordinal = self.scale.ordinal(place, low, high);
+        let (start, end) = (self.scale.place(ordinal), self.scale.end(ordinal));
+        if place >= end {
+            // Behind the last key: records with that key sort before.
+            let behind = ordinal.checked_add(1);
+            return behind.map_or(CutPoint { ordinal, tie: u32::MAX }, |ordinal| CutPoint { ordinal, tie: 0 });
+        }
+        let within = ((place - start) as f64 + fraction) / (end - start) as f64;
+        // Conversion clamps at the largest tie.
+        CutPoint { ordinal, tie: (within * TIES) as u32 }
     }
 }
 
-/// The cut at a place and a fraction of a half unit behind it.
-fn cut_at(place: u128, fraction: f64) -> CutPoint {
-    let Ok(ordinal) = u64::try_from(place / 2) else {
-        // Behind the last key of all.
-        return CutPoint { ordinal: u64::MAX, tie: u32::MAX };
-    };
-    let half = f64::from(1u32 << 31);
-    let middle = if place % 2 == 1 { 1u32 << 31 } else { 0 };
-    let within = (fraction * half).min(half - 1.0) as u32;
-    CutPoint { ordinal, tie: middle | within }
-}
+/// How many ties there are.
+const TIES: f64 = 4_294_967_296.0;

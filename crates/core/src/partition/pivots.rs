@@ -6,6 +6,7 @@
 //! different ranks cancel when they are merged.
 
 use super::model::{MASS_LIMIT, Model, ModelBuilder};
+use super::scale::Scale;
 use super::table::DecodeError;
 
 /// A key that holds a share of the mass by itself.
@@ -20,6 +21,7 @@ pub struct Atom {
 /// A summary of a set of keys.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pivots {
+    scale: Scale,
     mass: u64,
     atoms: Vec<Atom>,
     /// Extremes of the keys outside of the atoms.
@@ -31,6 +33,7 @@ pub struct Pivots {
 
 /// Sorted equally weighted keys, and how many records they stand for.
 pub(crate) struct Entries<'a> {
+    pub(crate) scale: Scale,
     pub(crate) sorted: &'a [u64],
     pub(crate) mass: u64,
 }
@@ -38,21 +41,19 @@ pub(crate) struct Entries<'a> {
 /// Fewest numbers in a message: the header (which takes the place of four) and some points.
 const MINIMUM_SLOTS: usize = 16;
 
-/// Bytes before the atoms in a message: mass, extremes, phase, two counts.
-const HEADER_BYTES: usize = 36;
+/// Bytes before the atoms in a message: mass, extremes, phase, two counts, scale.
+const HEADER_BYTES: usize = 37;
 
 /// How a message's numbers are divided.
 struct Split {
     slots: usize,
-    phase: f64,
+    phase: u32,
 }
 
 impl Split {
     fn new(slots: usize, phase: f64) -> Self {
-        Self {
-            slots: slots.max(MINIMUM_SLOTS),
-            phase: if phase.is_finite() { phase.clamp(0.0, 0.999_999) } else { 0.5 },
-        }
+        // Conversion clamps; what is not a number becomes zero.
+        Self { slots: slots.max(MINIMUM_SLOTS), phase: (phase * 4_294_967_296.0) as u32 }
     }
 
     /// At most half of the numbers go to atoms, two each.
@@ -63,6 +64,28 @@ impl Split {
     fn points(&self, atoms: usize) -> usize {
         self.slots - 4 - 2 * atoms
     }
+}
+
+/// Points that lie ever closer to each extreme, where a thin tail bends the distribution most: one in sixteen on each
+/// side, sixteen at most.
+fn tail_points(count: usize) -> usize {
+    (count / 16).min(16)
+}
+
+/// Ratio of the masses beyond neighbouring points of a tail.
+const TAIL_RATIO: f64 = 1.25;
+
+/// The share of the mass below each of `count` points, ascending: tails in geometric steps, evenly spaced between.
+pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
+    let tail = tail_points(count);
+    let phase = f64::from(phase) / 4_294_967_296.0;
+    // A tail takes the place of a quarter as many even steps; the two spacings are alike where they meet.
+    let edge = (tail / 4) as f64;
+    let unit = 1.0 / ((count - 2 * tail) as f64 + 2.0 * edge);
+    let low = (1..=tail).rev().map(move |step| edge * unit * TAIL_RATIO.powf(phase - step as f64));
+    let even = (0..count - 2 * tail).map(move |point| (edge + point as f64 + phase) * unit);
+    let high = (1..=tail).map(move |step| 1.0 - edge * unit * TAIL_RATIO.powf(1.0 - phase - step as f64));
+    low.chain(even).chain(high)
 }
 
 /// `mass * part / whole` without overflow.
@@ -111,7 +134,7 @@ impl Pivots {
 
     /// Summarizes sorted keys of equal weight.
     pub(crate) fn from_entries(entries: Entries<'_>, slots: usize, phase: f64) -> Self {
-        let Entries { sorted, mass } = entries;
+        let Entries { scale, sorted, mass } = entries;
         if sorted.is_empty() {
             return Self::default();
         }
@@ -128,7 +151,7 @@ impl Pivots {
             from = end;
         }
         rest.extend_from_slice(&sorted[from..]);
-        let mut this = Self { mass, atoms, ..Self::default() };
+        let mut this = Self { scale, mass, atoms, ..Self::default() };
         if rest.is_empty() {
             // Rounding left a few records over; they belong to the atoms.
             let left = this.rest_mass();
@@ -138,19 +161,12 @@ impl Pivots {
             return this;
         }
         this.bounds = (rest[0], rest[rest.len() - 1]);
-        let room = split.points(this.atoms.len());
-        if rest.len() <= room {
-            // Every key has a place; each lies in the middle of its own stretch.
-            this.phase = 1 << 31;
-            this.points = rest;
-        } else {
-            this.phase = (split.phase * 4_294_967_296.0) as u32;
-            let step = rest.len() as f64 / room as f64;
-            // The key that holds the quantile: entry i covers [i, i + 1).
-            this.points = (0..room)
-                .map(|point| rest[(((point as f64 + split.phase) * step) as usize).min(rest.len() - 1)])
-                .collect();
-        }
+        let count = split.points(this.atoms.len()).min(rest.len());
+        this.phase = split.phase;
+        // The key that holds the quantile: entry i covers [i, i + 1).
+        this.points = fractions(count, split.phase)
+            .map(|fraction| rest[((fraction * rest.len() as f64) as usize).min(rest.len() - 1)])
+            .collect();
         this
     }
 
@@ -159,7 +175,8 @@ impl Pivots {
         let split = Split::new(slots, phase);
         let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
         let (heavy, light) = sort_atoms(many, &split, mass);
-        let mut builder = ModelBuilder::default();
+        let scale = common_scale(many);
+        let mut builder = ModelBuilder::new(scale);
         for pivots in many {
             builder.add_points(pivots);
         }
@@ -167,7 +184,7 @@ impl Pivots {
             builder.add_atom(*atom);
         }
         let model = builder.build();
-        let mut this = Self { mass, atoms: heavy, ..Self::default() };
+        let mut this = Self { scale, mass, atoms: heavy, ..Self::default() };
         let Some(bounds) = model.extremes() else {
             let left = this.rest_mass();
             if let Some(last) = this.atoms.last_mut() {
@@ -176,17 +193,15 @@ impl Pivots {
             return this;
         };
         this.bounds = bounds;
-        this.phase = (split.phase * 4_294_967_296.0) as u32;
-        let room = split.points(this.atoms.len());
-        let step = model.mass() / room as f64;
-        let targets = (0..room).map(|point| (point as f64 + split.phase) * step);
+        this.phase = split.phase;
+        let targets = fractions(split.points(this.atoms.len()), split.phase).map(|fraction| fraction * model.mass());
         this.points = model.cuts(targets).into_iter().map(|cut| cut.ordinal.clamp(bounds.0, bounds.1)).collect();
         this
     }
 
     /// The distribution these pivots stand for.
     pub fn model(many: &[Pivots]) -> Model {
-        let mut builder = ModelBuilder::default();
+        let mut builder = ModelBuilder::new(common_scale(many));
         for pivots in many {
             builder.add_points(pivots);
             for atom in &pivots.atoms {
@@ -215,6 +230,7 @@ impl Pivots {
         // Both counts are bounded by the slots of a message, far below 2^32.
         out.extend_from_slice(&(self.atoms.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.points.len() as u32).to_le_bytes());
+        out.push(self.scale.code());
         for atom in &self.atoms {
             out.extend_from_slice(&atom.ordinal.to_le_bytes());
             out.extend_from_slice(&atom.mass.to_le_bytes());
@@ -240,8 +256,17 @@ impl Pivots {
         let words: Vec<u64> = words.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
         let (atoms, points) = words.split_at(2 * atom_count);
         let atoms: Vec<Atom> = atoms.chunks_exact(2).map(|pair| Atom { ordinal: pair[0], mass: pair[1] }).collect();
-        let this =
-            Self { mass: long(0), atoms, bounds: (long(8), long(16)), phase: short(24), points: points.to_vec() };
+        let Some(scale) = Scale::from_code(header[36]) else {
+            return refuse("an unknown scale");
+        };
+        let this = Self {
+            scale,
+            mass: long(0),
+            atoms,
+            bounds: (long(8), long(16)),
+            phase: short(24),
+            points: points.to_vec(),
+        };
         if this.mass > MASS_LIMIT
             || this.atoms.iter().map(|atom| u128::from(atom.mass)).sum::<u128>() > this.mass.into()
         {
@@ -257,6 +282,11 @@ impl Pivots {
         }
         Ok(this)
     }
+}
+
+/// The axis of the first summary that has keys; all of one dataset share it.
+fn common_scale(many: &[Pivots]) -> Scale {
+    many.iter().find(|pivots| pivots.mass > 0).map_or(Scale::Even, |pivots| pivots.scale)
 }
 
 /// The runs of equal keys in `sorted` that are heavy enough for a place of their own, in key order.

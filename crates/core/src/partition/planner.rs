@@ -20,7 +20,7 @@ pub struct PlannerOptions {
 
 impl Default for PlannerOptions {
     fn default() -> Self {
-        Self { offset: 1.0, remainder: 0.0, limit: 1.0, memory: 0.5 }
+        Self { offset: 0.5, remainder: 0.0, limit: 1.0, memory: 0.5 }
     }
 }
 

@@ -5,7 +5,10 @@
 //! block of two (four, eight, ...) is taken, at a random place of the block. All kept keys weigh the same, and repeated
 //! keys are repeated entries. Most keys of a long interval are skipped without being looked at.
 
+use crate::schema::KeyOrder;
+
 use super::pivots::{Entries, Pivots};
+use super::scale::Scale;
 
 /// A small generator of random numbers (SplitMix64): sampling needs no more, and results must repeat on every machine.
 #[derive(Debug, Clone)]
@@ -28,6 +31,7 @@ impl Random {
 /// A mergeable summary of a stream of keys.
 #[derive(Debug, Clone)]
 pub struct Sketch {
+    scale: Scale,
     capacity: usize,
     entries: Vec<u64>,
     /// Each entry stands for 2^level keys.
@@ -47,6 +51,7 @@ impl Sketch {
     /// An empty sketch of at most `capacity` keys (at least 64), which is all the memory it will take, once it is needed.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
+            scale: Scale::Even,
             capacity: capacity.max(64),
             entries: Vec::new(),
             level: 0,
@@ -55,6 +60,12 @@ impl Sketch {
             mass: 0,
             random: Random::new(seed),
         }
+    }
+
+    /// An empty sketch for keys of a type: as [`Sketch::new`], but what lies between the points of its pivots is
+    /// interpolated along an axis that suits the type. Use this one wherever the type is known.
+    pub fn for_keys(order: KeyOrder, capacity: usize, seed: u64) -> Self {
+        Self { scale: Scale::of(order), ..Self::new(capacity, seed) }
     }
 
     /// How many keys were observed since the last [`Sketch::clear`].
@@ -116,7 +127,7 @@ impl Sketch {
     /// equal mass the point lies, and should be random so that ranks' errors cancel.
     pub fn summarize(&mut self, slots: usize, phase: f64) -> Pivots {
         self.entries.sort_unstable();
-        Pivots::from_entries(Entries { sorted: &self.entries, mass: self.mass }, slots, phase)
+        Pivots::from_entries(Entries { scale: self.scale, sorted: &self.entries, mass: self.mass }, slots, phase)
     }
 
     /// Forgets all keys; the memory is kept.
