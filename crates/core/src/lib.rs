@@ -3,8 +3,10 @@
 mod error;
 pub mod expr;
 pub mod format;
+pub mod query;
 mod schema;
 pub mod storage;
+pub mod store;
 
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use schema::{

@@ -32,16 +32,46 @@ const TRAILER_BYTES: usize = 16;
 macro_rules! with_arrow_type {
     ($data_type:expr, $type:ident => $body:expr, otherwise $other:expr) => {
         match $data_type {
-            DataType::I8 => { type $type = Int8Type; $body }
-            DataType::I16 => { type $type = Int16Type; $body }
-            DataType::I32 => { type $type = Int32Type; $body }
-            DataType::I64 => { type $type = Int64Type; $body }
-            DataType::U8 => { type $type = UInt8Type; $body }
-            DataType::U16 => { type $type = UInt16Type; $body }
-            DataType::U32 => { type $type = UInt32Type; $body }
-            DataType::U64 => { type $type = UInt64Type; $body }
-            DataType::F32 => { type $type = Float32Type; $body }
-            DataType::F64 => { type $type = Float64Type; $body }
+            DataType::I8 => {
+                type $type = Int8Type;
+                $body
+            }
+            DataType::I16 => {
+                type $type = Int16Type;
+                $body
+            }
+            DataType::I32 => {
+                type $type = Int32Type;
+                $body
+            }
+            DataType::I64 => {
+                type $type = Int64Type;
+                $body
+            }
+            DataType::U8 => {
+                type $type = UInt8Type;
+                $body
+            }
+            DataType::U16 => {
+                type $type = UInt16Type;
+                $body
+            }
+            DataType::U32 => {
+                type $type = UInt32Type;
+                $body
+            }
+            DataType::U64 => {
+                type $type = UInt64Type;
+                $body
+            }
+            DataType::F32 => {
+                type $type = Float32Type;
+                $body
+            }
+            DataType::F64 => {
+                type $type = Float64Type;
+                $body
+            }
             DataType::FixedBytes(_) => $other,
         }
     };
@@ -148,11 +178,7 @@ fn kind_of(number: u64) -> Option<RunKind> {
 
 /// What went wrong inside Arrow while encoding: nothing but a defect can, since the arrays are built to fit.
 fn refused(error: &ArrowError) -> Error {
-    Error::Io {
-        operation: "encode",
-        path: "manifest".into(),
-        source: std::io::Error::other(error.to_string()),
-    }
+    Error::Io { operation: "encode", path: "manifest".into(), source: std::io::Error::other(error.to_string()) }
 }
 
 impl EpochManifest {
@@ -186,7 +212,13 @@ impl EpochManifest {
             .parts
             .iter()
             .map(|part| {
-                serde_json::json!([part.part.rank, part.part.roll, part.bytes, part.footer_offset, part.footer_checksum])
+                serde_json::json!([
+                    part.part.rank,
+                    part.part.roll,
+                    part.bytes,
+                    part.footer_offset,
+                    part.footer_checksum
+                ])
             })
             .collect();
         HashMap::from([
@@ -312,9 +344,11 @@ fn decode_stream(bytes: &[u8], schema: &Schema) -> Result<(HashMap<String, Strin
     let found = decoder.schema().ok_or("it is empty")?;
     let expected = fields(schema);
     let same = found.fields().len() == expected.len()
-        && found.fields().iter().zip(&expected).all(|(found, expected)| {
-            found.name() == expected.name() && found.data_type() == expected.data_type()
-        });
+        && found
+            .fields()
+            .iter()
+            .zip(&expected)
+            .all(|(found, expected)| found.name() == expected.name() && found.data_type() == expected.data_type());
     if !same {
         return Err("its columns are not those of the dataset's schema".to_owned());
     }
@@ -369,7 +403,19 @@ fn take_run(batch: &RecordBatch, row: usize, schema: &Schema) -> Option<RunEntry
         summaries.push(summary);
     }
     let part = PartId { rank, roll };
-    Some(RunEntry { part, run, row_group, offset, bytes, rows, kind, table_version, bounds, checksum, columns: summaries })
+    Some(RunEntry {
+        part,
+        run,
+        row_group,
+        offset,
+        bytes,
+        rows,
+        kind,
+        table_version,
+        bounds,
+        checksum,
+        columns: summaries,
+    })
 }
 
 /// A value of one of the unsigned columns that are never null.

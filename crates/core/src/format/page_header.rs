@@ -24,11 +24,7 @@ pub(super) struct PageHeader {
 }
 
 /// Appends a page header; statistics go in when the summary has a range and no NaN.
-pub(super) fn encode_page_header(
-    header: PageHeader,
-    statistics: Option<(DataType, ColumnSummary)>,
-    out: &mut Vec<u8>,
-) {
+pub(super) fn encode_page_header(header: PageHeader, statistics: Option<(DataType, ColumnSummary)>, out: &mut Vec<u8>) {
     // Page bodies stay below 2^20 bytes or one value (`pages::page_rows`), so both fit Parquet's i32.
     let body_bytes = header.body_bytes as i32;
     let mut writer = Writer::new(out);

@@ -112,7 +112,8 @@ pub(super) fn decode_offset_index(
     let (mut position, mut row) = (chunk.start, 0u64);
     for (index, (offset, bytes, first_row)) in starts.iter().copied().enumerate() {
         let next_row = starts.get(index + 1).map_or(rows, |next| next.2);
-        let page_rows = next_row.checked_sub(first_row).and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
+        let page_rows =
+            next_row.checked_sub(first_row).and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
         let (true, true, Some(page_rows)) = (offset == position, first_row == row, page_rows) else {
             return Err(Malformed("its pages do not follow each other"));
         };

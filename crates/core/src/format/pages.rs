@@ -48,7 +48,8 @@ impl ChunkBuilder {
 
     /// Notes a page of `rows` values that ends at `end`.
     pub(super) fn push(&mut self, end: u64, rows: u32, summary: ColumnSummary) {
-        let offset = self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
+        let offset =
+            self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
         // Pages are far below 2^32 bytes.
         let location = PageLocation { offset, bytes: (end - offset) as u32, first_row: self.rows, rows };
         self.pages.push(WrittenPage { location, summary });

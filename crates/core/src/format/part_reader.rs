@@ -97,8 +97,7 @@ impl PartReader {
         }
         let indexes = entry.footer_offset..entry.footer_offset + index_bytes as u64;
         let identity = footer.identity;
-        let row_groups =
-            take_row_groups(footer, indexes).map_err(|malformed| damage(malformed.to_string()))?;
+        let row_groups = take_row_groups(footer, indexes).map_err(|malformed| damage(malformed.to_string()))?;
         Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
     }
 
@@ -193,9 +192,9 @@ impl PartReader {
         let rows = self.row_group(row_group)?.rows;
         let pages = decode_offset_index(self.index_bytes(&chunk.place.offset_index), chunk.place.pages.clone(), rows)
             .map_err(|malformed| {
-                let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
-                Error::damage_at(&self.path, place, malformed.0)
-            })?;
+            let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
+            Error::damage_at(&self.path, place, malformed.0)
+        })?;
         Ok(chunk.pages.get_or_init(|| pages))
     }
 

@@ -120,7 +120,9 @@ pub(super) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnSummary {
     macro_rules! floats {
         ($type:ty) => {{
             let (low, high, nan_count) =
-                fold(physical, <$type>::INFINITY, <$type>::NEG_INFINITY, <$type>::from_le_bytes, |value| value.is_nan());
+                fold(physical, <$type>::INFINITY, <$type>::NEG_INFINITY, <$type>::from_le_bytes, |value| {
+                    value.is_nan()
+                });
             // Adding 0.0 makes -0.0 and 0.0 one, so that equal data has equal summaries whatever the order.
             let range = (nan_count < (physical.len() / size_of::<$type>()) as u64)
                 .then(|| (Value::Float(f64::from(low) + 0.0), Value::Float(f64::from(high) + 0.0)));

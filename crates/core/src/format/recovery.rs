@@ -61,8 +61,7 @@ pub fn recover_part(
 ) -> Result<RecoveredPart> {
     let file = storage.open(source).at("open", source)?;
     let options = PartOptions::default();
-    let mut writer =
-        PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
+    let mut writer = PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
     let mut write = None;
     let mut entries = Vec::new();
     let mut damaged = Vec::new();
@@ -75,8 +74,7 @@ pub fn recover_part(
             }
             Err(error) => return Err(error),
         };
-        let context =
-            RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
+        let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
         let bytes = groups.iter().map(|group| group.content.len()).sum();
         entries.extend(writer.write_run(context, bytes, &mut write, |stream, indexes| {
             let mut written = Vec::with_capacity(groups.len());

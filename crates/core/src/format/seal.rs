@@ -73,7 +73,9 @@ fn kind_number(kind: RunKind) -> u32 {
 }
 
 fn kind_of(number: u32) -> Option<RunKind> {
-    [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey].into_iter().find(|kind| kind_number(*kind) == number)
+    [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]
+        .into_iter()
+        .find(|kind| kind_number(*kind) == number)
 }
 
 /// The bytes of a seal.
@@ -160,8 +162,12 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
     let mut row_groups = Vec::new();
     let mut position = None;
     for _ in 0..count {
-        let group =
-            SealedRowGroup { offset: cursor.u64()?, bytes: cursor.u64()?, rows: cursor.u64()?, checksum: cursor.u64()? };
+        let group = SealedRowGroup {
+            offset: cursor.u64()?,
+            bytes: cursor.u64()?,
+            rows: cursor.u64()?,
+            checksum: cursor.u64()?,
+        };
         if position.is_some_and(|position| position != group.offset) {
             return None;
         }

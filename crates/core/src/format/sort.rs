@@ -30,7 +30,12 @@ pub(super) struct SortBuffers {
 impl SortBuffers {
     /// The row numbers of `rows` in key order.
     pub(super) fn sort(&mut self, schema: &Schema, rows: &[u8]) -> &[u32] {
-        let keys = Keys { order: schema.key_order(), rows, row_bytes: schema.row_bytes(), offset: schema.offset(schema.key_index()) };
+        let keys = Keys {
+            order: schema.key_order(),
+            rows,
+            row_bytes: schema.row_bytes(),
+            offset: schema.offset(schema.key_index()),
+        };
         let count = rows.len() / schema.row_bytes();
         let mut span = (u64::MAX, 0u64);
         keys.blocks(count, &mut self.block, |ordinals| {

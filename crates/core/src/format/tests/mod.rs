@@ -9,8 +9,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RunContext, RunEntry,
-    RunKind,
+    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RunContext,
+    RunEntry, RunKind,
 };
 use crate::schema::{Column, DataType, Schema};
 use storage::TestStorage;
@@ -63,7 +63,8 @@ pub(super) fn write_part(schema: &Arc<Schema>, options: PartOptions, runs: &[(Ru
     let part = PartId { rank: 7, roll: 0 };
     let directory = Path::new("/part");
     let mut writer =
-        PartWriter::create(Arc::clone(&storage) as _, directory, part, Arc::clone(schema), options, identity()).unwrap();
+        PartWriter::create(Arc::clone(&storage) as _, directory, part, Arc::clone(schema), options, identity())
+            .unwrap();
     let mut buffers = EncodeBuffers::new();
     let mut entries = Vec::new();
     for (context, rows) in runs {

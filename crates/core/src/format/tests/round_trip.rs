@@ -218,7 +218,8 @@ fn an_empty_memtable_is_no_run() {
     let storage: Arc<TestStorage> = Arc::default();
     let part = PartId { rank: 0, roll: 0 };
     let mut writer =
-        PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity()).unwrap();
+        PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
+            .unwrap();
     assert_eq!(writer.append_run(&Memtable::new(schema, 100), context(0)).unwrap(), []);
     assert_eq!((writer.row_groups(), writer.figures().bytes_written), (0, 0));
 }
@@ -230,8 +231,13 @@ fn the_footer_says_what_other_engines_need() {
     let written = write_part(&schema, PartOptions { page_rows: 100, ..PartOptions::default() }, &runs);
     let foreign = foreign_reader(written.content());
     let metadata = foreign.metadata();
-    let logical: Vec<_> =
-        metadata.file_metadata().schema_descr().columns().iter().map(|column| column.logical_type_ref().cloned()).collect();
+    let logical: Vec<_> = metadata
+        .file_metadata()
+        .schema_descr()
+        .columns()
+        .iter()
+        .map(|column| column.logical_type_ref().cloned())
+        .collect();
     let integer = |bit_width, is_signed| Some(LogicalType::integer(bit_width, is_signed));
     assert_eq!(logical[0], integer(8, true));
     assert_eq!(logical[1], integer(16, true));
