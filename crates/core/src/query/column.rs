@@ -98,9 +98,7 @@ pub(super) fn array(data_type: DataType, bytes: Buffer) -> ArrayRef {
         DataType::F32 => primitive::<Float32Type>(bytes),
         DataType::F64 => primitive::<Float64Type>(bytes),
         // The width was bounded far below i32::MAX by the schema.
-        DataType::FixedBytes(width) => {
-            Arc::new(FixedSizeBinaryArray::new(width as i32, bytes, None))
-        }
+        DataType::FixedBytes(width) => Arc::new(FixedSizeBinaryArray::new(width as i32, bytes, None)),
     }
 }
 

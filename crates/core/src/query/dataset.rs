@@ -68,8 +68,8 @@ impl Dataset {
     /// As [`Dataset::open`].
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         let layout = Layout::new(path.as_ref());
-        let descriptor = DatasetDescriptor::load(storage.as_ref(), &layout)?;
-        let schema = Arc::new(descriptor.schema.clone());
+        let descriptor = DatasetDescriptor::read(storage.as_ref(), &layout)?;
+        let schema = descriptor.schema.clone();
         let inner = Inner {
             storage,
             layout,
@@ -155,10 +155,10 @@ impl Inner {
             EpochSelection::All => Ok(existing),
             EpochSelection::Range(range) => {
                 let found: Vec<u64> = existing.into_iter().filter(|epoch| range.contains(*epoch)).collect();
-                match range.single() {
-                    Some(epoch) if found.is_empty() => Err(missing(epoch)),
-                    _ => Ok(found),
+                if found.is_empty() && range.first == range.last {
+                    return Err(missing(range.first));
                 }
+                Ok(found)
             }
             EpochSelection::List(wanted) => {
                 let mut wanted = wanted.clone();
@@ -199,7 +199,10 @@ impl Inner {
         }
         let path = self.layout.part(manifest.epoch, part);
         let entry = manifest.parts.iter().find(|entry| entry.part == part).ok_or_else(|| {
-            Error::damage(&path, format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch))
+            Error::damage(
+                &path,
+                format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch),
+            )
         })?;
         let storage = self.storage.as_ref();
         let open = Arc::new(PartReader::open(storage, &path, entry, manifest.commit, self.schema.clone())?);

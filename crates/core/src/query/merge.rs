@@ -175,7 +175,10 @@ mod tests {
         out.clear();
         assert_eq!(merger.advance(10, None, &mut out), Pause::Dry(0));
         assert_eq!(out, [Stretch { source: 1, start: 0, rows: 1 }, Stretch { source: 0, start: 1, rows: 1 }]);
-        assert_eq!(merger.advance(10, Some(Position::new(9, 1)), &mut out), Pause::Bound(Position::new(9, 1).in_slot(1)));
+        assert_eq!(
+            merger.advance(10, Some(Position::new(9, 1)), &mut out),
+            Pause::Bound(Position::new(9, 1).in_slot(1))
+        );
         assert_eq!(merger.advance(10, None, &mut out), Pause::Dry(1));
         assert_eq!(merger.advance(10, None, &mut out), Pause::Empty);
     }

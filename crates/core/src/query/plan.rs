@@ -43,11 +43,12 @@ pub(super) trait PageIndex {
 /// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly.
 pub(super) fn choose_groups(manifest: &EpochManifest, predicate: Option<&Predicate>) -> Vec<GroupChoice> {
     let chosen = manifest.runs.iter().enumerate().filter(|(_, run)| run.rows > 0).filter_map(|(entry, run)| {
-        let certain = match predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true)) {
-            Truth::Never => return None,
-            Truth::Maybe => false,
-            Truth::Always => true,
-        };
+        let certain =
+            match predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true)) {
+                Truth::Never => return None,
+                Truth::Maybe => false,
+                Truth::Always => true,
+            };
         Some(GroupChoice { entry, certain })
     });
     chosen.collect()

@@ -246,8 +246,7 @@ mod tests {
 
     #[test]
     fn perfect_partitions_have_an_amplification_of_one() {
-        let runs: Vec<(f64, f64, u64)> =
-            (0..100).map(|part| (f64::from(part), f64::from(part) + 0.99, 1000)).collect();
+        let runs: Vec<(f64, f64, u64)> = (0..100).map(|part| (f64::from(part), f64::from(part) + 0.99, 1000)).collect();
         let (manifest, schema) = manifest(&runs, 100);
         let profile = key_profile(&manifest, &schema);
         assert_eq!((profile.read_amplification_p50, profile.read_amplification_p99), (1.0, 1.0));

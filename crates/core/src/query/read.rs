@@ -72,7 +72,8 @@ pub(super) fn load(
     scratch: &mut Scratch,
 ) -> Result<Piece> {
     scratch.fetched.clear();
-    let mut work = ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new(), tested_from: None };
+    let mut work =
+        ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new(), tested_from: None };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
@@ -200,7 +201,9 @@ impl ChunkWork<'_> {
         })?;
         add(&self.counters.pages_read, decoded_pages);
         if out.len() != expected {
-            return Err(group.damage(format!("column '{}'", self.shape.schema.columns()[column].name), "pages are missing"));
+            return Err(
+                group.damage(format!("column '{}'", self.shape.schema.columns()[column].name), "pages are missing")
+            );
         }
         Ok(())
     }

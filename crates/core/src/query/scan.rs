@@ -129,12 +129,14 @@ impl EpochScan {
                 Ok(part) => part,
                 Err(cause) => {
                     dataset.forget(&self.manifest);
-                    let replaced = dataset.manifest(self.manifest.epoch).is_ok_and(|now| now.commit != self.manifest.commit);
+                    let replaced =
+                        dataset.manifest(self.manifest.epoch).is_ok_and(|now| now.commit != self.manifest.commit);
                     return Err(if replaced { self.replaced(dataset) } else { missing_is_damage(cause) });
                 }
             },
         };
-        let group = Group { manifest: self.manifest.clone(), entry: choice.entry, part, touched: AtomicBool::new(false) };
+        let group =
+            Group { manifest: self.manifest.clone(), entry: choice.entry, part, touched: AtomicBool::new(false) };
         group.check_columns(shape)?;
         Ok(group)
     }
@@ -220,14 +222,7 @@ impl Group {
     }
 
     /// Decodes one page, appending its values to `out`.
-    pub(super) fn decode(
-        &self,
-        raw: &[u8],
-        column: usize,
-        page: usize,
-        check: bool,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
+    pub(super) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
         let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
         let place = || format!("column {column}, page {page}");
         match self.part.decode_page(raw, column, check, out) {

@@ -176,11 +176,12 @@ impl Scan {
         if !self.shape.stored.is_empty() {
             return plan.choices.iter().copied().collect();
         }
-        let (certain, tested): (Vec<GroupChoice>, _) = plan.choices.iter().partition(|choice| choice.certain);
+        let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
+            plan.choices.iter().partition(|choice| choice.certain);
         let epoch = plan.manifest.epoch;
         let rows = certain.iter().map(|choice| plan.manifest.runs[choice.entry].rows).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
-        tested
+        tested.into()
     }
 
     fn take_refined(&mut self) -> Result<()> {
@@ -228,9 +229,8 @@ impl Scan {
             add(&self.counters.runs_touched, 1);
         }
         let (_, shape, counters) = self.shared();
-        self.loads.push_back(
-            self.pool.submit(cost_bytes, move |scratch| load(&group, &shape, &chunk, &counters, scratch)),
-        );
+        self.loads
+            .push_back(self.pool.submit(cost_bytes, move |scratch| load(&group, &shape, &chunk, &counters, scratch)));
     }
 }
 
@@ -408,6 +408,9 @@ impl Iterator for QueryStream {
 
 impl std::fmt::Debug for QueryStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueryStream").field("shape", &self.shape).field("figures", &self.figures()).finish_non_exhaustive()
+        f.debug_struct("QueryStream")
+            .field("shape", &self.shape)
+            .field("figures", &self.figures())
+            .finish_non_exhaustive()
     }
 }
