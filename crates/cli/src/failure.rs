@@ -30,6 +30,9 @@ pub(crate) enum Failure {
     /// Damage was found and has been reported already, finding by finding.
     #[error("{0}")]
     DamageFound(String),
+    /// Verification could not read something.
+    #[error("{0}")]
+    Unverified(String),
     /// An internal rule was broken.
     #[error("internal error: {0}; please report this with the command that was run")]
     Internal(String),
@@ -52,7 +55,9 @@ impl Failure {
             Self::Source(error) if error.is_usage() => ErrorClass::Usage,
             Self::Usage(_) => ErrorClass::Usage,
             Self::DamageFound(_) => ErrorClass::Damage,
-            Self::Source(_) | Self::File { .. } | Self::Internal(_) | Self::OutputClosed => ErrorClass::Failed,
+            Self::Source(_) | Self::File { .. } | Self::Unverified(_) | Self::Internal(_) | Self::OutputClosed => {
+                ErrorClass::Failed
+            }
         }
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use turbidite::query::{Dataset, Query, QueryFigures};
 
 use super::{say, say_json};
-use crate::failure::{FileContext, Failure};
+use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::text;
 
@@ -48,7 +48,13 @@ struct Summary {
 }
 
 /// Runs all queries of a list, one after the other; `template` has the options they share.
-pub(super) fn run(dataset: &Dataset, list: &Path, log: Option<&Path>, template: Query, as_json: bool) -> Result<(), Failure> {
+pub(super) fn run(
+    dataset: &Dataset,
+    list: &Path,
+    log: Option<&Path>,
+    template: Query,
+    as_json: bool,
+) -> Result<(), Failure> {
     let queries = parse(list, &std::fs::read_to_string(list).on_file("read", list)?)?;
     // Opened first: an hour of queries should not end in a log that cannot be written.
     let log = log.map(|path| Ok::<_, Failure>((path, PendingFile::create(path)?))).transpose()?;
@@ -164,7 +170,8 @@ mod tests {
 
     #[test]
     fn lists_are_read() {
-        let content = "epoch,begin,end\n# hot\n\n500,0.5,1e3\r\n 4000 , -inf , +7 \n1,9223372036854775808,18446744073709551615";
+        let content =
+            "epoch,begin,end\n# hot\n\n500,0.5,1e3\r\n 4000 , -inf , +7 \n1,9223372036854775808,18446744073709551615";
         let query = |epoch, begin: &str, end: &str| RangeQuery { epoch, begin: begin.into(), end: end.into() };
         let expected = [
             query(500, "0.5", "1e3"),
@@ -196,6 +203,9 @@ mod tests {
         assert_eq!((summary.queries, summary.matches), (100, 200));
         assert_eq!((summary.latency_p50_s, summary.latency_p99_s), (51.0, 100.0));
         assert_eq!(Summary::of(&[]).latency_p99_s, 0.0);
-        assert_eq!(log_text(&done[..1]).lines().nth(1).unwrap(), "1,0,1,2,0,0,0.000000000,0.000000000,0.000000000,1.000000000");
+        assert_eq!(
+            log_text(&done[..1]).lines().nth(1).unwrap(),
+            "1,0,1,2,0,0,0.000000000,0.000000000,0.000000000,1.000000000"
+        );
     }
 }

@@ -64,7 +64,10 @@ impl Recipe<'_> {
                         let worker = Worker { recipe: self, job, epoch, progress, keeps_open };
                         if let Err(failure) = worker.run(share, stop) {
                             stop.store(true, Ordering::Relaxed);
-                            first_failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).get_or_insert(failure);
+                            first_failure
+                                .lock()
+                                .unwrap_or_else(|poisoned| poisoned.into_inner())
+                                .get_or_insert(failure);
                         }
                     })
                 })
@@ -118,7 +121,11 @@ impl Worker<'_> {
         let constant = |name: &str| source.constant(name).map(|index| chunk.file.constants[index]);
         let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
             let from = chunk.first;
-            Failure::Usage(format!("{}: in the {} records from record {from} on: {error}", chunk.file.path.display(), chunk.records))
+            Failure::Usage(format!(
+                "{}: in the {} records from record {from} on: {error}",
+                chunk.file.path.display(),
+                chunk.records
+            ))
         })?;
         views.extend((0..derived.len()).map(|index| derived.view(index)));
         let columns: Vec<ColumnView<'_>> = stored.iter().map(|&index| views[index]).collect();

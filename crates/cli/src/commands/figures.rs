@@ -33,7 +33,8 @@ mod tests {
 
     #[test]
     fn figures_follow_their_definitions() {
-        let figures = EpochFigures { rows: 40, rows_per_receiver: vec![5, 15, 5, 15], bytes_written: 330, ..Default::default() };
+        let figures =
+            EpochFigures { rows: 40, rows_per_receiver: vec![5, 15, 5, 15], bytes_written: 330, ..Default::default() };
         assert!((imbalance(&figures) - 0.5).abs() < 1e-12);
         assert!((largest_load(&figures) - 1.5).abs() < 1e-12);
         assert!((write_amplification(&figures, 8) - 330.0 / 320.0).abs() < 1e-12);

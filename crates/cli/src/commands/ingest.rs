@@ -244,7 +244,10 @@ impl Ingest {
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         for name in &self.drop {
             if !names.contains(&name.as_str()) {
-                return Err(Failure::Usage(format!("--drop: there is no column '{name}'; the columns are {}", names.join(", "))));
+                return Err(Failure::Usage(format!(
+                    "--drop: there is no column '{name}'; the columns are {}",
+                    names.join(", ")
+                )));
             }
         }
         recipe.stored = (0..names.len()).filter(|&index| !self.drop.iter().any(|name| name == names[index])).collect();
@@ -255,9 +258,8 @@ impl Ingest {
         let all = recipe.columns();
         let mut columns: Vec<_> = recipe.stored.iter().map(|&index| all[index].clone()).collect();
         for unit in &self.unit {
-            let (name, unit) = unit
-                .split_once('=')
-                .ok_or_else(|| Failure::Usage(format!("--unit: '{unit}' is not NAME=UNIT")))?;
+            let (name, unit) =
+                unit.split_once('=').ok_or_else(|| Failure::Usage(format!("--unit: '{unit}' is not NAME=UNIT")))?;
             let column = columns.iter_mut().find(|column| column.name == name.trim());
             let column = column.ok_or_else(|| Failure::Usage(format!("--unit: there is no column '{name}'")))?;
             column.unit = Some(unit.trim().to_owned());
@@ -354,8 +356,10 @@ impl Report {
         if self.rows > 0 {
             let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
             let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;
-            let strays: u64 = written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.strays).sum();
-            let spills: u64 = written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.spills).sum();
+            let strays: u64 =
+                written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.strays).sum();
+            let spills: u64 =
+                written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.spills).sum();
             lines.push(format!(
                 "{} ranks to {} receivers: load imbalance {} on average, {} at most; strays {}, spills {}",
                 self.ranks,

@@ -94,7 +94,8 @@ impl Inspect {
         if !shows_runs {
             blocks.push(describe(&dataset, &target.dataset));
         }
-        let mut rows = vec![["epoch", "rows", "files", "row groups", "size", "key from", "to"].map(str::to_owned).to_vec()];
+        let mut rows =
+            vec![["epoch", "rows", "files", "row groups", "size", "key from", "to"].map(str::to_owned).to_vec()];
         rows.extend(manifests.iter().map(|manifest| epoch_line(manifest, dataset.schema())));
         blocks.push(if manifests.is_empty() { "no epochs".to_owned() } else { aligned(&rows) });
         if shows_runs {
@@ -128,14 +129,15 @@ impl Inspect {
 /// What the dataset is, apart from its epochs.
 fn describe(dataset: &Dataset, path: &Path) -> String {
     let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
-    let mut lines = vec![format!(
-        "{}: dataset {}, format version {}",
-        path.display(),
-        descriptor.uuid,
-        descriptor.format_version
-    )];
+    let mut lines =
+        vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, descriptor.format_version)];
     lines.extend(descriptor.source.iter().map(|source| format!("written from {source}")));
-    lines.push(format!("{} columns, {} bytes a row, ordered by {}:", schema.columns().len(), schema.row_bytes(), schema.key().name));
+    lines.push(format!(
+        "{} columns, {} bytes a row, ordered by {}:",
+        schema.columns().len(),
+        schema.row_bytes(),
+        schema.key().name
+    ));
     let mut rows = Vec::new();
     for (index, column) in schema.columns().iter().enumerate() {
         let derived = descriptor.derivations.iter().find(|text| derived_name(text) == column.name);
@@ -145,7 +147,11 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
         }
         remarks.extend(column.unit.iter().map(|unit| format!("in {unit}")));
         remarks.extend(derived.map(|text| format!("derived: {text}")));
-        rows.push(vec![format!("  {}", column.name), format!("{:<4}", column.data_type.to_string()), remarks.join("; ")]);
+        rows.push(vec![
+            format!("  {}", column.name),
+            format!("{:<4}", column.data_type.to_string()),
+            remarks.join("; "),
+        ]);
     }
     // The remarks are text, which reads better from the left.
     let width = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
@@ -162,7 +168,9 @@ fn derived_name(text: &str) -> &str {
 fn key_range(manifest: &EpochManifest, schema: &Schema) -> Option<(Value, Value)> {
     let ranges = manifest.runs.iter().filter_map(|run| run.columns.get(schema.key_index())?.range);
     let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
-    ranges.reduce(|(low, high), (from, to)| (if less(from, low) { from } else { low }, if less(high, to) { to } else { high }))
+    ranges.reduce(|(low, high), (from, to)| {
+        (if less(from, low) { from } else { low }, if less(high, to) { to } else { high })
+    })
 }
 
 fn data_bytes(manifest: &EpochManifest) -> u64 {
@@ -222,7 +230,8 @@ fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) 
 }
 
 fn runs_table(epoch: u64, runs: &[&RunEntry], schema: &Schema) -> String {
-    let header = ["file", "run", "row group", "kind", "rows", "offset", "bytes", "key from", "to", "table", "bounds from", "to"];
+    let header =
+        ["file", "run", "row group", "kind", "rows", "offset", "bytes", "key from", "to", "table", "bounds from", "to"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     for run in runs {
         let (low, high) = in_words(run.columns.get(schema.key_index()).and_then(|summary| summary.range), schema);

@@ -146,7 +146,9 @@ impl Report {
     fn in_words(&self, may_recover: bool) -> String {
         let mut lines: Vec<String> = Vec::new();
         if let Some(writer) = &self.writer {
-            lines.push(format!("the dataset is locked by {writer}; an epoch that it is writing is listed as unfinished"));
+            lines.push(format!(
+                "the dataset is locked by {writer}; an epoch that it is writing is listed as unfinished"
+            ));
         }
         if self.unfinished.is_empty() {
             lines.push("no unfinished epochs".to_owned());

@@ -98,8 +98,20 @@ fn cells(names: &[&str]) -> Vec<String> {
 
 fn overview(epochs: &[EpochStats]) -> String {
     let names = [
-        "epoch", "rows", "parts", "runs", "row groups", "strays", "spills", "NaN keys", "imbalance", "read amp p50", "p99",
-        "tables", "write amp", "wall",
+        "epoch",
+        "rows",
+        "parts",
+        "runs",
+        "row groups",
+        "strays",
+        "spills",
+        "NaN keys",
+        "imbalance",
+        "read amp p50",
+        "p99",
+        "tables",
+        "write amp",
+        "wall",
     ];
     let mut rows = vec![cells(&names)];
     for epoch in epochs {

@@ -16,7 +16,9 @@ fn batch() -> RecordBatch {
         Arc::new(Float64Array::from(vec![1e300, f64::NEG_INFINITY, 0.1 + 0.2, 16_777_217.0, 5e-324])),
         Arc::new(UInt64Array::from(vec![0, 1, u64::MAX, 1 << 53, (1 << 53) + 1])),
         Arc::new(Int32Array::from(vec![i32::MIN, -1, 0, 1, i32::MAX])),
-        Arc::new(FixedSizeBinaryArray::try_from_iter([[0u8, 255], [1, 16], [9, 10], [15, 160], [171, 205]].iter()).unwrap()),
+        Arc::new(
+            FixedSizeBinaryArray::try_from_iter([[0u8, 255], [1, 16], [9, 10], [15, 160], [171, 205]].iter()).unwrap(),
+        ),
     ];
     RecordBatch::try_new(schema(), columns).unwrap()
 }
