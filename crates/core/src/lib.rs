@@ -1,5 +1,6 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 
+pub mod drivers;
 pub mod engine;
 mod error;
 pub mod expr;
@@ -8,7 +9,11 @@ pub mod partition;
 mod schema;
 pub mod storage;
 pub mod store;
+pub mod writer;
 
+pub use drivers::WriteOptions;
+pub use drivers::local::{EpochStart, LocalJob};
+pub use engine::Renegotiation;
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use schema::{
     Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
