@@ -29,17 +29,8 @@ pub(super) struct SortBuffers {
 impl SortBuffers {
     /// The row numbers of `rows` in key order.
     pub(super) fn sort(&mut self, schema: &Schema, rows: &[u8]) -> &[u32] {
-<<<<<<< HEAD
-        let keys = Keys {
-            order: schema.key_order(),
-            rows,
-            row_bytes: schema.row_bytes(),
-            offset: schema.offset(schema.key_index()),
-        };
-=======
         let (order, offset) = (schema.key_order(), schema.offset(schema.key_index()));
         let keys = Keys { order, rows, row_bytes: schema.row_bytes(), offset };
->>>>>>> format
         let count = rows.len() / schema.row_bytes();
         self.packed.clear();
         self.packed.reserve_exact(count);
