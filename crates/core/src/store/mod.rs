@@ -33,6 +33,8 @@ mod protocol;
 mod recovery;
 pub mod salvage;
 mod truncate;
+mod verify;
+mod verify_part;
 
 pub use commit::{EpochCommit, IfExists};
 pub use descriptor::{DATASET_VERSION, DatasetDescriptor};
@@ -42,3 +44,4 @@ pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
 pub use protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;
+pub use verify::{Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify};
