@@ -92,12 +92,7 @@ impl WriteOptions {
     /// The options of one rank's engine.
     pub(crate) fn engine(&self, rank: u32) -> EngineOptions {
         let defaults = EngineOptions::new(rank, self.ranks);
-        EngineOptions {
-            receivers: self.receivers,
-            pivots: self.pivots,
-            renegotiation: self.renegotiation,
-            ..defaults
-        }
+        EngineOptions { receivers: self.receivers, pivots: self.pivots, renegotiation: self.renegotiation, ..defaults }
     }
 
     /// The options of one rank's writer.
@@ -112,10 +107,6 @@ impl WriteOptions {
 
     /// The layout of parts.
     pub(crate) fn part(&self) -> PartOptions {
-        PartOptions {
-            page_rows: self.page_rows,
-            row_groups_per_run: self.row_groups_per_run,
-            ..PartOptions::default()
-        }
+        PartOptions { page_rows: self.page_rows, row_groups_per_run: self.row_groups_per_run, ..PartOptions::default() }
     }
 }

@@ -37,8 +37,8 @@ use super::tree::{CompareOp, Condition, Number};
 /// assert_eq!(predicate.columns(), [0]);
 ///
 /// // 0.1 is rounded to f32 first, so the middle row, which holds that very number, does not match.
-/// let energy: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 0.1, f32::NAN]));
-/// let rows = predicate.input(200, 3, &[energy])?;
+/// let columns: [ArrayRef; 1] = [Arc::new(Float32Array::from(vec![0.5, 0.1, f32::NAN]))];
+/// let rows = predicate.input(200, 3, &columns)?;
 /// assert_eq!(predicate.evaluate(&rows).iter().collect::<Vec<_>>(), [true, false, false]);
 ///
 /// let low = |_: usize| {

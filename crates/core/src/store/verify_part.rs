@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::descriptor::DatasetDescriptor;
 use super::layout::Layout;
-use super::verify::{Finding, FindingKind, VerifyReport};
+use super::verify::{Finding, VerifyReport};
 use crate::error::{IoContext, Result};
 use crate::format::{
     EpochManifest, PartEntry, PartIdentity, PartReader, RunEntry, RunKind, SealedRowGroup, SealedRun, scan_seals,

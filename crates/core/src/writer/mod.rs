@@ -16,7 +16,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::format::{MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds};
+use crate::format::{
+    MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds,
+};
 use crate::schema::{Schema, Value};
 
 pub use task::{Completion, PartFactory, Task};
@@ -138,7 +140,8 @@ impl Writer {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
-                    let fresh = || Memtable::new(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
+                    let fresh =
+                        || Memtable::new(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };
                     empty.insert(spare.unwrap_or_else(fresh))
                 }
@@ -201,7 +204,8 @@ impl Writer {
         self.figures += completion.figures();
         match completion {
             Completion::Appended { part, mut rows, result, .. } => {
-                if rows.rows() * self.schema.row_bytes() > memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes())
+                if rows.rows() * self.schema.row_bytes()
+                    > memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes())
                     && self.spare.is_empty()
                 {
                     rows.clear();
@@ -246,7 +250,11 @@ impl Writer {
     /// Bytes of memory in memtables.
     pub fn resident_bytes(&self) -> usize {
         let active = self.active.iter().flatten();
-        active.chain(&self.spare).chain(self.waiting.iter().map(|waiting| &waiting.rows)).map(Memtable::capacity).sum()
+        active
+            .chain(&self.spare)
+            .chain(self.waiting.iter().map(|waiting| &waiting.rows))
+            .map(Memtable::resident_bytes)
+            .sum()
     }
 }
 

@@ -85,7 +85,7 @@ impl PartFactory {
     /// When its file exists or cannot be created.
     pub fn create(&self, part: PartId) -> Result<PartWriter> {
         let schema = Arc::clone(&self.schema);
-        PartWriter::create(&*self.storage, &self.directory, part, schema, self.options, self.identity)
+        PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
     }
 
     /// Does what a writer asks for, on this thread.
@@ -97,7 +97,7 @@ impl PartFactory {
                     Ok(mut part) => {
                         let before = part.figures();
                         let result = part.append_run_with(&rows, context, buffers);
-                        let figures = difference(part.figures(), before);
+                        let figures = part.figures() - before;
                         Completion::Appended { part: Some(part), rows, result, figures }
                     }
                     Err(error) => {
@@ -109,22 +109,10 @@ impl PartFactory {
             Task::Finish { part } => {
                 let before = part.figures();
                 match part.finish_with_figures() {
-                    Ok((entry, after)) => {
-                        Completion::Finished { result: Ok(entry), figures: difference(after, before) }
-                    }
+                    Ok((entry, after)) => Completion::Finished { result: Ok(entry), figures: after - before },
                     Err(error) => Completion::Finished { result: Err(error), figures: StageSeconds::default() },
                 }
             }
         }
-    }
-}
-
-fn difference(after: StageSeconds, before: StageSeconds) -> StageSeconds {
-    StageSeconds {
-        sort_s: after.sort_s - before.sort_s,
-        encode_s: after.encode_s - before.encode_s,
-        write_s: after.write_s - before.write_s,
-        sync_s: after.sync_s - before.sync_s,
-        bytes_written: after.bytes_written - before.bytes_written,
     }
 }

@@ -14,13 +14,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::opening::Opened;
 use super::{WriteOptions, gather};
 use crate::engine::{Engine, Event, Failure};
 use crate::error::{Error, Result, UsageError};
 use crate::format::{EpochFigures, PartId, PartIdentity};
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, WriterLock};
+use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
 use crate::writer::{PartFactory, Writer};
 use mailbox::{MailboxLink, PostOffice};
 use pool::{Pool, TaskQueue};
@@ -94,6 +95,7 @@ pub struct LocalJob {
     epoch: Mutex<Option<OpenEpoch>>,
     lock: Option<WriterLock>,
     notice: Option<LockNotice>,
+    recovery: Recovery,
     /// Last, so that the threads end while the rest is still there.
     _pool: Pool,
 }
@@ -124,8 +126,9 @@ impl LocalJob {
     ) -> Result<Self> {
         options.check()?;
         let layout = Layout::new(path.as_ref());
-        let (descriptor, lock, notice) = super::open_dataset(&*storage, &layout, schema, &options)?;
-        let schema = Arc::new(descriptor.schema().clone());
+        let Opened { descriptor, lock, notice, recovery } =
+            super::opening::open_dataset(&storage, &layout, schema, &options)?;
+        let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
         let ranks = (0..options.ranks)
             .map(|rank| {
@@ -156,7 +159,11 @@ impl LocalJob {
             }
             completed.submit_next(rank, &mut state);
         })
-        .map_err(|source| Error::Io { operation: "start threads for", path: path.as_ref().to_owned(), source })?;
+        .map_err(|source| Error::Io {
+            operation: "start threads for",
+            path: path.as_ref().to_owned(),
+            source,
+        })?;
         Ok(Self {
             options,
             storage,
@@ -166,6 +173,7 @@ impl LocalJob {
             epoch: Mutex::new(None),
             lock: Some(lock),
             notice,
+            recovery,
             _pool: pool,
         })
     }
@@ -173,6 +181,11 @@ impl LocalJob {
     /// What was done about a lock that a dead writer had left, for the user to know.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.notice.as_ref()
+    }
+
+    /// What was completed or cleared away of an earlier writer's work, and what can be salvaged.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
     /// What dataset.json says.
@@ -195,7 +208,7 @@ impl LocalJob {
         let identity = commit.identity();
         let factory = Arc::new(PartFactory {
             storage: Arc::clone(&self.storage),
-            directory: commit.directory().to_owned(),
+            directory: commit.directory(),
             schema: Arc::clone(&self.shared.schema),
             options: self.options.part(),
             identity,
@@ -317,7 +330,7 @@ impl LocalJob {
         if self.open_epoch().is_some() {
             return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
         }
-        crate::store::truncate_after(&*self.storage, &self.layout, epoch)
+        crate::store::truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
     }
 
     /// Closes the dataset and gives up its lock. Dropping the job does the same but cannot report an error.
@@ -400,13 +413,9 @@ impl Shared {
         if let Rank { engine, link, writer: Some(writer), .. } = state {
             let writer = RefCell::new(writer);
             moved = engine
-                .exchange(
-                    link,
-                    || writer.borrow().accepts(),
-                    &mut |kind, rows| {
-                        writer.borrow_mut().push(kind, rows);
-                    },
-                )
+                .exchange(link, || writer.borrow().accepts(), &mut |kind, rows| {
+                    writer.borrow_mut().push(kind, rows);
+                })
                 .map_err(|source| Error::Message { rank, source })?;
             if engine.table_version() != state.table_version {
                 state.table_version = engine.table_version();
@@ -471,8 +480,8 @@ impl Shared {
         }
         // What the manifest says of itself ends before it is written.
         manifest.figures.wall_s = begun.elapsed().as_secs_f64();
-        commit.commit(&manifest)?;
-        state.figures = manifest.figures;
+        state.figures = manifest.figures.clone();
+        commit.commit(manifest)?;
         Ok(())
     }
 }

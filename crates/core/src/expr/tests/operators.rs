@@ -263,6 +263,7 @@ fn the_shown_text_is_normal() {
     let shown = |text: &str| Predicate::parse(text, &schema()).unwrap().to_string();
     assert_eq!(shown("single>.1"), "single > 0.1");
     assert_eq!(shown("Single == -1/3.0"), "single = -0.33333334");
+    assert_eq!(shown("-1/3.0 < single"), "-0.33333334 < single");
     assert_eq!(shown("((single + 1)) * 2 != (3 - (int - 1))"), "(single + 1) * 2 <> 3 - (int - 1)");
     assert_eq!(shown("not(single<1 or int<2)and true"), "NOT (single < 1.0 OR int < 2) AND TRUE");
     assert_eq!(shown("(int = 1 and int = 2) and (int = 3 or int = 4)"), "int = 1 AND int = 2 AND (int = 3 OR int = 4)");

@@ -47,7 +47,7 @@ const WHOLE: [i128; 14] = [
 ];
 
 fn float() -> impl Strategy<Value = f64> {
-    prop_oneof![4 => select(&SPECIAL[..]), 3 => -4.0..4.0f64, 1 => any::<f64>()]
+    prop_oneof![4 => select(&SPECIAL[..]), 3 => -4.0..4.0f64, 1 => any::<f64>(), 2 => Just(f64::NAN)]
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
@@ -76,7 +76,7 @@ fn number() -> impl Strategy<Value = TestNumber> {
     use TestNumber::*;
     let columns = select(&[Single, Single, Double, Double, Small, Int, Long, Big, Epoch, Bits][..]);
     let leaf = prop_oneof![
-        5 => columns,
+        6 => columns,
         2 => select(&WHOLE[..]).prop_map(Whole),
         2 => (0..10i128).prop_map(Whole),
         2 => float().prop_map(Decimal),
@@ -105,7 +105,14 @@ fn condition() -> impl Strategy<Value = TestCondition> {
         3 => (any::<bool>(), number(), vec(number(), 1..5)).prop_map(|(negated, value, list)| In(negated, value, list)),
         1 => number().prop_map(IsNan),
     ];
-    leaf.prop_recursive(3, 6, 2, |inner| {
+    // Plain comparisons on one column are what pruning says most about.
+    let plain = (
+        select(&["<", "<=", ">", ">=", "=", "<>"][..]),
+        select(&[TestNumber::Single, TestNumber::Double][..]),
+        float(),
+    )
+        .prop_map(|(sign, column, literal)| Compare(sign, column, TestNumber::Decimal(literal)));
+    prop_oneof![2 => leaf, 1 => plain].prop_recursive(3, 6, 2, |inner| {
         prop_oneof![
             2 => (inner.clone(), inner.clone()).prop_map(|(left, right)| And(Box::new(left), Box::new(right))),
             2 => (inner.clone(), inner.clone()).prop_map(|(left, right)| Or(Box::new(left), Box::new(right))),
