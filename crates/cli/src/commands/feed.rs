@@ -4,8 +4,8 @@
 //! partitioner sees all of them from the beginning. Threads share the ranks among them.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 use turbidite::expr::DerivationSet;
@@ -55,31 +55,25 @@ impl Recipe<'_> {
         let stop = AtomicBool::new(false);
         let first_failure = Mutex::new(None);
         let keeps_open = crew.ranks as usize <= OPEN_FILES;
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = shares
-                .into_iter()
-                .map(|share| {
-                    let (stop, first_failure) = (&stop, &first_failure);
-                    scope.spawn(move || {
-                        let worker = Worker { recipe: self, job, epoch, progress, keeps_open };
-                        if let Err(failure) = worker.run(share, stop) {
-                            stop.store(true, Ordering::Relaxed);
-                            first_failure
-                                .lock()
-                                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                                .get_or_insert(failure);
-                        }
-                    })
+        let panicked = std::thread::scope(|scope| {
+            let spawn = |share| {
+                let (stop, first_failure) = (&stop, &first_failure);
+                scope.spawn(move || {
+                    let worker = Worker { recipe: self, job, epoch, progress, keeps_open };
+                    if let Err(failure) = worker.run(share, stop) {
+                        stop.store(true, Ordering::Relaxed);
+                        first_failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+                    }
                 })
-                .collect();
-            let panicked = workers.into_iter().map(|worker| worker.join().is_err()).fold(false, |any, one| any | one);
-            let failure = first_failure.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-            match failure {
-                Some(failure) => Err(failure),
-                None if panicked => Err(Failure::Internal("a thread that reads the source panicked".into())),
-                None => Ok(()),
-            }
-        })
+            };
+            let workers: Vec<_> = shares.into_iter().map(spawn).collect();
+            workers.into_iter().map(|worker| worker.join().is_err()).fold(false, |any, one| any | one)
+        });
+        match first_failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None if panicked => Err(Failure::Internal("a thread that reads the source panicked".into())),
+            None => Ok(()),
+        }
     }
 }
 
@@ -102,7 +96,7 @@ impl Worker<'_> {
             }
             let Some(chunk) = reader.next(limit, &mut records)? else { continue };
             self.append(rank, &chunk, &records, &mut filler)?;
-            self.progress.inc((records.len()) as u64);
+            self.progress.inc(records.len() as u64);
             if !self.keeps_open {
                 reader.release();
             }
