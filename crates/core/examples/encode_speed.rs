@@ -5,47 +5,35 @@
 //! of them the key, and one i64, as a particle dump with a derived energy and a tag has.
 
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use turbidite::format::{EncodeBuffers, Memtable, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunKind};
-use turbidite::storage::{DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+use turbidite::storage::{DirEntry, FileKind, FileSystem, ReadableFile, Storage, WritableFile};
 use turbidite::{Column, DataType, Schema};
 
-/// O_DIRECT on Linux for x86-64.
-const DIRECT: i32 = 0o40000;
-
+/// Files that take everything and keep nothing.
 #[derive(Debug)]
-struct Files {
-    write: bool,
-}
+struct Nowhere;
 
-#[derive(Debug)]
-struct Target(Option<std::fs::File>);
-
-impl WritableFile for Target {
-    fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |file| file.write_all_at(data, offset))
+impl WritableFile for Nowhere {
+    fn write_at(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        Ok(())
     }
 
-    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), |file| file.set_len(bytes))
+    fn truncate(&mut self, _: u64) -> io::Result<()> {
+        Ok(())
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.0.as_ref().map_or(Ok(()), std::fs::File::sync_data)
+        Ok(())
     }
 }
 
-impl Storage for Files {
-    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
-        if !self.write {
-            return Ok(Box::new(Target(None)));
-        }
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).custom_flags(DIRECT).open(path)?;
-        Ok(Box::new(Target(Some(file))))
+impl Storage for Nowhere {
+    fn create(&self, _: &Path) -> io::Result<Box<dyn WritableFile>> {
+        Ok(Box::new(Self))
     }
 
     fn open(&self, _: &Path) -> io::Result<Arc<dyn ReadableFile>> {
@@ -122,7 +110,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bytes.extend_from_slice(&(row as i64).to_le_bytes());
         table.push(&bytes);
     }
-    let storage = Arc::new(Files { write: folder != "-" });
+    let storage: Arc<dyn Storage> = if folder == "-" { Arc::new(Nowhere) } else { Arc::new(FileSystem::new()) };
     let part = PartId { rank: 0, roll: 0 };
     let identity = PartIdentity { dataset: uuid::Uuid::new_v4(), commit: uuid::Uuid::new_v4(), epoch: 0 };
     let (begun, begun_cpu_s) = (Instant::now(), cpu_s());

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
 use uuid::Uuid;
 
 use super::model::{ColumnSummary, PartId};
@@ -113,27 +112,7 @@ pub(super) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(PARQUET_MAGIC);
 }
 
-/// One column as metadata of the part, for readers of the part alone.
-#[derive(Serialize)]
-struct ColumnNote<'a> {
-    name: &'a str,
-    #[serde(rename = "type")]
-    data_type: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unit: Option<&'a str>,
-}
-
 fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
-    let notes: Vec<ColumnNote<'_>> = footer
-        .schema
-        .columns()
-        .iter()
-        .map(|column| ColumnNote {
-            name: &column.name,
-            data_type: column.data_type.to_string(),
-            unit: column.unit.as_deref(),
-        })
-        .collect();
     vec![
         ("turbidite.format_version", FORMAT_VERSION.to_string()),
         ("turbidite.dataset", footer.identity.dataset.to_string()),
@@ -141,8 +120,8 @@ fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
         ("turbidite.key", footer.schema.key().name.clone()),
-        // Serializing strings cannot fail; were it to, the note would be missing, and nothing depends on it.
-        ("turbidite.columns", serde_json::to_string(&notes).unwrap_or_default()),
+        // As in dataset.json. Serializing strings cannot fail; were it to, a note would be missing that no reader needs.
+        ("turbidite.columns", serde_json::to_string(footer.schema.columns()).unwrap_or_default()),
     ]
 }
 

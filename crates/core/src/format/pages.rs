@@ -6,7 +6,7 @@ use super::footer::{WrittenChunk, WrittenRowGroup};
 use super::model::ColumnSummary;
 use super::page_header::{PageHeader, encode_page_header};
 use super::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
-use super::physical::{RowSource, gather, merge, physical_width, summarize};
+use super::physical::{Columns, merge, physical_width, summarize};
 use super::stream::AlignedStream;
 use crate::error::Result;
 use crate::schema::{DataType, Schema};
@@ -74,10 +74,10 @@ impl ChunkBuilder {
     }
 }
 
-/// Memory for encoding a page, kept from one page to the next.
+/// Memory for encoding a row group, kept from one to the next: its bytes once, and a page header.
 #[derive(Debug, Default)]
 pub(super) struct PageBuffers {
-    body: Vec<u8>,
+    columns: Columns,
     header: Vec<u8>,
 }
 
@@ -102,26 +102,22 @@ impl RowGroupEncoder<'_> {
         indexes: &mut Vec<u8>,
     ) -> Result<WrittenRowGroup> {
         let order = &self.order[range];
-        let source = RowSource { rows: self.rows, row_bytes: self.schema.row_bytes() };
+        buffers.columns.gather(self.schema, self.rows, order);
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
+            let width = physical_width(data_type);
             let mut chunk = ChunkBuilder::new(data_type, stream.position());
-            for page in order.chunks(page_rows(data_type, self.page_rows)) {
-                buffers.body.clear();
-                gather(source, page, self.schema.offset(index), data_type, &mut buffers.body);
-                let summary = summarize(data_type, &buffers.body);
-                let header = PageHeader {
-                    body_bytes: buffers.body.len(),
-                    crc: crc32fast::hash(&buffers.body),
-                    rows: page.len() as u32,
-                };
+            for body in buffers.columns.column(index).chunks(page_rows(data_type, self.page_rows) * width) {
+                let summary = summarize(data_type, body);
+                let rows = (body.len() / width) as u32;
+                let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
                 let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
                 buffers.header.clear();
                 encode_page_header(header, statistics, &mut buffers.header);
                 stream.append(&buffers.header)?;
-                stream.append(&buffers.body)?;
-                chunk.push(stream.position(), header.rows, summary);
+                stream.append(body)?;
+                chunk.push(stream.position(), rows, summary);
             }
             columns.push(chunk.finish(indexes));
         }

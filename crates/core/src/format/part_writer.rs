@@ -97,7 +97,8 @@ pub struct PartWriter {
     schema: Arc<Schema>,
     options: PartOptions,
     identity: PartIdentity,
-    created_by: String,
+    /// The release that writes; tests pin it.
+    pub(super) created_by: String,
     /// Where the next run begins, a multiple of [`ALIGNMENT`].
     position: u64,
     row_groups: Vec<WrittenRowGroup>,

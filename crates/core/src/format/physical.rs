@@ -1,10 +1,10 @@
-//! Columns as Parquet stores them: physical types, gathering rows into packed values, and statistics of those.
+//! Columns as Parquet stores them: physical types, taking rows apart into packed values, and statistics of those.
 //!
 //! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
 //! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
 
 use super::model::ColumnSummary;
-use crate::schema::{DataType, Value};
+use crate::schema::{DataType, Schema, Value};
 
 /// Parquet's physical type numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,22 +37,66 @@ pub(super) fn physical_width(data_type: DataType) -> usize {
     })
 }
 
-/// Where the rows of a memtable lie.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RowSource<'a> {
-    /// Whole stored rows.
-    pub(super) rows: &'a [u8],
-    /// Width of a row in bytes.
-    pub(super) row_bytes: usize,
+/// Bytes of rows copied together before their columns are taken apart: they stay in the first-level cache.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Rows taken apart into columns: one column after the other, packed, in physical width.
+///
+/// Rows of a memtable are met in random order, and each costs a cache miss or two. So each is fetched once, into a
+/// small block, and the block is taken apart; going through the memtable column by column took twice the time.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    block: Vec<u8>,
+    values: Vec<u8>,
+    /// Where each column ends in `values`.
+    ends: Vec<usize>,
 }
 
-/// Copies one column of the rows named by `order` into `out`, in that order and in physical width.
-///
-/// `offset` is the column's place in a row.
-pub(super) fn gather(source: RowSource<'_>, order: &[u32], offset: usize, data_type: DataType, out: &mut Vec<u8>) {
+impl Columns {
+    /// Replaces the content by the rows named by `order`, in that order; `rows` are whole stored rows.
+    pub(super) fn gather(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
+        let widths = schema.columns().iter().map(|column| physical_width(column.data_type));
+        self.ends.clear();
+        self.ends.extend(widths.scan(0, |end, width| {
+            *end += width * order.len();
+            Some(*end)
+        }));
+        let total = self.ends.last().copied().unwrap_or_default();
+        if self.values.len() < total {
+            self.values.resize(total, 0);
+        }
+        let row_bytes = schema.row_bytes();
+        let block_rows = (BLOCK_BYTES / row_bytes).max(1);
+        let mut done = 0;
+        for block in order.chunks(block_rows) {
+            self.block.clear();
+            for row in block {
+                let start = *row as usize * row_bytes;
+                self.block.extend_from_slice(&rows[start..start + row_bytes]);
+            }
+            let mut begin = 0;
+            for (index, column) in schema.columns().iter().enumerate() {
+                let width = physical_width(column.data_type);
+                let slots = &mut self.values[begin + done * width..begin + (done + block.len()) * width];
+                take_column(&self.block[schema.offset(index)..], row_bytes, column.data_type, slots);
+                begin = self.ends[index];
+            }
+            done += block.len();
+        }
+    }
+
+    /// The packed physical values of one column.
+    pub(super) fn column(&self, index: usize) -> &[u8] {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.values[begin..self.ends[index]]
+    }
+}
+
+/// Copies the values that lie `stride` bytes apart, the first at the start of `rows`, into `slots`.
+fn take_column(rows: &[u8], stride: usize, data_type: DataType, slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
-            gather_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(source, order, offset, out, |raw| {
+            take_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(rows, stride, slots, |raw| {
                 <$physical>::from(<$stored>::from_le_bytes(raw)).to_le_bytes()
             })
         };
@@ -66,30 +110,27 @@ pub(super) fn gather(source: RowSource<'_>, order: &[u32], offset: usize, data_t
         DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
         DataType::FixedBytes(width) => {
             let width = width as usize;
-            for row in order {
-                let start = *row as usize * source.row_bytes + offset;
-                out.extend_from_slice(&source.rows[start..start + width]);
+            for (index, slot) in slots.chunks_exact_mut(width).enumerate() {
+                slot.copy_from_slice(&rows[index * stride..index * stride + width]);
             }
         }
     }
 }
 
 #[inline]
-fn gather_fixed<const STORED: usize, const PHYSICAL: usize>(
-    source: RowSource<'_>,
-    order: &[u32],
-    offset: usize,
-    out: &mut Vec<u8>,
+fn take_fixed<const STORED: usize, const PHYSICAL: usize>(
+    rows: &[u8],
+    stride: usize,
+    slots: &mut [u8],
     widen: impl Fn([u8; STORED]) -> [u8; PHYSICAL],
 ) {
-    let start = out.len();
-    out.resize(start + order.len() * PHYSICAL, 0);
-    let (slots, _) = out[start..].as_chunks_mut::<PHYSICAL>();
-    for (slot, row) in slots.iter_mut().zip(order) {
-        let from = *row as usize * source.row_bytes + offset;
+    let (slots, _) = slots.as_chunks_mut::<PHYSICAL>();
+    let mut rest = rows;
+    for slot in slots {
         let mut raw = [0; STORED];
-        raw.copy_from_slice(&source.rows[from..from + STORED]);
+        raw.copy_from_slice(&rest[..STORED]);
         *slot = widen(raw);
+        rest = rest.get(stride..).unwrap_or_default();
     }
 }
 

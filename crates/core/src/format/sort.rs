@@ -15,42 +15,35 @@ const RADIX_FROM_ROWS: usize = 512;
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// Ordinals extracted at a time.
-const BLOCK_ROWS: usize = 1024;
+/// Passes that sort 32 bits.
+const PASSES: usize = 3;
 
 /// Memory for sorting, kept from one memtable to the next: 20 bytes a row.
 #[derive(Debug, Default)]
 pub(super) struct SortBuffers {
     packed: Vec<u64>,
     other: Vec<u64>,
-    block: Vec<u64>,
     order: Vec<u32>,
 }
 
 impl SortBuffers {
     /// The row numbers of `rows` in key order.
     pub(super) fn sort(&mut self, schema: &Schema, rows: &[u8]) -> &[u32] {
-        let keys = Keys {
-            order: schema.key_order(),
-            rows,
-            row_bytes: schema.row_bytes(),
-            offset: schema.offset(schema.key_index()),
-        };
+        let (order, offset) = (schema.key_order(), schema.offset(schema.key_index()));
+        let keys = Keys { order, rows, row_bytes: schema.row_bytes(), offset };
         let count = rows.len() / schema.row_bytes();
-        let mut span = (u64::MAX, 0u64);
-        keys.blocks(count, &mut self.block, |ordinals| {
-            span = ordinals.iter().fold(span, |(low, high), ordinal| (low.min(*ordinal), high.max(*ordinal)));
-        });
-        let (low, high) = span;
-        let bits = u64::BITS - high.saturating_sub(low).leading_zeros();
-        let shift = bits.saturating_sub(32);
         self.packed.clear();
         self.packed.reserve_exact(count);
-        let packed = &mut self.packed;
-        keys.blocks(count, &mut self.block, |ordinals| {
-            let first = packed.len() as u64;
-            packed.extend(ordinals.iter().zip(first..).map(|(ordinal, row)| ((ordinal - low) >> shift) << 32 | row));
-        });
+        if count > 0 {
+            keys.order.ordinals(&rows[offset..], keys.row_bytes, count, &mut self.packed);
+        }
+        let whole = (u64::MAX, u64::MIN);
+        let (low, high) = self.packed.iter().fold(whole, |(low, high), key| (low.min(*key), high.max(*key)));
+        let bits = u64::BITS - high.saturating_sub(low).leading_zeros();
+        let shift = bits.saturating_sub(32);
+        for (packed, row) in self.packed.iter_mut().zip(0u64..) {
+            *packed = ((*packed - low) >> shift) << 32 | row;
+        }
         if count < RADIX_FROM_ROWS {
             self.packed.sort_unstable();
         } else {
@@ -67,30 +60,40 @@ impl SortBuffers {
 
     /// Sorts `packed` by `bits` bits above the low 32.
     fn radix(&mut self, bits: u32) {
-        self.other.clear();
-        self.other.resize(self.packed.len(), 0);
-        let mut shift = 32;
-        while shift < 32 + bits {
-            let mut starts = [0u32; DIGITS];
-            for packed in &self.packed {
-                starts[(packed >> shift) as usize % DIGITS] += 1;
+        let count = self.packed.len();
+        if self.other.len() < count {
+            self.other.resize(count, 0);
+        }
+        let mut counters = [[0u32; DIGITS]; PASSES];
+        for packed in &self.packed {
+            for (pass, counters) in counters.iter_mut().enumerate() {
+                counters[digit(*packed, pass)] += 1;
             }
+        }
+        for (pass, starts) in counters.iter_mut().enumerate().take(bits.div_ceil(DIGIT_BITS) as usize) {
             // A digit that is the same in all keys has nothing to sort.
-            if !starts.contains(&(self.packed.len() as u32)) {
-                let mut next = 0;
-                for start in &mut starts {
-                    next += std::mem::replace(start, next);
-                }
-                for packed in &self.packed {
-                    let start = &mut starts[(packed >> shift) as usize % DIGITS];
-                    self.other[*start as usize] = *packed;
-                    *start += 1;
-                }
-                std::mem::swap(&mut self.packed, &mut self.other);
+            if starts.contains(&(count as u32)) {
+                continue;
             }
-            shift += DIGIT_BITS;
+            let mut next = 0;
+            for start in &mut *starts {
+                next += std::mem::replace(start, next);
+            }
+            for packed in &self.packed {
+                let start = &mut starts[digit(*packed, pass)];
+                self.other[*start as usize] = *packed;
+                *start += 1;
+            }
+            std::mem::swap(&mut self.packed, &mut self.other);
+            self.packed.truncate(count);
         }
     }
+}
+
+/// The digit of a packed key that a pass sorts by.
+#[inline]
+fn digit(packed: u64, pass: usize) -> usize {
+    (packed >> (32 + DIGIT_BITS as usize * pass)) as usize % DIGITS
 }
 
 /// The keys of stored rows.
@@ -102,18 +105,6 @@ struct Keys<'a> {
 }
 
 impl Keys<'_> {
-    /// Hands out all ordinals in row order, a block at a time.
-    fn blocks(&self, count: usize, block: &mut Vec<u64>, mut visit: impl FnMut(&[u64])) {
-        let mut row = 0;
-        while row < count {
-            let rows = BLOCK_ROWS.min(count - row);
-            block.clear();
-            self.order.ordinals(&self.rows[row * self.row_bytes + self.offset..], self.row_bytes, rows, block);
-            visit(block);
-            row += rows;
-        }
-    }
-
     fn ordinal(&self, packed: u64) -> u64 {
         self.order.ordinal(&self.rows[packed as u32 as usize * self.row_bytes + self.offset..])
     }

@@ -1,7 +1,10 @@
 //! Tests of parts and manifests as wholes; parts of them are tested beside their code.
 
+mod damage;
+mod golden;
+mod manifest;
 mod round_trip;
-mod storage;
+mod seals;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +16,7 @@ use super::{
     RunEntry, RunKind,
 };
 use crate::schema::{Column, DataType, Schema};
-use storage::TestStorage;
+use crate::storage::{MemoryStorage, Storage, read_all};
 
 pub(super) const ALL_TYPES: [DataType; 12] = [
     DataType::I8,
@@ -40,7 +43,7 @@ pub(super) fn context(run: u32) -> RunContext {
 
 /// A part in memory, with what was said of it when it was written.
 pub(super) struct Written {
-    pub(super) storage: Arc<TestStorage>,
+    pub(super) storage: Arc<MemoryStorage>,
     pub(super) path: PathBuf,
     pub(super) schema: Arc<Schema>,
     pub(super) entry: PartEntry,
@@ -53,15 +56,22 @@ impl Written {
     }
 
     pub(super) fn content(&self) -> Vec<u8> {
-        self.storage.content(&self.path)
+        read_all(&*self.storage, &self.path, u64::MAX).unwrap()
+    }
+
+    /// Replaces the part's content.
+    pub(super) fn put(&self, content: &[u8]) {
+        self.storage.remove_file(&self.path).unwrap();
+        self.storage.create(&self.path).unwrap().write_at(0, content).unwrap();
     }
 }
 
 /// Writes one run per element of `runs`, each a buffer of stored rows.
 pub(super) fn write_part(schema: &Arc<Schema>, options: PartOptions, runs: &[(RunContext, Vec<u8>)]) -> Written {
-    let storage = Arc::new(TestStorage::default());
+    let storage = Arc::new(MemoryStorage::new());
     let part = PartId { rank: 7, roll: 0 };
     let directory = Path::new("/part");
+    storage.create_dir_all(directory).unwrap();
     let mut writer =
         PartWriter::create(Arc::clone(&storage) as _, directory, part, Arc::clone(schema), options, identity())
             .unwrap();

@@ -73,10 +73,13 @@ fn plain_summary(data_type: DataType, packed: &[u8]) -> ColumnSummary {
     summary
 }
 
-/// Everything a part says is compared with the rows it was written from.
 fn check_part(written: &Written, runs: &[(RunContext, Vec<u8>)]) {
+    check_content(written, &written.open().unwrap(), runs);
+}
+
+/// Everything a part says is compared with the rows it was written from.
+pub(super) fn check_content(written: &Written, reader: &PartReader, runs: &[(RunContext, Vec<u8>)]) {
     let schema = &written.schema;
-    let reader = written.open().unwrap();
     let foreign = foreign_reader(written.content());
     assert_eq!(reader.row_groups() as usize, written.runs.len());
     assert_eq!(foreign.metadata().num_row_groups(), written.runs.len());
@@ -92,12 +95,12 @@ fn check_part(written: &Written, runs: &[(RunContext, Vec<u8>)]) {
             for (column, definition) in schema.columns().iter().enumerate() {
                 let expected = column_of(schema, group, column);
                 let data_type = definition.data_type;
-                assert_eq!(our_column(&reader, entry.row_group, column), expected, "ours: {data_type}");
+                assert_eq!(our_column(reader, entry.row_group, column), expected, "ours: {data_type}");
                 let foreign_values = foreign_column(&foreign, entry.row_group as usize, column, data_type);
                 assert_eq!(foreign_values, expected, "the parquet crate's: {data_type}");
                 let summary = plain_summary(data_type, &expected);
                 assert_eq!(entry.columns[column], summary, "{data_type}");
-                check_pages(&reader, entry.row_group, column, data_type, &expected);
+                check_pages(reader, entry.row_group, column, data_type, &expected);
                 check_statistics(&foreign, entry.row_group as usize, column, summary);
             }
         }
@@ -215,7 +218,7 @@ fn an_empty_part_is_a_file_without_rows() {
 #[test]
 fn an_empty_memtable_is_no_run() {
     let schema = schema_of(&[DataType::F32], 0);
-    let storage: Arc<TestStorage> = Arc::default();
+    let storage = Arc::new(MemoryStorage::new());
     let part = PartId { rank: 0, roll: 0 };
     let mut writer =
         PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
