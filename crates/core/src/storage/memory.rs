@@ -363,6 +363,10 @@ struct MemoryWriter {
 
 impl WritableFile for MemoryWriter {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        // Writing nothing does not lengthen a file.
+        if data.is_empty() {
+            return Ok(());
+        }
         let start = usize::try_from(offset).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let end = start.checked_add(data.len()).ok_or(io::ErrorKind::FileTooLarge)?;
         let mut content = lock(&self.content);
