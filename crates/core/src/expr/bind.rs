@@ -13,7 +13,7 @@ use crate::schema::{Column, DataType, EPOCH_COLUMN, Value};
 
 use super::ExpressionError;
 use super::parse::SourceText;
-use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp};
+use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
 
 /// Deepest tree that is built; chains of one arithmetic operator are as deep as they are long. Everything that walks the
 /// tree is recursive and relies on this bound.
@@ -106,12 +106,10 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
 /// Rounds a literal to the type of the float column it is compared with.
 fn round_to(other: &Number, literal: Number) -> Number {
     let (Number::Column(column), Some(value)) = (other, literal.literal()) else { return literal };
-    match (column.data_type, value) {
-        // Whole numbers are rounded once; by way of f64 they could be rounded twice.
-        (DataType::F32, Value::Int(value)) => Number::Single(value as f32),
-        (DataType::F32, Value::Float(value)) => Number::Single(value as f32),
-        (DataType::F64, value) => Number::Literal(Value::Float(value.as_f64())),
-        _ => literal,
+    match (column.data_type, rounded(column.data_type, value)) {
+        // Exact: the value was rounded to f32.
+        (DataType::F32, value) => Number::Single(value.as_f64() as f32),
+        (_, value) => Number::Literal(value),
     }
 }
 

@@ -22,6 +22,12 @@ pub(super) const MAX_OPERATORS: usize = 1_000;
 /// Deepest nesting of parentheses and calls.
 const MAX_DEPTH: usize = 60;
 
+/// Deepest recursion of the parser: parentheses, each with a sign or NOT before it.
+const MAX_LEVELS: usize = 2 * MAX_DEPTH + 10;
+
+/// Most signs or NOTs in a row.
+const MAX_PREFIXES: usize = 20;
+
 /// How much of the text an error message quotes, in characters.
 const NEAR_CHARACTERS: usize = 24;
 
@@ -60,6 +66,11 @@ impl<'a> SourceText<'a> {
         if near.trim().is_empty() { "the end".to_owned() } else { near.trim().to_owned() }
     }
 
+    /// The place after the last character.
+    fn end(&self) -> Location {
+        Location::new(1, self.text.chars().count() as u64 + 1)
+    }
+
     pub(super) fn syntax(&self, place: Location, what: impl Into<String>) -> ExpressionError {
         ExpressionError::Syntax { position: self.position(place), near: self.near(place), what: what.into() }
     }
@@ -78,17 +89,12 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
         .tokenize_with_location()
         .map_err(|error| source.syntax(error.location, error.message.clone()))?;
     let tokens = admit(source, tokens)?;
-    // Each level of nesting takes one to three of the parser's levels.
-    let mut parser = Parser::new(&dialect).with_recursion_limit(3 * MAX_DEPTH).with_tokens_with_locations(tokens);
+    let mut parser = Parser::new(&dialect).with_recursion_limit(MAX_LEVELS).with_tokens_with_locations(tokens);
     let parsed = parser.parse_expr();
     let place = parser.peek_token_ref().span.start;
     let expr = parsed.map_err(|error| match error {
         ParserError::RecursionLimitExceeded => ExpressionError::TooDeep { position: source.position(place) },
-        ParserError::ParserError(what) | ParserError::TokenizerError(what) => {
-            // The parser appends the place, which we tell in our own way.
-            let what = what.split(" at Line:").next().unwrap_or_default().to_owned();
-            source.syntax(place, what)
-        }
+        ParserError::ParserError(what) | ParserError::TokenizerError(what) => refusal(source, &what),
     })?;
     match parser.peek_token_ref().token {
         Token::EOF => Ok(expr),
@@ -96,11 +102,24 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     }
 }
 
+/// Tells the parser's message in our way: "Expected: an expression, found: ) at Line: 1, Column: 12". A place it does not
+/// name is the end, which has none.
+fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
+    let (what, place) = message.split_once(" at Line: ").unwrap_or((message, ""));
+    let place = place
+        .split_once(", Column: ")
+        .and_then(|(line, column)| Some(Location::new(line.parse().ok()?, column.parse().ok()?)))
+        .unwrap_or_else(|| source.end());
+    let what = what.replace("Expected: ", "expected ").replace(", found: EOF", "").replace(", found: ", ", found ");
+    source.syntax(place, what)
+}
+
 /// Lets only the language's own tokens through, strips foreign keywords and bounds depth and size.
 fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, ExpressionError> {
     let mut admitted: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
     let mut operators = 0usize;
+    let mut prefixes = 0usize;
     for mut token in tokens {
         let place = token.span.start;
         let mut is_operator = false;
@@ -132,6 +151,14 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
                 is_operator = true;
             }
             _ => return Err(source.syntax(place, "this has no meaning in an expression")),
+        }
+        let is_prefix = match &token.token {
+            Token::Word(word) => word.keyword == Keyword::NOT,
+            token => matches!(token, Token::Minus | Token::Plus),
+        };
+        prefixes = if is_prefix { prefixes + 1 } else { 0 };
+        if prefixes > MAX_PREFIXES {
+            return Err(ExpressionError::TooDeep { position: source.position(place) });
         }
         operators += usize::from(is_operator);
         if operators > MAX_OPERATORS {

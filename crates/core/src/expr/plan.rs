@@ -11,7 +11,7 @@ use crate::schema::{DataType, Value};
 
 use super::members::Members;
 use super::program::Program;
-use super::tree::{CompareOp, Condition, Number};
+use super::tree::{CompareOp, Condition, Number, rounded};
 
 /// A value read without arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,12 +102,12 @@ pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
 /// The values of `data_type` for which `value op literal` holds, as a closed interval; `None` when there are none.
 /// `NotEqual` gives the values that do *not* match.
 fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
+    let literal = rounded(data_type, literal);
     let (low, high) = match data_type {
-        DataType::F32 => float_interval(op, literal.as_f64(), |value, up| {
-            // The literal was rounded to f32 when it was bound.
-            let value = value as f32;
-            f64::from(if up { value.next_up() } else { value.next_down() })
-        })?,
+        DataType::F32 => {
+            let next = |value: f32, up: bool| if up { value.next_up() } else { value.next_down() };
+            float_interval(op, literal.as_f64(), |value, up| f64::from(next(value as f32, up)))?
+        }
         DataType::F64 => {
             float_interval(op, literal.as_f64(), |value, up| if up { value.next_up() } else { value.next_down() })?
         }

@@ -37,8 +37,8 @@ use super::tree::{CompareOp, Condition, Number};
 /// assert_eq!(predicate.columns(), [0]);
 ///
 /// // 0.1 is rounded to f32 first, so the middle row, which holds that very number, does not match.
-/// let energy: ArrayRef = Arc::new(Float32Array::from(vec![0.5, 0.1, f32::NAN]));
-/// let rows = predicate.input(200, 3, &[energy])?;
+/// let columns: [ArrayRef; 1] = [Arc::new(Float32Array::from(vec![0.5, 0.1, f32::NAN]))];
+/// let rows = predicate.input(200, 3, &columns)?;
 /// assert_eq!(predicate.evaluate(&rows).iter().collect::<Vec<_>>(), [true, false, false]);
 ///
 /// let low = |_: usize| {
@@ -159,6 +159,7 @@ fn within<T: Native>(values: &[T], low: Value, high: Value, open: (bool, bool)) 
 }
 
 impl Chunks for PredicateInput<'_> {
+    #[allow(clippy::unnecessary_cast, reason = "the code is for all types, f64 among them")]
     fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
         with_values!(self.columns[slot], values => {
             let values = &values[first_row..first_row + out.len()];

@@ -63,6 +63,7 @@ macro_rules! with_operator {
     };
 }
 
+#[allow(clippy::assign_op_pattern, reason = "the macro has the sign only, not the assigning operator")]
 fn binary(op: BinaryOp, left: &mut [f64], right: &[f64]) {
     macro_rules! pairs {
         ($sign:tt) => { left.iter_mut().zip(right).for_each(|(left, right)| *left = *left $sign *right) };
@@ -70,6 +71,7 @@ fn binary(op: BinaryOp, left: &mut [f64], right: &[f64]) {
     with_operator!(op, pairs);
 }
 
+#[allow(clippy::assign_op_pattern, reason = "the macro has the sign only, not the assigning operator")]
 fn scalar_right(op: BinaryOp, out: &mut [f64], scalar: f64) {
     macro_rules! each {
         ($sign:tt) => { out.iter_mut().for_each(|value| *value = *value $sign scalar) };
@@ -77,6 +79,7 @@ fn scalar_right(op: BinaryOp, out: &mut [f64], scalar: f64) {
     with_operator!(op, each);
 }
 
+#[allow(clippy::assign_op_pattern, reason = "the macro has the sign only, not the assigning operator")]
 fn scalar_left(op: BinaryOp, out: &mut [f64], scalar: f64) {
     macro_rules! each {
         ($sign:tt) => { out.iter_mut().for_each(|value| *value = scalar $sign *value) };

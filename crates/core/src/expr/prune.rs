@@ -312,3 +312,88 @@ impl Pruner<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: [f64; 11] =
+        [f64::NEG_INFINITY, f64::MIN, -2.0, -1e-200, -0.0, 0.0, 1e-200, 0.5, 3.0, f64::MAX, f64::INFINITY];
+
+    /// Every interval between two ends, with every end it holds as a sample; also the one of NaN alone.
+    fn intervals() -> Vec<(Interval, Vec<f64>)> {
+        let mut intervals = vec![(Interval::NAN, vec![f64::NAN])];
+        for (first, low) in ENDS.iter().enumerate() {
+            for high in &ENDS[first..] {
+                let held: Vec<f64> = ENDS.iter().copied().filter(|value| low <= value && value <= high).collect();
+                intervals.push((Interval { range: Some((*low, *high)), can_be_nan: false }, held.clone()));
+                let with_nan = held.into_iter().chain([f64::NAN]).collect();
+                intervals.push((Interval { range: Some((*low, *high)), can_be_nan: true }, with_nan));
+            }
+        }
+        intervals
+    }
+
+    fn assert_holds(interval: Interval, value: f64, what: &dyn Fn() -> String) {
+        let held = match interval.range {
+            _ if value.is_nan() => interval.can_be_nan,
+            Some((low, high)) => low <= value && value <= high,
+            None => false,
+        };
+        assert!(held, "{} gives {value}, outside {interval:?}", what());
+    }
+
+    #[test]
+    fn every_result_lies_in_the_interval_of_its_operands() {
+        let intervals = intervals();
+        for (a, a_values) in &intervals {
+            for x in a_values {
+                for op in [UnaryOp::Negate, UnaryOp::Abs, UnaryOp::Sqrt, UnaryOp::Floor] {
+                    assert_holds(unary(op, *a), op.apply(*x), &|| format!("{op:?} {x} of {a:?}"));
+                }
+                assert_holds(square(*a), x * x, &|| format!("square {x} of {a:?}"));
+            }
+            for (b, b_values) in &intervals {
+                for op in [BinaryOp::Add, BinaryOp::Subtract, BinaryOp::Multiply, BinaryOp::Divide, BinaryOp::Remainder]
+                {
+                    let result = binary(op, *a, *b);
+                    for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
+                        assert_holds(result, op.apply(x, y), &|| format!("{x} {op:?} {y} of {a:?} and {b:?}"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_pair_of_values_contradicts_a_comparison() {
+        use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let intervals = intervals();
+        for op in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual] {
+            for ((a, a_values), (b, b_values)) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (a, b))) {
+                let truth = compare(op, *a, *b);
+                for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
+                    let fits = match truth {
+                        Truth::Never => !op.holds(x, y),
+                        Truth::Maybe => true,
+                        Truth::Always => op.holds(x, y),
+                    };
+                    assert!(fits, "{x} {op:?} {y} of {a:?} and {b:?} is not {truth:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bits_keep_within_their_interval() {
+        for (column, values) in intervals() {
+            for value in values.into_iter().map(|value| value as f32) {
+                // An f32 column's summary holds values of f32.
+                let column =
+                    Interval { range: column.range.map(|(a, b)| ((a as f32).into(), (b as f32).into())), ..column };
+                let found = f64::from(value.to_bits() as i32);
+                assert_holds(bits(column), found, &|| format!("bits of {value} of {column:?}"));
+            }
+        }
+    }
+}

@@ -153,6 +153,17 @@ impl Number {
     }
 }
 
+/// A literal as a column of this type sees it: rounded to float types, exact for integers.
+pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
+    match (data_type, literal) {
+        // Whole numbers are rounded once; by way of f64 they could be rounded twice.
+        (DataType::F32, Value::Int(value)) => Value::Float(f64::from(value as f32)),
+        (DataType::F32, Value::Float(value)) => Value::Float(f64::from(value as f32)),
+        (DataType::F64, value) => Value::Float(value.as_f64()),
+        _ => literal,
+    }
+}
+
 /// An expression that is true or false in every row.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
