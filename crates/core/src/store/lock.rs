@@ -30,17 +30,17 @@ const MAX_BYTES: u64 = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// Tells this lock from every other one.
-    token: String,
+    pub(super) token: String,
     /// Name of the host.
     pub host: String,
     /// The host's current boot, so that a process number from before a restart means nothing.
-    boot: String,
+    pub(super) boot: String,
     /// The process number's namespace: a number of another container cannot be looked up here.
-    namespace: String,
+    pub(super) namespace: String,
     /// Process number.
     pub process: u32,
     /// When the process started, in clock ticks since boot: a process number is used again, both together are not.
-    started: Option<u64>,
+    pub(super) started: Option<u64>,
     /// The batch job, if any.
     pub job: Option<String>,
 }
@@ -353,5 +353,30 @@ pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<Lock
     match look(storage, &layout.lock())? {
         Found::Held(holder) => Ok(Some(holder)),
         Found::Nothing | Found::Unreadable(_) => Ok(None),
+    }
+}
+
+/// Lock holders that tests make up.
+#[cfg(test)]
+pub(super) mod forged {
+    use super::*;
+
+    pub(in super::super) type Holder = LockHolder;
+
+    impl LockHolder {
+        /// This process, with a token of its own.
+        pub(in super::super) fn this() -> Self {
+            Self::this_process()
+        }
+    }
+
+    /// Puts a lock in place as `holder` would.
+    pub(in super::super) fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) {
+        assert!(super::place(storage, path, holder).unwrap());
+    }
+
+    /// Takes a lock as `holder` would.
+    pub(in super::super) fn acquire(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<()> {
+        super::acquire(storage, path, holder, false, 0).map(|_| ())
     }
 }
