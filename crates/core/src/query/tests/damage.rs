@@ -84,7 +84,7 @@ fn a_damaged_page_is_named() {
     let error = ids(storage.clone(), &Query::new()).unwrap_err();
     let Error::Damage { path, place: Some(place), .. } = &error else { panic!("{error:?}") };
     assert_eq!(path, &part);
-    assert!(place.contains("run 0, row group 1") && place.contains("page 1"), "{place}");
+    assert_eq!(place, "run 0, row group 1, column 'tag', page 0");
     let unchecked = ids(storage, &Query::new().check(false)).unwrap();
     assert_eq!(unchecked.len(), 60, "whoever turns checks off gets what is there");
 }
