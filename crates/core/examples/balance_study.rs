@@ -304,8 +304,9 @@ impl Default for Variant {
 fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut random = Random(7);
+    let order = KeyOrder::new(if variant.smooth { DataType::F32 } else { DataType::U64 });
     let mut sketches: Vec<Sketch> =
-        (0..RANKS).map(|rank| Sketch::for_keys(KeyOrder::new(DataType::F32), variant.capacity, rank as u64)).collect();
+        (0..RANKS).map(|rank| Sketch::for_keys(order, variant.capacity, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
     let mut planner = Planner::new(RANKS as u32, 0, variant.planner);
     let mut loads = vec![0u64; RANKS];
@@ -451,6 +452,70 @@ fn tuning(epochs: &[Epoch]) {
     }
 }
 
+/// The input of one order: an epoch for each step, or all steps as one.
+fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Random) -> Result<Vec<Epoch>, Failure> {
+    if order == 'c' {
+        let all: Vec<Vec<u64>> = steps
+            .iter()
+            .map(|(_, path)| Ok(resample(&energies(path)?, RECORDS / steps.len(), jitter, random)))
+            .collect::<Result<_, Failure>>()?;
+        // Each rank feeds its slice of every step, one step after another.
+        let mut records = Vec::with_capacity(RECORDS);
+        for rank in 0..RANKS {
+            for step in &all {
+                records.extend_from_slice(&step[rank * step.len() / RANKS..(rank + 1) * step.len() / RANKS]);
+            }
+        }
+        return Ok(vec![Epoch::new("all".into(), records)]);
+    }
+    let zero = KeyOrder::new(DataType::F32).ordinal(&0.0f32.to_le_bytes());
+    let mut epochs = Vec::new();
+    for (step, path) in steps {
+        let mut records = resample(&energies(path)?, RECORDS, jitter, random);
+        if order != 'b' {
+            shuffle(&mut records, random);
+        }
+        if order == 'd' {
+            records.iter_mut().step_by(2).for_each(|record| *record = zero);
+        }
+        epochs.push(Epoch::new(step.to_string(), records));
+    }
+    Ok(epochs)
+}
+
+/// The goal's setting for every epoch, then, unless only that is wanted, the grid.
+fn study(epochs: &[Epoch], goal_only: bool) {
+    let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
+        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
+        let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
+        print_row(&label, renegotiations, pivots, name, mean(&all));
+    };
+    print_header();
+    for epoch in epochs {
+        report(0, 0, &[epoch], "oracle", &run_oracle);
+        report(6, 512, &[epoch], "CARP", &|epoch| run_carp(epoch, 512, 6));
+        report(6, 512, &[epoch], "ours", &|epoch| run_ours(epoch, 512, 6, Variant::default()));
+    }
+    if goal_only {
+        return;
+    }
+    println!();
+    print_header();
+    // The grid on the middle and the last epoch; figures are means.
+    let grid: Vec<&Epoch> = match epochs {
+        [.., _, _, last] => vec![&epochs[epochs.len() / 2 - 1], last],
+        few => few.iter().collect(),
+    };
+    for renegotiations in [2, 6, 26] {
+        for pivots in [64, 128, 256, 512, 1024, 2048] {
+            report(renegotiations, pivots, &grid, "CARP", &|epoch| run_carp(epoch, pivots, renegotiations));
+            report(renegotiations, pivots, &grid, "ours", &|epoch| {
+                run_ours(epoch, pivots, renegotiations, Variant::default())
+            });
+        }
+    }
+}
+
 fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let Some(source) = arguments.first() else {
@@ -471,68 +536,13 @@ fn main() -> Result<ExitCode, Failure> {
     }
     let began = Instant::now();
     for order in orders.chars() {
-        let mut epochs = Vec::new();
-        if order == 'c' {
-            let mut all = Vec::new();
-            for (_, path) in &steps {
-                all.push(resample(&energies(path)?, RECORDS / steps.len(), jitter, &mut random));
-            }
-            // Each rank feeds its slice of every step, one step after another.
-            let mut records = Vec::with_capacity(RECORDS);
-            for rank in 0..RANKS {
-                for step in &all {
-                    records.extend_from_slice(&step[rank * step.len() / RANKS..(rank + 1) * step.len() / RANKS]);
-                }
-            }
-            epochs.push(Epoch::new("all".into(), records));
-        } else {
-            for (step, path) in &steps {
-                let mut records = resample(&energies(path)?, RECORDS, jitter, &mut random);
-                if order != 'b' {
-                    shuffle(&mut records, &mut random);
-                }
-                if order == 'd' {
-                    let zero = KeyOrder::new(DataType::F32).ordinal(&0.0f32.to_le_bytes());
-                    records.iter_mut().step_by(2).for_each(|record| *record = zero);
-                }
-                epochs.push(Epoch::new(step.to_string(), records));
-            }
-        }
+        let epochs = epochs(order, &steps, jitter, &mut random)?;
         println!("\n({order}) {} epochs, jitter {jitter}\n", epochs.len());
         if flag("--tuning") {
             tuning(&epochs);
             continue;
         }
-        print_header();
-        let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-            let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
-            let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
-            print_row(&label, renegotiations, pivots, name, mean(&all));
-        };
-        for epoch in &epochs {
-            report(0, 0, &[epoch], "oracle", &run_oracle);
-            report(6, 512, &[epoch], "CARP", &|epoch| run_carp(epoch, 512, 6));
-            report(6, 512, &[epoch], "ours", &|epoch| run_ours(epoch, 512, 6, Variant::default()));
-        }
-        if flag("--goal") {
-            continue;
-        }
-        println!();
-        print_header();
-        // The grid on the middle and the last epoch; figures are means.
-        let grid: Vec<&Epoch> = if epochs.len() > 2 {
-            vec![&epochs[epochs.len() / 2 - 1], &epochs[epochs.len() - 1]]
-        } else {
-            epochs.iter().collect()
-        };
-        for renegotiations in [2, 6, 26] {
-            for pivots in [64, 128, 256, 512, 1024, 2048] {
-                report(renegotiations, pivots, &grid, "CARP", &|epoch| run_carp(epoch, pivots, renegotiations));
-                report(renegotiations, pivots, &grid, "ours", &|epoch| {
-                    run_ours(epoch, pivots, renegotiations, Variant::default())
-                });
-            }
-        }
+        study(&epochs, flag("--goal"));
         eprintln!("{:.0} s", began.elapsed().as_secs_f64());
     }
     Ok(ExitCode::SUCCESS)

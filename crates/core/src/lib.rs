@@ -16,7 +16,10 @@ pub use drivers::WriteOptions;
 pub use drivers::local::{EpochStart, LocalJob};
 pub use engine::Renegotiation;
 pub use error::{Error, ErrorClass, Result, UsageError};
+pub use format::EpochFigures;
+pub use query::{Dataset, Query};
 pub use schema::{
     Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
     SchemaError, Value,
 };
+pub use store::{EpochRange, IfExists};

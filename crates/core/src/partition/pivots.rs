@@ -138,6 +138,7 @@ impl Pivots {
         if sorted.is_empty() {
             return Self::default();
         }
+        let mass = mass.min(MASS_LIMIT);
         let split = Split::new(slots, phase);
         let heavy = heavy_runs(sorted, &split);
         let atoms: Vec<Atom> = heavy
@@ -275,10 +276,10 @@ impl Pivots {
         if !this.atoms.is_sorted_by(|a, b| a.ordinal < b.ordinal) || !this.points.is_sorted() {
             return refuse("pivots out of order");
         }
-        if let (Some(first), Some(last)) = (this.points.first(), this.points.last()) {
-            if *first < this.bounds.0 || *last > this.bounds.1 {
-                return refuse("pivots outside of their extremes");
-            }
+        if this.points.first().is_some_and(|first| *first < this.bounds.0)
+            || this.points.last().is_some_and(|last| *last > this.bounds.1)
+        {
+            return refuse("pivots outside of their extremes");
         }
         Ok(this)
     }

@@ -25,7 +25,7 @@ impl Default for PlannerOptions {
 }
 
 /// Numbers of a message that the root keeps of earlier intervals.
-const HISTORY_SLOTS: usize = 8192;
+const HISTORY_SLOTS: usize = 2048;
 
 /// Makes tables; one for each epoch.
 #[derive(Debug, Clone)]

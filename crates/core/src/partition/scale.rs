@@ -54,6 +54,40 @@ impl Float {
     }
 }
 
+impl Float {
+    /// The largest magnitude whose place is at or below `rise`.
+    fn magnitude(self, rise: u128) -> u64 {
+        let one = 1u128 << self.mantissa_bits;
+        let shift = self.mantissa_bits - 1;
+        let span = (3 * one * one) >> shift;
+        let (binade, within) = (rise / span, rise % span);
+        // 4 t - t^2 = w solved for t; rounding is mended below.
+        let full = 4.0 * (one as f64) * (one as f64);
+        let mantissa = 2.0 * one as f64 - (full - (within << shift) as f64).max(0.0).sqrt();
+        let guess = binade * one + (mantissa.max(0.0) as u128).min(one - 1);
+        let mut magnitude = u64::try_from(guess).unwrap_or(u64::MAX).min(self.zero - 1);
+        while magnitude > 0 && self.rise(magnitude) > rise {
+            magnitude -= 1;
+        }
+        while magnitude < self.zero - 1 && self.rise(magnitude + 1) <= rise {
+            magnitude += 1;
+        }
+        magnitude
+    }
+
+    /// The key in whose unit a place lies.
+    fn ordinal(self, place: u128) -> u64 {
+        if let Some(rise) = place.checked_sub(ZERO_PLACE) {
+            return self.zero + self.magnitude(rise);
+        }
+        let depth = (ZERO_PLACE - 4).saturating_sub(place);
+        let magnitude = self.magnitude(depth);
+        // Below zero a unit reaches from its key's place upwards, that is towards smaller magnitudes.
+        let magnitude = if self.rise(magnitude) < depth { magnitude + 1 } else { magnitude };
+        (self.zero - 1).saturating_sub(magnitude)
+    }
+}
+
 impl Scale {
     pub(crate) fn of(order: KeyOrder) -> Self {
         match order.data_type() {
@@ -89,20 +123,14 @@ impl Scale {
         }
     }
 
-    /// The key in whose unit a place lies, between two keys that are known to enclose it.
-    pub(crate) fn ordinal(self, place: u128, mut low: u64, mut high: u64) -> u64 {
-        if self == Self::Even {
-            return u64::try_from(place / 2).unwrap_or(u64::MAX).clamp(low, high);
-        }
-        while low < high {
-            let middle = high - (high - low) / 2;
-            if self.place(middle) <= place {
-                low = middle;
-            } else {
-                high = middle - 1;
-            }
-        }
-        low
+    /// The key in whose unit a place lies, held between two keys.
+    pub(crate) fn ordinal(self, place: u128, low: u64, high: u64) -> u64 {
+        let ordinal = match self {
+            Self::Even => u64::try_from(place / 2).unwrap_or(u64::MAX),
+            Self::Single => SINGLE.ordinal(place),
+            Self::Double => DOUBLE.ordinal(place),
+        };
+        ordinal.clamp(low, high)
     }
 }
 

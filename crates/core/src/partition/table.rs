@@ -65,6 +65,14 @@ const CUT_BYTES: usize = 12;
 /// Bytes before the cut points in a message.
 const HEADER_BYTES: usize = 8;
 
+/// One step of the search, without a branch that could be mispredicted (each would cost more than the whole step).
+#[inline(always)]
+fn descend(ordinals: &[u64], below: usize, step: usize, ordinal: u64) -> usize {
+    // No sum exceeds the slice's length.
+    let smaller = ordinals[below.wrapping_add(step).wrapping_sub(1)] < ordinal;
+    std::hint::select_unpredictable(smaller, below.wrapping_add(step), below)
+}
+
 impl PartitionTable {
     /// A table from cut points; they must not decrease.
     pub fn new(version: u32, cuts: Vec<CutPoint>) -> Result<Self, DecodeError> {
@@ -108,7 +116,7 @@ impl PartitionTable {
         let mut below = 0;
         let mut step = self.ordinals.len().div_ceil(2);
         while step > 0 {
-            below += if self.ordinals[below + step - 1] < ordinal { step } else { 0 };
+            below = descend(&self.ordinals, below, step, ordinal);
             step /= 2;
         }
         self.settle(below, ordinal, tie)
@@ -123,7 +131,7 @@ impl PartitionTable {
             let mut step = self.ordinals.len().div_ceil(2);
             while step > 0 {
                 for lane in 0..LANES {
-                    below[lane] += if self.ordinals[below[lane] + step - 1] < group[lane] { step } else { 0 };
+                    below[lane] = descend(&self.ordinals, below[lane], step, group[lane]);
                 }
                 step /= 2;
             }

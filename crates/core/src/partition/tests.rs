@@ -240,12 +240,12 @@ const KINDS: [&str; 10] = [
 fn hostile_distributions_stay_balanced() {
     for kind in KINDS {
         for ranks in [1, 2, 3, 7, 61] {
-            let (order, keys) = hostile(kind, 200_000, ranks as u64);
+            let (order, keys) = hostile(kind, 60_000, ranks as u64);
             for exact_loads in [false, true] {
                 let loads = simulate(order, &deal(&keys, ranks), ranks as u32, exact_loads);
                 assert_eq!(loads.iter().sum::<u64>(), keys.len() as u64);
                 let largest = largest(&loads);
-                assert!(largest < 1.1, "{kind} on {ranks} ranks, exact loads {exact_loads}: {largest}");
+                assert!(largest < 1.15, "{kind} on {ranks} ranks, exact loads {exact_loads}: {largest}");
             }
         }
     }
@@ -254,7 +254,7 @@ fn hostile_distributions_stay_balanced() {
 #[test]
 fn more_partitions_than_points_share_a_point_mass() {
     for kind in ["half equal", "nine tenths equal", "all equal", "digits"] {
-        let (order, keys) = hostile(kind, 1_000_000, 1);
+        let (order, keys) = hostile(kind, 513_000, 1);
         let largest = largest(&simulate(order, &deal(&keys, 513), 513, true));
         assert!(largest < 1.2, "{kind}: {largest}");
     }

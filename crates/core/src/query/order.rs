@@ -288,7 +288,7 @@ impl Window {
             let mut ordinals = Vec::with_capacity(piece.rows);
             shape.schema.key_order().ordinals(values, key.data_type.width(), piece.rows, &mut ordinals);
             if !ordinals.is_sorted() || ordinals.first().is_some_and(|first| *first < self.least) {
-                let place = format!("column '{}'", key.name);
+                let place = self.group.column_name(shape.schema.key_index());
                 return Err(self.group.damage(place, "its keys do not ascend from the manifest's smallest"));
             }
             self.least = ordinals.last().copied().unwrap_or(self.least);

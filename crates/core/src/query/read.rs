@@ -201,9 +201,7 @@ impl ChunkWork<'_> {
         })?;
         add(&self.counters.pages_read, decoded_pages);
         if out.len() != expected {
-            return Err(
-                group.damage(format!("column '{}'", self.shape.schema.columns()[column].name), "pages are missing")
-            );
+            return Err(group.damage(group.column_name(column), "pages are missing"));
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use super::plan::{GroupChoice, PageIndex, Segment, check_pages, choose_groups, r
 use super::request::Shape;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RunEntry};
-use crate::schema::Value;
+use crate::schema::{Schema, Value};
 
 /// Most parts a plan opens ahead; those beyond are opened when their turn comes, so that descriptors and footers stay
 /// few. A process may have 1,024 descriptors by default.
@@ -135,8 +135,13 @@ impl EpochScan {
                 }
             },
         };
-        let group =
-            Group { manifest: self.manifest.clone(), entry: choice.entry, part, touched: AtomicBool::new(false) };
+        let group = Group {
+            manifest: self.manifest.clone(),
+            entry: choice.entry,
+            part,
+            schema: shape.schema.clone(),
+            touched: AtomicBool::new(false),
+        };
         group.check_columns(shape)?;
         Ok(group)
     }
@@ -158,6 +163,7 @@ pub(super) struct Group {
     manifest: Arc<EpochManifest>,
     entry: usize,
     part: Arc<PartReader>,
+    schema: Arc<Schema>,
     touched: AtomicBool,
 }
 
@@ -192,13 +198,14 @@ impl Group {
     fn check_columns(&self, shape: &Shape) -> Result<()> {
         for &column in shape.predicate_columns().iter().chain(&shape.stored) {
             check_pages(self.entry(), self.pages(column)?)
-                .map_err(|what| self.damage(format!("page list of {}", self.column_name(shape, column)), what))?;
+                .map_err(|what| self.damage(format_args!("page list of {}", self.column_name(column)), what))?;
         }
         Ok(())
     }
 
-    fn column_name(&self, shape: &Shape, column: usize) -> String {
-        format!("column '{}'", shape.schema.columns()[column].name)
+    /// A column as messages name it.
+    pub(super) fn column_name(&self, column: usize) -> String {
+        format!("column '{}'", self.schema.columns()[column].name)
     }
 
     /// The stretches of rows that may match.
@@ -224,7 +231,7 @@ impl Group {
     /// Decodes one page, appending its values to `out`.
     pub(super) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
         let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
-        let place = || format!("column {column}, page {page}");
+        let place = || format!("{}, page {page}", self.column_name(column));
         match self.part.decode_page(raw, column, check, out) {
             Ok(rows) if rows == expected => Ok(()),
             Ok(rows) => Err(self.damage(place(), format!("it holds {rows} rows where {expected} were expected"))),

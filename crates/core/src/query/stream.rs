@@ -306,7 +306,10 @@ impl QueryStream {
             if let Some(batch) = self.ready.pop_front() {
                 return Ok(Some(batch));
             }
-            let Some(source) = &mut self.source else { return self.emit() };
+            let Some(source) = &mut self.source else {
+                self.emit()?;
+                return Ok(self.ready.pop_front());
+            };
             match source.next_piece()? {
                 None => self.source = None,
                 Some(piece) if piece.rows == 0 => {}
@@ -325,8 +328,7 @@ impl QueryStream {
         }
         self.open -= piece.rows as u64;
         if self.pending_rows > 0 && (self.pending_rows + piece.rows > self.shape.batch_rows) {
-            let batch = self.emit()?;
-            self.ready.extend(batch);
+            self.emit()?;
         }
         self.pending_rows += piece.rows;
         self.pending.push(piece);
@@ -334,16 +336,15 @@ impl QueryStream {
             self.source = None;
         }
         if self.pending_rows >= self.shape.batch_rows {
-            let batch = self.emit()?;
-            self.ready.extend(batch);
+            self.emit()?;
         }
         Ok(())
     }
 
-    /// Makes a batch of what is pending; what exceeds the size of a batch waits in `ready`.
-    fn emit(&mut self) -> Result<Option<RecordBatch>> {
+    /// Makes batches of what is pending: one, unless a piece was larger than a batch may be.
+    fn emit(&mut self) -> Result<()> {
         if self.pending_rows == 0 {
-            return Ok(None);
+            return Ok(());
         }
         let mut clock = Instant::now();
         let mut pieces = std::mem::take(&mut self.pending);
@@ -362,11 +363,11 @@ impl QueryStream {
         let batch = RecordBatch::try_new_with_options(self.shape.arrow.clone(), columns, &options)
             .map_err(|cause| Error::damage(self.dataset.root(), cause.to_string()))?;
         let most = self.shape.batch_rows;
-        for start in (most..rows).step_by(most) {
+        for start in (0..rows).step_by(most) {
             self.ready.push_back(batch.slice(start, most.min(rows - start)));
         }
         lap(&self.counters.merge_ns, &mut clock);
-        Ok(Some(if rows > most { batch.slice(0, most) } else { batch }))
+        Ok(())
     }
 }
 

@@ -76,13 +76,15 @@ fn no_flipped_byte_changes_an_answer() {
 fn a_damaged_page_is_named() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
-    let offset = fixture.open().manifest(1).unwrap().runs[1].offset + 60;
+    let run = fixture.open().manifest(1).unwrap().runs[1].clone();
+    // The last byte of the row group's pages is the last of its opaque payloads.
+    let offset = run.offset + run.bytes - 1;
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     storage.add_fault(Fault::Flip { path: part.clone(), offset, mask: 4 });
     let error = ids(storage.clone(), &Query::new()).unwrap_err();
     let Error::Damage { path, place: Some(place), .. } = &error else { panic!("{error:?}") };
     assert_eq!(path, &part);
-    assert!(place.contains("run 0, row group 1") && place.contains("page 0"), "{place}");
+    assert_eq!(place, "run 0, row group 1, column 'tag', page 0");
     let unchecked = ids(storage, &Query::new().check(false)).unwrap();
     assert_eq!(unchecked.len(), 60, "whoever turns checks off gets what is there");
 }
@@ -125,7 +127,8 @@ fn reading_that_the_system_refuses_is_no_damage() {
 fn a_stream_ends_after_its_error() {
     let (fixture, _) = small();
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
-    let offset = fixture.open().manifest(1).unwrap().runs[3].offset + 60;
+    let run = fixture.open().manifest(1).unwrap().runs[3].clone();
+    let offset = run.offset + run.bytes - 1;
     storage.add_fault(Fault::Flip { path: fixture.part_path(1, PART), offset, mask: 1 });
     let dataset = Dataset::open_with(storage, ROOT).unwrap();
     for ordered in [false, true] {
