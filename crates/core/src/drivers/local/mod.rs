@@ -409,17 +409,20 @@ impl Drop for LocalJob {
 impl Shared {
     /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
-        let mut moved = false;
-        if let Rank { engine, link, writer: Some(writer), .. } = state {
-            let writer = RefCell::new(writer);
-            moved = engine
-                .exchange(link, || writer.borrow().accepts(), &mut |kind, rows| {
-                    writer.borrow_mut().push(kind, rows);
-                })
-                .map_err(|source| Error::Message { rank, source })?;
-            if engine.table_version() != state.table_version {
-                state.table_version = engine.table_version();
-                writer.into_inner().set_partition(state.table_version, engine.bounds());
+        // Without a writer, before and after an epoch's records, there are still control messages to exchange.
+        let Rank { engine, link, writer, table_version, .. } = &mut *state;
+        let writer = RefCell::new(writer);
+        let mut moved = engine
+            .exchange(link, || writer.borrow().as_ref().is_some_and(Writer::accepts), &mut |kind, rows| {
+                if let Some(writer) = &mut **writer.borrow_mut() {
+                    writer.push(kind, rows);
+                }
+            })
+            .map_err(|source| Error::Message { rank, source })?;
+        if engine.table_version() != *table_version {
+            *table_version = engine.table_version();
+            if let Some(writer) = writer.into_inner() {
+                writer.set_partition(*table_version, engine.bounds());
             }
         }
         while let Some(event) = state.engine.event() {
