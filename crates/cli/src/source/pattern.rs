@@ -47,11 +47,6 @@ impl Pattern {
         Ok(Self { components })
     }
 
-    /// Whether files differ by rank.
-    pub(crate) fn has_rank(&self) -> bool {
-        self.components.iter().flatten().any(|piece| *piece == Piece::Rank)
-    }
-
     /// All files below `root` that match, in no particular order.
     pub(crate) fn find(&self, root: &Path) -> Result<Vec<Match>, SourceError> {
         let mut found = vec![(root.to_owned(), Bound::default())];
@@ -202,7 +197,5 @@ mod tests {
         let expected =
             [(5, 0), (5, 1), (10, 0)].map(|(epoch, rank)| (epoch, rank, pattern.path(root.path(), epoch, rank)));
         assert_eq!(found, expected);
-        assert!(pattern.has_rank());
-        assert!(!Pattern::parse("{epoch}.bin").unwrap().has_rank());
     }
 }

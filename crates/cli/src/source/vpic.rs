@@ -419,7 +419,7 @@ mod tests {
         assert!(message.contains("--extra 'tag0:i64,tag1:i64'"), "{message}");
         assert!(refused(root.path(), &extra("tag0:i64")).contains("16 more"));
         let source = Source::open(root.path(), &extra("tag0:i64,tag1:i64")).unwrap();
-        assert_eq!(source.fields()[9].offset, 40);
+        assert_eq!(source.fields[9].offset, 40);
         dump(root.path(), "e", 600, 0, 1, 32);
         let message = refused(root.path(), &extra("tag0:i64,tag1:i64"));
         assert!(message.contains("e.600.0: the element size at offset 103 is 32, expected 48 as in"), "{message}");
