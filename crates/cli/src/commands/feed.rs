@@ -1,7 +1,8 @@
 //! Carrying the records of one epoch from a source into a job.
 //!
-//! The ranks of the job take turns, a chunk each, as the ranks of a running simulation would progress side by side: the
-//! partitioner sees all of them from the beginning. Threads share the ranks among them.
+//! The ranks of the job take turns, as the ranks of a running simulation would progress side by side. A turn is short at
+//! first and grows with what a rank has handed over, so that no rank is ever far ahead: partition tables are made from
+//! what all of them have seen. Threads share the ranks among them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +15,14 @@ use turbidite::{Column, ColumnView, LocalJob};
 use crate::failure::Failure;
 use crate::source::{Chunk, RankReader, Source};
 
-/// Records handed over at once, unless they are so long that this would be more than [`CHUNK_BYTES`].
-const CHUNK_RECORDS: usize = 1 << 14;
+/// Records of a rank's first turn.
+const FIRST_TURN: u64 = 128;
 
-/// Most bytes read at once.
-const CHUNK_BYTES: usize = 4 << 20;
+/// A later turn is this fraction of what the rank has handed over.
+const TURN_SHARE: u64 = 8;
+
+/// Most records of a turn.
+const LONGEST_TURN: u64 = 1 << 15;
 
 /// Most files that stay open between two chunks; more are opened anew each time.
 const OPEN_FILES: usize = 256;
@@ -48,9 +52,9 @@ impl Recipe<'_> {
     /// Hands all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
     pub(super) fn feed(&self, job: &LocalJob, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
         let threads = crew.threads.clamp(1, crew.ranks as usize);
-        let mut shares: Vec<VecDeque<(u32, RankReader<'_>)>> = (0..threads).map(|_| VecDeque::new()).collect();
+        let mut shares: Vec<VecDeque<Turn<'_>>> = (0..threads).map(|_| VecDeque::new()).collect();
         for (rank, reader) in (0..).zip(RankReader::of_epoch(self.source, epoch, crew.ranks)) {
-            shares[rank as usize % threads].push_back((rank, reader));
+            shares[rank as usize % threads].push_back(Turn { rank, reader, handed_over: 0 });
         }
         let stop = AtomicBool::new(false);
         let first_failure = Mutex::new(None);
@@ -77,6 +81,14 @@ impl Recipe<'_> {
     }
 }
 
+/// A rank that waits for its turn.
+struct Turn<'a> {
+    rank: u32,
+    reader: RankReader<'a>,
+    /// Records it has handed over so far.
+    handed_over: u64,
+}
+
 /// One thread's view of the work.
 struct Worker<'a> {
     recipe: &'a Recipe<'a>,
@@ -87,20 +99,21 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    fn run(&self, mut share: VecDeque<(u32, RankReader<'_>)>, stop: &AtomicBool) -> Result<(), Failure> {
-        let limit = CHUNK_RECORDS.min(CHUNK_BYTES / self.recipe.source.record_bytes().max(1)).max(1);
+    fn run(&self, mut share: VecDeque<Turn<'_>>, stop: &AtomicBool) -> Result<(), Failure> {
         let (mut records, mut filler) = (Vec::new(), Vec::new());
-        while let Some((rank, mut reader)) = share.pop_front() {
+        while let Some(mut turn) = share.pop_front() {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let Some(chunk) = reader.next(limit, &mut records)? else { continue };
-            self.append(rank, &chunk, &records, &mut filler)?;
+            let limit = (turn.handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN);
+            let Some(chunk) = turn.reader.next(limit as usize, &mut records)? else { continue };
+            self.append(turn.rank, &chunk, &records, &mut filler)?;
+            turn.handed_over += chunk.records as u64;
             self.progress.inc(records.len() as u64);
             if !self.keeps_open {
-                reader.release();
+                turn.reader.release();
             }
-            share.push_back((rank, reader));
+            share.push_back(turn);
         }
         Ok(())
     }

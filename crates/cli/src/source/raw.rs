@@ -257,10 +257,12 @@ mod tests {
                     assert!(chunk.records <= limit && buffer.len() == chunk.records * 6);
                     let views = chunk.views(&source, &buffer).unwrap();
                     assert_eq!(views[0].value(chunk.records - 1), &buffer[(chunk.records - 1) * 6..][..4]);
-                    seen.extend_from_slice(&buffer);
+                    seen.push((chunk.file.rank, chunk.first, buffer.clone()));
                     reader.release();
                 }
             }
+            seen.sort();
+            let seen: Vec<u8> = seen.into_iter().flat_map(|(_, _, bytes)| bytes).collect();
             assert_eq!(seen, expected, "{ranks} ranks, {limit} at a time");
         }
     }
@@ -271,7 +273,7 @@ mod tests {
         let source = Source::open(root.path(), &options).unwrap();
         std::fs::write(root.path().join("T.200/e.200.0"), [0; 10]).unwrap();
         let error = RankReader::of_epoch(&source, 200, 1)[0].next(100, &mut Vec::new()).unwrap_err();
-        assert!(error.to_string().contains("T.200/e.200.0: the file ends before offset 400"), "{error}");
+        assert!(error.to_string().contains("T.200/e.200.0: the file ends before offset 256"), "{error}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reading one rank's share of an epoch in bounded chunks.
+//! Reading one rank's share of an epoch in bounded chunks, in the order of [`blocks`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -7,8 +7,11 @@ use std::os::unix::fs::FileExt;
 use turbidite::{ColumnView, SchemaError};
 
 use super::error::{SourceContext, SourceError};
-use super::slices::{Slice, slices};
+use super::slices::{Slice, blocks, slices};
 use super::{RecordFile, Source};
+
+/// Most bytes of a block: long enough for a spinning disk or a parallel file system, short enough to keep in a cache.
+const BLOCK_BYTES: usize = 1 << 20;
 
 /// Records that lie together in a buffer; all of them come from one file.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(crate) struct Chunk<'a> {
 pub(crate) struct RankReader<'a> {
     source: &'a Source,
     files: &'a [RecordFile],
-    slices: VecDeque<Slice>,
+    blocks: VecDeque<Slice>,
     open: Option<(usize, File)>,
 }
 
@@ -35,25 +38,26 @@ impl<'a> RankReader<'a> {
     pub(crate) fn of_epoch(source: &'a Source, epoch: u64, ranks: u32) -> Vec<Self> {
         let files = source.files(epoch);
         let records: Vec<u64> = files.iter().map(|file| file.records).collect();
-        let reader = |slices: Vec<Slice>| Self { source, files, slices: slices.into(), open: None };
+        let limit = (BLOCK_BYTES / source.record_bytes).max(1) as u64;
+        let reader = |share: Vec<Slice>| Self { source, files, blocks: blocks(&share, limit).into(), open: None };
         slices(&records, ranks).into_iter().map(reader).collect()
     }
 
     /// Replaces `buffer` by the next records, at most `limit` of them; `None` at the end.
     pub(crate) fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
-        while self.slices.front().is_some_and(|slice| slice.records == 0) {
-            self.slices.pop_front();
+        while self.blocks.front().is_some_and(|block| block.records == 0) {
+            self.blocks.pop_front();
         }
-        let Some(slice) = self.slices.front_mut() else { return Ok(None) };
-        let file = &self.files[slice.file];
-        let records = slice.records.min(limit.max(1) as u64) as usize;
-        let first = slice.first;
+        let Some(block) = self.blocks.front_mut() else { return Ok(None) };
+        let file = &self.files[block.file];
+        let records = block.records.min(limit.max(1) as u64) as usize;
+        let first = block.first;
         let record_bytes = self.source.record_bytes;
         // `Source::open` checked that header and records are the file's length, so offsets fit u64.
         let offset = self.source.header_bytes + first * record_bytes as u64;
         buffer.resize(records * record_bytes, 0);
-        if self.open.as_ref().is_none_or(|(index, _)| *index != slice.file) {
-            self.open = Some((slice.file, File::open(&file.path).of("open", &file.path)?));
+        if self.open.as_ref().is_none_or(|(index, _)| *index != block.file) {
+            self.open = Some((block.file, File::open(&file.path).of("open", &file.path)?));
         }
         if let Some((_, handle)) = &self.open {
             handle.read_exact_at(buffer, offset).map_err(|source| match source.kind() {
@@ -63,8 +67,8 @@ impl<'a> RankReader<'a> {
                 _ => SourceError::Io { operation: "read", path: file.path.clone(), source },
             })?;
         }
-        slice.first += records as u64;
-        slice.records -= records as u64;
+        block.first += records as u64;
+        block.records -= records as u64;
         Ok(Some(Chunk { file, first, records }))
     }
 
