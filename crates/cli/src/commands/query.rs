@@ -58,11 +58,14 @@ pub(crate) struct QueryCommand {
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
+    format: Option<TextFormat>,
     /// Say on standard error what was read (a terminal always gets it)
     #[arg(long)]
     figures: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
     /// Where to write matches, bytes and times of each query of the list
     #[arg(long, value_name = "FILE", requires = "batch")]
@@ -142,8 +145,10 @@ impl QueryCommand {
         let schema = stream.schema();
         let mut writer = match &self.output {
             Some(path) => RowWriter::file(path, &schema)?,
-            None if as_json => RowWriter::stdout(TextFormat::JsonLines, &schema),
-            None => RowWriter::stdout(TextFormat::of_stdout(), &schema),
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                RowWriter::stdout(self.format.unwrap_or(default), &schema)
+            }
         };
         for batch in &mut stream {
             writer.write(&batch?)?;
