@@ -75,13 +75,11 @@ fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     assert_eq!(lock_holder(&*storage, &layout).unwrap().unwrap().process, child.id());
 
     child.kill().unwrap();
-    // Not yet waited for, the child is a zombie; it becomes one a moment after the kill.
-    let (lock, notice) = loop {
-        match WriterLock::acquire(&storage, &layout, false) {
-            Err(Error::Locked { .. }) => std::thread::yield_now(),
-            other => break other.unwrap(),
-        }
-    };
+    // Wait until it has ended, but leave it a zombie.
+    let id = rustix::process::Pid::from_child(&child);
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
+    let (lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
     assert!(matches!(&notice, Some(LockNotice::TakenOver(holder)) if holder.process == child.id()), "{notice:?}");
     child.wait().unwrap();
     lock.check().unwrap();
