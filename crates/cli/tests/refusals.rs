@@ -45,7 +45,7 @@ fn wrong_requests_end_with_2() {
     let (_folder, path) = two_steps();
     let ds = text(&path);
     for (arguments, words) in [
-        (&["query", ds, "--where", "energy >"][..], &["energy"][..]),
+        (&["query", ds, "--where", "energy >"][..], &["--where 'energy >'"][..]),
         (&["query", ds, "--where", "enrgy > 1"], &["enrgy", "energy"]),
         (&["query", ds, "--columns", "id,nope"], &["nope", "energy"]),
         (&["query", ds, "--epoch", "9..x"], &["9..x"]),
@@ -175,7 +175,8 @@ fn damage_ends_with_3_and_names_the_file() {
     let answer = support::run(&["verify", text(&path), "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
     assert_eq!((answer.status.code(), report["clean"].as_bool()), (Some(3), Some(false)));
-    assert!(report["findings"][0]["path"].as_str().unwrap().ends_with("part-00001.parquet"));
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["path"].as_str().unwrap().ends_with("part-00001.parquet")));
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     let (_, error) = ends_with(3, &["query", text(&path), "--epoch", "500", "-o", text(&file)]);
@@ -205,7 +206,7 @@ fn spoiled_dumps_are_named_with_the_place() {
     assert!(spoil(&|bytes| bytes[31] = 1).contains("offset 31"));
     assert!(spoil(&|bytes| bytes.truncate(1000)).contains("1000 bytes, expected"));
     assert!(spoil(&|bytes| bytes.clear()).contains("0 bytes, expected at least the 115"));
-    assert!(spoil(&|bytes| bytes[103] = 48).contains("offset 103"));
+    assert!(spoil(&|bytes| bytes[103] = 48).contains("48 for each of the"));
     let (_folder, source) = dumps();
     std::fs::remove_file(source.join("T.500/eparticle.500.3")).unwrap();
     refused(

@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use turbidite::Error;
 use turbidite::query::{Dataset, Query, QueryFigures};
 use turbidite::store::EpochRange;
 
@@ -101,7 +102,7 @@ impl QueryCommand {
         }
         let query = self.query();
         if self.explain {
-            let explanation = dataset.explain(&query)?;
+            let explanation = dataset.explain(&query).map_err(|error| self.wrong(error))?;
             return if as_json { say_json(&explanation) } else { say(explanation.to_string().trim_end()) };
         }
         if self.count { self.count(&dataset, &query, as_json) } else { self.rows(&dataset, &query, as_json) }
@@ -127,9 +128,17 @@ impl QueryCommand {
         query
     }
 
+    /// An error that says which text was wrong, if it was one.
+    fn wrong(&self, error: Error) -> Failure {
+        match (error, &self.filter) {
+            (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
+            (other, _) => other.into(),
+        }
+    }
+
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let (rows, figures) = dataset.count(query)?;
+        let (rows, figures) = dataset.count(query).map_err(|error| self.wrong(error))?;
         let answer = self.answer(dataset, rows, begun, figures)?;
         if as_json {
             return say_json(&json!({"count": rows, "cost": answer}));
@@ -141,7 +150,7 @@ impl QueryCommand {
 
     fn rows(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let mut stream = dataset.run(query)?;
+        let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
         let schema = stream.schema();
         let mut writer = match &self.output {
             Some(path) => RowWriter::file(path, &schema)?,

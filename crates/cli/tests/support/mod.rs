@@ -5,29 +5,29 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-pub const ENERGY: &str = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1";
-pub const IDENTITY: &str = "id:i32=bits_i32(w)-1024608549";
-pub const STEPS: [u64; 8] = [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000];
+pub(crate) const ENERGY: &str = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1";
+pub(crate) const IDENTITY: &str = "id:i32=bits_i32(w)-1024608549";
+pub(crate) const STEPS: [u64; 8] = [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000];
 
 /// One particle as the dump has it, with what is derived from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Particle {
-    pub rank: u32,
-    pub dx: f32,
-    pub cell: i32,
-    pub ux: f32,
-    pub uy: f32,
-    pub uz: f32,
-    pub energy: f32,
-    pub id: i32,
+pub(crate) struct Particle {
+    pub(crate) rank: u32,
+    pub(crate) dx: f32,
+    pub(crate) cell: i32,
+    pub(crate) ux: f32,
+    pub(crate) uy: f32,
+    pub(crate) uz: f32,
+    pub(crate) energy: f32,
+    pub(crate) id: i32,
 }
 
-pub fn sample() -> PathBuf {
+pub(crate) fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vpic")
 }
 
 /// All particles of a step, straight from the bytes.
-pub fn scan(step: u64) -> Vec<Particle> {
+pub(crate) fn scan(step: u64) -> Vec<Particle> {
     let mut particles = Vec::new();
     for rank in 0..4 {
         let bytes = std::fs::read(sample().join(format!("T.{step}/eparticle.{step}.{rank}"))).unwrap();
@@ -52,13 +52,13 @@ pub fn scan(step: u64) -> Vec<Particle> {
 }
 
 /// Runs the command to its end.
-pub fn run(arguments: &[&str]) -> Output {
+pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_turbidite")).args(arguments).output().unwrap()
 }
 
 /// Runs the command, which must end with `code`; returns what it said on both channels.
 #[track_caller]
-pub fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
+pub(crate) fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
     let output = run(arguments);
     let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\nstdout: {out}\nstderr: {error}");
@@ -68,24 +68,24 @@ pub fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
 
 /// Runs a command that must succeed and returns its standard output.
 #[track_caller]
-pub fn ok(arguments: &[&str]) -> String {
+pub(crate) fn ok(arguments: &[&str]) -> String {
     ends_with(0, arguments).0
 }
 
 /// The command's answer to `--json`.
 #[track_caller]
-pub fn json(arguments: &[&str]) -> serde_json::Value {
+pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).unwrap()
 }
 
 /// The path as text for a command line.
-pub fn text(path: &Path) -> &str {
+pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 /// Ingests the sample with energies and ids.
 #[track_caller]
-pub fn ingest(dataset: &Path, more: &[&str]) -> String {
+pub(crate) fn ingest(dataset: &Path, more: &[&str]) -> String {
     let source = sample();
     let base =
         ["ingest", text(&source), "--out", text(dataset), "--key", "energy", "--derive", ENERGY, "--derive", IDENTITY];
@@ -93,6 +93,6 @@ pub fn ingest(dataset: &Path, more: &[&str]) -> String {
 }
 
 /// Rows of CSV text without their header, as numbers.
-pub fn csv(content: &str) -> Vec<Vec<f64>> {
+pub(crate) fn csv(content: &str) -> Vec<Vec<f64>> {
     content.lines().skip(1).map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect()
 }
