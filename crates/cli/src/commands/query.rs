@@ -7,6 +7,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
+use turbidite::Error;
 use turbidite::query::{Dataset, Query, QueryFigures};
 use turbidite::store::EpochRange;
 
@@ -58,11 +59,14 @@ pub(crate) struct QueryCommand {
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
+    format: Option<TextFormat>,
     /// Say on standard error what was read (a terminal always gets it)
     #[arg(long)]
     figures: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
     /// Where to write matches, bytes and times of each query of the list
     #[arg(long, value_name = "FILE", requires = "batch")]
@@ -98,7 +102,7 @@ impl QueryCommand {
         }
         let query = self.query();
         if self.explain {
-            let explanation = dataset.explain(&query)?;
+            let explanation = dataset.explain(&query).map_err(|error| self.wrong(error))?;
             return if as_json { say_json(&explanation) } else { say(explanation.to_string().trim_end()) };
         }
         if self.count { self.count(&dataset, &query, as_json) } else { self.rows(&dataset, &query, as_json) }
@@ -124,9 +128,17 @@ impl QueryCommand {
         query
     }
 
+    /// An error that says which text was wrong, if it was one.
+    fn wrong(&self, error: Error) -> Failure {
+        match (error, &self.filter) {
+            (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
+            (other, _) => other.into(),
+        }
+    }
+
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let (rows, figures) = dataset.count(query)?;
+        let (rows, figures) = dataset.count(query).map_err(|error| self.wrong(error))?;
         let answer = self.answer(dataset, rows, begun, figures)?;
         if as_json {
             return say_json(&json!({"count": rows, "cost": answer}));
@@ -138,12 +150,14 @@ impl QueryCommand {
 
     fn rows(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let mut stream = dataset.run(query)?;
+        let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
         let schema = stream.schema();
         let mut writer = match &self.output {
             Some(path) => RowWriter::file(path, &schema)?,
-            None if as_json => RowWriter::stdout(TextFormat::JsonLines, &schema),
-            None => RowWriter::stdout(TextFormat::of_stdout(), &schema),
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                RowWriter::stdout(self.format.unwrap_or(default), &schema)
+            }
         };
         for batch in &mut stream {
             writer.write(&batch?)?;

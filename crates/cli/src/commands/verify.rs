@@ -8,11 +8,14 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{EpochRange, FindingKind, Layout, VerifyOptions, VerifyProgress, VerifyReport, verify};
+use turbidite::store::{EpochRange, Finding, FindingKind, Layout, VerifyOptions, VerifyProgress, VerifyReport, verify};
 
 use super::{say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
+
+/// Most findings that are named one by one.
+const MOST_FINDINGS: usize = 50;
 
 /// Check a dataset: all of its bytes, and whether its parts agree
 ///
@@ -45,7 +48,7 @@ impl Verify {
         if as_json {
             say_json(&self.document(&report, begun.elapsed()))?;
         } else {
-            report.findings.iter().for_each(|finding| complain(&format!("turbidite: {finding}")));
+            tell(&report.findings);
             say(&self.in_words(&report, begun.elapsed()))?;
         }
         judge(&self.dataset, &report)
@@ -90,6 +93,16 @@ impl Verify {
             text::bytes(report.bytes),
             text::duration(wall),
         )
+    }
+}
+
+/// Names findings on standard error, as many as a person reads.
+fn tell(findings: &[Finding]) {
+    for finding in findings.iter().take(MOST_FINDINGS) {
+        complain(&format!("turbidite: {finding}"));
+    }
+    if let Some(more) = findings.len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) {
+        complain(&format!("turbidite: … and {more} more; --json lists all"));
     }
 }
 

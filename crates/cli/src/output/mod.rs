@@ -47,11 +47,14 @@ impl FileFormat {
 }
 
 /// Text on standard output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TextFormat {
-    /// Columns aligned for reading.
+    /// Columns aligned for reading
     Table,
+    /// Comma-separated, names first
     Csv,
+    /// One JSON object a row
+    #[value(name = "jsonl")]
     JsonLines,
 }
 

@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_refused() {
         for (layout, word) in [
-            ("path = 'x'", "there are no [[field]]"),
+            ("path = 'x.{epoch}'", "there are no [[field]]"),
             (&CARP.replace("name", "nome"), "unknown field `nome`"),
             (&CARP.replace("f32", "f33"), "'f33' is not a type"),
             (&CARP.replace("{epoch}", "5"), "no {epoch}"),

@@ -311,7 +311,12 @@ impl Engine {
     /// This receiver's partition as keys, closed on both sides; `None` before the first table or for non-receivers.
     pub fn bounds(&self) -> Option<(Value, Value)> {
         let (low, high) = self.installed.as_ref()?.own_bounds?;
-        Some((self.order.value(low), self.order.value(high)))
+        // The outer ends lie beyond every number, where floats have only NaN; the last numbers are the infinities.
+        let within = |ordinal: u64, infinity: f64| match self.order.value(ordinal) {
+            Value::Float(value) if value.is_nan() => Value::Float(infinity),
+            value => value,
+        };
+        Some((within(low, f64::NEG_INFINITY), within(high, f64::INFINITY)))
     }
 
     /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.

@@ -79,6 +79,8 @@ pub struct Writer {
     spare: Vec<Memtable>,
     table_version: u32,
     bounds: Option<(Value, Value)>,
+    /// Bounds that hold all partitions in force while the regular memtable was filled.
+    regular_bounds: Option<(Value, Value)>,
     busy: bool,
     part: Option<Box<PartWriter>>,
     next_roll: u32,
@@ -112,6 +114,7 @@ impl Writer {
             spare: Vec::new(),
             table_version: 0,
             bounds: None,
+            regular_bounds: None,
             busy: false,
             part: None,
             next_roll: 0,
@@ -127,8 +130,12 @@ impl Writer {
     /// Tells which table and partition are in force from now on; runs sealed later record them.
     ///
     /// A regular run that mixes two partitions spans both, so the records so far become a run of their own unless they
-    /// are few.
+    /// are few. Some of those were judged by the new table already: drivers call this after an exchange.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
+        self.regular_bounds = match (self.regular_bounds, bounds) {
+            (Some(one), Some(other)) => Some(hull(one, other)),
+            (one, other) => one.or(other),
+        };
         let filled = self.active[slot(RunKind::Regular)].as_ref().map_or(0, Memtable::bytes);
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         if filled >= capacity / LEAST_RUN_FRACTION && self.waiting.is_empty() {
@@ -136,6 +143,9 @@ impl Writer {
         }
         self.table_version = table_version;
         self.bounds = bounds;
+        if self.active[slot(RunKind::Regular)].as_ref().is_none_or(Memtable::is_empty) {
+            self.regular_bounds = bounds;
+        }
     }
 
     /// Whether more records are welcome now.
@@ -170,7 +180,11 @@ impl Writer {
 
     fn seal(&mut self, kind: RunKind) {
         if let Some(rows) = self.active[slot(kind)].take() {
-            let (table_version, bounds) = (self.table_version, self.bounds);
+            let table_version = self.table_version;
+            let bounds = if kind == RunKind::Regular { self.regular_bounds } else { self.bounds };
+            if kind == RunKind::Regular {
+                self.regular_bounds = self.bounds;
+            }
             self.waiting.push_back(Waiting { kind, rows, table_version, bounds });
         }
     }
@@ -268,6 +282,12 @@ impl Writer {
             .map(Memtable::resident_bytes)
             .sum()
     }
+}
+
+/// The smallest bounds that hold both.
+fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
+    let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
+    (if less(other.0, one.0) { other.0 } else { one.0 }, if less(one.1, other.1) { other.1 } else { one.1 })
 }
 
 fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> usize {
