@@ -319,7 +319,7 @@ impl EpochManifest {
         let mut rows = 0u64;
         for run in &self.runs {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
-            if !ends.get(&run.part).is_some_and(|limit| end <= *limit) {
+            if ends.get(&run.part).is_none_or(|limit| end > *limit) {
                 return Err("a run lies outside the parts listed");
             }
             rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;

@@ -31,7 +31,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
     let parts: Vec<PartEntry> = parts.collect();
     let runs = (0..runs as u32).map(|run| {
         let columns = schema.columns().iter().map(|column| {
-            let range = (column.data_type.is_numeric() && noise.next() % 5 > 0)
+            let range = (column.data_type.is_numeric() && !noise.next().is_multiple_of(5))
                 .then(|| (value(column.data_type, noise.next()), value(column.data_type, noise.next())));
             let nan_count = if column.data_type.is_float() { noise.next() } else { 0 };
             ColumnSummary { range, nan_count }
