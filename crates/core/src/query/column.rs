@@ -73,14 +73,22 @@ pub(super) fn interleave(sources: &[&[u8]], width: usize, stretches: &[Stretch],
 }
 
 fn interleave_fixed<const WIDTH: usize>(sources: &[&[u8]], stretches: &[Stretch], out: &mut Vec<u8>) {
+    let rows: usize = stretches.iter().map(|stretch| stretch.rows as usize).sum();
+    let start = out.len();
+    // Room for all at once: most stretches of overlapping sources are single rows, and a check for each would be the
+    // larger part of moving it.
+    out.resize(start + rows * WIDTH, 0);
+    let (mut slots, _) = out[start..].as_chunks_mut::<WIDTH>();
     for stretch in stretches {
         let (values, _) = sources[stretch.source as usize].as_chunks::<WIDTH>();
-        let start = stretch.start as usize;
-        if stretch.rows == 1 {
-            out.extend_from_slice(&values[start]);
+        let (first, rows) = (stretch.start as usize, stretch.rows as usize);
+        let (now, later) = slots.split_at_mut(rows);
+        if rows == 1 {
+            now[0] = values[first];
         } else {
-            out.extend_from_slice(values[start..start + stretch.rows as usize].as_flattened());
+            now.copy_from_slice(&values[first..first + rows]);
         }
+        slots = later;
     }
 }
 

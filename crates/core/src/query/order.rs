@@ -132,6 +132,12 @@ impl Merge {
             let bound = epoch.waiting.front().map(|waiting| waiting.from);
             let pause = epoch.merger.advance((most - rows).min(MOVED_ROWS), bound, &mut stretches);
             rows += stretches.iter().map(|stretch| stretch.rows as usize).sum::<usize>();
+            if rows >= MOVED_ROWS && rows < most {
+                // No small result: room for a whole batch, once, instead of growing into it.
+                for (column, stored) in columns.iter_mut().zip(&self.shape.stored) {
+                    column.reserve_exact((most * self.shape.width(*stored)).saturating_sub(column.len()));
+                }
+            }
             epoch.move_rows(&self.shape, &stretches, &mut columns);
             stretches.clear();
             lap(&self.counters.merge_ns, &mut clock);

@@ -121,11 +121,11 @@ pub(super) fn page_end(page: &PageLocation) -> u64 {
 ///
 /// # Errors
 /// As [`PageIndex::pages`], which must have checked the pages it returns.
-pub(super) fn refine<'a>(
+pub(super) fn refine(
     entry: &RunEntry,
     epoch: u64,
     predicate: &Predicate,
-    index: &'a impl PageIndex,
+    index: &impl PageIndex,
 ) -> Result<Vec<Segment>> {
     refine_by(entry, epoch, predicate, index, |_| true)
 }
@@ -223,5 +223,143 @@ impl Cutter {
     /// The first page start at or after `row`.
     fn page_start_from(&self, row: u32) -> Option<u32> {
         self.page_starts.get(self.page_starts.partition_point(|start| *start < row)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::{PartId, RunKind};
+    use crate::schema::{Column, DataType, Schema};
+
+    /// A row group of pages whose ranges are given; `None`: unknown.
+    struct Pages {
+        locations: Vec<PageLocation>,
+        ranges: Vec<Option<(f64, f64)>>,
+    }
+
+    impl PageIndex for Pages {
+        fn pages(&self, _column: usize) -> Result<&[PageLocation]> {
+            Ok(&self.locations)
+        }
+
+        fn range(&self, _column: usize, page: usize) -> Option<(Value, Value)> {
+            let (low, high) = (*self.ranges.get(page)?)?;
+            Some((Value::Float(low), Value::Float(high)))
+        }
+    }
+
+    fn locations(lengths: &[u32]) -> Vec<PageLocation> {
+        let mut first_row = 0;
+        let location = |rows: &u32| {
+            let page = PageLocation { offset: 4 + first_row * 8, bytes: rows * 8, first_row, rows: *rows };
+            first_row += u64::from(*rows);
+            page
+        };
+        lengths.iter().map(location).collect()
+    }
+
+    fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RunEntry {
+        RunEntry {
+            part: PartId { rank: 0, roll: 0 },
+            run: 0,
+            row_group: 0,
+            offset: 4,
+            bytes: rows * 8,
+            rows,
+            kind: RunKind::Regular,
+            table_version: 1,
+            bounds: None,
+            checksum: 0,
+            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }],
+        }
+    }
+
+    fn predicate(text: &str) -> Predicate {
+        let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
+        Predicate::parse(text, &schema).unwrap()
+    }
+
+    #[test]
+    fn pages_are_skipped_taken_whole_or_tested() {
+        let index = Pages {
+            locations: locations(&[10, 10, 10, 10, 5]),
+            ranges: vec![Some((0.0, 1.0)), Some((1.0, 2.0)), Some((2.0, 3.0)), None, Some((3.0, 4.0))],
+        };
+        let run = entry(45, (0.0, 4.0), 0);
+        let segments = refine(&run, 1, &predicate("energy >= 1.5 and energy < 3.5"), &index).unwrap();
+        let expected = [
+            Segment { rows: 10..20, certain: false },
+            Segment { rows: 20..30, certain: true },
+            Segment { rows: 30..45, certain: false },
+        ];
+        assert_eq!(segments, expected);
+        assert_eq!(segment_rows(&segments), 35);
+        // NaN may hide anywhere in a row group that has some, so no page is certain.
+        let run = entry(45, (0.0, 4.0), 3);
+        let segments = refine(&run, 1, &predicate("energy >= 1.5 and energy < 3.5"), &index).unwrap();
+        assert_eq!(segments, [Segment { rows: 10..45, certain: false }]);
+    }
+
+    #[test]
+    fn page_lists_that_do_not_fit_are_refused() {
+        let run = entry(30, (0.0, 1.0), 0);
+        assert!(check_pages(&run, &locations(&[10, 20])).is_ok());
+        assert!(check_pages(&run, &locations(&[10, 19])).is_err(), "a row is missing");
+        assert!(check_pages(&run, &locations(&[10, 0, 20])).is_err(), "an empty page");
+        let mut outside = locations(&[10, 20]);
+        outside[1].offset += 1;
+        assert!(check_pages(&run, &outside).is_err(), "beyond the row group");
+        outside[1].offset = u64::MAX;
+        assert!(check_pages(&run, &outside).is_err(), "no overflow");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_cover_the_segments_and_end_where_pages_do(
+            lengths in prop::collection::vec(1u32..20, 1..12),
+            kept in prop::collection::vec(any::<(bool, bool)>(), 12),
+            target in 1u32..60,
+        ) {
+            let pages = locations(&lengths);
+            let mut segments = Vec::new();
+            for (page, (keep, certain)) in pages.iter().zip(kept) {
+                let rows = page.first_row as u32..page_end(page) as u32;
+                if keep {
+                    push_segment(&mut segments, Segment { rows, certain });
+                }
+            }
+            let mut cutter = Cutter::new(segments.clone(), &pages);
+            let mut covered = Vec::new();
+            loop {
+                let chunk = cutter.next_chunk(target);
+                if chunk.is_empty() {
+                    break;
+                }
+                prop_assert!(segment_rows(&chunk) < u64::from(target) + 20);
+                let end = chunk.last().map_or(0, |segment| u64::from(segment.rows.end));
+                prop_assert!(pages.iter().any(|page| page_end(page) == end));
+                chunk.into_iter().for_each(|segment| push_segment(&mut covered, segment));
+            }
+            prop_assert_eq!(covered, segments);
+        }
+
+        #[test]
+        fn the_pages_of_a_stretch_are_those_that_hold_its_rows(
+            lengths in prop::collection::vec(1u32..20, 1..12),
+            start in 0u32..100,
+            rows in 0u32..100,
+        ) {
+            let pages = locations(&lengths);
+            let total: u32 = lengths.iter().sum();
+            let wanted = start.min(total)..(start + rows).min(total);
+            let holds = |page: &PageLocation| {
+                page.first_row < u64::from(wanted.end) && page_end(page) > u64::from(wanted.start) && !wanted.is_empty()
+            };
+            let expected: Vec<usize> = (0..pages.len()).filter(|number| holds(&pages[*number])).collect();
+            prop_assert_eq!(pages_of(&pages, &wanted).collect::<Vec<_>>(), expected);
+        }
     }
 }

@@ -255,9 +255,10 @@ impl Shape {
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
     }
 
-    /// The column whose pages decide where chunks are cut.
+    /// The column whose pages decide where chunks are cut: the widest, which has the shortest pages.
     pub(super) fn reference_column(&self) -> usize {
-        self.predicate_columns().first().or(self.stored.first()).copied().unwrap_or(self.schema.key_index())
+        let read = self.predicate_columns().iter().chain(&self.stored).copied();
+        read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
     }
 }
 

@@ -27,6 +27,10 @@ use crate::error::{Error, Result};
 /// Decoded bytes of a chunk at which it is cut, whatever number of rows that is.
 const CHUNK_BYTES: usize = 4 << 20;
 
+/// Rows from which a piece becomes a batch of its own instead of being copied together with others: what copying costs
+/// grows with the rows, what a batch costs does not.
+const WHOLE_PIECE_ROWS: usize = 1 << 12;
+
 /// What planning an epoch counts as, in bytes of reading: a manifest and some footers.
 pub(super) const PLAN_COST_BYTES: u64 = 64 << 10;
 
@@ -130,7 +134,7 @@ impl Scan {
             match self.refines.front() {
                 Some(refine) if self.due(refine) => self.take_refined()?,
                 Some(_) => return Ok(()),
-                None if self.plan.is_none() && self.plans.is_empty() => return Ok(()),
+                None if self.plan.is_none() && self.plans.is_empty() && self.epochs.is_empty() => return Ok(()),
                 None if !self.loads.is_empty() => return Ok(()),
                 None => {}
             }
@@ -327,7 +331,8 @@ impl QueryStream {
             piece.truncate(self.open as usize, widths.into_iter());
         }
         self.open -= piece.rows as u64;
-        if self.pending_rows > 0 && (self.pending_rows + piece.rows > self.shape.batch_rows) {
+        let whole = piece.rows >= WHOLE_PIECE_ROWS;
+        if self.pending_rows > 0 && (whole || self.pending_rows + piece.rows > self.shape.batch_rows) {
             self.emit()?;
         }
         self.pending_rows += piece.rows;
@@ -335,7 +340,7 @@ impl QueryStream {
         if self.open == 0 {
             self.source = None;
         }
-        if self.pending_rows >= self.shape.batch_rows {
+        if whole || self.pending_rows >= self.shape.batch_rows {
             self.emit()?;
         }
         Ok(())

@@ -292,6 +292,25 @@ fn epochs_are_chosen_by_range_list_or_all() {
 }
 
 #[test]
+fn epochs_without_a_match_do_not_end_the_search() {
+    let fixture = Fixture::new(DataType::F32, 7, 1);
+    for epoch in 0..9 {
+        // Keys of part `p` lie between `p` and `p + 1`.
+        let mut written = partitioned(epoch, 5, 1, 10);
+        written.parts.retain(|(part, _)| (part.rank == 4) == (epoch == 8));
+        fixture.write(&written);
+    }
+    let dataset = fixture.open();
+    for threads in [1, 4] {
+        for ordered in [false, true] {
+            let query = Query::new().filter("energy >= 4").threads(threads).ordered(ordered);
+            assert_eq!(rows_of(&dataset, &query).len(), 10);
+            assert_eq!(dataset.count(&query).unwrap().0, 10);
+        }
+    }
+}
+
+#[test]
 fn wrong_requests_are_usage_errors() {
     let fixture = Fixture::new(DataType::F32, 7, 1);
     fixture.write(&partitioned(1, 1, 1, 10));

@@ -213,11 +213,13 @@ fn threads_change_nothing_but_the_time() {
 
 #[test]
 fn dropping_a_stream_stops_its_work() {
-    let (fixture, total_bytes) = large();
+    let fixture = Fixture::new(DataType::F32, 256, 1);
+    let manifest = fixture.write(&partitioned(1, 24, 2, 5_000));
+    let total_bytes: u64 = manifest.runs.iter().map(|run| run.bytes).sum();
     let (dataset, storage) = counted(&fixture);
     for ordered in [false, true] {
         let before = storage.counters().bytes_read;
-        let mut stream = dataset.run(&Query::new().ordered(ordered).threads(4).batch_rows(256)).unwrap();
+        let mut stream = dataset.run(&Query::new().ordered(ordered).threads(2).batch_rows(256)).unwrap();
         stream.next().unwrap().unwrap();
         drop(stream);
         let after = storage.counters().bytes_read;
