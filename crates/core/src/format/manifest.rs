@@ -221,12 +221,17 @@ impl EpochManifest {
                 ])
             })
             .collect();
+        // JSON has no NaN and no infinity: such a figure is left out, and reads as zero.
+        let mut figures = serde_json::json!(self.figures);
+        if let Some(fields) = figures.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
         HashMap::from([
             ("turbidite.format_version".to_owned(), FORMAT_VERSION.to_string()),
             ("turbidite.epoch".to_owned(), self.epoch.to_string()),
             ("turbidite.commit".to_owned(), self.commit.to_string()),
             ("turbidite.parts".to_owned(), serde_json::Value::Array(parts).to_string()),
-            ("turbidite.figures".to_owned(), serde_json::json!(self.figures).to_string()),
+            ("turbidite.figures".to_owned(), figures.to_string()),
         ])
     }
 

@@ -135,6 +135,17 @@ fn another_schema_or_version_is_refused() {
 }
 
 #[test]
+fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
+    let schema = schema_of(&[DataType::F32], 0);
+    let mut odd = manifest(&schema, 3, 11);
+    odd.figures.wall_s = f64::NAN;
+    odd.figures.sort_s = f64::INFINITY;
+    let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
+    assert_eq!((decoded.figures.wall_s, decoded.figures.sort_s), (0.0, 0.0));
+    assert_eq!((decoded.figures.ranks, decoded.runs), (16, odd.runs));
+}
+
+#[test]
 fn runs_outside_the_parts_are_refused() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut wrong = manifest(&schema, 3, 11);
