@@ -1,6 +1,6 @@
 //! How fast one core sorts and encodes memtables, and how fast they are written.
 //!
-//! `encode_speed [FOLDER] [MEMTABLES] [ROW_GROUPS] [PAGE_ROWS] [WRITE_KIB] [MEMTABLE_KIB]`. Without a folder (or with `-`)
+//! `encode_speed [FOLDER] [MEMTABLES] [ROW_GROUPS] [PAGE_ROWS] [WRITE_KIB] [MEMTABLE_KIB] [KEY]`. Without a folder (or with `-`)
 //! nothing is written, so that the figures are those of sorting and encoding alone. Rows are 36 bytes: seven f32, one
 //! of them the key, and one i64, as a particle dump with a derived energy and a tag has.
 
@@ -92,7 +92,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let names = ["x", "y", "z", "ux", "uy", "uz", "energy"];
     let mut columns: Vec<Column> = names.iter().map(|name| Column::new(*name, DataType::F32)).collect();
     columns.push(Column::new("id", DataType::I64));
-    let schema = Arc::new(Schema::new(columns, "energy")?);
+    let key = arguments.get(6).map_or("energy", String::as_str);
+    let schema = Arc::new(Schema::new(columns, key)?);
     let mut table = Memtable::new(Arc::clone(&schema), memtable_kib << 10);
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     let mut uniform = || {

@@ -40,6 +40,11 @@ impl Memtable {
         self.data.len()
     }
 
+    /// Bytes of memory taken.
+    pub fn resident_bytes(&self) -> usize {
+        self.data.capacity()
+    }
+
     /// Whether no rows are held.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()

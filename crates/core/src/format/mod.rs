@@ -38,4 +38,4 @@ pub use page_index::PageLocation;
 pub use part_reader::PartReader;
 pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
 pub use recovery::{RecoveredPart, recover_part};
-pub use seal::{SealedRowGroup, SealedRun, scan_seals};
+pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};

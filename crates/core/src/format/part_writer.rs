@@ -62,6 +62,30 @@ pub struct StageSeconds {
     pub bytes_written: u64,
 }
 
+impl std::ops::AddAssign for StageSeconds {
+    fn add_assign(&mut self, more: Self) {
+        self.sort_s += more.sort_s;
+        self.encode_s += more.encode_s;
+        self.write_s += more.write_s;
+        self.sync_s += more.sync_s;
+        self.bytes_written += more.bytes_written;
+    }
+}
+
+impl std::ops::Sub for StageSeconds {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            sort_s: self.sort_s - before.sort_s,
+            encode_s: self.encode_s - before.encode_s,
+            write_s: self.write_s - before.write_s,
+            sync_s: self.sync_s - before.sync_s,
+            bytes_written: self.bytes_written - before.bytes_written,
+        }
+    }
+}
+
 /// Memory that encoding a run needs: about 20 bytes a row for sorting, and one write.
 ///
 /// It is empty of content between runs, so one per thread serves any number of parts.

@@ -17,7 +17,7 @@ use crate::storage::{ALIGNMENT, ReadableFile};
 
 /// The last eight bytes of a seal.
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
-/// Length (u32), zero (u32), checksum (u64) and magic at the end of a seal.
+/// Length (u64), checksum (u64) and magic at the end of a seal.
 const TRAILER_BYTES: usize = 24;
 /// Longest seal: its row groups are at most Parquet's 32,767.
 const MAX_SEAL_BYTES: usize = 1 << 21;
@@ -181,12 +181,39 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
 
 /// Finds the sealed runs of a part, whether or not it has a footer, in the order they lie in the file.
 ///
-/// The pages themselves are not read; their checksums are compared when a part is recovered.
+/// The pages themselves are not checked; their checksums are compared when a part is recovered.
 ///
 /// # Errors
 /// When the file cannot be read. Damage is no error here: what has no valid seal is not a sealed run.
 pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result<Vec<SealedRun>> {
-    let mut runs: Vec<SealedRun> = Vec::new();
+    let mut runs = Vec::new();
+    visit_seals(file, path, schema, |run| {
+        runs.push(run);
+        true
+    })?;
+    Ok(runs)
+}
+
+/// Whether a part has a sealed run. Reads no further than to the first, which is at most a memtable into the file.
+///
+/// # Errors
+/// As for [`scan_seals`].
+pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result<bool> {
+    let mut found = false;
+    visit_seals(file, path, schema, |_| {
+        found = true;
+        false
+    })?;
+    Ok(found)
+}
+
+/// Hands out the seals of a file one after the other, until `visit` answers false.
+fn visit_seals(
+    file: &dyn ReadableFile,
+    path: &Path,
+    schema: &Schema,
+    mut visit: impl FnMut(SealedRun) -> bool,
+) -> Result<()> {
     let mut blocks = vec![0; SCAN_BYTES];
     let whole = file.bytes() - file.bytes() % ALIGNMENT as u64;
     let mut offset = 0;
@@ -195,20 +222,24 @@ pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Resu
         file.read_at(offset, &mut blocks[..bytes]).at("read", path)?;
         for (index, block) in blocks[..bytes].chunks_exact(ALIGNMENT).enumerate() {
             let end = offset + ((index + 1) * ALIGNMENT) as u64;
-            if !block.ends_with(SEAL_MAGIC) {
-                continue;
+            if let Some(length) = seal_bytes(block, end) {
+                let mut seal = vec![0; length];
+                let start = end - length as u64;
+                file.read_at(start, &mut seal).at("read", path)?;
+                if decode_seal(&seal, start, schema).is_some_and(|run| !visit(run)) {
+                    return Ok(());
+                }
             }
-            let mut length = [0; 8];
-            length.copy_from_slice(&block[ALIGNMENT - TRAILER_BYTES..ALIGNMENT - TRAILER_BYTES + 8]);
-            let length = u64::from_le_bytes(length);
-            if length < TRAILER_BYTES as u64 || length > end.min(MAX_SEAL_BYTES as u64) {
-                continue;
-            }
-            let mut seal = vec![0; length as usize];
-            file.read_at(end - length, &mut seal).at("read", path)?;
-            runs.extend(decode_seal(&seal, end - length, schema));
         }
         offset += bytes as u64;
     }
-    Ok(runs)
+    Ok(())
+}
+
+/// Length of the seal that a block seems to end with; the block ends at `end` of its file.
+fn seal_bytes(block: &[u8], end: u64) -> Option<usize> {
+    let (rest, _) = block.split_at(block.len() - TRAILER_BYTES + 8);
+    let length = u64::from_le_bytes(*rest.last_chunk()?);
+    let possible = TRAILER_BYTES as u64..=end.min(MAX_SEAL_BYTES as u64);
+    (block.ends_with(SEAL_MAGIC) && possible.contains(&length)).then_some(length as usize)
 }

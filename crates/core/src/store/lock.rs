@@ -30,17 +30,17 @@ const MAX_BYTES: u64 = 1 << 16;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
     /// Tells this lock from every other one.
-    token: String,
+    pub(super) token: String,
     /// Name of the host.
     pub host: String,
     /// The host's current boot, so that a process number from before a restart means nothing.
-    boot: String,
+    pub(super) boot: String,
     /// The process number's namespace: a number of another container cannot be looked up here.
-    namespace: String,
+    pub(super) namespace: String,
     /// Process number.
     pub process: u32,
     /// When the process started, in clock ticks since boot: a process number is used again, both together are not.
-    started: Option<u64>,
+    pub(super) started: Option<u64>,
     /// The batch job, if any.
     pub job: Option<String>,
 }
@@ -111,6 +111,12 @@ impl LockHolder {
             Process::Gone => true,
             Process::Running(started) => started.zip(self.started).is_some_and(|(now, then)| now != then),
         }
+    }
+
+    /// Whether a takeover by this holder may be broken by request. One by another process of this host may not: it runs
+    /// and will be done at once. One by this very process is what an earlier failure in it left.
+    fn may_be_interrupted(&self, observer: &Self) -> bool {
+        self.host != observer.host || self.process == observer.process
     }
 }
 
@@ -197,7 +203,8 @@ fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool
             // A failure to tidy up must not hide why the lock was not got.
             let _ = storage.remove_file(&draft);
             match error.kind() {
-                io::ErrorKind::AlreadyExists => Ok(false),
+                // Whoever gets the lock tidies up, so our draft may be gone as well.
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Ok(false),
                 _ => Err(error).at("create", path),
             }
         }
@@ -217,8 +224,7 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Nothing if place(storage, path, me)? => return Ok(notice),
             Found::Nothing => continue,
             Found::Held(holder) if holder.is_gone(me) => notice = Some(LockNotice::TakenOver(holder.clone())),
-            // A takeover under way on this host is never disturbed: its process runs and will be done at once.
-            Found::Held(holder) if force && (depth == 0 || holder.host != me.host) => {
+            Found::Held(holder) if force && (depth == 0 || holder.may_be_interrupted(me)) => {
                 notice = Some(LockNotice::Broken(Some(holder.clone())));
             }
             Found::Held(holder) => return Err(locked(path, holder)),
@@ -252,9 +258,16 @@ fn remove_as(
         Ok(_) => Ok(false),
         Err(error) => Err(error),
     };
-    // Only we hold the claim, so nobody else removes it.
-    storage.remove_file(&claim).at("remove", &claim)?;
+    remove_if_there(storage, &claim)?;
     removed
+}
+
+/// Removes a file that whoever holds the lock may have removed already.
+fn remove_if_there(storage: &dyn Storage, path: &Path) -> Result<()> {
+    match storage.remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.at("remove", path),
+    }
 }
 
 /// The right to write to a dataset. Dropping it releases the lock as well, without a way to report a failure.
@@ -282,24 +295,18 @@ impl WriterLock {
         let holder = LockHolder::this_process();
         let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
         let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
-        lock.remove_drafts()?;
+        lock.tidy_up()?;
         Ok((lock, notice))
     }
 
-    /// Removes what writers left that died between writing their lock and renaming it into place.
-    fn remove_drafts(&self) -> Result<()> {
+    /// Removes drafts and claims that dead writers left. Those of living ones go too: all of them have lost, and find out
+    /// by looking at the lock again. Claims on our own lock stay, since they may be about to be used.
+    fn tidy_up(&self) -> Result<()> {
         let folder = super::files::parent(&self.path);
+        let own = format!("lock.{}", self.holder.token);
         for entry in self.storage.list(&folder).at("list", &folder)? {
-            if !entry.name.starts_with("lock.new-") {
-                continue;
-            }
-            let path = folder.join(&entry.name);
-            match look(&*self.storage, &path)? {
-                Found::Held(holder) if holder.is_gone(&self.holder) => {
-                    self.storage.remove_file(&path).at("remove", &path)?;
-                }
-                // It may be about to be renamed; if not, it is a few bytes that the next one removes.
-                _ => {}
+            if entry.name.starts_with("lock.") && !entry.name.starts_with(&own) {
+                remove_if_there(&*self.storage, &folder.join(&entry.name))?;
             }
         }
         Ok(())
@@ -332,9 +339,12 @@ impl WriterLock {
         let token = self.holder.token.clone();
         match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
             // Someone is breaking it at this moment.
-            Err(Error::Locked { .. }) => Ok(()),
-            other => other.map(|_| ()),
-        }
+            Err(Error::Locked { .. }) => return Ok(()),
+            other => other?,
+        };
+        // A power failure must not bring the lock back for users of other hosts to break.
+        let folder = super::files::parent(&self.path);
+        self.storage.sync_dir(&folder).at("sync", &folder)
     }
 }
 
@@ -353,5 +363,30 @@ pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<Lock
     match look(storage, &layout.lock())? {
         Found::Held(holder) => Ok(Some(holder)),
         Found::Nothing | Found::Unreadable(_) => Ok(None),
+    }
+}
+
+/// Lock holders that tests make up.
+#[cfg(test)]
+pub(super) mod forged {
+    use super::*;
+
+    pub(in super::super) type Holder = LockHolder;
+
+    impl LockHolder {
+        /// This process, with a token of its own.
+        pub(in super::super) fn this() -> Self {
+            Self::this_process()
+        }
+    }
+
+    /// Puts a lock in place as `holder` would.
+    pub(in super::super) fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) {
+        assert!(super::place(storage, path, holder).unwrap());
+    }
+
+    /// Takes a lock as `holder` would.
+    pub(in super::super) fn acquire(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<()> {
+        super::acquire(storage, path, holder, false, 0).map(|_| ())
     }
 }

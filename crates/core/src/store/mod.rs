@@ -32,6 +32,8 @@ mod lock;
 mod protocol;
 mod recovery;
 pub mod salvage;
+#[cfg(test)]
+mod tests;
 mod truncate;
 mod verify;
 mod verify_part;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::*;
-use crate::format::{SealedRun, recover_part, scan_seals};
+use crate::format::{SealedRun, has_seal, recover_part, scan_seals};
 use crate::schema::Value;
 
 fn small_options() -> PartOptions {
@@ -25,7 +25,9 @@ fn three_runs(schema: &Schema) -> Vec<(RunContext, Vec<u8>)> {
 
 fn scan(written: &Written) -> Vec<SealedRun> {
     let file = written.storage.open(&written.path).unwrap();
-    scan_seals(&*file, &written.path, &written.schema).unwrap()
+    let seals = scan_seals(&*file, &written.path, &written.schema).unwrap();
+    assert_eq!(has_seal(&*file, &written.path, &written.schema).unwrap(), !seals.is_empty());
+    seals
 }
 
 fn test_schema() -> Arc<Schema> {
