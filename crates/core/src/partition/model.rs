@@ -1,6 +1,6 @@
 //! The distribution of keys that pivots stand for: mass as a piecewise linear function of the place in (key, tie) space.
 //!
-//! A key takes a unit of the axis ([`Scale`]) from its own place to the next key's; ties are places inside. A point mass
+//! A key takes a unit of the axis (`scale`) from its own place to the next key's; ties are places inside. A point mass
 //! is then no special case but mass spread over one unit, and a cut inside of it has a tie. The sum over many summaries is
 //! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
 //! wide the key range is.

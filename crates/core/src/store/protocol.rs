@@ -11,12 +11,14 @@
 //!   → exchange the attempt's folder and data/epoch=N  THE COMMIT (of a replacement)
 //!   → sync data/, tmp/ → remove the old data and the old manifests
 //! the file system cannot exchange:
-//!   → rename data/epoch=N to tmp/N.<new>.replaced → sync data/, tmp/
+//!   → rename data/epoch=N to tmp/N.<new>.replaced
 //!   → rename the attempt's folder to data/epoch=N      THE COMMIT; between the two renames other tools miss the epoch,
 //!   → sync data/, tmp/ → remove as above               and a crash there is completed by the next writer
 //! ```
 //!
 //! Everything a step relies on is durable before the step is taken; nothing old is removed before the new is durable.
+//! The two renames need no sync between them: a crash may undo both, or the second, and either is in order. It would
+//! only lengthen the time in which the epoch is missing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -90,8 +92,6 @@ enum Stage {
     ConfirmPublish(Error),
     Exchange,
     SetAside,
-    SyncAsideData,
-    SyncAsideUnfinished,
     PublishReplacement,
     /// The second rename failed with this; the old data goes back.
     TakeBack(Error),
@@ -188,8 +188,8 @@ impl CommitProtocol {
             Stage::Exchange => CommitStep::Exchange(self.attempt(), self.target()),
             Stage::SetAside => CommitStep::Rename(self.target(), self.aside()),
             Stage::TakeBack(_) => CommitStep::Rename(self.aside(), self.target()),
-            Stage::SyncAsideData | Stage::SyncData => CommitStep::SyncDirectory(self.layout.data()),
-            Stage::SyncAsideUnfinished | Stage::SyncUnfinished => CommitStep::SyncDirectory(self.layout.unfinished()),
+            Stage::SyncData => CommitStep::SyncDirectory(self.layout.data()),
+            Stage::SyncUnfinished => CommitStep::SyncDirectory(self.layout.unfinished()),
             Stage::RemoveOldData => CommitStep::RemoveDirectory(match self.old_data {
                 OldData::SetAside => self.aside(),
                 OldData::Exchanged | OldData::None => self.attempt(),
@@ -239,10 +239,8 @@ impl CommitProtocol {
             }
             Stage::SetAside => {
                 self.old_data = OldData::SetAside;
-                Stage::SyncAsideData
+                Stage::PublishReplacement
             }
-            Stage::SyncAsideData => Stage::SyncAsideUnfinished,
-            Stage::SyncAsideUnfinished => Stage::PublishReplacement,
             Stage::TakeBack(cause) => return Err(other_file_system(cause)),
             Stage::SyncData => match self.old_data {
                 OldData::None => Stage::Finished,
@@ -271,7 +269,7 @@ impl CommitProtocol {
             }
             Stage::Exchange if kind == Some(io::ErrorKind::Unsupported) => Stage::SetAside,
             // The old data waits in a place that only the next writer would look at.
-            Stage::SyncAsideData | Stage::SyncAsideUnfinished | Stage::PublishReplacement => Stage::TakeBack(error),
+            Stage::PublishReplacement => Stage::TakeBack(error),
             Stage::TakeBack(cause) => return Err(other_file_system(cause)),
             // Without this sync the old data may be needed after a power failure, so it must not be removed.
             Stage::SyncData | Stage::SyncUnfinished => return Err(error),

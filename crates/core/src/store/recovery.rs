@@ -17,11 +17,8 @@ use super::epochs::{commit_of, list_epochs, list_or_empty, list_parts};
 use super::layout::{Layout, Leftover, parse_leftover, parse_manifest};
 use super::protocol::finish_replacement;
 use crate::error::{IoContext, Result};
-use crate::format::scan_seals;
+use crate::format::has_seal;
 use crate::storage::{FileKind, Storage};
-
-/// Files up to this length are searched for sealed runs when a writer opens.
-const MAX_SCAN_BYTES: u64 = 64 << 20;
 
 /// What a recovery did and found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -103,8 +100,7 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
     for part in list_parts(storage, folder)? {
         let path = folder.join(part.file_name());
         let file = storage.open(&path).at("open", &path)?;
-        // A large file is kept unseen: opening a dataset should not read all that was left behind.
-        if file.bytes() > MAX_SCAN_BYTES || !scan_seals(&*file, &path, &descriptor.schema)?.is_empty() {
+        if has_seal(&*file, &path, &descriptor.schema)? {
             return Ok(true);
         }
     }

@@ -2,7 +2,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 
 use super::super::lock::forged;
@@ -76,13 +75,11 @@ fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     assert_eq!(lock_holder(&*storage, &layout).unwrap().unwrap().process, child.id());
 
     child.kill().unwrap();
-    // Not yet waited for, the child is a zombie; it becomes one a moment after the kill.
-    let (lock, notice) = loop {
-        match WriterLock::acquire(&storage, &layout, false) {
-            Err(Error::Locked { .. }) => std::thread::yield_now(),
-            other => break other.unwrap(),
-        }
-    };
+    // Wait until it has ended, but leave it a zombie.
+    let id = rustix::process::Pid::from_child(&child);
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
+    let (lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
     assert!(matches!(&notice, Some(LockNotice::TakenOver(holder)) if holder.process == child.id()), "{notice:?}");
     child.wait().unwrap();
     lock.check().unwrap();
@@ -169,24 +166,26 @@ fn of_many_that_take_over_at_once_one_gets_it() {
         storage.create_dir_all(&layout.control()).unwrap();
         forged::place(&*storage, &layout.lock(), &forged::Holder { process, ..forged::Holder::this() });
         let (start, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
-        let winners = AtomicUsize::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..THREADS {
-                scope.spawn(|| {
-                    start.wait();
-                    let result = WriterLock::acquire(&storage, &layout, false);
-                    if let Ok((lock, _)) = &result {
-                        winners.fetch_add(1, Ordering::SeqCst);
-                        lock.check().unwrap();
-                    } else {
-                        locked_by(result.map(|_| unreachable!()));
-                    }
-                    // Nobody releases before all have tried.
-                    end.wait();
-                });
-            }
+        // A thread that fails must not leave the others waiting, so results are judged when all have tried. Nobody
+        // releases before that.
+        let attempt = || {
+            start.wait();
+            let result = WriterLock::acquire(&storage, &layout, false);
+            let checked = result.as_ref().map_or(Ok(()), |(lock, _)| lock.check());
+            end.wait();
+            (result.map(|_| ()), checked)
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(attempt)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        assert!(winners.into_inner() <= 1, "round {round}");
+        let won = |result: &crate::Result<()>| match result {
+            Ok(()) => true,
+            Err(Error::Locked { .. }) => false,
+            Err(error) => panic!("round {round}: {error}"),
+        };
+        assert!(results.iter().filter(|(result, _)| won(result)).count() <= 1, "round {round}");
+        assert!(results.iter().all(|(_, checked)| checked.is_ok()), "round {round}");
         let (_lock, _) = WriterLock::acquire(&storage, &layout, false).unwrap();
     }
 }
