@@ -25,7 +25,7 @@ pub(super) fn report(
     let nan_keys = outcome.runs.iter().filter(|run| run.kind == RunKind::NanKey).map(|run| run.rows).sum();
     let figures = EpochFigures {
         rows: delivered,
-        rows_per_receiver: engine.options().partition().map(|_| delivered - spills).into_iter().collect(),
+        rows_per_receiver: engine.options().partition().map(|_| engine.figures().received()).into_iter().collect(),
         strays,
         spills,
         nan_keys,

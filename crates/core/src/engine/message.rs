@@ -63,8 +63,9 @@ pub(super) enum Control {
     Request { version: u32 },
     /// Down: send the pivots for table `version`.
     Begin { version: u32 },
-    /// Up: a subtree's pivots for table `version`, from so many ranks that had keys; the smallest and largest of them.
-    Pivots { version: u32, contributors: u32, range: (u64, u64), pivots: Vec<u8> },
+    /// Up: a subtree's pivots for table `version`, from so many ranks that had keys; the smallest and largest of them,
+    /// and how many records each of the subtree's partitions has received so far.
+    Pivots { version: u32, contributors: u32, range: (u64, u64), loads: Vec<(u32, u64)>, pivots: Vec<u8> },
     /// Down: the new table. `mass` is the number of keys seen in the epoch so far, `contributors` the number of ranks that
     /// had keys since the last table, `range` the extremes of all keys seen.
     Table { mass: u64, contributors: u32, range: (u64, u64), table: Vec<u8> },
@@ -105,8 +106,10 @@ impl Control {
             Self::Go { announcement } => head(GO).block(announcement),
             Self::Request { version } => head(REQUEST).u32(*version),
             Self::Begin { version } => head(BEGIN).u32(*version),
-            Self::Pivots { version, contributors, range, pivots } => {
-                head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1).block(pivots)
+            Self::Pivots { version, contributors, range, loads, pivots } => {
+                let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
+                let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1).u32(count);
+                loads.iter().fold(fields, |fields, (partition, rows)| fields.u32(*partition).u64(*rows)).block(pivots)
             }
             Self::Table { mass, contributors, range, table } => {
                 head(TABLE).u64(*mass).u32(*contributors).u64(range.0).u64(range.1).block(table)
@@ -144,6 +147,10 @@ impl Control {
                 version: fields.u32()?,
                 contributors: fields.u32()?,
                 range: (fields.u64()?, fields.u64()?),
+                loads: {
+                    let count = fields.u32()?;
+                    (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
+                },
                 pivots: fields.block()?.to_vec(),
             },
             TABLE => Self::Table {
@@ -231,7 +238,13 @@ mod tests {
             Control::Go { announcement: vec![4; 16] },
             Control::Request { version: 4 },
             Control::Begin { version: 5 },
-            Control::Pivots { version: 5, contributors: 9, range: (1, 2), pivots: vec![1, 2, 3] },
+            Control::Pivots {
+                version: 5,
+                contributors: 9,
+                range: (1, 2),
+                loads: vec![(3, 4), (5, 6)],
+                pivots: vec![1, 2, 3],
+            },
             Control::Table { mass: 1 << 40, contributors: 9, range: (1, u64::MAX), table: vec![9; 40] },
             Control::Settled { originated: u64::MAX },
             Control::Probe { round: 8 },

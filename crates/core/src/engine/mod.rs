@@ -163,6 +163,13 @@ pub struct EngineFigures {
     pub tables: u32,
 }
 
+impl EngineFigures {
+    /// Records that came by the shuffle, from other ranks or this one.
+    pub fn received(&self) -> u64 {
+        self.delivered - self.spills
+    }
+}
+
 /// The table in force, and what a rank derives from it.
 #[derive(Debug)]
 struct Installed {
@@ -252,7 +259,7 @@ impl Engine {
             installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
-            sketch: Sketch::new(Sketch::DEFAULT_CAPACITY, seed),
+            sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
             sketch_range: EMPTY_RANGE,
             since_begin: 0,
             requested: None,
@@ -444,8 +451,8 @@ impl Engine {
             Control::Go { announcement } => self.open(announcement),
             Control::Request { version } => self.receive_request(version),
             Control::Begin { version } => self.join_round(version)?,
-            Control::Pivots { version, contributors, range, pivots } => {
-                self.receive_pivots(version, contributors, range, &pivots)?;
+            Control::Pivots { version, contributors, range, loads, pivots } => {
+                self.receive_pivots(version, contributors, range, loads, &pivots)?;
             }
             Control::Table { mass, contributors, range, table } => {
                 self.receive_table(mass, contributors, range, &table, deliver)?;

@@ -15,6 +15,8 @@ pub(super) struct Round {
     missing_children: u32,
     contributors: u32,
     range: (u64, u64),
+    /// Records received so far by the partitions of this subtree.
+    loads: Vec<(u32, u64)>,
     pivots: Vec<Pivots>,
 }
 
@@ -89,6 +91,7 @@ impl Engine {
             missing_children: self.children_count(),
             contributors: u32::from(self.since_begin > 0),
             range: self.sketch_range,
+            loads: self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect(),
             pivots: vec![own],
         });
         self.sketch.clear();
@@ -101,6 +104,7 @@ impl Engine {
         version: u32,
         contributors: u32,
         range: (u64, u64),
+        loads: Vec<(u32, u64)>,
         pivots: &[u8],
     ) -> Result<(), MessageError> {
         let pivots = Pivots::decode(pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
@@ -111,6 +115,7 @@ impl Engine {
         round.missing_children -= 1;
         round.contributors = round.contributors.saturating_add(contributors);
         round.range = widen(round.range, range);
+        round.loads.extend(loads);
         round.pivots.push(pivots);
         Ok(())
     }
@@ -130,6 +135,7 @@ impl Engine {
                         version: round.version,
                         contributors: round.contributors,
                         range: round.range,
+                        loads: round.loads,
                         pivots: encoded,
                     },
                 ));
@@ -138,7 +144,13 @@ impl Engine {
                 self.seen_range = widen(self.seen_range, round.range);
                 let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
                 self.seen_mass = self.seen_mass.saturating_add(mass);
-                let table = self.planner.plan(&round.pivots);
+                let mut loads = vec![0; self.options.receivers as usize];
+                for (partition, rows) in round.loads {
+                    if let Some(load) = loads.get_mut(partition as usize) {
+                        *load = rows;
+                    }
+                }
+                let table = self.planner.plan_with_loads(&round.pivots, &loads);
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
                 let installed = Control::Table {

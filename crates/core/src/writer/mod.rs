@@ -55,6 +55,10 @@ pub struct Outcome {
     pub error: Option<Error>,
 }
 
+/// A change of table ends a regular run that has reached this fraction of a memtable. Smaller runs would cost other
+/// engines more in row groups than they save in range.
+const LEAST_RUN_FRACTION: usize = 8;
+
 #[derive(Debug)]
 struct Waiting {
     kind: RunKind,
@@ -121,7 +125,15 @@ impl Writer {
     }
 
     /// Tells which table and partition are in force from now on; runs sealed later record them.
+    ///
+    /// A regular run that mixes two partitions spans both, so the records so far become a run of their own unless they
+    /// are few.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
+        let filled = self.active[slot(RunKind::Regular)].as_ref().map_or(0, Memtable::bytes);
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        if filled >= capacity / LEAST_RUN_FRACTION && self.waiting.is_empty() {
+            self.seal(RunKind::Regular);
+        }
         self.table_version = table_version;
         self.bounds = bounds;
     }

@@ -409,18 +409,21 @@ impl Drop for LocalJob {
 impl Shared {
     /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
-        let mut moved = false;
-        if let Rank { engine, link, writer: Some(writer), .. } = state {
-            let writer = RefCell::new(writer);
-            moved = engine
-                .exchange(link, || writer.borrow().accepts(), &mut |kind, rows| {
-                    writer.borrow_mut().push(kind, rows);
-                })
-                .map_err(|source| Error::Message { rank, source })?;
-            if engine.table_version() != state.table_version {
-                state.table_version = engine.table_version();
-                writer.into_inner().set_partition(state.table_version, engine.bounds());
-            }
+        // Once the parts are sealed there is no writer, but still control messages.
+        let Rank { engine, link, writer, .. } = state;
+        let writer = RefCell::new(writer.as_mut());
+        let mut moved = engine
+            .exchange(link, || writer.borrow().as_ref().is_some_and(|writer| writer.accepts()), &mut |kind, rows| {
+                if let Some(writer) = writer.borrow_mut().as_mut() {
+                    writer.push(kind, rows);
+                }
+            })
+            .map_err(|source| Error::Message { rank, source })?;
+        if let Some(writer) = writer.into_inner()
+            && engine.table_version() != state.table_version
+        {
+            state.table_version = engine.table_version();
+            writer.set_partition(state.table_version, engine.bounds());
         }
         while let Some(event) = state.engine.event() {
             moved = true;

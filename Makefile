@@ -1,0 +1,101 @@
+# The single entry to building, testing and measuring Turbidite. `make help` lists what there is.
+#
+# Needed beforehand: Rust (cargo, rustfmt, clippy), a C compiler, Python 3 with its venv module. All else is installed
+# below a cache folder outside of the checkout, so that a second run, and a second clone, is fast.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turbidite
+CARGO_TARGET_DIR ?= $(CACHE)/target
+export CARGO_TARGET_DIR
+
+PYTHON ?= python3
+CARGO ?= cargo
+# One profile for everything: a second one would compile all dependencies once more.
+RELEASE := --release --locked
+
+# The tools' folder is named after the pinned versions and the interpreter: clones share it, a change makes a new one.
+VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
+# Real dumps beside the checkout where there are any, the sample otherwise.
+DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
+export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
+
+.PHONY: help
+help: ## Say what can be made
+	@echo 'Turbidite. Two commands to begin with: make demo, make test.'
+	@echo
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
+		|| grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /  /; s/^/  make /'
+	@echo
+	@echo 'Build products: $(CARGO_TARGET_DIR)'
+	@echo 'Python tools:   $(VENV)'
+
+.PHONY: build
+build: ## Build the turbidite command
+	$(CARGO) build $(RELEASE) --workspace
+	@echo "built $(TURBIDITE)"
+
+.PHONY: venv
+venv: $(VENV)/complete ## Install the Python tools (.venv points to them)
+	@ln -sfn '$(VENV)' .venv
+
+# Built under its final name since a venv cannot be moved; `complete` is written last, so that an interrupted
+# installation starts over. No prerequisites: the name already says which versions are inside.
+$(VENV)/complete:
+	@rm -rf '$(VENV)'
+	@$(PYTHON) -m venv '$(VENV)' || { echo 'python3 cannot make a venv; on Debian: apt-get install python3-venv' >&2; exit 1; }
+	'$(VENV)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements.txt
+	@touch '$@'
+
+.PHONY: demo
+demo: build venv ## Index real particle dumps with 16 ranks, query them, compare with DuckDB
+	@'$(VENV)/bin/python' examples/demo.py
+
+.PHONY: test
+test: test-rust test-python ## Run all tests
+
+.PHONY: test-rust
+test-rust: ## Run the Rust tests only
+	$(CARGO) test $(RELEASE) --workspace
+
+.PHONY: test-python
+test-python: build venv ## Run the end-to-end tests only (ARGS='-k crash' selects)
+	'$(VENV)/bin/python' -m pytest tests $(ARGS)
+
+.PHONY: check
+check: ## Check format, lints, documentation and layer rules
+	$(CARGO) fmt --all --check
+	$(PYTHON) tools/check_layers.py
+	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --quiet
+
+.PHONY: fmt
+fmt: ## Format the code
+	$(CARGO) fmt --all
+
+.PHONY: bench
+bench: build venv ## Measure ingest and queries on 1 GB next to raw writes, DuckDB and Polars
+	'$(VENV)/bin/python' bench/run.py $(ARGS)
+
+.PHONY: bench-quick
+bench-quick: build venv ## The same on 100 MB, to see that it works
+	'$(VENV)/bin/python' bench/run.py --quick $(ARGS)
+
+.PHONY: bench-balance
+bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
+	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
+
+.PHONY: sample
+sample: ## Cut testdata/vpic from the full dumps in ../shared/data/vpic
+	$(PYTHON) tools/cut_sample.py ../shared/data/vpic testdata/vpic
+
+.PHONY: clean
+clean: ## Remove what make demo and make venv left in the checkout; the cache stays
+	rm -rf .venv demo-output
+
+.PHONY: clean-cache
+clean-cache: ## Remove build products and Python tools from the cache
+	rm -rf '$(CACHE)'

@@ -1,0 +1,80 @@
+"""Datasets that several tests read; each is written once per run of the tests."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+import pytest
+
+from support import vpic
+from support.command import answer, turbidite
+
+# Structures so small that a few hundred thousand records fill many of them: merging, page pruning, rolling over to new
+# files and double buffering all happen. Tables made of two points every 300 records are wrong soon, which makes strays;
+# a rank that neither gets nor awaits credit keeps its records, which makes spills.
+SMALL = [
+    "--receivers", 4, "--memtable", "32KiB", "--page-rows", 256, "--row-groups-per-part", 4,
+    "--pivots", 2, "--renegotiate", 300, "--credit", 1, "--patience", 0,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Indexed:
+    """A dataset beside the records it was written from."""
+
+    name: str
+    path: Path
+    epochs: dict[int, numpy.ndarray]
+
+
+def ingest_arguments(source: Path, target: Path, *more) -> list:
+    derive = [argument for text in vpic.DERIVATIONS for argument in ("--derive", text)]
+    return ["ingest", source, "--out", target, "--key", "energy", *derive, "--ranks", 16, *more]
+
+
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory):
+    """A folder for large files, emptied afterwards."""
+    path = tmp_path_factory.mktemp("turbidite")
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def dumps() -> Path:
+    """The full dumps where they are at hand, the sample otherwise; the report's header says which."""
+    return vpic.full_dumps() or vpic.sample_dumps()
+
+
+def pytest_report_header() -> str:
+    return f"particle dumps: {vpic.full_dumps() or vpic.sample_dumps()}"
+
+
+def build(name: str, dumps: Path, scratch: Path, *more) -> Indexed:
+    path = scratch / name
+    turbidite(*ingest_arguments(dumps, path, *more))
+    return Indexed(name, path, vpic.read_dumps(dumps))
+
+
+@pytest.fixture(scope="session")
+def default_dataset(dumps, scratch) -> Indexed:
+    """Written with the default sizes."""
+    return build("default", dumps, scratch)
+
+
+@pytest.fixture(scope="session")
+def small_dataset(dumps, scratch) -> Indexed:
+    """Written with small structures, forced strays and forced spills; it would prove little without them."""
+    small = build("small", dumps, scratch, *SMALL)
+    for epoch in answer("stats", small.path):
+        figures = epoch["figures"]
+        print(f"small: epoch {epoch['epoch']}: {epoch['runs']} runs in {epoch['parts']} parts, {figures['strays']} strays, {figures['spills']} spills")
+        assert epoch["runs"] >= 8 * 4 and epoch["parts"] > 4 and figures["strays"] > 0 and figures["spills"] > 0
+    return small
+
+
+@pytest.fixture(scope="session", params=["default", "small"])
+def indexed(request) -> Indexed:
+    """Both datasets in turn."""
+    return request.getfixturevalue(f"{request.param}_dataset")

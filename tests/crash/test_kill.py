@@ -1,0 +1,114 @@
+"""SIGKILL at random moments of a running ingest: what was committed stays whole, and the next writer goes on."""
+
+import random
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import numpy
+import pytest
+
+from support import raw
+from support.command import OK, start, turbidite
+
+KILLS = 50
+EPOCHS = 8
+RANKS = 4
+ROWS_PER_RANK = 150_000
+RECORD = numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("ux", "<f4"), ("uy", "<f4"), ("tag", "<u8"), ("weight", "<f8")])
+
+
+@dataclass
+class Source:
+    """What is ingested, and the sums that tell whether an epoch is all there."""
+
+    root: Path
+    epochs: dict[int, numpy.ndarray]
+
+
+def records(epoch: int, rank: int) -> numpy.ndarray:
+    rng = numpy.random.default_rng([epoch, rank])
+    rows = numpy.empty(ROWS_PER_RANK, RECORD)
+    rows["energy"] = rng.lognormal(0, 1 + epoch / 1000, ROWS_PER_RANK)
+    rows["id"] = numpy.arange(rank * ROWS_PER_RANK, (rank + 1) * ROWS_PER_RANK)
+    for name in ("ux", "uy", "weight"):
+        rows[name] = rng.normal(size=ROWS_PER_RANK)
+    rows["tag"] = rng.integers(0, 1 << 40, ROWS_PER_RANK)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def source(scratch) -> Source:
+    root = scratch / "crash-source"
+    epochs = {epoch: [records(epoch, rank) for rank in range(RANKS)] for epoch in range(100, 100 * (EPOCHS + 1), 100)}
+    raw.write_source(root, epochs)
+    return Source(root, {epoch: numpy.concatenate(ranks) for epoch, ranks in epochs.items()})
+
+
+def ingest(source: Source, target: Path) -> list:
+    # Small memtables, so that there are many writes to be killed between.
+    return raw.ingest_arguments(source.root, target, "energy", "--if-exists", "skip", "--ranks", 4, "--memtable", "256KiB")
+
+
+def committed(target: Path) -> list[int]:
+    data = target / "data"
+    return sorted(int(path.name.removeprefix("epoch=")) for path in data.iterdir()) if data.is_dir() else []
+
+
+def check_committed(source: Source, target: Path) -> list[int]:
+    """Everything committed must be whole, for us and for DuckDB."""
+    epochs = committed(target)
+    if not (target / "_turbidite" / "dataset.json").exists():
+        assert epochs == []
+        return epochs
+    turbidite("verify", target, expect=OK)
+    turbidite("salvage", target, expect=OK)
+    for epoch in epochs:
+        with duckdb.connect() as connection:
+            query = f"SELECT count(*), sum(id), sum(tag) FROM read_parquet('{target}/data/epoch={epoch}')"
+            found = connection.execute(query).fetchone()
+        rows = source.epochs[epoch]
+        assert found == (len(rows), int(rows["id"].sum(dtype="u8")), int(rows["tag"].sum(dtype="u8"))), f"epoch {epoch}"
+        assert turbidite("query", target, "--epoch", epoch, "--count").stdout.split()[0] == str(len(rows))
+    return epochs
+
+
+def test_killed_at_random_moments(source, scratch):
+    began = time.monotonic()
+    target = scratch / "crash-undisturbed"
+    turbidite(*ingest(source, target))
+    per_epoch = (time.monotonic() - began) / EPOCHS
+    assert check_committed(source, target) == sorted(source.epochs)
+    shutil.rmtree(target)
+
+    rng = random.Random(6)
+    kills, datasets, takeovers, unfinished = 0, 0, 0, 0
+    target, left_behind = scratch / "crash-0", False
+    while kills < KILLS:
+        process = start(*ingest(source, target))
+        time.sleep(rng.uniform(0, 2.5 * per_epoch))
+        process.kill()
+        _, said = process.communicate()
+        if left_behind:
+            takeovers += "lock" in said
+        if process.returncode == 0:
+            # Through before the blow fell: nothing more to kill here.
+            assert check_committed(source, target) == sorted(source.epochs)
+            shutil.rmtree(target)
+            datasets += 1
+            target, left_behind = scratch / f"crash-{datasets}", False
+            continue
+        assert process.returncode == -9, said
+        kills += 1
+        left_behind = (target / "_turbidite" / "lock").exists()
+        unfinished += any((target / "_turbidite" / "tmp").glob("*"))
+        check_committed(source, target)
+
+    turbidite(*ingest(source, target))
+    assert check_committed(source, target) == sorted(source.epochs)
+    shutil.rmtree(target)
+    print(f"{kills} kills over {datasets + 1} datasets; {unfinished} left an unfinished epoch, {takeovers} locks were taken over")
+    # The moments must have been in the middle of the work.
+    assert unfinished > KILLS / 4 and takeovers > KILLS / 4

@@ -1,0 +1,114 @@
+"""What `ingest` reads: dumps with more than the standard fields, headerless traces, records with headers and gaps."""
+
+import struct
+from pathlib import Path
+
+import duckdb
+import numpy
+import pytest
+
+from support import vpic
+from support.command import FAILED, USAGE, turbidite
+
+EPOCH = 1500
+ENERGY = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1"
+
+
+def rows_of(target: Path, columns: str, order: str) -> dict[str, numpy.ndarray]:
+    with duckdb.connect() as connection:
+        return connection.execute(f"SELECT {columns} FROM read_parquet('{target}/data') ORDER BY {order}").fetchnumpy()
+
+
+def tagged_dumps(root: Path) -> dict[int, numpy.ndarray]:
+    """The sample's dumps of one step with two i64 tags after each particle, as CARP's own deck writes them."""
+    tagged = numpy.dtype([*vpic.PARTICLE.descr, ("owner", "<i8"), ("number", "<i8")])
+    written = {}
+    (root / f"T.{EPOCH}").mkdir(parents=True)
+    for rank in range(4):
+        name = f"T.{EPOCH}/eparticle.{EPOCH}.{rank}"
+        content = bytearray((vpic.sample_dumps() / name).read_bytes())
+        particles = numpy.frombuffer(bytes(content[115:]), vpic.PARTICLE)
+        rows = numpy.empty(len(particles), tagged)
+        for field in vpic.PARTICLE.names:
+            rows[field] = particles[field]
+        rows["owner"], rows["number"] = rank, numpy.arange(len(particles)) - (1 << 40)
+        struct.pack_into("<i", content, 103, tagged.itemsize)
+        (root / name).write_bytes(bytes(content[:115]) + rows.tobytes())
+        written[rank] = rows
+    return written
+
+
+def test_dumps_with_tags(scratch):
+    root, target = scratch / "tagged-source", scratch / "tagged"
+    written = tagged_dumps(root)
+    arguments = ["ingest", root, "--out", target, "--key", "energy", "--derive", ENERGY]
+    done = turbidite(*arguments, expect=FAILED)
+    assert "--extra" in done.stderr, "the message must say how to declare the other 16 bytes"
+    turbidite(*arguments, "--extra", "owner:i64,number:i64")
+    found = rows_of(target, "owner, number, ux", "owner, number")
+    for field in ("owner", "number", "ux"):
+        assert numpy.array_equal(found[field], numpy.concatenate([written[rank][field] for rank in range(4)]))
+
+
+def test_headerless_traces_with_filler(scratch):
+    """CARP's published traces: energies and nothing else; its tools attach 56 bytes to each."""
+    root, target = scratch / "trace-source", scratch / "trace"
+    rng = numpy.random.default_rng(11)
+    energies = {}
+    for epoch in (200, 2000):
+        (root / f"T.{epoch}").mkdir(parents=True)
+        energies[epoch] = rng.lognormal(0, 1, (5, 3000)).astype("<f4")
+        for rank, keys in enumerate(energies[epoch]):
+            keys.tofile(root / f"T.{epoch}" / f"eparticle.{epoch}.{rank}")
+    layout = scratch / "trace.toml"
+    layout.write_text(
+        'path = "T.{epoch}/eparticle.{epoch}.{rank}"\n[[field]]\nname = "energy"\ntype = "f32"\n'
+        '[filler]\nname = "payload"\nbytes = 56\n'
+    )
+    turbidite("ingest", root, "--layout", layout, "--out", target, "--key", "energy", "--ranks", 5)
+    with duckdb.connect() as connection:
+        count, payloads, length = connection.execute(
+            f"SELECT count(*), count(DISTINCT payload), min(octet_length(payload)) FROM read_parquet('{target}/data')"
+        ).fetchone()
+    assert (count, payloads, length) == (30_000, 30_000, 56)
+    everything = numpy.sort(numpy.concatenate([keys.ravel() for keys in energies.values()]))
+    assert numpy.array_equal(rows_of(target, "energy", "energy")["energy"], everything)
+
+
+def test_records_with_a_header_gaps_and_a_derived_key(scratch):
+    root, target = scratch / "gaps-source", scratch / "gaps"
+    record = numpy.dtype({"names": ["a", "b"], "formats": ["<f8", "<u4"], "offsets": [4, 16], "itemsize": 24})
+    rows = numpy.zeros(10_000, record)
+    rows["a"], rows["b"] = numpy.random.default_rng(12).normal(size=len(rows)), numpy.arange(len(rows))
+    root.mkdir()
+    (root / "step-7.bin").write_bytes(b"x" * 100 + rows.tobytes())
+    layout = root / "layout.toml"
+    layout.write_text(
+        'path = "step-{epoch}.bin"\nheader_bytes = 100\nrecord_bytes = 24\n[[field]]\nname = "a"\ntype = "f64"\noffset = 4\n'
+        '[[field]]\nname = "b"\ntype = "u32"\noffset = 16\n'
+    )
+    turbidite("ingest", root, "--layout", layout, "--out", target, "--key", "square", "--derive", "square:f64=a*a")
+    found = rows_of(target, "a, b, square", "b")
+    assert numpy.array_equal(found["a"], rows["a"]) and numpy.array_equal(found["square"], rows["a"] * rows["a"])
+
+
+@pytest.mark.parametrize(
+    ("offset", "value", "words"), [(5, b"\x00\x00", "0xcafe"), (27, struct.pack("<i", 1), "dump type"), (111, struct.pack("<i", 9), "bytes")]
+)
+def test_a_dump_that_is_not_what_it_says_is_refused(scratch, tmp_path, offset, value, words):
+    folder = tmp_path / "T.500"
+    folder.mkdir()
+    for rank in range(4):
+        content = bytearray((vpic.sample_dumps() / "T.500" / f"eparticle.500.{rank}").read_bytes())
+        if rank == 2:
+            content[offset : offset + len(value)] = value
+        (folder / f"eparticle.500.{rank}").write_bytes(content)
+    done = turbidite("ingest", tmp_path, "--out", tmp_path / "ds", "--key", "energy", "--derive", ENERGY, expect=FAILED)
+    assert words in done.stderr and "eparticle.500.2" in done.stderr, done.stderr
+
+
+def test_a_wrong_layout_is_a_wrong_request(tmp_path):
+    layout = tmp_path / "layout.toml"
+    layout.write_text('path = "x.{epoch}"\nfeild = 3\n')
+    done = turbidite("ingest", tmp_path, "--layout", layout, "--out", tmp_path / "ds", "--key", "a", expect=USAGE)
+    assert "layout.toml" in done.stderr and "feild" in done.stderr
