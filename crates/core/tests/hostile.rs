@@ -3,6 +3,8 @@
 //! One million records each (unless the input says otherwise), appended 1,000 at a time, at 16, 61 and 64 ranks. Every
 //! record carries a unique id; the epoch is read back and each id must be there exactly once, with its key.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use turbidite::storage::MemoryStorage;

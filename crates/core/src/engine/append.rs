@@ -144,7 +144,7 @@ impl Engine {
                 continue;
             }
             let partition = if nan {
-                (u64::from(tie) * u64::from(self.options.receivers) >> 32) as u32
+                ((u64::from(tie) * u64::from(self.options.receivers)) >> 32) as u32
             } else {
                 installed.table.destination(ordinal, tie)
             };

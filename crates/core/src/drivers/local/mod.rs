@@ -205,6 +205,9 @@ impl LocalJob {
         }
         let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
+        if let Some(lock) = &self.lock {
+            lock.check()?;
+        }
         let identity = commit.identity();
         let factory = Arc::new(PartFactory {
             storage: Arc::clone(&self.storage),
