@@ -52,7 +52,7 @@ $(VENV)/complete:
 
 .PHONY: demo
 demo: build venv ## Index real particle dumps with 16 ranks, query them, compare with DuckDB
-	@'$(VENV)/bin/python' examples/demo.py
+	@PYTHON='$(VENV)/bin/python' bash tools/demo.sh
 
 .PHONY: test
 test: test-rust test-python ## Run all tests

@@ -11,11 +11,11 @@ from support import vpic
 from support.command import answer, turbidite
 
 # Structures so small that a few hundred thousand records fill many of them: merging, page pruning, rolling over to new
-# files and double buffering all happen. Tables made of two points every 300 records are wrong soon, which makes strays;
+# files and double buffering all happen. Tables made of eight points are wrong soon, which makes strays;
 # a rank that neither gets nor awaits credit keeps its records, which makes spills.
 SMALL = [
     "--receivers", 4, "--memtable", "32KiB", "--page-rows", 256, "--row-groups-per-part", 4,
-    "--pivots", 2, "--renegotiate", 300, "--credit", 1, "--patience", 0,
+    "--row-groups-per-run", 2, "--pivots", 8, "--renegotiate", 500, "--credit", 1, "--patience", 0,
 ]  # fmt: skip
 
 

@@ -143,7 +143,7 @@ def test_truncate_removes_later_epochs(scratch, sample):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--where", "energy >"], "energy >"),
+        (["--where", "energy >"], "character 9"),
         (["--where", "enrgy > 1"], "enrgy"),
         (["--columns", "id,nope"], "nope"),
         (["--epoch", "9..x"], "9..x"),

@@ -40,7 +40,7 @@ def matches(line: str, output: str) -> bool:
 
 @pytest.mark.parametrize("document", [document for document in DOCUMENTS if blocks(document)], ids=lambda path: path.name)
 def test_commands_run_and_say_what_is_written(document, tmp_path):
-    for name in ("testdata", "examples", "docs"):
+    for name in ("testdata", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     environment = os.environ | {"PATH": f"{Path(binary()).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     for command, expected in commands(document):

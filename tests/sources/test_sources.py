@@ -42,7 +42,7 @@ def test_dumps_with_tags(scratch):
     root, target = scratch / "tagged-source", scratch / "tagged"
     written = tagged_dumps(root)
     arguments = ["ingest", root, "--out", target, "--key", "energy", "--derive", ENERGY]
-    done = turbidite(*arguments, expect=FAILED)
+    done = turbidite(*arguments, expect=USAGE)
     assert "--extra" in done.stderr, "the message must say how to declare the other 16 bytes"
     turbidite(*arguments, "--extra", "owner:i64,number:i64")
     found = rows_of(target, "owner, number, ux", "owner, number")

@@ -100,6 +100,8 @@ impl Engine {
         ordinals.clear();
         columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
         self.figures.originated += count as u64;
+        let appended_bytes = self.figures.originated.saturating_mul(row_bytes as u64);
+        self.outbox.size_batches(appended_bytes, self.options.receivers);
         self.observe(&ordinals);
         match self.installed {
             Some(_) => self.route(&block, &ordinals, true),
@@ -156,11 +158,16 @@ impl Engine {
             return;
         }
         let rows = std::mem::take(&mut self.held);
-        let mut ordinals = Vec::with_capacity(rows.len() / self.schema.row_bytes());
-        self.key_ordinals(&rows, &mut ordinals);
-        self.route(&rows, &ordinals, false);
+        self.route_stored(&rows);
         self.held = rows;
         self.held.clear();
+    }
+
+    /// Routes stored rows, to wherever the table in force says.
+    pub(super) fn route_stored(&mut self, rows: &[u8]) {
+        let mut ordinals = Vec::with_capacity(rows.len() / self.schema.row_bytes());
+        self.key_ordinals(rows, &mut ordinals);
+        self.route(rows, &ordinals, false);
     }
 
     fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {

@@ -64,11 +64,11 @@ pub(super) enum Control {
     /// Down: send the pivots for table `version`.
     Begin { version: u32 },
     /// Up: a subtree's pivots for table `version`, from so many ranks that had keys; the smallest and largest of them,
-    /// and how many records each of the subtree's partitions has received so far.
-    Pivots { version: u32, contributors: u32, range: (u64, u64), loads: Vec<(u32, u64)>, pivots: Vec<u8> },
-    /// Down: the new table. `mass` is the number of keys seen in the epoch so far, `contributors` the number of ranks that
-    /// had keys since the last table, `range` the extremes of all keys seen.
-    Table { mass: u64, contributors: u32, range: (u64, u64), table: Vec<u8> },
+    /// and how many records each of the subtree's partitions has received so far, and how many have not left their rank.
+    Pivots { version: u32, contributors: u32, range: (u64, u64), backlog: u64, loads: Vec<(u32, u64)>, pivots: Vec<u8> },
+    /// Down: the new table; the records of a rank after which the next one may be asked for, if tables adapt; the extremes
+    /// of all keys seen in the epoch.
+    Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
     /// Up: every rank below has entered the end of the epoch; they originated so many records.
     Settled { originated: u64 },
     /// Down: count what has been delivered.
@@ -106,13 +106,14 @@ impl Control {
             Self::Go { announcement } => head(GO).block(announcement),
             Self::Request { version } => head(REQUEST).u32(*version),
             Self::Begin { version } => head(BEGIN).u32(*version),
-            Self::Pivots { version, contributors, range, loads, pivots } => {
+            Self::Pivots { version, contributors, range, backlog, loads, pivots } => {
                 let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
-                let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1).u32(count);
+                let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1);
+                let fields = fields.u64(*backlog).u32(count);
                 loads.iter().fold(fields, |fields, (partition, rows)| fields.u32(*partition).u64(*rows)).block(pivots)
             }
-            Self::Table { mass, contributors, range, table } => {
-                head(TABLE).u64(*mass).u32(*contributors).u64(range.0).u64(range.1).block(table)
+            Self::Table { interval_rows, range, table } => {
+                head(TABLE).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
             }
             Self::Settled { originated } => head(SETTLED).u64(*originated),
             Self::Probe { round } => head(PROBE).u32(*round),
@@ -147,6 +148,7 @@ impl Control {
                 version: fields.u32()?,
                 contributors: fields.u32()?,
                 range: (fields.u64()?, fields.u64()?),
+                backlog: fields.u64()?,
                 loads: {
                     let count = fields.u32()?;
                     (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
@@ -154,8 +156,7 @@ impl Control {
                 pivots: fields.block()?.to_vec(),
             },
             TABLE => Self::Table {
-                mass: fields.u64()?,
-                contributors: fields.u32()?,
+                interval_rows: fields.u64()?,
                 range: (fields.u64()?, fields.u64()?),
                 table: fields.block()?.to_vec(),
             },
@@ -242,10 +243,11 @@ mod tests {
                 version: 5,
                 contributors: 9,
                 range: (1, 2),
+                backlog: 6,
                 loads: vec![(3, 4), (5, 6)],
                 pivots: vec![1, 2, 3],
             },
-            Control::Table { mass: 1 << 40, contributors: 9, range: (1, u64::MAX), table: vec![9; 40] },
+            Control::Table { interval_rows: 1 << 40, range: (1, u64::MAX), table: vec![9; 40] },
             Control::Settled { originated: u64::MAX },
             Control::Probe { round: 8 },
             Control::Delivered { round: 8, delivered: 77 },

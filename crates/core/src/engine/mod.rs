@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::format::RunKind;
-use crate::partition::{PartitionTable, Planner, PlannerOptions, Sketch, TieSequence};
+use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
@@ -49,7 +49,7 @@ use tree::TreePlace;
 /// When a new partition table is negotiated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renegotiation {
-    /// Whenever the keys seen since the last table are half as many as those it was made of, so that the table's error
+    /// Whenever the keys seen since the last table are a sixth as many as all before, so that the table's error
     /// shrinks as fast as its reach grows; the number of rounds grows with the logarithm of the epoch's size.
     Adaptive,
     /// Every so many records of a rank, as CARP does.
@@ -176,8 +176,8 @@ struct Installed {
     table: PartitionTable,
     /// Smallest and largest key seen when it was made.
     range: (u64, u64),
-    mass: u64,
-    contributors: u32,
+    /// Records of this rank after which it asks for the next table, if tables adapt.
+    interval_rows: u64,
     /// Closed bounds of this rank's partition.
     own_bounds: Option<(u64, u64)>,
 }
@@ -216,6 +216,10 @@ pub struct Engine {
     planner: Planner,
     seen_range: (u64, u64),
     seen_mass: u64,
+    /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
+    seen_contributors: u32,
+    /// On rank 0: intervals are made longer by this power of two, since shorter ones end before much was seen.
+    interval_shift: u32,
     // Phases.
     ready_children: u32,
     own_ready: bool,
@@ -267,6 +271,8 @@ impl Engine {
             planner: Planner::new(options.receivers, 1, PlannerOptions::default()),
             seen_range: EMPTY_RANGE,
             seen_mass: 0,
+            seen_contributors: 0,
+            interval_shift: 0,
             ready_children: 0,
             own_ready: false,
             announcement: Vec::new(),
@@ -341,6 +347,8 @@ impl Engine {
         self.planner = Planner::new(self.options.receivers, 1, PlannerOptions::default());
         self.seen_range = EMPTY_RANGE;
         self.seen_mass = 0;
+        self.seen_contributors = 0;
+        self.interval_shift = 0;
         self.quiescence = Quiescence::default();
         self.report_ready();
     }
@@ -456,11 +464,20 @@ impl Engine {
             Control::Go { announcement } => self.open(announcement),
             Control::Request { version } => self.receive_request(version),
             Control::Begin { version } => self.join_round(version)?,
-            Control::Pivots { version, contributors, range, loads, pivots } => {
-                self.receive_pivots(version, contributors, range, loads, &pivots)?;
+            Control::Pivots { version, contributors, range, backlog, loads, pivots } => {
+                let pivots = Pivots::decode(&pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
+                self.receive_pivots(Round {
+                    version,
+                    missing_children: 1,
+                    contributors,
+                    range,
+                    backlog,
+                    loads,
+                    pivots: vec![pivots],
+                })?;
             }
-            Control::Table { mass, contributors, range, table } => {
-                self.receive_table(mass, contributors, range, &table, deliver)?;
+            Control::Table { interval_rows, range, table } => {
+                self.receive_table(interval_rows, range, &table, deliver)?;
             }
             Control::Settled { originated } => self.child_settled(originated),
             Control::Probe { round } => self.receive_probe(round),

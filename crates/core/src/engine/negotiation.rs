@@ -8,17 +8,23 @@ use super::message::{Control, MessageError};
 use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, RunKind};
 use crate::partition::{PartitionTable, Pivots};
 
-/// A round this rank takes part in.
+/// A round this rank takes part in: what it knows of its subtree so far. A child's answer has the same form.
 #[derive(Debug)]
 pub(super) struct Round {
-    version: u32,
-    missing_children: u32,
-    contributors: u32,
-    range: (u64, u64),
+    pub(super) version: u32,
+    /// Children that have not answered yet; in an answer, the one that it is of.
+    pub(super) missing_children: u32,
+    pub(super) contributors: u32,
+    pub(super) range: (u64, u64),
+    /// Records that wait in batches on their own rank; the new table will route them again.
+    pub(super) backlog: u64,
     /// Records received so far by the partitions of this subtree.
-    loads: Vec<(u32, u64)>,
-    pivots: Vec<Pivots>,
+    pub(super) loads: Vec<(u32, u64)>,
+    pub(super) pivots: Vec<Pivots>,
 }
+
+/// Tables adapt when the keys seen since the last one reach this fraction of all keys seen before.
+const GROWTH: u64 = 6;
 
 /// Fewest records since the last table for which a rank asks for another on its own account.
 const LEAST_INTERVAL_ROWS: u64 = 256;
@@ -43,10 +49,7 @@ impl Engine {
             Some(installed) => match self.options.renegotiation {
                 Renegotiation::Every(rows) => self.since_begin >= rows,
                 Renegotiation::OnRequest => false,
-                Renegotiation::Adaptive => {
-                    let seen = self.since_begin.saturating_mul(u64::from(installed.contributors));
-                    self.since_begin >= LEAST_INTERVAL_ROWS && seen.saturating_mul(2) >= installed.mass
-                }
+                Renegotiation::Adaptive => self.since_begin >= installed.interval_rows,
             },
         };
         if due {
@@ -91,6 +94,7 @@ impl Engine {
             missing_children: self.children_count(),
             contributors: u32::from(self.since_begin > 0),
             range: self.sketch_range,
+            backlog: self.outbox.rows(),
             loads: self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect(),
             pivots: vec![own],
         });
@@ -99,24 +103,17 @@ impl Engine {
         self.since_begin = 0;
     }
 
-    pub(super) fn receive_pivots(
-        &mut self,
-        version: u32,
-        contributors: u32,
-        range: (u64, u64),
-        loads: Vec<(u32, u64)>,
-        pivots: &[u8],
-    ) -> Result<(), MessageError> {
-        let pivots = Pivots::decode(pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
-        let Some(round) = self.round.as_mut().filter(|round| round.version == version && round.missing_children > 0)
-        else {
+    pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+        let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
+        let Some(round) = self.round.as_mut().filter(expected) else {
             return Err(MessageError::Field { field: "round" });
         };
-        round.missing_children -= 1;
-        round.contributors = round.contributors.saturating_add(contributors);
-        round.range = widen(round.range, range);
-        round.loads.extend(loads);
-        round.pivots.push(pivots);
+        round.missing_children -= answer.missing_children;
+        round.contributors = round.contributors.saturating_add(answer.contributors);
+        round.range = widen(round.range, answer.range);
+        round.backlog = round.backlog.saturating_add(answer.backlog);
+        round.loads.extend(answer.loads);
+        round.pivots.extend(answer.pivots);
         Ok(())
     }
 
@@ -135,6 +132,7 @@ impl Engine {
                         version: round.version,
                         contributors: round.contributors,
                         range: round.range,
+                        backlog: round.backlog,
                         loads: round.loads,
                         pivots: encoded,
                     },
@@ -143,32 +141,47 @@ impl Engine {
             None => {
                 self.seen_range = widen(self.seen_range, round.range);
                 let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
-                self.seen_mass = self.seen_mass.saturating_add(mass);
+                self.seen_contributors = self.seen_contributors.max(round.contributors).max(1);
+                let interval_rows = self.adapt_interval(mass);
                 let mut loads = vec![0; self.options.receivers as usize];
                 for (partition, rows) in round.loads {
                     if let Some(load) = loads.get_mut(partition as usize) {
                         *load = rows;
                     }
                 }
-                let table = self.planner.plan_with_loads(&round.pivots, &loads);
+                // What waits will be routed by this table too, like the keys that are still to come.
+                let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
+                let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
+                let table = self.planner.plan_with_loads(&pivots, &loads);
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
-                let installed = Control::Table {
-                    mass: self.seen_mass,
-                    contributors: round.contributors,
-                    range: self.seen_range,
-                    table: encoded,
-                };
+                let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
                 self.tell_children(&installed);
-                self.install(table, self.seen_mass, round.contributors, self.seen_range, deliver);
+                self.install(table, interval_rows, self.seen_range, deliver);
             }
         }
     }
 
+    /// After an interval in which the ranks saw `mass` keys: how many records a rank appends before it asks again, so that
+    /// the keys seen grow by [`GROWTH`] from table to table.
+    ///
+    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing:
+    /// intervals that turn out too short are made longer.
+    fn adapt_interval(&mut self, mass: u64) -> u64 {
+        let wanted = self.seen_mass / GROWTH;
+        if mass < wanted / 2 {
+            self.interval_shift = (self.interval_shift + 1).min(16);
+        } else {
+            self.interval_shift = self.interval_shift.saturating_sub(1);
+        }
+        self.seen_mass = self.seen_mass.saturating_add(mass);
+        let share = self.seen_mass / (GROWTH * u64::from(self.seen_contributors));
+        (share << self.interval_shift).max(LEAST_INTERVAL_ROWS)
+    }
+
     pub(super) fn receive_table(
         &mut self,
-        mass: u64,
-        contributors: u32,
+        interval_rows: u64,
         range: (u64, u64),
         table: &[u8],
         deliver: &mut dyn FnMut(RunKind, &[u8]),
@@ -177,22 +190,24 @@ impl Engine {
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
             return Err(MessageError::Field { field: "table" });
         }
-        self.tell_children(&Control::Table { mass, contributors, range, table: table.to_vec() });
-        self.install(decoded, mass, contributors, range, deliver);
+        self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
+        self.install(decoded, interval_rows, range, deliver);
         Ok(())
     }
 
     fn install(
         &mut self,
         table: PartitionTable,
-        mass: u64,
-        contributors: u32,
+        interval_rows: u64,
         range: (u64, u64),
         deliver: &mut dyn FnMut(RunKind, &[u8]),
     ) {
         let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
-        self.installed = Some(Installed { table, range, mass, contributors: contributors.max(1), own_bounds });
+        self.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.figures.tables += 1;
+        // Batches that have not left yet would arrive as strays.
+        let unsent = self.outbox.take_rows();
+        self.route_stored(&unsent);
         self.route_held();
         for message in std::mem::take(&mut self.ahead) {
             // It was read once already, when it was put aside.

@@ -11,6 +11,9 @@ pub(super) struct Batch {
     pub(super) message: Vec<u8>,
 }
 
+/// One in so many of a rank's records may wait in open batches.
+const WAITING_SHARE: u64 = 16;
+
 /// Invariant: an open batch holds its header's space and at least one whole row, and less than `batch_bytes` of rows
 /// unless a single row is larger. The queue exceeds `queue_limit` by at most the batches that one block of rows fills.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub(super) struct Outbox {
     origin: u32,
     row_bytes: usize,
     batch_bytes: usize,
+    /// What a batch may hold now; it grows to `batch_bytes`.
+    current_bytes: usize,
     queue_limit: usize,
     open: Vec<Vec<u8>>,
     queue: VecDeque<Batch>,
@@ -35,11 +40,20 @@ impl Outbox {
             origin,
             row_bytes,
             batch_bytes,
+            current_bytes: row_bytes,
             queue_limit,
             open: vec![Vec::new(); ranks],
             queue: VecDeque::new(),
             pool: Vec::new(),
         }
+    }
+
+    /// Sizes batches by what this rank has appended to `partitions` in the epoch so far: what waits in them stays a small
+    /// share of what was sent, so that a new table finds loads that are nearly complete.
+    pub(super) fn size_batches(&mut self, appended_bytes: u64, partitions: u32) {
+        let share = appended_bytes / (WAITING_SHARE * u64::from(partitions.max(1)));
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        self.current_bytes = share.clamp(self.row_bytes, self.batch_bytes);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -61,7 +75,7 @@ impl Outbox {
             open.resize(DATA_HEADER_BYTES, 0);
         }
         open.extend_from_slice(row);
-        if open.len() - DATA_HEADER_BYTES + self.row_bytes > self.batch_bytes {
+        if open.len() - DATA_HEADER_BYTES + self.row_bytes > self.current_bytes {
             self.close(destination, session, table_version);
         }
     }
@@ -82,6 +96,18 @@ impl Outbox {
         self.queue.push_back(Batch { destination, message });
     }
 
+    /// Takes back the rows of all batches that have not left, to be routed anew.
+    pub(super) fn take_rows(&mut self) -> Vec<u8> {
+        let mut rows = Vec::new();
+        let queued = std::mem::take(&mut self.queue).into_iter().map(|batch| batch.message);
+        let open: Vec<Vec<u8>> = self.open.iter_mut().map(std::mem::take).collect();
+        for message in queued.chain(open) {
+            rows.extend_from_slice(message.get(DATA_HEADER_BYTES..).unwrap_or_default());
+            self.recycle(message);
+        }
+        rows
+    }
+
     pub(super) fn pop(&mut self) -> Option<Batch> {
         self.queue.pop_front()
     }
@@ -89,6 +115,14 @@ impl Outbox {
     /// Puts back a batch the transport refused, behind the others: another destination may have credit.
     pub(super) fn put_back(&mut self, batch: Batch) {
         self.queue.push_back(batch);
+    }
+
+    /// Rows in batches that have not left.
+    pub(super) fn rows(&self) -> u64 {
+        let queued = self.queue.iter().map(|batch| &batch.message);
+        let bytes: usize =
+            queued.chain(&self.open).map(|message| message.len().saturating_sub(DATA_HEADER_BYTES)).sum();
+        (bytes / self.row_bytes) as u64
     }
 
     pub(super) fn queued(&self) -> usize {

@@ -221,12 +221,17 @@ impl EpochManifest {
                 ])
             })
             .collect();
+        // JSON has no NaN and no infinity: such a figure is left out, and reads as zero.
+        let mut figures = serde_json::json!(self.figures);
+        if let Some(fields) = figures.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
         HashMap::from([
             ("turbidite.format_version".to_owned(), FORMAT_VERSION.to_string()),
             ("turbidite.epoch".to_owned(), self.epoch.to_string()),
             ("turbidite.commit".to_owned(), self.commit.to_string()),
             ("turbidite.parts".to_owned(), serde_json::Value::Array(parts).to_string()),
-            ("turbidite.figures".to_owned(), serde_json::json!(self.figures).to_string()),
+            ("turbidite.figures".to_owned(), figures.to_string()),
         ])
     }
 
@@ -319,7 +324,7 @@ impl EpochManifest {
         let mut rows = 0u64;
         for run in &self.runs {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
-            if !ends.get(&run.part).is_some_and(|limit| end <= *limit) {
+            if ends.get(&run.part).is_none_or(|limit| end > *limit) {
                 return Err("a run lies outside the parts listed");
             }
             rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;

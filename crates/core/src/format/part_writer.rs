@@ -86,7 +86,7 @@ impl std::ops::Sub for StageSeconds {
     }
 }
 
-/// Memory that encoding a run needs: about 20 bytes a row for sorting, and one write.
+/// Memory that encoding a run needs: 20 bytes a row for sorting, one row group taken apart, and one write.
 ///
 /// It is empty of content between runs, so one per thread serves any number of parts.
 #[derive(Debug, Default)]

@@ -69,20 +69,38 @@ impl Columns {
         let block_rows = (BLOCK_BYTES / row_bytes).max(1);
         let mut done = 0;
         for block in order.chunks(block_rows) {
-            self.block.clear();
-            for row in block {
-                let start = *row as usize * row_bytes;
-                self.block.extend_from_slice(&rows[start..start + row_bytes]);
-            }
+            let stride = self.fetch(rows, row_bytes, block);
             let mut begin = 0;
             for (index, column) in schema.columns().iter().enumerate() {
                 let width = physical_width(column.data_type);
                 let slots = &mut self.values[begin + done * width..begin + (done + block.len()) * width];
-                take_column(&self.block[schema.offset(index)..], row_bytes, column.data_type, slots);
+                take_column(&self.block[schema.offset(index)..], stride, column.data_type, slots);
                 begin = self.ends[index];
             }
             done += block.len();
         }
+    }
+
+    /// Copies rows into the block and answers how many bytes apart they lie there.
+    fn fetch(&mut self, rows: &[u8], row_bytes: usize, order: &[u32]) -> usize {
+        /// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
+        const STEP: usize = 16;
+        macro_rules! fetch {
+            ($($steps:literal),*) => {
+                match row_bytes.div_ceil(STEP) {
+                    $($steps => fetch_fixed::<{ $steps * STEP }>(rows, row_bytes, order, &mut self.block),)*
+                    _ => {
+                        self.block.clear();
+                        for row in order {
+                            let start = *row as usize * row_bytes;
+                            self.block.extend_from_slice(&rows[start..start + row_bytes]);
+                        }
+                        row_bytes
+                    }
+                }
+            };
+        }
+        fetch!(1, 2, 3, 4, 5, 6, 7, 8)
     }
 
     /// The packed physical values of one column.
@@ -90,6 +108,30 @@ impl Columns {
         let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.values[begin..self.ends[index]]
     }
+}
+
+#[inline]
+fn fetch_fixed<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) -> usize {
+    if block.len() < order.len() * STRIDE {
+        block.resize(order.len() * STRIDE, 0);
+    }
+    let (slots, _) = block.as_chunks_mut::<STRIDE>();
+    for (slot, row) in slots.iter_mut().zip(order) {
+        let rest = &rows[*row as usize * row_bytes..];
+        match rest.first_chunk::<STRIDE>() {
+            Some(found) => *slot = *found,
+            None => fetch_last(slot, &rest[..row_bytes]),
+        }
+    }
+    STRIDE
+}
+
+/// Copies one of the last rows, which nothing follows that could be copied with it. Apart from the others, since the
+/// compiler makes one call of two copies that stand side by side.
+#[cold]
+#[inline(never)]
+fn fetch_last(slot: &mut [u8], row: &[u8]) {
+    slot[..row.len()].copy_from_slice(row);
 }
 
 /// Copies the values that lie `stride` bytes apart, the first at the start of `rows`, into `slots`.
@@ -189,30 +231,26 @@ fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
     read: impl Fn([u8; WIDTH]) -> T,
     is_nan: impl Fn(T) -> bool,
 ) -> (T, T, u64) {
+    let smaller = |one: T, other: T| if other < one { other } else { one };
+    let larger = |one: T, other: T| if other > one { other } else { one };
     let (values, _) = physical.as_chunks::<WIDTH>();
+    let (blocks, rest) = values.as_chunks::<LANES>();
     let mut low = [none_low; LANES];
     let mut high = [none_high; LANES];
     let mut nans = 0u64;
-    let (blocks, rest) = values.as_chunks::<LANES>();
+    // Whole arrays at a time: the compiler turns each of these lines into vector instructions.
     for block in blocks {
-        let mut block_nans = 0u32;
-        for lane in 0..LANES {
-            let value = read(block[lane]);
-            low[lane] = if value < low[lane] { value } else { low[lane] };
-            high[lane] = if value > high[lane] { value } else { high[lane] };
-            block_nans += u32::from(is_nan(value));
-        }
-        nans += u64::from(block_nans);
+        let values = block.map(&read);
+        low = std::array::from_fn(|lane| smaller(low[lane], values[lane]));
+        high = std::array::from_fn(|lane| larger(high[lane], values[lane]));
+        nans += u64::from(values.map(|value| u32::from(is_nan(value))).iter().sum::<u32>());
     }
-    for (lane, value) in rest.iter().enumerate() {
-        let value = read(*value);
-        low[lane] = if value < low[lane] { value } else { low[lane] };
-        high[lane] = if value > high[lane] { value } else { high[lane] };
+    for value in rest.iter().map(|value| read(*value)) {
+        low[0] = smaller(low[0], value);
+        high[0] = larger(high[0], value);
         nans += u64::from(is_nan(value));
     }
-    let low = low.into_iter().fold(none_low, |a, b| if b < a { b } else { a });
-    let high = high.into_iter().fold(none_high, |a, b| if b > a { b } else { a });
-    (low, high, nans)
+    (low.into_iter().fold(none_low, smaller), high.into_iter().fold(none_high, larger), nans)
 }
 
 /// Joins the summaries of two sets of rows.

@@ -11,9 +11,9 @@ use crate::schema::{KeyOrder, Schema};
 /// Below this many rows a comparison sort is faster than three passes with their counters.
 const RADIX_FROM_ROWS: usize = 512;
 
-/// Bits per radix pass: 2,048 counters fit the first-level cache beside the data.
-const DIGIT_BITS: u32 = 11;
-const DIGITS: usize = 1 << DIGIT_BITS;
+/// Most bits per radix pass: 2,048 counters fit the first-level cache beside the data.
+const MAX_DIGIT_BITS: u32 = 11;
+const DIGITS: usize = 1 << MAX_DIGIT_BITS;
 
 /// Passes that sort 32 bits.
 const PASSES: usize = 3;
@@ -64,13 +64,19 @@ impl SortBuffers {
         if self.other.len() < count {
             self.other.resize(count, 0);
         }
+        // Passes share the bits evenly: fewer buckets are filled faster.
+        let passes = bits.div_ceil(MAX_DIGIT_BITS);
+        let digit_bits = bits.div_ceil(passes.max(1));
+        let mask = (1 << digit_bits) - 1;
+        let digit =
+            |packed: u64, pass: usize| (packed >> (32 + digit_bits as usize * pass)) as usize & mask & (DIGITS - 1);
         let mut counters = [[0u32; DIGITS]; PASSES];
         for packed in &self.packed {
             for (pass, counters) in counters.iter_mut().enumerate() {
                 counters[digit(*packed, pass)] += 1;
             }
         }
-        for (pass, starts) in counters.iter_mut().enumerate().take(bits.div_ceil(DIGIT_BITS) as usize) {
+        for (pass, starts) in counters.iter_mut().enumerate().take(passes as usize) {
             // A digit that is the same in all keys has nothing to sort.
             if starts.contains(&(count as u32)) {
                 continue;
@@ -88,12 +94,6 @@ impl SortBuffers {
             self.packed.truncate(count);
         }
     }
-}
-
-/// The digit of a packed key that a pass sorts by.
-#[inline]
-fn digit(packed: u64, pass: usize) -> usize {
-    (packed >> (32 + DIGIT_BITS as usize * pass)) as usize % DIGITS
 }
 
 /// The keys of stored rows.

@@ -212,9 +212,9 @@ impl Pivots {
         builder.build()
     }
 
-    /// The same distribution with its mass multiplied by `factor` (in [0, 1]): older keys count less.
+    /// The same distribution with its mass multiplied by `factor`: older keys count less, those that stand for others too more.
     pub fn scaled(mut self, factor: f64) -> Self {
-        let scale = |mass: u64| (mass as f64 * factor.clamp(0.0, 1.0)) as u64;
+        let scale = |mass: u64| (mass as f64 * factor.max(0.0)) as u64;
         for atom in &mut self.atoms {
             atom.mass = scale(atom.mass);
         }

@@ -78,7 +78,7 @@ fn rename_without_flags(from: &Path, to: &Path) -> io::Result<()> {
 impl Storage for FileSystem {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         let file = OpenOptions::new().write(true).create_new(true).open(path)?;
-        Ok(Box::new(WriteHandle { file, direct_allowed: self.direct, direct_now: false, buffered: 0..0 }))
+        Ok(Box::new(WriteHandle::new(file, self.direct)))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
@@ -168,6 +168,8 @@ impl Storage for FileSystem {
 #[derive(Debug)]
 struct WriteHandle {
     file: File,
+    /// What offsets, lengths and memory of direct writes are multiples of.
+    alignment: usize,
     /// False once the file system refused a direct write of this file.
     direct_allowed: bool,
     /// Whether the descriptor has `O_DIRECT` set at the moment.
@@ -177,6 +179,10 @@ struct WriteHandle {
 }
 
 impl WriteHandle {
+    fn new(file: File, direct_allowed: bool) -> Self {
+        Self { file, alignment: ALIGNMENT, direct_allowed, direct_now: false, buffered: 0..0 }
+    }
+
     /// Switches the descriptor's mode; false when the file system will not have it.
     fn switch(&mut self, direct: bool) -> io::Result<bool> {
         if self.direct_now == direct {
@@ -196,9 +202,9 @@ impl WriteHandle {
 
     /// Decides how the next write goes and prepares the descriptor for it.
     fn prepare(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let aligned = offset.is_multiple_of(ALIGNMENT as u64)
-            && data.len().is_multiple_of(ALIGNMENT)
-            && data.as_ptr().addr().is_multiple_of(ALIGNMENT);
+        let aligned = offset.is_multiple_of(self.alignment as u64)
+            && data.len().is_multiple_of(self.alignment)
+            && data.as_ptr().addr().is_multiple_of(self.alignment);
         if !(aligned && self.direct_allowed) {
             self.switch(false)?;
             return Ok(());
@@ -324,13 +330,12 @@ mod tests {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = folder.path().join("file");
         let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
-        // The flag is already set where the handle does not expect it, so that the kernel refuses the unaligned rest
-        // just as a device with larger blocks refuses an aligned write.
-        rustix::fs::fcntl_setfl(&file, OFlags::DIRECT).unwrap();
-        let mut handle = WriteHandle { file, direct_allowed: true, direct_now: true, buffered: 0..0 };
+        // To a handle that takes every range for aligned, the kernel is the device whose blocks are larger than ours.
+        let mut handle = WriteHandle { alignment: 1, ..WriteHandle::new(file, true) };
         let (memory, start) = aligned(3 * ALIGNMENT, |index| index as u8);
         handle.write_at(0, &memory[start..start + 3 * ALIGNMENT]).unwrap();
         handle.write_at(3, &memory[start + 3..start + 100]).unwrap();
+        assert!(!handle.direct_allowed);
         assert!(!handle.direct_now);
         assert!(std::fs::read(&path).unwrap() == memory[start..start + 3 * ALIGNMENT]);
     }

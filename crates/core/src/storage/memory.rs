@@ -465,6 +465,25 @@ mod tests {
     }
 
     #[test]
+    fn a_change_never_becomes_durable_before_an_earlier_one_of_the_same_name() {
+        let storage = MemoryStorage::new();
+        for folder in ["/from", "/to"] {
+            storage.create_dir_all(Path::new(folder)).unwrap();
+        }
+        write(&storage, "/to/x", b"old", true);
+        write(&storage, "/from/y", b"new", true);
+        for folder in ["/", "/from", "/to"] {
+            storage.sync_dir(Path::new(folder)).unwrap();
+        }
+        storage.remove_file(Path::new("/to/x")).unwrap();
+        storage.rename(Path::new("/from/y"), Path::new("/to/x")).unwrap();
+        // Settles the rename, which touches both folders, and with it the removal before.
+        storage.sync_dir(Path::new("/from")).unwrap();
+        storage.sync_dir(Path::new("/to")).unwrap();
+        assert_eq!(bytes(&storage.crash(), "/to/x").unwrap(), b"new");
+    }
+
+    #[test]
     fn a_lenient_crash_lies_between_nothing_and_everything() {
         let storage = MemoryStorage::new();
         for name in ["/1", "/2", "/3"] {

@@ -161,7 +161,7 @@ fn later_derivations_read_earlier_ones_as_stored() {
 
 #[test]
 fn no_rows_give_no_values() {
-    assert_eq!(derive("a = ux", 0).unwrap(), []);
+    assert!(derive("a = ux", 0).unwrap().is_empty());
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn comparisons_with_a_literal() {
     assert_eq!(of_singles("2 <= single", &values), [2.0, 3.0]);
     assert_eq!(of_singles("single BETWEEN 2 AND 3", &values), [2.0, 3.0]);
     assert_eq!(of_singles("single NOT BETWEEN 2 AND 3", &values), [1.0]);
-    assert_eq!(of_singles("single between 3 and 2", &values), []);
+    assert!(of_singles("single between 3 and 2", &values).is_empty());
     assert_eq!(of_singles("single IN (3, 1, 7)", &values), [1.0, 3.0]);
     assert_eq!(of_singles("single NOT IN (3, 1, 7)", &values), [2.0]);
     assert_eq!(of_singles("2 IN (single, 5)", &values), [2.0]);
@@ -99,8 +99,8 @@ fn zeros_are_equal_and_infinities_ordinary() {
     assert_eq!(of_singles("single = inf", &values), [INF]);
     assert_eq!(of_singles("single = -inf", &values), [-INF]);
     assert_eq!(of_singles("single < inf", &values).len(), 3);
-    assert_eq!(of_singles("single > Infinity", &values), []);
-    assert_eq!(of_singles("single < -inf", &values), []);
+    assert!(of_singles("single > Infinity", &values).is_empty());
+    assert!(of_singles("single < -inf", &values).is_empty());
     assert_eq!(of_singles("single <= -INF", &values), [-INF]);
 }
 
@@ -121,7 +121,7 @@ fn literals_are_rounded_to_a_float_column() {
     assert_eq!(of_singles("single >= 1e39", &[f32::MAX, INF]), [INF]);
     assert_eq!(of_singles("single > 1e-60", &[0.0, 1e-45]), [1e-45]);
     // No rounding where the column is not bare.
-    assert_eq!(of_singles("single + 0 = 0.1", &[0.1]), []);
+    assert!(of_singles("single + 0 = 0.1", &[0.1]).is_empty());
     assert!(!matches("\"double\" = 0.1", 0, &[Row { double: f64::from(0.1f32), ..Row::ZERO }])[0]);
 }
 
@@ -135,12 +135,12 @@ fn integers_compare_exactly() {
     assert_eq!(of_longs("long <= -2.5", &values), [i64::MIN, -3]);
     assert_eq!(of_longs("long >= -2.5 AND long < 0", &values), [-2]);
     assert_eq!(of_longs("long > -2.5 AND long < 0.5", &values), [-2]);
-    assert_eq!(of_longs("long = -2.5", &values), []);
+    assert!(of_longs("long = -2.5", &values).is_empty());
     assert_eq!(of_longs("long <> -2.5", &values).len(), 6);
     assert_eq!(of_longs("long < inf", &values).len(), 6);
-    assert_eq!(of_longs("long = nan OR long > inf", &values), []);
+    assert!(of_longs("long = nan OR long > inf", &values).is_empty());
     assert_eq!(of_longs("long > 9223372036854775806", &values), [i64::MAX]);
-    assert_eq!(of_longs("long > 9223372036854775807", &values), []);
+    assert!(of_longs("long > 9223372036854775807", &values).is_empty());
     assert_eq!(of_longs("long < 99999999999999999999999999999999999999999999", &values).len(), 6);
     assert_eq!(of_longs("long < -9223372036854775807", &values), [i64::MIN]);
     assert_eq!(of_longs("long IN (-3.0, -2.5, 9007199254740993)", &values), [-3, 9_007_199_254_740_993]);

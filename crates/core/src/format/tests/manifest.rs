@@ -31,7 +31,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
     let parts: Vec<PartEntry> = parts.collect();
     let runs = (0..runs as u32).map(|run| {
         let columns = schema.columns().iter().map(|column| {
-            let range = (column.data_type.is_numeric() && noise.next() % 5 > 0)
+            let range = (column.data_type.is_numeric() && !noise.next().is_multiple_of(5))
                 .then(|| (value(column.data_type, noise.next()), value(column.data_type, noise.next())));
             let nan_count = if column.data_type.is_float() { noise.next() } else { 0 };
             ColumnSummary { range, nan_count }
@@ -132,6 +132,17 @@ fn another_schema_or_version_is_refused() {
     let other = schema_of(&[DataType::F32, DataType::I32], 0);
     assert!(matches!(decode(&bytes, &other), Err(Error::Damage { .. })));
     assert_eq!(manifest(&schema, 3, 11).encode(&schema).unwrap(), bytes, "equal manifests have equal bytes");
+}
+
+#[test]
+fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
+    let schema = schema_of(&[DataType::F32], 0);
+    let mut odd = manifest(&schema, 3, 11);
+    odd.figures.wall_s = f64::NAN;
+    odd.figures.sort_s = f64::INFINITY;
+    let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
+    assert_eq!((decoded.figures.wall_s, decoded.figures.sort_s), (0.0, 0.0));
+    assert_eq!((decoded.figures.ranks, decoded.runs), (16, odd.runs));
 }
 
 #[test]
