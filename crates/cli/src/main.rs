@@ -4,6 +4,8 @@
 //! them, `text` puts numbers into words, `failure` knows exit codes and messages. Results go to standard output, all
 //! else (progress, notes, errors) to standard error; with `--json` both are for machines.
 
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
+
 mod commands;
 mod failure;
 mod output;
@@ -89,7 +91,9 @@ fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
 /// Makes a panic one line in the form of an error; where it happened helps whoever mends it.
 fn hook_panics(as_json: bool) {
     std::panic::set_hook(Box::new(move |panic| {
-        let what = panic.payload_as_str().unwrap_or("unknown");
+        let payload = panic.payload();
+        let text = payload.downcast_ref::<&str>().copied();
+        let what = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         let failure = Failure::Internal(format!("{what}{place}"));
         if as_json {

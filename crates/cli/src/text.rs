@@ -63,7 +63,7 @@ pub(crate) fn duration(time: Duration) -> String {
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
-        zero if zero == 0.0 => "0 %".to_owned(),
+        0.0 => "0 %".to_owned(),
         tiny if tiny < 0.0001 => format!("{percent:.1e} %"),
         small if small < 0.01 => format!("{percent:.4} %"),
         small if small < 1.0 => format!("{percent:.3} %"),

@@ -1,5 +1,7 @@
 //! Answers of the real command on real dumps, compared with a direct scan of the dumps.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::path::{Path, PathBuf};

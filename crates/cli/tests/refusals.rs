@@ -1,5 +1,7 @@
 //! What cannot be done: exit codes, messages that name the file and say what to do, and nothing changed.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::path::{Path, PathBuf};
