@@ -129,7 +129,8 @@ def test_a_flipped_bit_anywhere_is_found_and_never_answered(dataset, source, eve
             assert expect is None or done.returncode == expect, f"{place}: verify exits {done.returncode}: {done.stdout} {done.stderr}"
             if done.returncode != OK:
                 assert place.path.name in done.stdout + done.stderr, f"{place}: the message does not name the file: {done.stderr}"
-            must_fail = place.region in ("page header", "values", "footer", "manifest", "dataset.json")
+            # Where values lie is told by the page index, so that not every bit of a page header matters to a query.
+            must_fail = place.region in ("values", "footer", "manifest", "dataset.json")
             try:
                 query_everything(dataset, everything, scratch, source, must_fail)
             except AssertionError as error:
@@ -175,15 +176,15 @@ def test_a_truncated_file_is_damage(copy, file, kept):
         turbidite("query", copy, "--epoch", EPOCHS[1], "--where", "energy > 0.1", "--count")
 
 
-@pytest.mark.parametrize(("file", "code"), [(first_part, DAMAGE), (manifest, DAMAGE), (descriptor, FAILED)], ids=lambda f: getattr(f, "__name__", ""))
-def test_a_missing_file_is_named(copy, file, code):
+@pytest.mark.parametrize("file", [first_part, manifest, descriptor], ids=lambda f: f.__name__)
+def test_a_missing_file_is_named(copy, file):
     path = file(copy)
     path.unlink()
-    for command in (["verify", copy], ["query", copy, "--epoch", "0..9999", "--where", "energy > 0.1"]):
-        done = turbidite(*command, expect=code)
-        # A manifest's name holds the identity of its commit; without it, its epoch is what can be named.
-        named = f"epoch={EPOCHS[0]}" if file is manifest else path.name
-        assert named in done.stdout + done.stderr or str(EPOCHS[0]) in done.stdout + done.stderr
+    for command in (["verify", copy], ["query", copy, "--where", "energy > 0.1"]):
+        done = turbidite(*command, expect=DAMAGE)
+        # A manifest's name holds the identity of its commit; without it, the epoch is what can be named.
+        named = str(EPOCHS[0]) if file is manifest else path.name
+        assert named in done.stdout + done.stderr, done.stderr
 
 
 def test_a_manifest_without_data_is_ignored(copy):
