@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::engine::MessageError;
 use crate::expr::ExpressionError;
 use crate::schema::SchemaError;
 
@@ -101,6 +102,14 @@ pub enum Error {
         rank: u32,
         /// That rank's error, as text since it may have crossed a network.
         cause: String,
+    },
+    /// A message between ranks could not be understood: the ranks run different releases, or the transport is broken.
+    #[error("rank {rank} received a message it cannot understand: {source}")]
+    Message {
+        /// The receiving rank.
+        rank: u32,
+        /// What is wrong with it.
+        source: MessageError,
     },
     /// A call that the interface does not allow in this state or with these values.
     #[error("{0}")]

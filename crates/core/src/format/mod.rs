@@ -1,5 +1,41 @@
-//! The bytes: memtables become runs, runs become parts, parts are listed in manifests.
+//! The bytes: memtables become runs, runs become parts, parts are listed in manifests. FORMAT.md is the specification.
+//!
+//! Writing: [`Memtable`] → `sort` (row order by key) → `pages` (`physical` gathers a column, `page_header` and
+//! `page_index` describe it) → `stream` (aligned writes) → `seal` after each run → `footer` at the end; [`PartWriter`]
+//! drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left. `thrift` is the
+//! encoding Parquet's metadata has.
+//!
+//! The bytes between our pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its
+//! page headers are private and without checksums, and the format stays ours across its versions. Its readers are the
+//! judge in our tests.
+//!
+//! Invariants: a row group's column chunks follow each other without gaps, each chunk's pages too; a run begins at a
+//! block boundary (the first one right after the magic) and its seal ends at one; what is read is checked before it is
+//! used, and damage is an error, never a panic.
 
+mod footer;
+mod manifest;
+mod memtable;
 mod model;
+mod page_header;
+mod page_index;
+mod pages;
+mod part_reader;
+mod part_writer;
+mod physical;
+mod recovery;
+mod seal;
+mod sort;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod thrift;
 
+pub use footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
+pub use memtable::Memtable;
 pub use model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
+pub use page_index::PageLocation;
+pub use part_reader::PartReader;
+pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
+pub use recovery::{RecoveredPart, recover_part};
+pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};

@@ -76,7 +76,8 @@ pub struct RunEntry {
     pub kind: RunKind,
     /// Version of the partition table in force when the run was sealed.
     pub table_version: u32,
-    /// The receiver's partition then, closed on both sides; `None` where there was none (yet).
+    /// The partitions in force at the receiver while the run was filled, as one closed range; `None` where there was
+    /// none (yet).
     pub bounds: Option<(Value, Value)>,
     /// xxh3-64 of the row group's bytes.
     pub checksum: u64,

@@ -8,9 +8,19 @@
 //!   ranges that are not.
 //! - Errors leave the target as it was or partly written, never anything else.
 
+#[cfg(test)]
+mod contract;
+mod fault;
+mod filesystem;
+mod memory;
+
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+pub use fault::{Fault, FaultStorage, StorageCounters};
+pub use filesystem::FileSystem;
+pub use memory::MemoryStorage;
 
 /// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
 pub const ALIGNMENT: usize = 4096;
@@ -79,7 +89,10 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
 pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let file = storage.open(path)?;
     if file.bytes() > limit_bytes {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{} bytes are more than it can hold", file.bytes())));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("{} bytes are more than it can hold", file.bytes()),
+        ));
     }
     let mut content = vec![0; file.bytes() as usize];
     file.read_at(0, &mut content)?;

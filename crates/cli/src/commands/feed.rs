@@ -1,0 +1,141 @@
+//! Carrying the records of one epoch from a source into a job.
+//!
+//! The ranks of the job take turns, as the ranks of a running simulation would progress side by side. A turn is short at
+//! first and grows with what a rank has handed over, so that no rank is ever far ahead: partition tables are made from
+//! what all of them have seen. Threads share the ranks among them.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use indicatif::ProgressBar;
+use turbidite::expr::DerivationSet;
+use turbidite::{Column, ColumnView, LocalJob};
+
+use crate::failure::Failure;
+use crate::source::{Chunk, RankReader, Source};
+
+/// Records of a rank's first turn.
+const FIRST_TURN: u64 = 128;
+
+/// A later turn is this fraction of what the rank has handed over.
+const TURN_SHARE: u64 = 8;
+
+/// Most records of a turn.
+const LONGEST_TURN: u64 = 1 << 15;
+
+/// Most files that stay open between two chunks; more are opened anew each time.
+const OPEN_FILES: usize = 256;
+
+/// What the records of a source become.
+#[derive(Debug)]
+pub(super) struct Recipe<'a> {
+    pub(super) source: &'a Source,
+    pub(super) derivations: DerivationSet,
+    /// The columns that are stored, as positions among the source's columns and then the derived ones.
+    pub(super) stored: Vec<usize>,
+}
+
+/// How the work is shared out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Crew {
+    pub(super) ranks: u32,
+    pub(super) threads: usize,
+}
+
+impl Recipe<'_> {
+    /// All columns there are to choose from.
+    pub(super) fn columns(&self) -> Vec<Column> {
+        self.source.columns().into_iter().chain(self.derivations.columns().cloned()).collect()
+    }
+
+    /// Hands all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
+    pub(super) fn feed(&self, job: &LocalJob, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
+        let threads = crew.threads.clamp(1, crew.ranks as usize);
+        let mut shares: Vec<VecDeque<Turn<'_>>> = (0..threads).map(|_| VecDeque::new()).collect();
+        for (rank, reader) in (0..).zip(RankReader::of_epoch(self.source, epoch, crew.ranks)) {
+            shares[rank as usize % threads].push_back(Turn { rank, reader, handed_over: 0 });
+        }
+        let stop = AtomicBool::new(false);
+        let first_failure = Mutex::new(None);
+        let keeps_open = crew.ranks as usize <= OPEN_FILES;
+        let panicked = std::thread::scope(|scope| {
+            let spawn = |share| {
+                let (stop, first_failure) = (&stop, &first_failure);
+                scope.spawn(move || {
+                    let worker = Worker { recipe: self, job, epoch, progress, keeps_open };
+                    if let Err(failure) = worker.run(share, stop) {
+                        stop.store(true, Ordering::Relaxed);
+                        first_failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(failure);
+                    }
+                })
+            };
+            let workers: Vec<_> = shares.into_iter().map(spawn).collect();
+            workers.into_iter().map(|worker| worker.join().is_err()).fold(false, |any, one| any | one)
+        });
+        match first_failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(failure) => Err(failure),
+            None if panicked => Err(Failure::Internal("a thread that reads the source panicked".into())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A rank that waits for its turn.
+struct Turn<'a> {
+    rank: u32,
+    reader: RankReader<'a>,
+    /// Records it has handed over so far.
+    handed_over: u64,
+}
+
+/// One thread's view of the work.
+struct Worker<'a> {
+    recipe: &'a Recipe<'a>,
+    job: &'a LocalJob,
+    epoch: u64,
+    progress: &'a ProgressBar,
+    keeps_open: bool,
+}
+
+impl Worker<'_> {
+    fn run(&self, mut share: VecDeque<Turn<'_>>, stop: &AtomicBool) -> Result<(), Failure> {
+        let (mut records, mut filler) = (Vec::new(), Vec::new());
+        while let Some(mut turn) = share.pop_front() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let limit = (turn.handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN);
+            let Some(chunk) = turn.reader.next(limit as usize, &mut records)? else { continue };
+            self.append(turn.rank, &chunk, &records, &mut filler)?;
+            turn.handed_over += chunk.records as u64;
+            self.progress.inc(records.len() as u64);
+            if !self.keeps_open {
+                turn.reader.release();
+            }
+            share.push_back(turn);
+        }
+        Ok(())
+    }
+
+    fn append(&self, rank: u32, chunk: &Chunk<'_>, records: &[u8], filler: &mut Vec<u8>) -> Result<(), Failure> {
+        let Recipe { source, derivations, stored } = self.recipe;
+        let mut views = chunk.views(source, records)?;
+        if let Some(kind) = source.filler() {
+            kind.fill(self.epoch, chunk.file.rank, chunk.first, chunk.records, filler);
+            views.push(kind.view(filler, chunk.records)?);
+        }
+        let constant = |name: &str| source.constant(name).map(|index| chunk.file.constants[index]);
+        let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
+            let from = chunk.first;
+            Failure::Usage(format!(
+                "{}: in the {} records from record {from} on: {error}",
+                chunk.file.path.display(),
+                chunk.records
+            ))
+        })?;
+        views.extend((0..derived.len()).map(|index| derived.view(index)));
+        let columns: Vec<ColumnView<'_>> = stored.iter().map(|&index| views[index]).collect();
+        Ok(self.job.append(rank, &columns)?)
+    }
+}

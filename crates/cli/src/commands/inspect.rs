@@ -1,0 +1,291 @@
+//! `turbidite inspect`: what a dataset is and holds, in words.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use turbidite::format::{EpochManifest, PartId, RunEntry, RunKind};
+use turbidite::query::Dataset;
+use turbidite::store::{EpochRange, parse_epoch};
+use turbidite::{Schema, Value};
+
+use super::{aligned, chosen_epochs, say, say_json};
+use crate::failure::Failure;
+use crate::text;
+
+/// Say what a dataset holds: columns, epochs, and with --epoch the runs
+#[derive(Debug, Args)]
+pub(crate) struct Inspect {
+    /// The dataset, or the folder of an epoch or a part file in it
+    path: PathBuf,
+    /// List the runs of one epoch, or of a range with both ends included
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+}
+
+/// What a path points at.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    dataset: PathBuf,
+    epoch: Option<u64>,
+    part: Option<PartId>,
+}
+
+impl Target {
+    /// Splits `DS/data/epoch=N/part-….parquet` and its beginnings; anything else is taken for a dataset.
+    fn of(path: &Path) -> Self {
+        let whole = || Self { dataset: path.to_owned(), epoch: None, part: None };
+        let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+        let part = name(path).and_then(|name| PartId::parse(&name));
+        let folder = if part.is_some() { path.parent() } else { Some(path) };
+        let epoch = folder.and_then(name).and_then(|name| parse_epoch(name.strip_prefix("epoch=")?));
+        let data = if epoch.is_some() { folder.and_then(Path::parent) } else { folder };
+        let is_data = data.and_then(name).is_some_and(|name| name == "data");
+        match data.and_then(Path::parent) {
+            Some(dataset) if is_data && (epoch.is_some() || part.is_none()) && !is_dataset(path) => {
+                // The parent of a bare `data` is the empty path.
+                let dataset = if dataset.as_os_str().is_empty() { Path::new(".") } else { dataset };
+                Self { dataset: dataset.to_owned(), epoch, part }
+            }
+            _ => whole(),
+        }
+    }
+}
+
+/// A dataset may itself be called `data`.
+fn is_dataset(path: &Path) -> bool {
+    path.join("_turbidite").is_dir()
+}
+
+/// One epoch in the answer for programs.
+#[derive(Debug, Serialize)]
+struct EpochEntry {
+    epoch: u64,
+    rows: u64,
+    parts: usize,
+    row_groups: usize,
+    bytes: u64,
+    key_min: Option<f64>,
+    key_max: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runs: Option<Vec<serde_json::Value>>,
+}
+
+impl Inspect {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let target = Target::of(&self.path);
+        let dataset = Dataset::open(&target.dataset)?;
+        let wanted = self.epoch.or(target.epoch.map(EpochRange::one));
+        let mut manifests = Vec::new();
+        for epoch in chosen_epochs(&dataset, &target.dataset, wanted)? {
+            manifests.push(dataset.manifest(epoch)?);
+        }
+        let shows_runs = wanted.is_some();
+        let is_shown = |run: &RunEntry| target.part.is_none_or(|part| part == run.part);
+        if as_json {
+            let entries: Vec<EpochEntry> = manifests
+                .iter()
+                .map(|manifest| entry(manifest, dataset.schema(), shows_runs.then_some(&is_shown)))
+                .collect();
+            return say_json(&self.document(&dataset, &target, &entries));
+        }
+        let mut blocks = Vec::new();
+        if !shows_runs {
+            blocks.push(describe(&dataset, &target.dataset));
+        }
+        let mut rows =
+            vec![["epoch", "rows", "files", "row groups", "size", "key from", "to"].map(str::to_owned).to_vec()];
+        rows.extend(manifests.iter().map(|manifest| epoch_line(manifest, dataset.schema())));
+        blocks.push(if manifests.is_empty() { "no epochs".to_owned() } else { aligned(&rows) });
+        if shows_runs {
+            for manifest in &manifests {
+                let runs: Vec<&RunEntry> = manifest.runs.iter().filter(|run| is_shown(run)).collect();
+                blocks.push(runs_table(manifest.epoch, &runs, dataset.schema()));
+            }
+        } else if !manifests.is_empty() {
+            let dataset = target.dataset.display();
+            blocks.push(format!("runs of an epoch: turbidite inspect {dataset} --epoch E; how well they are clustered: turbidite stats {dataset}"));
+        }
+        say(&blocks.join("\n\n"))
+    }
+
+    fn document(&self, dataset: &Dataset, target: &Target, epochs: &[EpochEntry]) -> serde_json::Value {
+        let descriptor = dataset.descriptor();
+        json!({
+            "dataset": target.dataset,
+            "format_version": descriptor.format_version,
+            "uuid": descriptor.uuid.to_string(),
+            "source": descriptor.source,
+            "derivations": descriptor.derivations,
+            "key": dataset.schema().key().name,
+            "row_bytes": dataset.schema().row_bytes(),
+            "columns": dataset.schema().columns(),
+            "epochs": epochs,
+        })
+    }
+}
+
+/// What the dataset is, apart from its epochs.
+fn describe(dataset: &Dataset, path: &Path) -> String {
+    let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
+    let mut lines =
+        vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, descriptor.format_version)];
+    lines.extend(descriptor.source.iter().map(|source| format!("written from {source}")));
+    lines.push(format!(
+        "{} columns, {} bytes a row, ordered by {}:",
+        schema.columns().len(),
+        schema.row_bytes(),
+        schema.key().name
+    ));
+    let mut rows = Vec::new();
+    for (index, column) in schema.columns().iter().enumerate() {
+        let derived = descriptor.derivations.iter().find(|text| derived_name(text) == column.name);
+        let mut remarks = Vec::new();
+        if index == schema.key_index() {
+            remarks.push("key".to_owned());
+        }
+        remarks.extend(column.unit.iter().map(|unit| format!("in {unit}")));
+        remarks.extend(derived.map(|text| format!("derived: {text}")));
+        rows.push(vec![
+            format!("  {}", column.name),
+            format!("{:<4}", column.data_type.to_string()),
+            remarks.join("; "),
+        ]);
+    }
+    // The remarks are text, which reads better from the left.
+    let width = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
+    lines.extend(rows.iter().map(|row| format!("{:<width$}  {}  {}", row[0], row[1], row[2]).trim_end().to_owned()));
+    lines.join("\n")
+}
+
+/// The name in `name:type = expression`.
+fn derived_name(text: &str) -> &str {
+    text.split(['=', ':']).next().unwrap_or(text).trim().trim_matches('"')
+}
+
+/// Smallest and largest key of an epoch.
+fn key_range(manifest: &EpochManifest, schema: &Schema) -> Option<(Value, Value)> {
+    let ranges = manifest.runs.iter().filter_map(|run| run.columns.get(schema.key_index())?.range);
+    let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
+    ranges.reduce(|(low, high), (from, to)| {
+        (if less(from, low) { from } else { low }, if less(high, to) { to } else { high })
+    })
+}
+
+fn data_bytes(manifest: &EpochManifest) -> u64 {
+    manifest.parts.iter().map(|part| part.bytes).sum()
+}
+
+fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RunEntry) -> bool>) -> EpochEntry {
+    let range = key_range(manifest, schema);
+    let run = |run: &RunEntry| {
+        let key = run.columns.get(schema.key_index()).and_then(|summary| summary.range);
+        json!({
+            "part": run.part.file_name(),
+            "run": run.run,
+            "row_group": run.row_group,
+            "kind": run.kind,
+            "rows": run.rows,
+            "offset": run.offset,
+            "bytes": run.bytes,
+            "table_version": run.table_version,
+            "key_min": key.map(|(low, _)| low.as_f64()),
+            "key_max": key.map(|(_, high)| high.as_f64()),
+        })
+    };
+    EpochEntry {
+        epoch: manifest.epoch,
+        rows: manifest.rows(),
+        parts: manifest.parts.len(),
+        row_groups: manifest.runs.len(),
+        bytes: data_bytes(manifest),
+        key_min: range.map(|(low, _)| low.as_f64()),
+        key_max: range.map(|(_, high)| high.as_f64()),
+        runs: shown.map(|shown| manifest.runs.iter().filter(|entry| shown(entry)).map(run).collect()),
+    }
+}
+
+fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
+    let (low, high) = in_words(key_range(manifest, schema), schema);
+    vec![
+        manifest.epoch.to_string(),
+        text::count(manifest.rows()),
+        text::count(manifest.parts.len() as u64),
+        text::count(manifest.runs.len() as u64),
+        text::bytes(data_bytes(manifest)),
+        low,
+        high,
+    ]
+}
+
+/// A range of the key with the digits its type has.
+fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) {
+    let value = |value: Value| match value {
+        Value::Float(float) if schema.key().data_type == turbidite::DataType::F32 => format!("{:?}", float as f32),
+        Value::Float(float) => format!("{float:?}"),
+        Value::Int(integer) => integer.to_string(),
+    };
+    range.map_or_else(|| ("-".to_owned(), "-".to_owned()), |(low, high)| (value(low), value(high)))
+}
+
+fn runs_table(epoch: u64, runs: &[&RunEntry], schema: &Schema) -> String {
+    let header =
+        ["file", "run", "row group", "kind", "rows", "offset", "bytes", "key from", "to", "table", "bounds from", "to"];
+    let mut rows = vec![header.map(str::to_owned).to_vec()];
+    for run in runs {
+        let (low, high) = in_words(run.columns.get(schema.key_index()).and_then(|summary| summary.range), schema);
+        let (from, to) = in_words(run.bounds, schema);
+        let kind = match run.kind {
+            RunKind::Regular => "regular",
+            RunKind::Stray => "stray",
+            RunKind::Unordered => "unordered",
+            RunKind::NanKey => "NaN key",
+        };
+        rows.push(vec![
+            run.part.file_name(),
+            run.run.to_string(),
+            run.row_group.to_string(),
+            kind.to_owned(),
+            text::count(run.rows),
+            run.offset.to_string(),
+            run.bytes.to_string(),
+            low,
+            high,
+            run.table_version.to_string(),
+            from,
+            to,
+        ]);
+    }
+    format!("row groups of epoch {epoch}:\n{}", aligned(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_into_a_dataset_are_understood() {
+        let target = |dataset: &str, epoch, part| Target { dataset: dataset.into(), epoch, part };
+        let part = PartId { rank: 3, roll: 0 };
+        for (path, expected) in [
+            ("ds", target("ds", None, None)),
+            ("ds/data", target("ds", None, None)),
+            ("data", target(".", None, None)),
+            ("ds/data/epoch=500", target("ds", Some(500), None)),
+            ("ds/data/epoch=500/part-00003.parquet", target("ds", Some(500), Some(part))),
+            ("ds/epoch=500", target("ds/epoch=500", None, None)),
+            ("data/part-00003.parquet", target("data/part-00003.parquet", None, None)),
+            ("other.parquet", target("other.parquet", None, None)),
+        ] {
+            assert_eq!(Target::of(Path::new(path)), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn derived_columns_are_found_by_name() {
+        for text in ["energy=ux", "energy:f64 = ux", " \"energy\" = ux"] {
+            assert_eq!(derived_name(text), "energy");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `turbidite query`: rows, counts, explanations, and lists of range queries.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::json;
+use turbidite::Error;
+use turbidite::query::{Dataset, Query, QueryFigures};
+use turbidite::store::EpochRange;
+
+use super::{batch, say, say_json, to_json};
+use crate::failure::{Failure, complain};
+use crate::output::{FileFormat, RowWriter, TextFormat};
+use crate::text;
+
+/// Find rows
+///
+/// Prints the rows that match: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. Columns
+/// are all that are stored, then the epoch.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32;
+'epoch' is a column too. NaN matches no comparison; isnan(x) finds it.
+
+  --where 'energy >= 1.2 AND energy < 3'
+  --where 'ux > 5 AND abs(uy) < 1 AND energy > 10'
+  --where 'id = 81234' --epoch 500..4000
+
+Queries for --batch are lines 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both included, in
+key order. The log has one line for each: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s, merge_s,
+total_s. Read, filter and merge times are work, summed over threads; total_s is wall time.")]
+pub(crate) struct QueryCommand {
+    /// The dataset
+    dataset: PathBuf,
+    /// One epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Only rows for which this holds
+    #[arg(long = "where", value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Only these columns, in this order
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// Rows in key order within each epoch
+    #[arg(long)]
+    order: bool,
+    /// End after N rows
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print how many rows match, not the rows
+    #[arg(long, conflicts_with_all = ["columns", "order", "limit", "output", "explain"])]
+    count: bool,
+    /// Say what the query would read, and why, without reading it
+    #[arg(long, conflicts_with = "output")]
+    explain: bool,
+    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
+    format: Option<TextFormat>,
+    /// Say on standard error what was read (a terminal always gets it)
+    #[arg(long)]
+    figures: bool,
+    /// Run a list of range queries: lines 'epoch,begin,end'
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
+    batch: Option<PathBuf>,
+    /// Where to write matches, bytes and times of each query of the list
+    #[arg(long, value_name = "FILE", requires = "batch")]
+    log: Option<PathBuf>,
+    /// Threads [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Do not check the checksums of the pages that are read
+    #[arg(long, hide_short_help = true)]
+    no_check: bool,
+}
+
+/// What a query gave and what it cost.
+#[derive(Debug, Serialize)]
+struct Answer {
+    rows: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
+    /// Bytes that the rows of the epochs asked for take, to compare with what was read.
+    bytes_of_epochs: u64,
+    wall_s: f64,
+    figures: QueryFigures,
+}
+
+impl QueryCommand {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        if let Some(path) = &self.output {
+            FileFormat::of(path)?;
+        }
+        let dataset = Dataset::open(&self.dataset)?;
+        if let Some(queries) = &self.batch {
+            return batch::run(&dataset, queries, self.log.as_deref(), self.query(), as_json);
+        }
+        let query = self.query();
+        if self.explain {
+            let explanation = dataset.explain(&query).map_err(|error| self.wrong(error))?;
+            return if as_json { say_json(&explanation) } else { say(explanation.to_string().trim_end()) };
+        }
+        if self.count { self.count(&dataset, &query, as_json) } else { self.rows(&dataset, &query, as_json) }
+    }
+
+    fn query(&self) -> Query {
+        let mut query = Query::new().ordered(self.order).check(!self.no_check);
+        if let Some(epochs) = self.epoch {
+            query = query.epochs(epochs);
+        }
+        if let Some(filter) = &self.filter {
+            query = query.filter(filter);
+        }
+        if let Some(columns) = &self.columns {
+            query = query.columns(columns.iter().map(|name| name.trim()));
+        }
+        if let Some(limit) = self.limit {
+            query = query.limit(limit);
+        }
+        if let Some(threads) = self.threads {
+            query = query.threads(threads);
+        }
+        query
+    }
+
+    /// An error that says which text was wrong, if it was one.
+    fn wrong(&self, error: Error) -> Failure {
+        match (error, &self.filter) {
+            (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
+            (other, _) => other.into(),
+        }
+    }
+
+    fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let (rows, figures) = dataset.count(query).map_err(|error| self.wrong(error))?;
+        let answer = self.answer(dataset, rows, begun, figures)?;
+        if as_json {
+            return say_json(&json!({"count": rows, "cost": answer}));
+        }
+        say(&rows.to_string())?;
+        self.tell(&answer);
+        Ok(())
+    }
+
+    fn rows(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
+        let schema = stream.schema();
+        let mut writer = match &self.output {
+            Some(path) => RowWriter::file(path, &schema)?,
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                RowWriter::stdout(self.format.unwrap_or(default), &schema)
+            }
+        };
+        for batch in &mut stream {
+            writer.write(&batch?)?;
+        }
+        let rows = writer.finish()?;
+        let answer = self.answer(dataset, rows, begun, stream.figures())?;
+        match &self.output {
+            Some(_) if as_json => say_json(&answer)?,
+            // Standard output has the rows.
+            None if as_json && self.figures => complain(&to_json(&answer)?),
+            _ if as_json => {}
+            _ => self.tell(&answer),
+        }
+        Ok(())
+    }
+
+    fn answer(&self, dataset: &Dataset, rows: u64, begun: Instant, figures: QueryFigures) -> Result<Answer, Failure> {
+        let wall_s = begun.elapsed().as_secs_f64();
+        let wanted = self.epoch.unwrap_or(EpochRange::ALL);
+        let mut bytes_of_epochs = 0;
+        for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
+            bytes_of_epochs += dataset.manifest(epoch)?.runs.iter().map(|run| run.bytes).sum::<u64>();
+        }
+        Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, figures })
+    }
+
+    /// Says on standard error what came out and what it took, where somebody may want to know.
+    fn tell(&self, answer: &Answer) {
+        if !self.figures && self.output.is_none() && !std::io::stdout().is_terminal() {
+            return;
+        }
+        if let Some(path) = &self.output {
+            complain(&format!("wrote {} to {}", text::counted(answer.rows, "row", "rows"), path.display()));
+        }
+        complain(&format!(
+            "{} in {}; read {} of {} ({}), {} of {} row groups",
+            text::counted(answer.rows, "row", "rows"),
+            text::duration(std::time::Duration::from_secs_f64(answer.wall_s)),
+            text::bytes(answer.figures.bytes_read),
+            text::bytes(answer.bytes_of_epochs),
+            text::percent(text::share(answer.figures.bytes_read, answer.bytes_of_epochs)),
+            text::count(answer.figures.runs_touched),
+            text::count(answer.figures.runs_considered),
+        ));
+    }
+}

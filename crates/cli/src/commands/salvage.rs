@@ -1,0 +1,199 @@
+//! `turbidite salvage`: epochs that were begun and never committed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+use turbidite::storage::{FileSystem, Storage};
+use turbidite::store::salvage::{SalvagedEpoch, UnfinishedEpoch, discard, list, recover_into};
+use turbidite::store::{DatasetDescriptor, Layout, WriterLock, lock_holder};
+
+use super::{aligned, say, say_json};
+use crate::failure::{Failure, complain};
+use crate::text;
+
+/// List unfinished epochs, and recover what is left of them
+///
+/// A writer that dies or fails leaves the runs it had completed. They never become part of the dataset by themselves,
+/// since nobody knows what an unfinished epoch lacks; --out copies them into plain Parquet files elsewhere.
+#[derive(Debug, Args)]
+pub(crate) struct Salvage {
+    /// The dataset
+    dataset: PathBuf,
+    /// Copy the complete runs of unfinished epochs to DIR/epoch=N
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Only this epoch
+    #[arg(long, value_name = "E")]
+    epoch: Option<u64>,
+    /// Remove the unfinished epochs for good, after they were recovered if --out is given
+    #[arg(long)]
+    discard: bool,
+}
+
+/// An unfinished epoch, for programs.
+#[derive(Debug, Serialize)]
+struct Found {
+    epoch: u64,
+    directory: PathBuf,
+    parts: usize,
+    bytes: u64,
+    runs: u64,
+    rows: u64,
+    recovered: Option<Recovered>,
+    discarded: bool,
+}
+
+/// What was copied.
+#[derive(Debug, Serialize)]
+struct Recovered {
+    directory: PathBuf,
+    parts: u32,
+    runs: u64,
+    rows: u64,
+    damaged: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    dataset: PathBuf,
+    /// Who is writing just now: its epoch is among the unfinished ones.
+    writer: Option<String>,
+    unfinished: Vec<Found>,
+}
+
+impl Salvage {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+        let layout = Layout::new(&self.dataset);
+        let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
+        let writer = lock_holder(&*storage, &layout)?.map(|holder| holder.to_string());
+        // Nothing may be removed under a running writer.
+        let lock = self.discard.then(|| WriterLock::acquire(&storage, &layout, false)).transpose()?;
+        let mut attempts = list(&*storage, &layout, &descriptor)?;
+        attempts.retain(|attempt| self.epoch.is_none_or(|epoch| epoch == attempt.epoch));
+        if let Some(out) = &self.out {
+            self.check_labels(out, &attempts)?;
+        }
+        let mut unfinished = Vec::with_capacity(attempts.len());
+        for attempt in &attempts {
+            let salvaged = match &self.out {
+                Some(out) => Some(recover_into(&storage, &layout, &descriptor, attempt, out)?),
+                None => None,
+            };
+            if self.discard {
+                discard(&*storage, attempt)?;
+            }
+            unfinished.push(Found::of(attempt, salvaged, self.discard));
+        }
+        if let Some((lock, _)) = lock {
+            lock.release()?;
+        }
+        let report = Report { dataset: self.dataset.clone(), writer, unfinished };
+        if as_json {
+            say_json(&report)?;
+        } else {
+            report.unfinished.iter().for_each(Found::tell_damage);
+            say(&report.in_words(self.out.is_none()))?;
+        }
+        report.damage()
+    }
+
+    /// Several attempts at one epoch would end in one folder.
+    fn check_labels(&self, out: &std::path::Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
+        match attempts.windows(2).find(|pair| pair[0].epoch == pair[1].epoch) {
+            Some(pair) => Err(Failure::Usage(format!(
+                "epoch {} was begun more than once and {} can take one attempt only; remove those that are not wanted: \
+                 they lie in {}",
+                pair[0].epoch,
+                out.display(),
+                pair[0].directory.parent().unwrap_or(&pair[0].directory).display()
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Found {
+    fn of(attempt: &UnfinishedEpoch, salvaged: Option<SalvagedEpoch>, discarded: bool) -> Self {
+        Self {
+            epoch: attempt.epoch,
+            directory: attempt.directory.clone(),
+            parts: attempt.parts.len(),
+            bytes: attempt.parts.iter().map(|part| part.bytes).sum(),
+            runs: attempt.runs(),
+            rows: attempt.rows(),
+            recovered: salvaged.map(|salvaged| Recovered {
+                directory: salvaged.directory,
+                parts: salvaged.parts,
+                runs: salvaged.runs,
+                rows: salvaged.rows,
+                damaged: salvaged.damaged.iter().map(ToString::to_string).collect(),
+            }),
+            discarded,
+        }
+    }
+
+    fn tell_damage(&self) {
+        for damage in self.recovered.iter().flat_map(|recovered| &recovered.damaged) {
+            complain(&format!("turbidite: left out: {damage}"));
+        }
+    }
+}
+
+impl Report {
+    fn in_words(&self, may_recover: bool) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        if let Some(writer) = &self.writer {
+            lines.push(format!(
+                "the dataset is locked by {writer}; an epoch that it is writing is listed as unfinished"
+            ));
+        }
+        if self.unfinished.is_empty() {
+            lines.push("no unfinished epochs".to_owned());
+            return lines.join("\n");
+        }
+        let header = ["epoch", "files", "size", "complete runs", "rows in them", "where"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for found in &self.unfinished {
+            rows.push(vec![
+                found.epoch.to_string(),
+                found.parts.to_string(),
+                text::bytes(found.bytes),
+                text::count(found.runs),
+                text::count(found.rows),
+                found.directory.display().to_string(),
+            ]);
+        }
+        lines.push(aligned(&rows));
+        for found in &self.unfinished {
+            if let Some(recovered) = &found.recovered {
+                lines.push(format!(
+                    "recovered {} of epoch {} to {}",
+                    text::counted(recovered.rows, "row", "rows"),
+                    found.epoch,
+                    recovered.directory.display()
+                ));
+            }
+            if found.discarded {
+                lines.push(format!("removed {}", found.directory.display()));
+            }
+        }
+        if may_recover && self.unfinished.iter().any(|found| found.rows > 0 && !found.discarded) {
+            lines.push(format!("copy them out with: turbidite salvage {} --out FOLDER", self.dataset.display()));
+        }
+        lines.join("\n")
+    }
+
+    /// Runs that could not be copied since they are damaged make the exit code say so.
+    fn damage(&self) -> Result<(), Failure> {
+        let recovered = self.unfinished.iter().filter_map(|found| found.recovered.as_ref());
+        let damaged: usize = recovered.map(|recovered| recovered.damaged.len()).sum();
+        if damaged == 0 {
+            return Ok(());
+        }
+        let runs = text::counted(damaged as u64, "run is", "runs are");
+        Err(Failure::DamageFound(format!("{runs} damaged and could not be recovered")))
+    }
+}

@@ -1,0 +1,174 @@
+//! `turbidite stats`: how well epochs are clustered and what writing them took, told from their manifests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde::Serialize;
+use turbidite::format::{EpochFigures, EpochManifest};
+use turbidite::query::{Dataset, KeyProfile, key_profile};
+use turbidite::store::EpochRange;
+
+use super::figures::{imbalance, largest_load, write_amplification};
+use super::{aligned, chosen_epochs, say, say_json};
+use crate::failure::Failure;
+use crate::text;
+
+/// Show how epochs are laid out and what writing them took
+///
+/// Read amplification of a key is CARP's: rows in row groups whose range holds the key, over the rows of one perfectly
+/// balanced receiver. It is told for the median and the 99th percentile over the key space. Load imbalance is the
+/// standard deviation of the receivers' rows over their mean.
+#[derive(Debug, Args)]
+pub(crate) struct Stats {
+    /// The dataset
+    dataset: PathBuf,
+    /// One epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+}
+
+/// All about one epoch.
+#[derive(Debug, Serialize)]
+struct EpochStats {
+    epoch: u64,
+    rows: u64,
+    parts: usize,
+    runs: usize,
+    row_groups: usize,
+    load_imbalance: f64,
+    largest_load: f64,
+    write_amplification: f64,
+    profile: KeyProfile,
+    figures: EpochFigures,
+}
+
+impl Stats {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let dataset = Dataset::open(&self.dataset)?;
+        let wanted = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
+        let mut epochs = Vec::with_capacity(wanted.len());
+        for epoch in wanted {
+            epochs.push(EpochStats::of(&dataset, &dataset.manifest(epoch)?));
+        }
+        if as_json {
+            return say_json(&epochs);
+        }
+        if epochs.is_empty() {
+            return say("no epochs");
+        }
+        let key = &dataset.schema().key().name;
+        let parts = [
+            overview(&epochs),
+            "share of the rows (and row groups) that a query for the key at a percentile must touch:".to_owned(),
+            percentiles(&epochs),
+            format!("{key} at these percentiles:"),
+            keys(&epochs),
+            "seconds of work by stage, summed over threads:".to_owned(),
+            stages(&epochs),
+        ];
+        say(&parts.join("\n\n"))
+    }
+}
+
+impl EpochStats {
+    fn of(dataset: &Dataset, manifest: &Arc<EpochManifest>) -> Self {
+        let figures = manifest.figures.clone();
+        let mut runs: Vec<_> = manifest.runs.iter().map(|run| (run.part.rank, run.run)).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        Self {
+            epoch: manifest.epoch,
+            rows: manifest.rows(),
+            parts: manifest.parts.len(),
+            runs: runs.len(),
+            row_groups: manifest.runs.len(),
+            load_imbalance: imbalance(&figures),
+            largest_load: largest_load(&figures),
+            write_amplification: write_amplification(&figures, dataset.schema().row_bytes()),
+            profile: key_profile(manifest, dataset.schema()),
+            figures,
+        }
+    }
+}
+
+fn cells(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn overview(epochs: &[EpochStats]) -> String {
+    let names = [
+        "epoch",
+        "rows",
+        "parts",
+        "runs",
+        "row groups",
+        "strays",
+        "spills",
+        "NaN keys",
+        "imbalance",
+        "read amp p50",
+        "p99",
+        "tables",
+        "write amp",
+        "wall",
+    ];
+    let mut rows = vec![cells(&names)];
+    for epoch in epochs {
+        let figures = &epoch.figures;
+        rows.push(vec![
+            epoch.epoch.to_string(),
+            text::count(epoch.rows),
+            text::count(epoch.parts as u64),
+            text::count(epoch.runs as u64),
+            text::count(epoch.row_groups as u64),
+            text::count(figures.strays),
+            text::count(figures.spills),
+            text::count(figures.nan_keys),
+            text::percent(epoch.load_imbalance),
+            format!("{:.2}", epoch.profile.read_amplification_p50),
+            format!("{:.2}", epoch.profile.read_amplification_p99),
+            figures.renegotiations.to_string(),
+            format!("{:.4}", epoch.write_amplification),
+            format!("{:.3} s", figures.wall_s),
+        ]);
+    }
+    aligned(&rows)
+}
+
+/// One line an epoch, one column a percentile; the percentiles are those of the first epoch that has any.
+fn by_percentile(epochs: &[EpochStats], cell: impl Fn(&turbidite::query::ProfilePoint) -> String) -> String {
+    let listed: Vec<f64> = epochs
+        .iter()
+        .map(|epoch| epoch.profile.points.iter().map(|point| point.percentile).collect::<Vec<_>>())
+        .find(|points| !points.is_empty())
+        .unwrap_or_default();
+    let mut rows = vec![vec!["epoch".to_owned()]];
+    rows[0].extend(listed.iter().map(|percentile| format!("{percentile} %")));
+    for epoch in epochs {
+        let mut row = vec![epoch.epoch.to_string()];
+        row.extend(epoch.profile.points.iter().map(&cell));
+        rows.push(row);
+    }
+    aligned(&rows)
+}
+
+fn percentiles(epochs: &[EpochStats]) -> String {
+    by_percentile(epochs, |point| format!("{} ({})", text::percent(point.share), text::count(point.runs)))
+}
+
+fn keys(epochs: &[EpochStats]) -> String {
+    by_percentile(epochs, |point| format!("{:.4e}", point.key))
+}
+
+fn stages(epochs: &[EpochStats]) -> String {
+    let mut rows = vec![cells(&["epoch", "route", "sort", "encode", "write", "sync"])];
+    for epoch in epochs {
+        let figures = &epoch.figures;
+        let mut row = vec![epoch.epoch.to_string()];
+        let seconds = [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s];
+        row.extend(seconds.map(|seconds| format!("{seconds:.3}")));
+        rows.push(row);
+    }
+    aligned(&rows)
+}

@@ -1,0 +1,51 @@
+//! `turbidite truncate`: back to a checkpoint.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use serde_json::json;
+use turbidite::storage::{FileSystem, Storage};
+use turbidite::store::{DatasetDescriptor, Layout, WriterLock, truncate_after};
+
+use super::{say, say_json};
+use crate::failure::{Failure, complain};
+use crate::text;
+
+/// Remove all epochs after one, for a restart from a checkpoint
+#[derive(Debug, Args)]
+pub(crate) struct Truncate {
+    /// The dataset
+    dataset: PathBuf,
+    /// The last epoch to keep; it need not be there
+    #[arg(long, value_name = "E")]
+    after: u64,
+    /// Take over the dataset's lock; only when its holder is gone for certain
+    #[arg(long)]
+    break_lock: bool,
+}
+
+impl Truncate {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+        let layout = Layout::new(&self.dataset);
+        // Before the lock, which would make a folder where there is no dataset.
+        let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
+        let (lock, notice) = WriterLock::acquire(&storage, &layout, self.break_lock)?;
+        if let Some(notice) = notice.filter(|_| !as_json) {
+            complain(&format!("turbidite: {notice}"));
+        }
+        let removed = truncate_after(&storage, &layout, &descriptor, self.after)?;
+        lock.release()?;
+        if as_json {
+            return say_json(&json!({"dataset": self.dataset, "after": self.after, "removed": removed}));
+        }
+        let labels: Vec<String> = removed.iter().map(u64::to_string).collect();
+        say(&match labels.as_slice() {
+            [] => format!("there are no epochs after {}", self.after),
+            labels => {
+                format!("removed {}: {}", text::counted(labels.len() as u64, "epoch", "epochs"), labels.join(", "))
+            }
+        })
+    }
+}

@@ -1,0 +1,146 @@
+//! `turbidite verify`: every checksum, and every figure of the manifests against the data.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use turbidite::storage::{FileSystem, Storage};
+use turbidite::store::{EpochRange, Finding, FindingKind, Layout, VerifyOptions, VerifyProgress, VerifyReport, verify};
+
+use super::{say, say_json};
+use crate::failure::{Failure, complain};
+use crate::text;
+
+/// Most findings that are named one by one.
+const MOST_FINDINGS: usize = 50;
+
+/// Check a dataset: all of its bytes, and whether its parts agree
+///
+/// Reads everything. Ends with exit code 3 if anything is damaged or missing, naming each file and place.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {
+    /// The dataset
+    dataset: PathBuf,
+    /// Only one epoch, or a range with both ends included
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Files read at the same time [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+impl Verify {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+        let mut options = VerifyOptions { epochs: self.epoch.unwrap_or(EpochRange::ALL), ..VerifyOptions::default() };
+        options.threads = self.threads.unwrap_or(options.threads).max(1);
+        let bar = progress_bar(as_json);
+        let advance = |progress: VerifyProgress| {
+            bar.set_length(progress.total_bytes);
+            bar.set_position(progress.done_bytes);
+        };
+        let report = verify(&storage, &Layout::new(&self.dataset), &options, &advance)?;
+        bar.finish_and_clear();
+        if as_json {
+            say_json(&self.document(&report, begun.elapsed()))?;
+        } else {
+            tell(&report.findings);
+            say(&self.in_words(&report, begun.elapsed()))?;
+        }
+        judge(&self.dataset, &report)
+    }
+
+    fn document(&self, report: &VerifyReport, wall: Duration) -> serde_json::Value {
+        let findings: Vec<serde_json::Value> = report
+            .findings
+            .iter()
+            .map(|finding| {
+                json!({
+                    "kind": kind(finding.kind),
+                    "path": finding.path,
+                    "place": finding.place,
+                    "what": finding.what,
+                })
+            })
+            .collect();
+        json!({
+            "dataset": self.dataset,
+            "clean": report.is_clean(),
+            "epochs": report.epochs,
+            "parts": report.parts,
+            "row_groups": report.row_groups,
+            "pages": report.pages,
+            "rows": report.rows,
+            "bytes": report.bytes,
+            "wall_s": wall.as_secs_f64(),
+            "findings": findings,
+        })
+    }
+
+    fn in_words(&self, report: &VerifyReport, wall: Duration) -> String {
+        let verdict = if report.is_clean() { "all is well" } else { "NOT all is well" };
+        format!(
+            "{verdict} with {}: {}, {}, {}, {}, {} checked in {}",
+            self.dataset.display(),
+            text::counted(report.epochs, "epoch", "epochs"),
+            text::counted(report.parts, "file", "files"),
+            text::counted(report.pages, "page", "pages"),
+            text::counted(report.rows, "row", "rows"),
+            text::bytes(report.bytes),
+            text::duration(wall),
+        )
+    }
+}
+
+/// Names findings on standard error, as many as a person reads.
+fn tell(findings: &[Finding]) {
+    for finding in findings.iter().take(MOST_FINDINGS) {
+        complain(&format!("turbidite: {finding}"));
+    }
+    if let Some(more) = findings.len().checked_sub(MOST_FINDINGS).filter(|more| *more > 0) {
+        complain(&format!("turbidite: … and {more} more; --json lists all"));
+    }
+}
+
+fn kind(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Damage => "damage",
+        FindingKind::Unreadable => "unreadable",
+        FindingKind::Notice => "notice",
+    }
+}
+
+/// The exit code that findings deserve: damage before what could not be read.
+fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure> {
+    let count = |kind| report.findings.iter().filter(|finding| finding.kind == kind).count() as u64;
+    let (damaged, unreadable) = (count(FindingKind::Damage), count(FindingKind::Unreadable));
+    let dataset = dataset.display();
+    if damaged > 0 {
+        let found = text::counted(damaged, "finding", "findings");
+        return Err(Failure::DamageFound(format!("{dataset} is damaged: {found}")));
+    }
+    if unreadable > 0 {
+        let found = text::counted(unreadable, "place", "places");
+        return Err(Failure::Unverified(format!(
+            "{found} of {dataset} could not be read, so nothing can be said of them"
+        )));
+    }
+    Ok(())
+}
+
+/// A bar on a terminal; its length is known once the manifests are read.
+fn progress_bar(as_json: bool) -> ProgressBar {
+    if as_json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    let template = "{wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,58 @@
+//! A file that gets its name when it is complete.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::{Failure, FileContext};
+
+/// A file under a temporary name beside the one it is meant for. Dropped before [`PendingFile::complete`], it is removed.
+#[derive(Debug)]
+pub(crate) struct PendingFile {
+    file: File,
+    temporary: PathBuf,
+    path: PathBuf,
+    is_complete: bool,
+}
+
+impl PendingFile {
+    /// Opens a file meant for `path`.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let name =
+            path.file_name().ok_or_else(|| Failure::Usage(format!("'{}' is not a file's name", path.display())))?;
+        if path.is_dir() {
+            return Err(Failure::Usage(format!("{} is a folder; give the name of a file", path.display())));
+        }
+        let temporary = path.with_file_name(format!(".{}.{}.tmp", name.to_string_lossy(), std::process::id()));
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).open(&temporary).on_file("create", path)?;
+        Ok(Self { file, temporary, path: path.to_owned(), is_complete: false })
+    }
+
+    /// Makes the content durable and gives the file its name.
+    pub(crate) fn complete(mut self) -> Result<(), Failure> {
+        self.file.flush().on_file("write", &self.path)?;
+        self.file.sync_all().on_file("sync", &self.path)?;
+        std::fs::rename(&self.temporary, &self.path).on_file("rename", &self.path)?;
+        self.is_complete = true;
+        Ok(())
+    }
+}
+
+impl Write for PendingFile {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        self.file.write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for PendingFile {
+    fn drop(&mut self) {
+        if !self.is_complete {
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}

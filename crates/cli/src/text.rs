@@ -1,0 +1,151 @@
+//! Numbers in words: counts, sizes, rates, durations, sizes as users type them.
+
+use std::time::Duration;
+
+/// 1234567 -> `1,234,567`
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() * 4 / 3 + 1);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count and its noun: `1 row`, `2,000 rows`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// Decimal units, three digits: `8.26 MB`.
+pub(crate) fn bytes(number: u64) -> String {
+    if number < 1000 {
+        return counted(number, "byte", "bytes");
+    }
+    let mut value = number as f64;
+    let mut unit = "";
+    for larger in ["kB", "MB", "GB", "TB", "PB", "EB"] {
+        value /= 1000.0;
+        unit = larger;
+        // 999.5 would be printed as 1000.
+        if value < 999.5 {
+            break;
+        }
+    }
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Three significant digits below 1000, whole numbers above.
+pub(crate) fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        below if below < 9.995 => 2,
+        below if below < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+/// `2.31 s`, `14.2 ms`, `3 min 12 s`.
+pub(crate) fn duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    match seconds {
+        short if short < 0.001 => format!("{} µs", three_digits(seconds * 1e6)),
+        short if short < 1.0 => format!("{} ms", three_digits(seconds * 1e3)),
+        medium if medium < 120.0 => format!("{} s", three_digits(seconds)),
+        _ => format!("{} min {} s", time.as_secs() / 60, time.as_secs() % 60),
+    }
+}
+
+/// A share of one as percent: `0.0123 %`, `12.3 %`, `100 %`.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    match percent.abs() {
+        0.0 => "0 %".to_owned(),
+        tiny if tiny < 0.0001 => format!("{percent:.1e} %"),
+        small if small < 0.01 => format!("{percent:.4} %"),
+        small if small < 1.0 => format!("{percent:.3} %"),
+        large if large >= 99.95 => format!("{percent:.0} %"),
+        _ => format!("{} %", three_digits(percent)),
+    }
+}
+
+/// Part of a whole as a share; 0 of 0 is 0.
+pub(crate) fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// Sizes as users type them: `8MiB`, `32 KiB`, `1GB`, `65536`.
+pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
+    let text = text.trim();
+    let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let factor: usize = match text[digits.len()..].trim() {
+        "" | "B" => 1,
+        "kB" | "KB" => 1000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "KiB" | "K" | "k" => 1 << 10,
+        "MiB" | "M" => 1 << 20,
+        "GiB" | "G" => 1 << 30,
+        other => return Err(format!("'{other}' is not a unit; use B, kB, MB, GB, KiB, MiB or GiB")),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("'{text}' is not a size such as 8MiB"))?;
+    number.checked_mul(factor).ok_or_else(|| format!("'{text}' is too large"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_commas() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(count(number), text);
+        }
+        assert_eq!(counted(1, "row", "rows"), "1 row");
+    }
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        let cases = [
+            (999, "999 bytes"),
+            (1000, "1.00 kB"),
+            (58_723_936, "58.7 MB"),
+            (999_499, "999 kB"),
+            (999_500, "1.00 MB"),
+            (u64::MAX, "18.4 EB"),
+        ];
+        for (number, text) in cases {
+            assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn durations_and_shares_are_short() {
+        assert_eq!(duration(Duration::from_micros(250)), "250 µs");
+        assert_eq!(duration(Duration::from_millis(1500)), "1.50 s");
+        assert_eq!(duration(Duration::from_secs(192)), "3 min 12 s");
+        for (value, text) in [
+            (0.0, "0 %"),
+            (1.0, "100 %"),
+            (0.9994, "99.9 %"),
+            (0.123, "12.3 %"),
+            (0.0001, "0.010 %"),
+            (1e-8, "1.0e-6 %"),
+        ] {
+            assert_eq!(percent(value), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_parsed() {
+        for (text, bytes) in [("32KiB", 32768), ("8 MiB", 8 << 20), ("1MB", 1_000_000), ("77", 77), ("4K", 4096)] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1.5MiB", "1 parsec", "99999999999GiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What cannot be done: exit codes, messages that name the file and say what to do, and nothing changed.
+
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use support::{ENERGY, ends_with, ingest, json, ok, sample, text};
+use turbidite::storage::{FileSystem, Storage};
+use turbidite::store::{Layout, WriterLock};
+
+/// A dataset of two steps, small enough to make one for each test.
+fn two_steps() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("particles");
+    ingest(&path, &["--epochs", "500..1000", "--ranks", "3"]);
+    (folder, path)
+}
+
+/// A copy of one step of the sample that a test may spoil.
+fn dumps() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("dumps");
+    std::fs::create_dir_all(source.join("T.500")).unwrap();
+    for rank in 0..4 {
+        let name = format!("T.500/eparticle.500.{rank}");
+        std::fs::copy(sample().join(&name), source.join(&name)).unwrap();
+    }
+    (folder, source)
+}
+
+#[track_caller]
+fn refused(code: i32, arguments: &[&str], words: &[&str]) {
+    let (out, error) = ends_with(code, arguments);
+    assert!(out.is_empty(), "{out}");
+    assert!(error.starts_with("turbidite: "), "{error}");
+    for word in words {
+        assert!(error.contains(word), "'{word}' is not in: {error}");
+    }
+}
+
+#[test]
+fn wrong_requests_end_with_2() {
+    let (_folder, path) = two_steps();
+    let ds = text(&path);
+    for (arguments, words) in [
+        (&["query", ds, "--where", "energy >"][..], &["--where 'energy >'"][..]),
+        (&["query", ds, "--where", "enrgy > 1"], &["enrgy", "energy"]),
+        (&["query", ds, "--columns", "id,nope"], &["nope", "energy"]),
+        (&["query", ds, "--epoch", "9..x"], &["9..x"]),
+        (&["query", ds, "--epoch", "9..3"], &["9..3"]),
+        (&["query", ds, "-o", "rows.xyz"], &["rows.xyz", ".parquet"]),
+        (&["query", ds, "--count", "--order"], &["--count", "--order"]),
+        (&["query", ds, "--log", "x.csv"], &["--batch"]),
+        (&["query", ds, "--nope"], &["--nope"]),
+        (&["query"], &["DATASET"]),
+        (&[], &["turbidite"]),
+        (&["truncate", ds], &["--after"]),
+    ] {
+        refused(2, arguments, words);
+    }
+    let source = sample();
+    let to = ["ingest", text(&source), "--out", ds];
+    for (more, words) in [
+        (&["--key", "energy"][..], &["--key", "energy", "--derive", "ux"][..]),
+        (&["--key", "ux", "--derive", "e=ux+nope"], &["--derive", "nope"]),
+        (&["--key", "ux", "--derive", "e=header.nope"], &["header.nope"]),
+        (&["--key", "ux", "--derive", "ux=uy"], &["ux"]),
+        (&["--key", "ux", "--species", "ion"], &["ion", "eparticle"]),
+        (&["--key", "ux", "--extra", "tag"], &["--extra", "NAME:TYPE"]),
+        (&["--key", "ux", "--drop", "nope"], &["--drop", "nope"]),
+        (&["--key", "ux", "--unit", "nope=m"], &["--unit", "nope"]),
+        (&["--key", "ux", "--epochs", "7"], &["no epoch 7", "500"]),
+        (&["--key", "ux", "--ranks", "0"], &["ranks"]),
+        (&["--key", "ux", "--ranks", "4", "--receivers", "5"], &["receivers"]),
+        (&["--key", "ux", "--memtable", "8 parsec"], &["parsec"]),
+        (&["--key", "ux", "--if-exists", "maybe"], &["replace"]),
+    ] {
+        refused(2, &[&to, more].concat(), words);
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let (folder, path) = two_steps();
+    let nowhere = folder.path().join("nowhere");
+    for command in [&["query"][..], &["stats"], &["verify"], &["inspect"], &["salvage"], &["truncate", "--after", "1"]]
+    {
+        let arguments = [command, &[text(&nowhere)]].concat();
+        refused(1, &arguments, &["nowhere", "turbidite ingest"]);
+        assert!(!nowhere.exists(), "{command:?} made the folder");
+    }
+    refused(1, &["query", text(&path), "--epoch", "123"], &["123", "inspect"]);
+    refused(1, &["stats", text(&path), "--epoch", "123"], &["123"]);
+    let out = folder.path().join("never");
+    refused(1, &["ingest", text(&nowhere), "--out", text(&out), "--key", "ux"], &["nowhere"]);
+    assert!(!out.exists());
+    refused(1, &["query", text(&path), "-o", "/nowhere/rows.csv"], &["/nowhere/rows.csv"]);
+    refused(1, &["query", text(&path), "--batch", "/nowhere/list.csv"], &["/nowhere/list.csv"]);
+}
+
+#[test]
+fn epochs_that_exist() {
+    let (_folder, path) = two_steps();
+    let source = sample();
+    let again = [
+        "ingest",
+        text(&source),
+        "--out",
+        text(&path),
+        "--key",
+        "energy",
+        "--derive",
+        ENERGY,
+        "--derive",
+        support::IDENTITY,
+    ];
+    refused(1, &again, &["500", "--if-exists replace", "--if-exists skip"]);
+    let told = json(&[&again[..], &["--if-exists", "skip", "--epochs", "500..1500"]].concat());
+    let skipped: Vec<bool> = told["epochs"].as_array().unwrap().iter().map(|epoch| epoch["skipped"] == true).collect();
+    assert_eq!(skipped, [true, true, false]);
+    assert_eq!(told["rows"].as_u64(), Some(28_672));
+    ok(&[&again[..], &["--if-exists", "replace", "--epochs", "1000", "--ranks", "5"]].concat());
+    assert_eq!(ok(&["query", text(&path), "--count"]), format!("{}\n", 3 * 28_672));
+    ok(&["verify", text(&path)]);
+    let (out, _) = ends_with(0, &["truncate", text(&path), "--after", "500"]);
+    assert_eq!(out, "removed 2 epochs: 1000, 1500\n");
+    assert_eq!(ok(&["query", text(&path), "--count"]), "28672\n");
+    assert_eq!(ok(&["truncate", text(&path), "--after", "500"]), "there are no epochs after 500\n");
+}
+
+#[test]
+fn another_shape_is_refused() {
+    let (_folder, path) = two_steps();
+    let source = sample();
+    refused(1, &["ingest", text(&source), "--out", text(&path), "--key", "ux"], &[text(&path), "another shape"]);
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let (_folder, path) = two_steps();
+    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+    let (lock, _) = WriterLock::acquire(&storage, &Layout::new(&path), false).unwrap();
+    let source = sample();
+    let more = ["--key", "energy", "--derive", ENERGY, "--derive", support::IDENTITY, "--epochs", "1500"];
+    let arguments = [&["ingest", text(&source), "--out", text(&path)][..], &more].concat();
+    let holder = format!("process {}", std::process::id());
+    refused(1, &arguments, &["_turbidite/lock", &holder, "--break-lock"]);
+    refused(1, &["truncate", text(&path), "--after", "1"], &["_turbidite/lock", &holder]);
+    assert_eq!(ok(&["query", text(&path), "--count"]), format!("{}\n", 2 * 28_672), "readers need no lock");
+    let (out, _) = ends_with(0, &["salvage", text(&path)]);
+    assert!(out.contains(&holder), "{out}");
+    let (_, error) = ends_with(0, &[&arguments[..], &["--break-lock"]].concat());
+    assert!(error.contains("broke the lock"), "{error}");
+    drop(lock);
+    assert_eq!(ok(&["query", text(&path), "--count"]), format!("{}\n", 3 * 28_672));
+}
+
+/// Flips a bit in the middle of a file.
+fn flip(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn damage_ends_with_3_and_names_the_file() {
+    let (_folder, path) = two_steps();
+    let part = path.join("data/epoch=500/part-00001.parquet");
+    flip(&part);
+    let (out, error) = ends_with(3, &["verify", text(&path)]);
+    assert!(out.contains("NOT all is well") && error.contains("epoch=500/part-00001.parquet"), "{out}{error}");
+    let answer = support::run(&["verify", text(&path), "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!((answer.status.code(), report["clean"].as_bool()), (Some(3), Some(false)));
+    let findings = report["findings"].as_array().unwrap();
+    assert!(findings.iter().any(|finding| finding["path"].as_str().unwrap().ends_with("part-00001.parquet")));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows.csv");
+    let (_, error) = ends_with(3, &["query", text(&path), "--epoch", "500", "-o", text(&file)]);
+    assert!(error.contains("part-00001.parquet") && error.contains("turbidite verify"), "{error}");
+    assert!(!file.exists() && std::fs::read_dir(folder.path()).unwrap().next().is_none(), "no half of an answer");
+    ok(&["query", text(&path), "--epoch", "1000"]);
+
+    let descriptor = path.join("_turbidite/dataset.json");
+    flip(&descriptor);
+    refused(3, &["query", text(&path), "--epoch", "1000"], &["dataset.json"]);
+}
+
+#[test]
+fn spoiled_dumps_are_named_with_the_place() {
+    let spoil = |change: &dyn Fn(&mut Vec<u8>)| {
+        let (folder, source) = dumps();
+        let dump = source.join("T.500/eparticle.500.2");
+        let mut bytes = std::fs::read(&dump).unwrap();
+        change(&mut bytes);
+        std::fs::write(&dump, bytes).unwrap();
+        let out = folder.path().join("ds");
+        let (said, error) = ends_with(1, &["ingest", text(&source), "--out", text(&out), "--key", "ux"]);
+        assert!(said.is_empty() && error.contains("T.500/eparticle.500.2") && !out.exists(), "{said}{error}");
+        error
+    };
+    assert!(spoil(&|bytes| bytes[5] = 0).contains("offset 5 is 0xca00, expected 0xcafe"));
+    assert!(spoil(&|bytes| bytes[31] = 1).contains("offset 31"));
+    assert!(spoil(&|bytes| bytes.truncate(1000)).contains("1000 bytes, expected"));
+    assert!(spoil(&|bytes| bytes.clear()).contains("0 bytes, expected at least the 115"));
+    assert!(spoil(&|bytes| bytes[103] = 48).contains("48 for each of the"));
+    let (_folder, source) = dumps();
+    std::fs::remove_file(source.join("T.500/eparticle.500.3")).unwrap();
+    refused(
+        1,
+        &["ingest", text(&source), "--out", "/nowhere", "--key", "ux"],
+        &["eparticle.500.3 is missing", "4 ranks"],
+    );
+}
+
+#[test]
+fn a_derived_value_that_does_not_fit_leaves_no_epoch() {
+    let (folder, source) = dumps();
+    let out = folder.path().join("ds");
+    let arguments = ["ingest", text(&source), "--out", text(&out), "--key", "ux", "--derive", "n:u8=i"];
+    refused(2, &arguments, &["eparticle.500.", "u8"]);
+    assert_eq!(ok(&["query", text(&out), "--count"]), "0\n");
+    // The unfinished epoch can be looked at and removed, and the dataset is free for the next writer.
+    let told = json(&["salvage", text(&out), "--discard"]);
+    assert!(told["writer"].is_null(), "{told}");
+    assert_eq!(ok(&["salvage", text(&out)]), "no unfinished epochs\n");
+    ok(&["verify", text(&out)]);
+}
+
+#[test]
+fn errors_are_json_for_programs() {
+    for (code, class, arguments) in [
+        (1, "failed", &["query", "/nowhere", "--json"][..]),
+        (2, "usage", &["query", "--json"]),
+        (2, "usage", &["query", "/nowhere", "-o", "x.y", "--json"]),
+    ] {
+        let (out, error) = ends_with(code, arguments);
+        let told: serde_json::Value = serde_json::from_str(&error).unwrap();
+        assert_eq!((out.as_str(), told["error"]["class"].as_str()), ("", Some(class)));
+        assert!(told["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let (_folder, path) = two_steps();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_turbidite"))
+        .args(["query", text(&path)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+}
+
+#[test]
+fn help_and_version_are_results() {
+    for arguments in [&["--help"][..], &["--version"], &["ingest", "--help"], &["query", "-h"]] {
+        let (out, error) = ends_with(0, arguments);
+        assert!(out.contains("turbidite") && error.is_empty());
+    }
+    assert!(ok(&["ingest", "--help"]).contains("header.x0"));
+}

@@ -1,0 +1,98 @@
+//! Runs the real command, and reads dumps by a scan of its own that shares no code with it.
+
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+pub(crate) const ENERGY: &str = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1";
+pub(crate) const IDENTITY: &str = "id:i32=bits_i32(w)-1024608549";
+pub(crate) const STEPS: [u64; 8] = [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000];
+
+/// One particle as the dump has it, with what is derived from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Particle {
+    pub(crate) rank: u32,
+    pub(crate) dx: f32,
+    pub(crate) cell: i32,
+    pub(crate) ux: f32,
+    pub(crate) uy: f32,
+    pub(crate) uz: f32,
+    pub(crate) energy: f32,
+    pub(crate) id: i32,
+}
+
+pub(crate) fn sample() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vpic")
+}
+
+/// All particles of a step, straight from the bytes.
+pub(crate) fn scan(step: u64) -> Vec<Particle> {
+    let mut particles = Vec::new();
+    for rank in 0..4 {
+        let bytes = std::fs::read(sample().join(format!("T.{step}/eparticle.{step}.{rank}"))).unwrap();
+        for record in bytes[115..].chunks_exact(32) {
+            let word = |index: usize| <[u8; 4]>::try_from(&record[4 * index..4 * index + 4]).unwrap();
+            let float = |index: usize| f32::from_le_bytes(word(index));
+            let (ux, uy, uz) = (float(4), float(5), float(6));
+            let [x, y, z] = [ux, uy, uz].map(f64::from);
+            particles.push(Particle {
+                rank,
+                dx: float(0),
+                cell: i32::from_le_bytes(word(3)),
+                ux,
+                uy,
+                uz,
+                energy: ((1.0 + x * x + y * y + z * z).sqrt() - 1.0) as f32,
+                id: i32::from_le_bytes(word(7)) - 0x3d12_4925,
+            });
+        }
+    }
+    particles
+}
+
+/// Runs the command to its end.
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_turbidite")).args(arguments).output().unwrap()
+}
+
+/// Runs the command, which must end with `code`; returns what it said on both channels.
+#[track_caller]
+pub(crate) fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
+    let output = run(arguments);
+    let (out, error) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\nstdout: {out}\nstderr: {error}");
+    assert!(!error.contains("panicked"), "{error}");
+    (out, error)
+}
+
+/// Runs a command that must succeed and returns its standard output.
+#[track_caller]
+pub(crate) fn ok(arguments: &[&str]) -> String {
+    ends_with(0, arguments).0
+}
+
+/// The command's answer to `--json`.
+#[track_caller]
+pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).unwrap()
+}
+
+/// The path as text for a command line.
+pub(crate) fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// Ingests the sample with energies and ids.
+#[track_caller]
+pub(crate) fn ingest(dataset: &Path, more: &[&str]) -> String {
+    let source = sample();
+    let base =
+        ["ingest", text(&source), "--out", text(dataset), "--key", "energy", "--derive", ENERGY, "--derive", IDENTITY];
+    ok(&[&base, more].concat())
+}
+
+/// Rows of CSV text without their header, as numbers.
+pub(crate) fn csv(content: &str) -> Vec<Vec<f64>> {
+    content.lines().skip(1).map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect()
+}

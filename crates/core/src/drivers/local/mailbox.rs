@@ -1,0 +1,69 @@
+//! Messages between ranks of one process: a mailbox per rank, and a list of those with control messages to read.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::engine::{Channel, Sent, Transport};
+
+#[derive(Debug, Default)]
+struct Mailbox {
+    control: VecDeque<Vec<u8>>,
+    data: VecDeque<Vec<u8>>,
+}
+
+/// All ranks' mailboxes.
+#[derive(Debug)]
+pub(super) struct PostOffice {
+    boxes: Vec<Mutex<Mailbox>>,
+    credit_batches: usize,
+    /// Ranks that got control messages since they were last attended to; a rank may be named more than once.
+    attention: Mutex<VecDeque<u32>>,
+}
+
+/// A panic elsewhere leaves queues of whole messages, which are as good as before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PostOffice {
+    pub(super) fn new(ranks: u32, credit_batches: usize) -> Self {
+        let boxes = (0..ranks).map(|_| Mutex::default()).collect();
+        Self { boxes, credit_batches, attention: Mutex::default() }
+    }
+
+    /// A rank that should be driven since control messages wait for it.
+    pub(super) fn next_waiting(&self) -> Option<u32> {
+        lock(&self.attention).pop_front()
+    }
+}
+
+/// One rank's connection to the post office.
+#[derive(Debug)]
+pub(super) struct MailboxLink {
+    pub(super) rank: u32,
+    pub(super) office: Arc<PostOffice>,
+}
+
+impl Transport for MailboxLink {
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+        let mut mailbox = lock(&self.office.boxes[to as usize]);
+        match channel {
+            Channel::Control => {
+                mailbox.control.push_back(message);
+                drop(mailbox);
+                lock(&self.office.attention).push_back(to);
+            }
+            Channel::Data if mailbox.data.len() < self.office.credit_batches => mailbox.data.push_back(message),
+            Channel::Data => return Sent::NoCredit(message),
+        }
+        Sent::Accepted
+    }
+
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+        let mut mailbox = lock(&self.office.boxes[self.rank as usize]);
+        match channel {
+            Channel::Control => mailbox.control.pop_front(),
+            Channel::Data => mailbox.data.pop_front(),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Background threads that run the writers' tasks, and the bell they ring when something was completed.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::format::EncodeBuffers;
+use crate::writer::{PartFactory, Task};
+
+#[derive(Debug, Default)]
+struct State {
+    /// At most one task per rank: a writer has no second one out.
+    tasks: VecDeque<(u32, Arc<PartFactory>, Task)>,
+    completions: u64,
+    stopping: bool,
+}
+
+/// The queue between writers and threads.
+#[derive(Debug, Default)]
+pub(super) struct TaskQueue {
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+impl TaskQueue {
+    /// A panic of a task leaves the queue itself whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn submit(&self, rank: u32, factory: Arc<PartFactory>, task: Task) {
+        self.lock().tasks.push_back((rank, factory, task));
+        self.work.notify_one();
+    }
+
+    /// How many tasks have been completed so far; to be handed to [`TaskQueue::wait`].
+    pub(super) fn completions(&self) -> u64 {
+        self.lock().completions
+    }
+
+    /// Waits until another task than the first `seen` is completed, at most `limit`.
+    pub(super) fn wait(&self, seen: u64, limit: Duration) {
+        let state = self.lock();
+        if state.completions == seen {
+            drop(self.done.wait_timeout(state, limit));
+        }
+    }
+
+    fn ring(&self) {
+        self.lock().completions += 1;
+        self.done.notify_all();
+    }
+
+    fn next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop_front() {
+                return Some(task);
+            }
+            if state.stopping {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// The threads. Dropping it finishes the queued tasks and joins them.
+#[derive(Debug)]
+pub(super) struct Pool {
+    queue: Arc<TaskQueue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Starts `threads` threads; `complete` takes each result to its rank.
+    pub(super) fn start(
+        queue: Arc<TaskQueue>,
+        threads: usize,
+        complete: impl Fn(u32, crate::writer::Completion) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let complete = Arc::new(complete);
+        let mut pool = Self { queue, threads: Vec::new() };
+        for number in 0..threads {
+            let (queue, complete) = (Arc::clone(&pool.queue), Arc::clone(&complete));
+            let name = format!("turbidite-write-{number}");
+            pool.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+                let mut buffers = EncodeBuffers::new();
+                while let Some((rank, factory, task)) = queue.next() {
+                    complete(rank, factory.execute(task, &mut buffers));
+                    queue.ring();
+                }
+            })?);
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.queue.lock().stopping = true;
+        self.queue.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic in a task was reported when it happened; nothing more can be done here.
+            drop(thread.join());
+        }
+    }
+}

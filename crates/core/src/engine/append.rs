@@ -1,0 +1,278 @@
+//! The path of a record: from the application's columns to a batch, and from a batch to `deliver`.
+//!
+//! Columns are packed into stored rows a block at a time, small enough for the first-level cache, and each row is then
+//! copied to its destination's open batch. Blocks of a large append are taken in a golden-ratio order, so that any
+//! beginning of the sequence is a sample of the whole: the first table of an epoch is made from all of the domain,
+//! not from the corner that comes first in memory.
+
+use super::message::{DataHeader, MessageError};
+use super::{Engine, Phase, RunKind};
+use crate::schema::{ColumnView, SchemaError};
+
+/// Rows of a block for narrow rows; wide ones have fewer.
+const BLOCK_ROWS: usize = 256;
+
+/// Bytes a block of wide rows may have.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Blocks up to which an append is taken in its own order.
+const IN_ORDER_BLOCKS: usize = 4;
+
+/// Columns being appended, and how far.
+#[derive(Debug)]
+pub struct Append<'a> {
+    columns: &'a [ColumnView<'a>],
+    rows: usize,
+    block_rows: usize,
+    blocks: usize,
+    stride: usize,
+    taken: usize,
+}
+
+fn coprime_near(blocks: usize, wanted: usize) -> usize {
+    let divides = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a > 1
+    };
+    (wanted.max(1)..=blocks.max(1)).find(|&stride| !divides(blocks, stride)).unwrap_or(1)
+}
+
+impl<'a> Append<'a> {
+    fn new(columns: &'a [ColumnView<'a>], rows: usize, row_bytes: usize) -> Self {
+        let block_rows = (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS);
+        let blocks = rows.div_ceil(block_rows);
+        let stride = if blocks <= IN_ORDER_BLOCKS { 1 } else { coprime_near(blocks, blocks * 618 / 1000) };
+        Self { columns, rows, block_rows, blocks, stride, taken: 0 }
+    }
+
+    /// Whether all rows have been taken.
+    pub fn is_done(&self) -> bool {
+        self.taken == self.blocks
+    }
+
+    fn next_rows(&self) -> std::ops::Range<usize> {
+        // Both factors are below 2^47 / 1: blocks of at least one byte each that lie in memory.
+        let block = (self.taken as u128 * self.stride as u128 % self.blocks as u128) as usize;
+        let start = block * self.block_rows;
+        start..(start + self.block_rows).min(self.rows)
+    }
+}
+
+impl Engine {
+    /// Checks columns that are to be appended.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when they do not fit the schema.
+    pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
+        let rows = self.schema.check(columns)?;
+        Ok(Append::new(columns, rows, self.schema.row_bytes()))
+    }
+
+    /// Takes as many rows as the buffers have room for; [`Append::is_done`] says whether that was all. When it was not,
+    /// the driver exchanges messages and comes back, or after a bounded time calls [`Engine::spill`].
+    pub fn advance(&mut self, append: &mut Append<'_>) {
+        debug_assert_eq!(self.phase, Phase::Open);
+        while !append.is_done() && self.outbox.has_room() {
+            if self.installed.is_none() && self.hold_is_full() {
+                break;
+            }
+            self.take_block(append.columns, append.next_rows());
+            append.taken += 1;
+        }
+        self.consider_renegotiation();
+    }
+
+    pub(super) fn hold_is_full(&self) -> bool {
+        self.held.len() >= self.options.hold_bytes
+    }
+
+    fn take_block(&mut self, columns: &[ColumnView<'_>], rows: std::ops::Range<usize>) {
+        let row_bytes = self.schema.row_bytes();
+        let count = rows.len();
+        let mut block = std::mem::take(&mut self.block);
+        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        block.resize(count * row_bytes, 0);
+        for (index, column) in columns.iter().enumerate() {
+            column.scatter(rows.clone(), &mut block[self.schema.offset(index)..], row_bytes);
+        }
+        ordinals.clear();
+        columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
+        self.figures.originated += count as u64;
+        let appended_bytes = self.figures.originated.saturating_mul(row_bytes as u64);
+        self.outbox.size_batches(appended_bytes, self.options.receivers);
+        self.observe(&ordinals);
+        match self.installed {
+            Some(_) => self.route(&block, &ordinals, true),
+            None => self.held.extend_from_slice(&block),
+        }
+        self.block = block;
+        self.block_ordinals = ordinals;
+    }
+
+    fn observe(&mut self, ordinals: &[u64]) {
+        self.since_begin += ordinals.len() as u64;
+        if self.order.data_type().is_float() && ordinals.iter().any(|&ordinal| self.order.is_nan(ordinal)) {
+            let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
+            self.observe_numbers(&numbers);
+        } else {
+            self.observe_numbers(ordinals);
+        }
+    }
+
+    fn observe_numbers(&mut self, ordinals: &[u64]) {
+        for &ordinal in ordinals {
+            self.sketch_range = (self.sketch_range.0.min(ordinal), self.sketch_range.1.max(ordinal));
+        }
+        self.sketch.observe(ordinals);
+    }
+
+    /// Sends stored rows to their destinations; with `may_hold`, rows outside of all keys known so far are held back
+    /// while there is room, since the table says nothing about them.
+    fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
+        let Some(installed) = &self.installed else { return };
+        let row_bytes = self.schema.row_bytes();
+        let version = installed.table.version();
+        let (low, high) = installed.range;
+        let hold_limit = self.options.out_of_bounds_rows * row_bytes;
+        for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(ordinals) {
+            let tie = self.ties.next_tie();
+            let nan = self.order.is_nan(ordinal);
+            if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
+                self.held.extend_from_slice(row);
+                continue;
+            }
+            let partition = if nan {
+                ((u64::from(tie) * u64::from(self.options.receivers)) >> 32) as u32
+            } else {
+                installed.table.destination(ordinal, tie)
+            };
+            self.outbox.push(self.options.receiver(partition), row, self.session, version);
+        }
+    }
+
+    /// Routes what was held back, by the table in force.
+    pub(super) fn route_held(&mut self) {
+        if self.installed.is_none() || self.held.is_empty() {
+            return;
+        }
+        let rows = std::mem::take(&mut self.held);
+        self.route_stored(&rows);
+        self.held = rows;
+        self.held.clear();
+    }
+
+    /// Routes stored rows, to wherever the table in force says.
+    pub(super) fn route_stored(&mut self, rows: &[u8]) {
+        let mut ordinals = Vec::with_capacity(rows.len() / self.schema.row_bytes());
+        self.key_ordinals(rows, &mut ordinals);
+        self.route(rows, &ordinals, false);
+    }
+
+    fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {
+        let row_bytes = self.schema.row_bytes();
+        let count = rows.len() / row_bytes;
+        if count > 0 {
+            self.order.ordinals(&rows[self.key_offset..], row_bytes, count, ordinals);
+        }
+    }
+
+    /// Gives up waiting for credit: the batch that has waited longest, or the held records when there is no table,
+    /// stay on this rank as unordered records. Returns how many.
+    pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let row_bytes = self.schema.row_bytes();
+        let rows = if let Some(batch) = self.outbox.pop() {
+            // The header is our own.
+            let rows = DataHeader::read(&batch.message, row_bytes).map(|(_, rows)| rows).unwrap_or_default();
+            let count = self.deliver_unordered(rows, deliver);
+            self.outbox.recycle(batch.message);
+            count
+        } else if self.installed.is_none() && self.hold_is_full() {
+            let rows = std::mem::take(&mut self.held);
+            let count = self.deliver_unordered(&rows, deliver);
+            self.held = rows;
+            self.held.clear();
+            count
+        } else {
+            0
+        };
+        self.figures.spills += rows;
+        self.figures.delivered += rows;
+        rows
+    }
+
+    fn deliver_unordered(&mut self, rows: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let mut ordinals = Vec::new();
+        self.key_ordinals(rows, &mut ordinals);
+        let kinds = ordinals.iter().map(
+            |&ordinal| {
+                if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
+            },
+        );
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
+        ordinals.len() as u64
+    }
+
+    /// Takes a batch that has arrived: judges strays, or puts it aside until the table it was routed by is here.
+    pub(super) fn receive_data(
+        &mut self,
+        message: Vec<u8>,
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) -> Result<(), MessageError> {
+        let (header, rows) = DataHeader::read(&message, self.schema.row_bytes())?;
+        if header.session != self.session || header.destination != self.options.rank {
+            return Err(MessageError::Field { field: "destination or session" });
+        }
+        if header.table_version > self.table_version() {
+            self.ahead.push(message);
+            return Ok(());
+        }
+        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        ordinals.clear();
+        self.key_ordinals(rows, &mut ordinals);
+        let bounds = self.installed.as_ref().and_then(|installed| installed.own_bounds);
+        let mut strays = 0;
+        let kinds = ordinals.iter().map(|&ordinal| {
+            if self.order.is_nan(ordinal) {
+                RunKind::NanKey
+            } else if bounds.is_some_and(|(low, high)| low <= ordinal && ordinal <= high) {
+                RunKind::Regular
+            } else {
+                strays += 1;
+                RunKind::Stray
+            }
+        });
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
+        self.figures.delivered += u64::from(header.rows);
+        self.figures.strays += strays;
+        self.block_ordinals = ordinals;
+        self.outbox.recycle(message);
+        Ok(())
+    }
+}
+
+/// Hands over rows in stretches of one kind.
+fn deliver_stretches(
+    rows: &[u8],
+    row_bytes: usize,
+    kinds: impl Iterator<Item = RunKind>,
+    deliver: &mut dyn FnMut(RunKind, &[u8]),
+) {
+    let mut start = 0;
+    let mut current = None;
+    let mut end = 0;
+    for kind in kinds {
+        if current != Some(kind) {
+            if let Some(kind) = current {
+                deliver(kind, &rows[start..end]);
+            }
+            current = Some(kind);
+            start = end;
+        }
+        end += row_bytes;
+    }
+    if let Some(kind) = current {
+        deliver(kind, &rows[start..end]);
+    }
+}

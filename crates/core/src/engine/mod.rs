@@ -1,0 +1,491 @@
+//! One rank's engine: routes records to receivers, negotiates the partition table, and knows when all have arrived.
+//!
+//! A state machine: records and messages in; messages, delivered records and [`Event`]s out. It has no clock, no
+//! threads and does no I/O, so the same code runs in one process, over MPI and in the simulator. The driver calls
+//! [`Engine::exchange`] with the rank's [`Transport`], and [`Engine::idle`] when nothing moved.
+//!
+//! An epoch (a *session* here, counted from 1) passes through these phases on every rank:
+//!
+//! ```text
+//! Idle -begin-> Opening -Go-> Open -end-> Ending -all handed over-> Settled -Closed-> Sealing -Outcome-> Idle
+//! ```
+//!
+//! Invariants
+//! - [`Engine::advance`] never waits for another rank: it takes what its bounded buffers hold and says what is left.
+//! - Every record an `advance` took is handed to exactly one `deliver` call on exactly one rank (here, for spills).
+//! - `Closed` is sent only when the records delivered on all ranks are as many as were originated on all ranks.
+//! - A rank routes with the table it has while a newer one is negotiated; receivers judge strays by their own table,
+//!   and put batches routed by a table they do not have yet aside until it arrives.
+//!
+//! Map: [`append`](self) is `append.rs` (routing), `negotiation.rs` (tables), `quiescence.rs` (the end of an epoch),
+//! `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches), `tree.rs` (who talks to whom).
+
+mod append;
+mod message;
+mod negotiation;
+mod outbox;
+mod quiescence;
+mod transport;
+mod tree;
+mod wire;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::format::RunKind;
+use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use crate::schema::{KeyOrder, Schema, Value};
+
+pub use append::Append;
+pub use message::{Failure, MessageError};
+pub use transport::{Channel, Sent, Transport};
+
+use message::Control;
+use negotiation::Round;
+use outbox::Outbox;
+use quiescence::Quiescence;
+use tree::TreePlace;
+
+/// When a new partition table is negotiated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Renegotiation {
+    /// Whenever the keys seen since the last table are a sixth as many as all before, so that the table's error
+    /// shrinks as fast as its reach grows; the number of rounds grows with the logarithm of the epoch's size.
+    Adaptive,
+    /// Every so many records of a rank, as CARP does.
+    Every(u64),
+    /// Only for the first table of an epoch, and when the application asks.
+    OnRequest,
+}
+
+/// What an engine needs to know about its job.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// This rank.
+    pub rank: u32,
+    /// Ranks in the job.
+    pub ranks: u32,
+    /// Ranks that store records, at most `ranks`; they are spread evenly.
+    pub receivers: u32,
+    /// Pivots each rank sends to negotiate a table.
+    pub pivots: u32,
+    /// When to negotiate a new table.
+    pub renegotiation: Renegotiation,
+    /// Largest data batch in bytes.
+    pub batch_bytes: usize,
+    /// Bound on open and queued batches in bytes.
+    pub outbox_bytes: usize,
+    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    pub out_of_bounds_rows: usize,
+    /// Bound on records held back before the first table of an epoch, in bytes.
+    pub hold_bytes: usize,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+impl EngineOptions {
+    /// The defaults for rank `rank` of `ranks`, all of which receive.
+    pub fn new(rank: u32, ranks: u32) -> Self {
+        Self {
+            rank,
+            ranks,
+            receivers: ranks,
+            pivots: 512,
+            renegotiation: Renegotiation::Adaptive,
+            batch_bytes: 32 << 10,
+            outbox_bytes: 2 << 20,
+            out_of_bounds_rows: 512,
+            hold_bytes: 256 << 10,
+            seed: 0x7475_7262_6964_6974,
+        }
+    }
+
+    /// The rank that receives partition `partition`.
+    pub fn receiver(&self, partition: u32) -> u32 {
+        (u64::from(partition) * u64::from(self.ranks) / u64::from(self.receivers)) as u32
+    }
+
+    /// The partition this rank receives, if any.
+    pub fn partition(&self) -> Option<u32> {
+        let nearest = (u64::from(self.rank) * u64::from(self.receivers)).div_ceil(u64::from(self.ranks)) as u32;
+        (nearest < self.receivers && self.receiver(nearest) == self.rank).then_some(nearest)
+    }
+}
+
+/// What a driver has to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// All ranks have begun the epoch; what rank 0 announced.
+    Opened {
+        /// Rank 0's words to all.
+        announcement: Vec<u8>,
+    },
+    /// Every record of the epoch has been delivered: seal the parts and call [`Engine::sealed`].
+    Closed,
+    /// On rank 0: all ranks have sealed; commit and call [`Engine::committed`].
+    Gathered {
+        /// One payload per rank.
+        payloads: Vec<(u32, Vec<u8>)>,
+    },
+    /// On rank 0: a rank could not seal. The outcome is already on its way.
+    GatherFailed,
+    /// The epoch is over on this rank: committed, or not and why.
+    Over {
+        /// The cause, if it was not committed.
+        failure: Option<Failure>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Opening,
+    Open,
+    Ending,
+    Settled,
+    Sealing,
+}
+
+/// Counters of one rank over one epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// Records the application appended here.
+    pub originated: u64,
+    /// Records delivered here, spills included.
+    pub delivered: u64,
+    /// Delivered records that lay outside of this receiver's partition.
+    pub strays: u64,
+    /// Records kept here because no credit came.
+    pub spills: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Tables installed.
+    pub tables: u32,
+}
+
+impl EngineFigures {
+    /// Records that came by the shuffle, from other ranks or this one.
+    pub fn received(&self) -> u64 {
+        self.delivered - self.spills
+    }
+}
+
+/// The table in force, and what a rank derives from it.
+#[derive(Debug)]
+struct Installed {
+    table: PartitionTable,
+    /// Smallest and largest key seen when it was made.
+    range: (u64, u64),
+    /// Records of this rank after which it asks for the next table, if tables adapt.
+    interval_rows: u64,
+    /// Closed bounds of this rank's partition.
+    own_bounds: Option<(u64, u64)>,
+}
+
+/// One rank's engine. See the module's documentation.
+#[derive(Debug)]
+pub struct Engine {
+    options: EngineOptions,
+    place: TreePlace,
+    schema: Arc<Schema>,
+    order: KeyOrder,
+    key_offset: usize,
+    phase: Phase,
+    session: u32,
+    events: VecDeque<Event>,
+    control: VecDeque<(u32, Control)>,
+    outbox: Outbox,
+    ties: TieSequence,
+    /// State of the generator behind sampling phases.
+    random: u64,
+    figures: EngineFigures,
+    // Routing.
+    installed: Option<Installed>,
+    /// Records without a destination yet, as stored rows.
+    held: Vec<u8>,
+    /// Batches routed by a table newer than ours, put aside until it arrives.
+    ahead: Vec<Vec<u8>>,
+    // Negotiation.
+    sketch: Sketch,
+    sketch_range: (u64, u64),
+    /// Keys observed since the last `Begin`.
+    since_begin: u64,
+    /// The version a request was last sent or passed on for.
+    requested: Option<u32>,
+    round: Option<Round>,
+    planner: Planner,
+    seen_range: (u64, u64),
+    seen_mass: u64,
+    /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
+    seen_contributors: u32,
+    /// On rank 0: intervals are made longer by this power of two, since shorter ones end before much was seen.
+    interval_shift: u32,
+    // Phases.
+    ready_children: u32,
+    own_ready: bool,
+    announcement: Vec<u8>,
+    quiescence: Quiescence,
+    /// Scratch of `append`.
+    block: Vec<u8>,
+    block_ordinals: Vec<u64>,
+}
+
+/// Key range of nothing: every key widens it.
+const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
+
+/// Batches put aside for a table that has not arrived; past it, data is not polled (control is, so the table comes).
+const AHEAD_LIMIT: usize = 8;
+
+impl Engine {
+    /// An idle engine.
+    pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
+        let place = TreePlace::new(options.rank, options.ranks);
+        let seed = options.seed ^ (u64::from(options.rank) << 32);
+        let outbox = Outbox::new(
+            options.rank,
+            schema.row_bytes(),
+            options.batch_bytes,
+            options.outbox_bytes,
+            options.ranks as usize,
+        );
+        Self {
+            place,
+            order: schema.key_order(),
+            key_offset: schema.offset(schema.key_index()),
+            phase: Phase::Idle,
+            session: 0,
+            events: VecDeque::new(),
+            control: VecDeque::new(),
+            outbox,
+            ties: TieSequence::new(seed as u32),
+            random: seed,
+            figures: EngineFigures::default(),
+            installed: None,
+            held: Vec::new(),
+            ahead: Vec::new(),
+            sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
+            sketch_range: EMPTY_RANGE,
+            since_begin: 0,
+            requested: None,
+            round: None,
+            planner: Planner::new(options.receivers, 1, PlannerOptions::default()),
+            seen_range: EMPTY_RANGE,
+            seen_mass: 0,
+            seen_contributors: 0,
+            interval_shift: 0,
+            ready_children: 0,
+            own_ready: false,
+            announcement: Vec::new(),
+            quiescence: Quiescence::default(),
+            block: Vec::new(),
+            block_ordinals: Vec::new(),
+            schema,
+            options,
+        }
+    }
+
+    /// A number in 0..1 from the seed's sequence (SplitMix64).
+    fn phase(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Counters of the epoch that is running or was last run.
+    pub fn figures(&self) -> EngineFigures {
+        self.figures
+    }
+
+    /// Version of the partition table in force, 0 before the first.
+    pub fn table_version(&self) -> u32 {
+        self.installed.as_ref().map_or(0, |installed| installed.table.version())
+    }
+
+    /// This receiver's partition as keys, closed on both sides; `None` before the first table or for non-receivers.
+    pub fn bounds(&self) -> Option<(Value, Value)> {
+        let (low, high) = self.installed.as_ref()?.own_bounds?;
+        // The outer ends lie beyond every number, where floats have only NaN; the last numbers are the infinities.
+        let within = |ordinal: u64, infinity: f64| match self.order.value(ordinal) {
+            Value::Float(value) if value.is_nan() => Value::Float(infinity),
+            value => value,
+        };
+        Some((within(low, f64::NEG_INFINITY), within(high, f64::INFINITY)))
+    }
+
+    /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.
+    pub fn resident_bytes(&self) -> usize {
+        let aside: usize = self.ahead.iter().map(Vec::capacity).sum();
+        self.outbox.resident_bytes() + self.held.capacity() + aside + self.block.capacity()
+    }
+
+    /// The next thing the driver has to act on.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Begins an epoch on this rank. On rank 0 `announcement` is what [`Event::Opened`] tells every rank.
+    pub fn begin(&mut self, announcement: Vec<u8>) {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.session += 1;
+        self.phase = Phase::Opening;
+        self.own_ready = true;
+        self.announcement = announcement;
+        self.figures = EngineFigures::default();
+        self.installed = None;
+        self.sketch.clear();
+        self.sketch_range = EMPTY_RANGE;
+        self.since_begin = 0;
+        self.requested = None;
+        self.round = None;
+        self.planner = Planner::new(self.options.receivers, 1, PlannerOptions::default());
+        self.seen_range = EMPTY_RANGE;
+        self.seen_mass = 0;
+        self.seen_contributors = 0;
+        self.interval_shift = 0;
+        self.quiescence = Quiescence::default();
+        self.report_ready();
+    }
+
+    /// Whether records may be appended.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    fn report_ready(&mut self) {
+        if !self.own_ready || self.ready_children < self.children_count() {
+            return;
+        }
+        self.own_ready = false;
+        self.ready_children = 0;
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Ready)),
+            None => {
+                let announcement = std::mem::take(&mut self.announcement);
+                self.open(announcement);
+            }
+        }
+    }
+
+    fn open(&mut self, announcement: Vec<u8>) {
+        self.tell_children(&Control::Go { announcement: announcement.clone() });
+        self.phase = Phase::Open;
+        self.events.push_back(Event::Opened { announcement });
+    }
+
+    fn children_count(&self) -> u32 {
+        self.place.children().len() as u32
+    }
+
+    fn tell_children(&mut self, message: &Control) {
+        for child in self.place.children() {
+            self.control.push_back((child, message.clone()));
+        }
+    }
+
+    /// Moves messages both ways until neither side has more, or the receiver is not `willing` to take more records.
+    /// Records for this rank go to `deliver`. Returns whether anything moved.
+    ///
+    /// # Errors
+    /// [`MessageError`] when a message cannot be understood; the job cannot go on then.
+    pub fn exchange(
+        &mut self,
+        transport: &mut dyn Transport,
+        mut willing: impl FnMut() -> bool,
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) -> Result<bool, MessageError> {
+        let mut moved = false;
+        loop {
+            self.advance_round(deliver);
+            let mut step = self.send(transport);
+            while let Some(message) = transport.poll(Channel::Control) {
+                step = true;
+                self.receive_control(&message, deliver)?;
+            }
+            while self.ahead.len() < AHEAD_LIMIT && willing() {
+                let Some(message) = transport.poll(Channel::Data) else { break };
+                step = true;
+                self.receive_data(message, deliver)?;
+            }
+            if !step {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+
+    /// Tells the engine that nothing moved for a moment: rank 0 then counts again whether all records have arrived.
+    pub fn idle(&mut self) {
+        self.probe_again();
+    }
+
+    fn send(&mut self, transport: &mut dyn Transport) -> bool {
+        let mut sent = false;
+        while let Some((to, message)) = self.control.pop_front() {
+            // The transport's contract: control is always accepted.
+            transport.send(to, Channel::Control, message.encode(self.session));
+            self.figures.messages += 1;
+            sent = true;
+        }
+        for _ in 0..self.outbox.queued() {
+            let Some(outbox::Batch { destination, message }) = self.outbox.pop() else { break };
+            match transport.send(destination, Channel::Data, message) {
+                Sent::Accepted => {
+                    self.figures.messages += 1;
+                    sent = true;
+                }
+                Sent::NoCredit(message) => self.outbox.put_back(outbox::Batch { destination, message }),
+            }
+        }
+        self.settle_when_empty();
+        sent
+    }
+
+    fn receive_control(&mut self, message: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> Result<(), MessageError> {
+        let (session, message) = Control::decode(message)?;
+        // A child may begin the next epoch before its parent's application does; anything else of another session is
+        // what an ended epoch left on the way.
+        if let Control::Ready = message {
+            self.ready_children += 1;
+            self.report_ready();
+            return Ok(());
+        }
+        if session != self.session {
+            return Ok(());
+        }
+        match message {
+            Control::Ready => {}
+            Control::Go { announcement } => self.open(announcement),
+            Control::Request { version } => self.receive_request(version),
+            Control::Begin { version } => self.join_round(version)?,
+            Control::Pivots { version, contributors, range, backlog, loads, pivots } => {
+                let pivots = Pivots::decode(&pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
+                self.receive_pivots(Round {
+                    version,
+                    missing_children: 1,
+                    contributors,
+                    range,
+                    backlog,
+                    loads,
+                    pivots: vec![pivots],
+                })?;
+            }
+            Control::Table { interval_rows, range, table } => {
+                self.receive_table(interval_rows, range, &table, deliver)?;
+            }
+            Control::Settled { originated } => self.child_settled(originated),
+            Control::Probe { round } => self.receive_probe(round),
+            Control::Delivered { round, delivered } => self.child_delivered(round, delivered),
+            Control::Closed => self.close(),
+            Control::Sealed(sealed) => self.child_sealed(sealed),
+            Control::Outcome(failure) => self.finish(failure),
+        }
+        Ok(())
+    }
+}

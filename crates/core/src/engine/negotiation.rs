@@ -1,0 +1,219 @@
+//! How the ranks agree on a partition table.
+//!
+//! A request travels up the tree; rank 0 answers with `Begin`; every rank summarizes the keys it saw since the last
+//! round, merges its children's summaries into its own and passes them up; rank 0 plans the table and sends it down. One
+//! round is under way at a time. Records flow with the old table meanwhile.
+
+use super::message::{Control, MessageError};
+use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, RunKind};
+use crate::partition::{PartitionTable, Pivots};
+
+/// A round this rank takes part in: what it knows of its subtree so far. A child's answer has the same form.
+#[derive(Debug)]
+pub(super) struct Round {
+    pub(super) version: u32,
+    /// Children that have not answered yet; in an answer, the one that it is of.
+    pub(super) missing_children: u32,
+    pub(super) contributors: u32,
+    pub(super) range: (u64, u64),
+    /// Records that wait in batches on their own rank; the new table will route them again.
+    pub(super) backlog: u64,
+    /// Records received so far by the partitions of this subtree.
+    pub(super) loads: Vec<(u32, u64)>,
+    pub(super) pivots: Vec<Pivots>,
+}
+
+/// Tables adapt when the keys seen since the last one reach this fraction of all keys seen before.
+const GROWTH: u64 = 6;
+
+/// Fewest records since the last table for which a rank asks for another on its own account.
+const LEAST_INTERVAL_ROWS: u64 = 256;
+
+fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (range.0.min(other.0), range.1.max(other.1))
+}
+
+impl Engine {
+    /// Asks for a new partition table now; codes that know when their data changed (a mesh was refined) call this.
+    pub fn request_renegotiation(&mut self) {
+        let version = self.table_version();
+        self.receive_request(version);
+    }
+
+    /// Asks for a table when the rule in force says so.
+    pub(super) fn consider_renegotiation(&mut self) {
+        let held_rows = self.held.len() / self.schema.row_bytes();
+        let due = match &self.installed {
+            None => held_rows >= self.options.out_of_bounds_rows || self.hold_is_full(),
+            Some(_) if held_rows >= self.options.out_of_bounds_rows => true,
+            Some(installed) => match self.options.renegotiation {
+                Renegotiation::Every(rows) => self.since_begin >= rows,
+                Renegotiation::OnRequest => false,
+                Renegotiation::Adaptive => self.since_begin >= installed.interval_rows,
+            },
+        };
+        if due {
+            self.request_renegotiation();
+        }
+    }
+
+    pub(super) fn receive_request(&mut self, version: u32) {
+        let ours = self.table_version();
+        if version < ours || self.requested.is_some_and(|requested| requested >= version) || self.round.is_some() {
+            return;
+        }
+        self.requested = Some(version);
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Request { version })),
+            None => self.start_round(ours + 1),
+        }
+    }
+
+    fn start_round(&mut self, version: u32) {
+        if matches!(self.phase, Phase::Open | Phase::Ending | Phase::Settled) && !self.quiescence.is_counting() {
+            self.tell_children(&Control::Begin { version });
+            self.open_round(version);
+        }
+    }
+
+    pub(super) fn join_round(&mut self, version: u32) -> Result<(), MessageError> {
+        if self.round.is_some() || version != self.table_version() + 1 {
+            return Err(MessageError::Field { field: "table version" });
+        }
+        self.tell_children(&Control::Begin { version });
+        self.open_round(version);
+        Ok(())
+    }
+
+    /// Summarizes this rank's keys. A rank without children has all it needs at once; `exchange` passes it on.
+    fn open_round(&mut self, version: u32) {
+        let phase = self.phase();
+        let own = self.sketch.summarize(self.options.pivots as usize, phase);
+        self.round = Some(Round {
+            version,
+            missing_children: self.children_count(),
+            contributors: u32::from(self.since_begin > 0),
+            range: self.sketch_range,
+            backlog: self.outbox.rows(),
+            loads: self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect(),
+            pivots: vec![own],
+        });
+        self.sketch.clear();
+        self.sketch_range = EMPTY_RANGE;
+        self.since_begin = 0;
+    }
+
+    pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+        let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
+        let Some(round) = self.round.as_mut().filter(expected) else {
+            return Err(MessageError::Field { field: "round" });
+        };
+        round.missing_children -= answer.missing_children;
+        round.contributors = round.contributors.saturating_add(answer.contributors);
+        round.range = widen(round.range, answer.range);
+        round.backlog = round.backlog.saturating_add(answer.backlog);
+        round.loads.extend(answer.loads);
+        round.pivots.extend(answer.pivots);
+        Ok(())
+    }
+
+    /// Passes a complete round on, or plans the table on rank 0.
+    pub(super) fn advance_round(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) {
+        let Some(round) = self.round.take_if(|round| round.missing_children == 0) else { return };
+        match self.place.parent() {
+            Some(parent) => {
+                let phase = self.phase();
+                let merged = Pivots::merge(&round.pivots, self.options.pivots as usize, phase);
+                let mut encoded = Vec::new();
+                merged.encode(&mut encoded);
+                self.control.push_back((
+                    parent,
+                    Control::Pivots {
+                        version: round.version,
+                        contributors: round.contributors,
+                        range: round.range,
+                        backlog: round.backlog,
+                        loads: round.loads,
+                        pivots: encoded,
+                    },
+                ));
+            }
+            None => {
+                self.seen_range = widen(self.seen_range, round.range);
+                let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
+                self.seen_contributors = self.seen_contributors.max(round.contributors).max(1);
+                let interval_rows = self.adapt_interval(mass);
+                let mut loads = vec![0; self.options.receivers as usize];
+                for (partition, rows) in round.loads {
+                    if let Some(load) = loads.get_mut(partition as usize) {
+                        *load = rows;
+                    }
+                }
+                // What waits will be routed by this table too, like the keys that are still to come.
+                let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
+                let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
+                let table = self.planner.plan_with_loads(&pivots, &loads);
+                let mut encoded = Vec::new();
+                table.encode(&mut encoded);
+                let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
+                self.tell_children(&installed);
+                self.install(table, interval_rows, self.seen_range, deliver);
+            }
+        }
+    }
+
+    /// After an interval in which the ranks saw `mass` keys: how many records a rank appends before it asks again, so that
+    /// the keys seen grow by [`GROWTH`] from table to table.
+    ///
+    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing:
+    /// intervals that turn out too short are made longer.
+    fn adapt_interval(&mut self, mass: u64) -> u64 {
+        let wanted = self.seen_mass / GROWTH;
+        if mass < wanted / 2 {
+            self.interval_shift = (self.interval_shift + 1).min(16);
+        } else {
+            self.interval_shift = self.interval_shift.saturating_sub(1);
+        }
+        self.seen_mass = self.seen_mass.saturating_add(mass);
+        let share = self.seen_mass / (GROWTH * u64::from(self.seen_contributors));
+        (share << self.interval_shift).max(LEAST_INTERVAL_ROWS)
+    }
+
+    pub(super) fn receive_table(
+        &mut self,
+        interval_rows: u64,
+        range: (u64, u64),
+        table: &[u8],
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) -> Result<(), MessageError> {
+        let decoded = PartitionTable::decode(table).map_err(|_| MessageError::Field { field: "table" })?;
+        if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
+            return Err(MessageError::Field { field: "table" });
+        }
+        self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
+        self.install(decoded, interval_rows, range, deliver);
+        Ok(())
+    }
+
+    fn install(
+        &mut self,
+        table: PartitionTable,
+        interval_rows: u64,
+        range: (u64, u64),
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) {
+        let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
+        self.installed = Some(Installed { table, range, interval_rows, own_bounds });
+        self.figures.tables += 1;
+        // Batches that have not left yet would arrive as strays.
+        let unsent = self.outbox.take_rows();
+        self.route_stored(&unsent);
+        self.route_held();
+        for message in std::mem::take(&mut self.ahead) {
+            // It was read once already, when it was put aside.
+            if self.receive_data(message, deliver).is_err() {
+                debug_assert!(false, "a batch was readable when it arrived");
+            }
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! How the ranks know that an epoch's records have all arrived, and how its end becomes one answer for all.
+//!
+//! Records are counted, not messages: when every rank has handed over all it originated (`Settled`), the sum of the
+//! originated records is final; rank 0 then asks (`Probe`) how many were delivered until the two sums agree. Each
+//! rank's count only grows, so agreement means that nothing is on its way. Then the parts are sealed, the entries
+//! gathered on rank 0, and its outcome sent to all.
+
+use super::message::{Control, Failure, Sealed};
+use super::{Engine, Event, Phase};
+
+/// Sums over this rank's subtree.
+#[derive(Debug, Default)]
+pub(super) struct Quiescence {
+    own_settled: bool,
+    settled_children: u32,
+    originated: u64,
+    probe: Option<Probe>,
+    last_probe: u32,
+    /// On rank 0: the last count fell short, count again when idle.
+    again: bool,
+    total: Option<u64>,
+    own_sealed: bool,
+    sealed_children: u32,
+    sealed: Option<Sealed>,
+}
+
+#[derive(Debug)]
+struct Probe {
+    round: u32,
+    missing_children: u32,
+    delivered: u64,
+}
+
+impl Quiescence {
+    /// Whether rank 0 has begun to count deliveries (no new table is worth having then).
+    pub(super) fn is_counting(&self) -> bool {
+        self.total.is_some()
+    }
+}
+
+impl Engine {
+    /// Enters the end of the epoch: what is buffered is sent, and no more is appended.
+    pub fn end(&mut self) {
+        debug_assert_eq!(self.phase, Phase::Open);
+        self.phase = Phase::Ending;
+        if self.installed.is_none() && !self.held.is_empty() {
+            self.request_renegotiation();
+        }
+        self.route_held();
+    }
+
+    /// Once everything is handed over, this rank's count is final.
+    pub(super) fn settle_when_empty(&mut self) {
+        if self.phase != Phase::Ending || !self.held.is_empty() {
+            return;
+        }
+        self.outbox.flush(self.session, self.table_version());
+        if self.outbox.is_empty() {
+            self.phase = Phase::Settled;
+            self.quiescence.own_settled = true;
+            self.quiescence.originated += self.figures.originated;
+            self.report_settled();
+        }
+    }
+
+    pub(super) fn child_settled(&mut self, originated: u64) {
+        self.quiescence.settled_children += 1;
+        self.quiescence.originated += originated;
+        self.report_settled();
+    }
+
+    fn report_settled(&mut self) {
+        let state = &mut self.quiescence;
+        if !state.own_settled || state.settled_children < self.place.children().len() as u32 {
+            return;
+        }
+        let originated = state.originated;
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Settled { originated })),
+            None => {
+                state.total = Some(originated);
+                state.again = true;
+                self.probe_again();
+            }
+        }
+    }
+
+    pub(super) fn probe_again(&mut self) {
+        if std::mem::take(&mut self.quiescence.again) {
+            let round = self.quiescence.last_probe + 1;
+            self.receive_probe(round);
+        }
+    }
+
+    pub(super) fn receive_probe(&mut self, round: u32) {
+        self.tell_children(&Control::Probe { round });
+        self.quiescence.last_probe = round;
+        self.quiescence.probe =
+            Some(Probe { round, missing_children: self.children_count(), delivered: self.figures.delivered });
+        self.report_delivered();
+    }
+
+    pub(super) fn child_delivered(&mut self, round: u32, delivered: u64) {
+        if let Some(probe) = self.quiescence.probe.as_mut().filter(|probe| probe.round == round) {
+            probe.missing_children -= 1;
+            probe.delivered += delivered;
+            self.report_delivered();
+        }
+    }
+
+    fn report_delivered(&mut self) {
+        let Some(probe) = self.quiescence.probe.take_if(|probe| probe.missing_children == 0) else { return };
+        match self.place.parent() {
+            Some(parent) => {
+                self.control.push_back((parent, Control::Delivered { round: probe.round, delivered: probe.delivered }));
+            }
+            None if self.quiescence.total == Some(probe.delivered) => self.close(),
+            None => self.quiescence.again = true,
+        }
+    }
+
+    pub(super) fn close(&mut self) {
+        self.tell_children(&Control::Closed);
+        self.phase = Phase::Sealing;
+        // A round that nobody needs any more may still be open.
+        self.round = None;
+        self.events.push_back(Event::Closed);
+    }
+
+    /// Hands over what this rank sealed (or why it could not), to be gathered on rank 0.
+    pub fn sealed(&mut self, result: Result<Vec<u8>, String>) {
+        let rank = self.options.rank;
+        let own = match result {
+            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
+            Err(cause) => Sealed::Failed(Failure { rank, cause }),
+        };
+        self.add_sealed(own);
+        self.quiescence.own_sealed = true;
+        self.report_sealed();
+    }
+
+    pub(super) fn child_sealed(&mut self, sealed: Sealed) {
+        self.quiescence.sealed_children += 1;
+        self.add_sealed(sealed);
+        self.report_sealed();
+    }
+
+    fn add_sealed(&mut self, sealed: Sealed) {
+        let sum = match (self.quiescence.sealed.take(), sealed) {
+            (None, sealed) => sealed,
+            (Some(Sealed::Payloads(mut all)), Sealed::Payloads(more)) => {
+                all.extend(more);
+                Sealed::Payloads(all)
+            }
+            (Some(Sealed::Failed(one)), Sealed::Failed(other)) => {
+                Sealed::Failed(if one.rank <= other.rank { one } else { other })
+            }
+            (Some(failed @ Sealed::Failed(_)), _) | (_, failed @ Sealed::Failed(_)) => failed,
+        };
+        self.quiescence.sealed = Some(sum);
+    }
+
+    fn report_sealed(&mut self) {
+        if self.phase != Phase::Sealing
+            || !self.quiescence.own_sealed
+            || self.quiescence.sealed_children < self.children_count()
+        {
+            return;
+        }
+        let Some(sealed) = self.quiescence.sealed.take() else { return };
+        match (self.place.parent(), sealed) {
+            (Some(parent), sealed) => self.control.push_back((parent, Control::Sealed(sealed))),
+            (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
+            (None, Sealed::Failed(failure)) => {
+                self.events.push_back(Event::GatherFailed);
+                self.finish(Some(failure));
+            }
+        }
+    }
+
+    /// On rank 0, after [`Event::Gathered`]: the epoch is committed, or why not.
+    pub fn committed(&mut self, result: Result<(), String>) {
+        let rank = self.options.rank;
+        self.finish(result.err().map(|cause| Failure { rank, cause }));
+    }
+
+    pub(super) fn finish(&mut self, failure: Option<Failure>) {
+        self.tell_children(&Control::Outcome(failure.clone()));
+        self.phase = Phase::Idle;
+        self.events.push_back(Event::Over { failure });
+    }
+}

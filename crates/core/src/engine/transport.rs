@@ -1,0 +1,33 @@
+//! The transport seam: how messages get from rank to rank.
+//!
+//! Contract every implementation keeps:
+//! - Nothing blocks. `send` owns the message from `Sent::Accepted` on; with `Sent::NoCredit` the caller has it back.
+//! - Messages from one rank to another on one channel arrive in the order they were sent, each exactly once.
+//! - Control messages never wait behind data, and are always accepted: their number is bounded by the protocol (a few
+//!   per neighbour in the tree), not by credit.
+
+/// Which of the two streams between a pair of ranks a message belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Channel {
+    /// Negotiation, counting, commit.
+    Control,
+    /// Batches of records.
+    Data,
+}
+
+/// What became of a message handed to [`Transport::send`].
+#[derive(Debug)]
+pub enum Sent {
+    /// It is on its way.
+    Accepted,
+    /// The receiver has no room for more data now; here it is again.
+    NoCredit(Vec<u8>),
+}
+
+/// One rank's connection to the others.
+pub trait Transport {
+    /// Offers a message for `to`.
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent;
+    /// The next message that has arrived on `channel`, if any.
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>>;
+}

@@ -1,0 +1,385 @@
+//! sqlparser's tree to our own: names looked up, types checked, literals folded and rounded.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectNamePart,
+    UnaryOperator, Value as SqlValue,
+};
+use sqlparser::tokenizer::Location;
+
+use crate::schema::{Column, DataType, EPOCH_COLUMN, Value};
+
+use super::ExpressionError;
+use super::parse::SourceText;
+use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
+
+/// Deepest tree that is built; chains of one arithmetic operator are as deep as they are long. Everything that walks the
+/// tree is recursive and relies on this bound.
+const MAX_TREE_DEPTH: usize = 200;
+
+/// Whole literals beyond this are taken as `f64`; [`Value::compare`] is exact below.
+const MAX_WHOLE: i128 = 1 << 100;
+
+/// What names mean.
+pub(super) enum Names<'a> {
+    /// In predicates: columns and `epoch`.
+    Predicate,
+    /// In derivations: columns and constants of the source.
+    Derivation(&'a dyn Fn(&str) -> Option<f64>),
+}
+
+/// Binds expressions to columns, and remembers which columns and constants they use.
+pub(super) struct Binder<'a> {
+    source: SourceText<'a>,
+    columns: &'a [Column],
+    names: Names<'a>,
+    constants: RefCell<Vec<Arc<str>>>,
+}
+
+/// A bound expression of either kind.
+enum Bound {
+    Number(Number),
+    Condition(Condition),
+}
+
+type Result<T> = std::result::Result<T, ExpressionError>;
+
+/// Where an expression begins, as far as sqlparser tells; (1, 1) otherwise.
+///
+/// sqlparser's own `span()` recurses to the full depth of the tree, which has not been bounded yet.
+fn place(mut expr: &Expr) -> Location {
+    loop {
+        expr = match expr {
+            Expr::BinaryOp { left, .. } => left,
+            Expr::Between { expr, .. }
+            | Expr::InList { expr, .. }
+            | Expr::UnaryOp { expr, .. }
+            | Expr::Nested(expr) => expr,
+            Expr::Identifier(name) => return name.span.start,
+            Expr::CompoundIdentifier(parts) => {
+                return parts.first().map_or(Location::new(1, 1), |part| part.span.start);
+            }
+            Expr::Value(value) => return value.span.start,
+            Expr::Function(function) => return function_place(function),
+            Expr::Tuple(items) if !items.is_empty() => &items[0],
+            _ => return Location::new(1, 1),
+        }
+    }
+}
+
+fn function_place(function: &Function) -> Location {
+    match function.name.0.first() {
+        Some(ObjectNamePart::Identifier(name)) => name.span.start,
+        _ => Location::new(1, 1),
+    }
+}
+
+fn fold_unary(op: UnaryOp, operand: Number) -> Number {
+    match (op, operand.literal()) {
+        (UnaryOp::Negate, Some(Value::Int(value))) => Number::Literal(Value::Int(-value)),
+        (UnaryOp::Abs, Some(Value::Int(value))) => Number::Literal(Value::Int(value.abs())),
+        (_, Some(value)) => Number::Literal(Value::Float(op.apply(value.as_f64()))),
+        (_, None) => Number::Unary(op, Box::new(operand)),
+    }
+}
+
+fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
+    let (Some(a), Some(b)) = (left.literal(), right.literal()) else {
+        return Number::Binary(op, Box::new(left), Box::new(right));
+    };
+    if let (Value::Int(a), Value::Int(b)) = (a, b) {
+        let whole = match op {
+            BinaryOp::Add => a.checked_add(b),
+            BinaryOp::Subtract => a.checked_sub(b),
+            BinaryOp::Multiply => a.checked_mul(b),
+            BinaryOp::Divide | BinaryOp::Remainder => None,
+        };
+        if let Some(whole) = whole.filter(|whole| whole.abs() <= MAX_WHOLE) {
+            return Number::Literal(Value::Int(whole));
+        }
+    }
+    Number::Literal(Value::Float(op.apply(a.as_f64(), b.as_f64())))
+}
+
+/// Rounds a literal to the type of the float column it is compared with.
+fn round_to(other: &Number, literal: Number) -> Number {
+    let (Number::Column(column), Some(value)) = (other, literal.literal()) else { return literal };
+    match (column.data_type, rounded(column.data_type, value)) {
+        // Exact: the value was rounded to f32.
+        (DataType::F32, value) => Number::Single(value.as_f64() as f32),
+        (_, value) => Number::Literal(value),
+    }
+}
+
+fn compare(op: CompareOp, left: Number, right: Number) -> Condition {
+    let right = round_to(&left, right);
+    let left = round_to(&right, left);
+    match (left.literal(), right.literal()) {
+        (Some(a), Some(b)) => Condition::Constant(op.holds_exactly(a, b)),
+        _ => Condition::Compare(op, left, right),
+    }
+}
+
+impl<'a> Binder<'a> {
+    pub(super) fn new(source: SourceText<'a>, columns: &'a [Column], names: Names<'a>) -> Self {
+        Self { source, columns, names, constants: RefCell::default() }
+    }
+
+    /// Binds a whole predicate.
+    pub(super) fn predicate(&self, expr: &Expr) -> Result<Condition> {
+        self.condition(expr, 0)
+    }
+
+    /// Binds a whole derivation.
+    pub(super) fn derivation(&self, expr: &Expr) -> Result<Number> {
+        self.number(expr, 0)
+    }
+
+    /// The source constants met so far.
+    pub(super) fn constants(self) -> Vec<Arc<str>> {
+        self.constants.into_inner()
+    }
+
+    fn condition(&self, expr: &Expr, depth: usize) -> Result<Condition> {
+        match self.bind(expr, depth)? {
+            Bound::Condition(condition) => Ok(condition),
+            Bound::Number(_) => {
+                let place = place(expr);
+                let (position, near) = (self.source.position(place), self.source.near(place));
+                Err(ExpressionError::NotACondition { position, near })
+            }
+        }
+    }
+
+    fn number(&self, expr: &Expr, depth: usize) -> Result<Number> {
+        match self.bind(expr, depth)? {
+            Bound::Number(number) => Ok(number),
+            Bound::Condition(_) => {
+                let place = place(expr);
+                let (position, near) = (self.source.position(place), self.source.near(place));
+                Err(ExpressionError::NotANumber { position, near })
+            }
+        }
+    }
+
+    fn bind(&self, expr: &Expr, depth: usize) -> Result<Bound> {
+        if depth > MAX_TREE_DEPTH {
+            return Err(ExpressionError::TooDeep { position: self.source.position(place(expr)) });
+        }
+        let depth = depth + 1;
+        match expr {
+            Expr::Nested(inner) => self.bind(inner, depth),
+            Expr::Identifier(name) => self.identifier(name).map(Bound::Number),
+            Expr::CompoundIdentifier(parts) => self.constant(expr, parts).map(Bound::Number),
+            Expr::Value(value) => self.literal(&value.value, value.span.start),
+            Expr::Function(function) => self.function(function, depth),
+            Expr::UnaryOp { op, expr: operand } => self.unary(expr, *op, operand, depth),
+            Expr::BinaryOp { op: BinaryOperator::And, .. } => {
+                self.chain(expr, &BinaryOperator::And, depth).map(|all| Bound::Condition(Condition::And(all)))
+            }
+            Expr::BinaryOp { op: BinaryOperator::Or, .. } => {
+                self.chain(expr, &BinaryOperator::Or, depth).map(|any| Bound::Condition(Condition::Or(any)))
+            }
+            Expr::BinaryOp { left, op, right } => self.binary(expr, left, op, right, depth),
+            Expr::Between { expr: value, negated, low, high } => {
+                self.between(value, *negated, low, high, depth).map(Bound::Condition)
+            }
+            Expr::InList { expr: value, list, negated } => {
+                let value = self.number(value, depth)?;
+                let item = |item| Ok(round_to(&value, self.number(item, depth)?));
+                let list = list.iter().map(item).collect::<Result<Vec<_>>>()?;
+                Ok(Bound::Condition(Condition::In { value, list, negated: *negated }))
+            }
+            _ => Err(self.source.syntax(place(expr), "this has no meaning in an expression")),
+        }
+    }
+
+    /// The operands of a chain of ANDs or ORs, which leans left and may be long: walked without recursion.
+    fn chain(&self, expr: &Expr, chained: &BinaryOperator, depth: usize) -> Result<Vec<Condition>> {
+        let mut operands = Vec::new();
+        let mut rest = expr;
+        while let Expr::BinaryOp { left, op, right } = rest
+            && op == chained
+        {
+            operands.push(right.as_ref());
+            rest = left;
+        }
+        operands.push(rest);
+        let mut conditions = Vec::with_capacity(operands.len());
+        for operand in operands.into_iter().rev() {
+            match (self.condition(operand, depth)?, chained) {
+                (Condition::And(inner), BinaryOperator::And) | (Condition::Or(inner), BinaryOperator::Or) => {
+                    conditions.extend(inner);
+                }
+                (condition, _) => conditions.push(condition),
+            }
+        }
+        Ok(conditions)
+    }
+
+    fn unary(&self, whole: &Expr, op: UnaryOperator, operand: &Expr, depth: usize) -> Result<Bound> {
+        match op {
+            UnaryOperator::Not => Ok(Bound::Condition(Condition::Not(Box::new(self.condition(operand, depth)?)))),
+            UnaryOperator::Minus => Ok(Bound::Number(fold_unary(UnaryOp::Negate, self.number(operand, depth)?))),
+            UnaryOperator::Plus => Ok(Bound::Number(self.number(operand, depth)?)),
+            _ => Err(self.source.syntax(place(whole), "this has no meaning in an expression")),
+        }
+    }
+
+    fn binary(&self, whole: &Expr, left: &Expr, op: &BinaryOperator, right: &Expr, depth: usize) -> Result<Bound> {
+        let arithmetic = match op {
+            BinaryOperator::Plus => Some(BinaryOp::Add),
+            BinaryOperator::Minus => Some(BinaryOp::Subtract),
+            BinaryOperator::Multiply => Some(BinaryOp::Multiply),
+            BinaryOperator::Divide => Some(BinaryOp::Divide),
+            BinaryOperator::Modulo => Some(BinaryOp::Remainder),
+            _ => None,
+        };
+        let comparison = match op {
+            BinaryOperator::Eq => Some(CompareOp::Equal),
+            BinaryOperator::NotEq => Some(CompareOp::NotEqual),
+            BinaryOperator::Lt => Some(CompareOp::Less),
+            BinaryOperator::LtEq => Some(CompareOp::LessOrEqual),
+            BinaryOperator::Gt => Some(CompareOp::Greater),
+            BinaryOperator::GtEq => Some(CompareOp::GreaterOrEqual),
+            _ => None,
+        };
+        if arithmetic.is_none() && comparison.is_none() {
+            return Err(self.source.syntax(place(whole), "this has no meaning in an expression"));
+        }
+        let left = self.number(left, depth)?;
+        let right = self.number(right, depth)?;
+        Ok(match (arithmetic, comparison) {
+            (Some(op), _) => Bound::Number(fold_binary(op, left, right)),
+            (None, Some(op)) => Bound::Condition(compare(op, left, right)),
+            (None, None) => unreachable!("refused above"),
+        })
+    }
+
+    fn between(&self, value: &Expr, negated: bool, low: &Expr, high: &Expr, depth: usize) -> Result<Condition> {
+        let value = self.number(value, depth)?;
+        let low = round_to(&value, self.number(low, depth)?);
+        let high = round_to(&value, self.number(high, depth)?);
+        if let (Some(value), Some(low), Some(high)) = (value.literal(), low.literal(), high.literal()) {
+            let within = CompareOp::GreaterOrEqual.holds_exactly(value, low)
+                && CompareOp::LessOrEqual.holds_exactly(value, high);
+            return Ok(Condition::Constant(within != negated));
+        }
+        Ok(Condition::Between { value, low, high, negated })
+    }
+
+    fn literal(&self, value: &SqlValue, place: Location) -> Result<Bound> {
+        match value {
+            SqlValue::Boolean(value) => Ok(Bound::Condition(Condition::Constant(*value))),
+            SqlValue::Number(text, _) => {
+                if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
+                    return Ok(Bound::Number(Number::Literal(Value::Int(whole))));
+                }
+                let number = text.parse().map_err(|_| self.source.syntax(place, "this is not a number"))?;
+                Ok(Bound::Number(Number::Literal(Value::Float(number))))
+            }
+            _ => Err(self.source.syntax(place, "only numbers, TRUE and FALSE can be written out")),
+        }
+    }
+
+    fn function(&self, function: &Function, depth: usize) -> Result<Bound> {
+        let place = function_place(function);
+        let position = self.source.position(place);
+        let name = match function.name.0.as_slice() {
+            [ObjectNamePart::Identifier(name)] if name.quote_style.is_none() => name.value.to_ascii_lowercase(),
+            _ => return Err(ExpressionError::UnknownFunction { position, name: function.name.to_string() }),
+        };
+        let unary = match name.as_str() {
+            "abs" => Some(UnaryOp::Abs),
+            "sqrt" => Some(UnaryOp::Sqrt),
+            "floor" => Some(UnaryOp::Floor),
+            "isnan" | "bits_i32" => None,
+            _ => return Err(ExpressionError::UnknownFunction { position, name }),
+        };
+        let FunctionArguments::List(list) = &function.args else {
+            return Err(ExpressionError::ArgumentCount { position, function: name, found: 0 });
+        };
+        let [FunctionArg::Unnamed(FunctionArgExpr::Expr(argument))] = list.args.as_slice() else {
+            return Err(ExpressionError::ArgumentCount { position, function: name, found: list.args.len() });
+        };
+        let operand = self.number(argument, depth)?;
+        Ok(match (unary, operand) {
+            (Some(op), operand) => Bound::Number(fold_unary(op, operand)),
+            (None, Number::Column(column)) if name == "bits_i32" && column.data_type == DataType::F32 => {
+                Bound::Number(Number::Bits(column))
+            }
+            (None, operand) if name == "bits_i32" => {
+                return Err(ExpressionError::BitsArgument { position, argument: operand.to_string() });
+            }
+            (None, operand) => Bound::Condition(match operand.literal() {
+                Some(value) => Condition::Constant(value.as_f64().is_nan()),
+                None => Condition::IsNan(operand),
+            }),
+        })
+    }
+
+    fn identifier(&self, name: &Ident) -> Result<Number> {
+        let position = self.source.position(name.span.start);
+        if name.quote_style.is_none() {
+            let literal = match name.value.to_ascii_lowercase().as_str() {
+                "inf" | "infinity" => Some(f64::INFINITY),
+                "nan" => Some(f64::NAN),
+                _ => None,
+            };
+            if let Some(value) = literal {
+                return Ok(Number::Literal(Value::Float(value)));
+            }
+        }
+        if matches!(self.names, Names::Predicate) && name.value.eq_ignore_ascii_case(EPOCH_COLUMN) {
+            return Ok(Number::Epoch);
+        }
+        let index = self.find(&name.value, position)?;
+        let column = &self.columns[index];
+        if !column.data_type.is_numeric() {
+            let (name, data_type) = (column.name.clone(), column.data_type);
+            return Err(ExpressionError::Opaque { position, name, data_type });
+        }
+        Ok(Number::Column(ColumnRef { index, data_type: column.data_type, name: column.name.as_str().into() }))
+    }
+
+    /// The column of a name: as written, or else the only one that differs in case.
+    fn find(&self, name: &str, position: usize) -> Result<usize> {
+        if let Some(index) = self.columns.iter().position(|column| column.name == name) {
+            return Ok(index);
+        }
+        let alike = |column: &Column| column.name.to_lowercase() == name.to_lowercase();
+        let mut candidates = self.columns.iter().enumerate().filter(|(_, column)| alike(column));
+        match (candidates.next(), candidates.next()) {
+            (Some((index, _)), None) => Ok(index),
+            (None, _) => {
+                let known = self.columns.iter().map(|column| column.name.clone()).collect();
+                Err(ExpressionError::UnknownColumn { position, name: name.to_owned(), known })
+            }
+            (Some(_), Some(_)) => {
+                let candidates =
+                    self.columns.iter().filter(|column| alike(column)).map(|column| column.name.clone()).collect();
+                Err(ExpressionError::AmbiguousColumn { position, name: name.to_owned(), candidates })
+            }
+        }
+    }
+
+    fn constant(&self, whole: &Expr, parts: &[Ident]) -> Result<Number> {
+        let position = self.source.position(place(whole));
+        let name = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+        let Names::Derivation(lookup) = &self.names else {
+            return Err(ExpressionError::ConstantInPredicate { position, name });
+        };
+        if lookup(&name).is_none() {
+            return Err(ExpressionError::UnknownConstant { position, name });
+        }
+        let name: Arc<str> = name.into();
+        let mut constants = self.constants.borrow_mut();
+        let index = constants.iter().position(|known| *known == name).unwrap_or_else(|| {
+            constants.push(Arc::clone(&name));
+            constants.len() - 1
+        });
+        Ok(Number::Constant(index, name))
+    }
+}

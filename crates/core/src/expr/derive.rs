@@ -1,0 +1,406 @@
+//! Derived columns: `energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1`, `id:i32 = bits_i32(w) - 1024608549`.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN};
+
+use super::ExpressionError;
+use super::bind::{Binder, Names};
+use super::parse::{SourceText, parse};
+use super::predicate::gather;
+use super::program::{CHUNK_ROWS, Chunks, Program, Scalar, Stack};
+use super::tree::Number;
+
+/// A column computed from others, in `f64`, and stored as its own type.
+///
+/// Stored as a float, the result is rounded to it. Stored as an integer, it is rounded to the nearest (ties to even), and
+/// NaN or a value out of range is an error.
+#[derive(Debug, Clone)]
+pub struct Derivation {
+    column: Column,
+    tree: Number,
+    program: Program,
+    inputs: Vec<usize>,
+    types: Vec<DataType>,
+    constants: Vec<Arc<str>>,
+}
+
+/// The inputs one derivation reads, by slot.
+struct Views<'a>(Vec<ColumnView<'a>>);
+
+impl Chunks for Views<'_> {
+    fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
+        let view = &self.0[slot];
+        macro_rules! values {
+            ($type:ty) => {
+                for (row, out) in out.iter_mut().enumerate() {
+                    let mut raw = [0u8; size_of::<$type>()];
+                    raw.copy_from_slice(view.value(first_row + row));
+                    *out = <$type>::from_le_bytes(raw) as f64;
+                }
+            };
+        }
+        match view.data_type() {
+            DataType::I8 => values!(i8),
+            DataType::I16 => values!(i16),
+            DataType::I32 => values!(i32),
+            DataType::I64 => values!(i64),
+            DataType::U8 => values!(u8),
+            DataType::U16 => values!(u16),
+            DataType::U32 => values!(u32),
+            DataType::U64 => values!(u64),
+            DataType::F32 => values!(f32),
+            DataType::F64 => values!(f64),
+            // Binding lets no such column through.
+            DataType::FixedBytes(_) => {}
+        }
+    }
+
+    fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
+        for (row, out) in out.iter_mut().enumerate() {
+            let mut raw = [0u8; 4];
+            raw.copy_from_slice(self.0[slot].value(first_row + row));
+            *out = f64::from(i32::from_le_bytes(raw));
+        }
+    }
+}
+
+/// Splits `name:type = expression`; the number is where the expression begins, in characters.
+fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
+    let form = || ExpressionError::DerivationForm { text: text.to_owned() };
+    let (head, expression) = text.split_once('=').ok_or_else(form)?;
+    let skipped = head.chars().count() + 1;
+    let (name, type_name) = match head.split_once(':') {
+        Some((name, type_name)) => (name.trim(), Some(type_name.trim())),
+        None => (head.trim(), None),
+    };
+    let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
+    let refused = |reason| ExpressionError::DerivationName { name: name.to_owned(), reason };
+    if name.is_empty() || expression.starts_with('=') {
+        return Err(form());
+    }
+    if name.eq_ignore_ascii_case(EPOCH_COLUMN) {
+        return Err(refused("it stands for the timestep"));
+    }
+    if name.chars().any(|part| part.is_whitespace() || ".\"'`<>!()+-*/%,".contains(part)) {
+        return Err(refused("use letters, digits and _"));
+    }
+    let data_type = match type_name {
+        None => DataType::F32,
+        Some(type_name) => type_name.parse().ok().filter(|parsed: &DataType| parsed.is_numeric()).ok_or_else(|| {
+            ExpressionError::DerivationType { name: name.to_owned(), type_name: type_name.to_owned() }
+        })?,
+    };
+    Ok((Column::new(name, data_type), expression, skipped))
+}
+
+/// `f64::round_ties_even`, which is a call into the C library on processors without an instruction known for it.
+fn round_ties_even(value: f64) -> f64 {
+    // Floats of this size and above are whole; adding it pushes the fraction out, rounding as IEEE's default does.
+    const WHOLE: f64 = (1u64 << 52) as f64;
+    let pushed = WHOLE.copysign(value);
+    if value.abs() < WHOLE { (value + pushed) - pushed } else { value }
+}
+
+impl Derivation {
+    /// Parses a derivation over `inputs`, and constants of the source that `constants` knows by their full names
+    /// (`"header.x0"`). Only whether a constant exists matters here; its value may differ in every file.
+    ///
+    /// # Errors
+    /// [`ExpressionError`] with the place in the text.
+    ///
+    /// ```
+    /// use turbidite::expr::Derivation;
+    /// use turbidite::{Column, ColumnView, DataType};
+    ///
+    /// let inputs = [Column::new("w", DataType::F32)];
+    /// let id = Derivation::parse("id:i32 = bits_i32(w) - 1024608549", &inputs, &|_| None)?;
+    /// assert_eq!(id.column(), &Column::new("id", DataType::I32));
+    ///
+    /// let bytes = [1024608549u32, 1024608556].map(|bits| f32::from_bits(bits).to_le_bytes()).concat();
+    /// let weights = ColumnView::new(&bytes, 4, 2, DataType::F32)?;
+    /// let mut ids = Vec::new();
+    /// id.evaluate(&[weights], 2, &|_| None, &mut ids)?;
+    /// assert_eq!(ids, [0i32.to_le_bytes(), 7i32.to_le_bytes()].concat());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn parse(
+        text: &str,
+        inputs: &[Column],
+        constants: &dyn Fn(&str) -> Option<f64>,
+    ) -> Result<Self, ExpressionError> {
+        let (column, expression, skipped) = split(text)?;
+        let expr = parse(&SourceText::new(expression, skipped))?;
+        let binder = Binder::new(SourceText::new(expression, skipped), inputs, Names::Derivation(constants));
+        let tree = binder.derivation(&expr)?;
+        let constants = binder.constants();
+        let mut used = Vec::new();
+        gather(&tree, &mut used, &mut false);
+        used.sort_unstable();
+        used.dedup();
+        let types = used.iter().map(|index| inputs[*index].data_type).collect();
+        let program = Program::new(&tree, &|index| used.partition_point(|used| *used < index));
+        Ok(Self { column, tree, program, inputs: used, types, constants })
+    }
+
+    /// Name and type of the derived column.
+    pub fn column(&self) -> &Column {
+        &self.column
+    }
+
+    /// The input columns it reads, as ascending indexes.
+    pub fn inputs(&self) -> &[usize] {
+        &self.inputs
+    }
+
+    /// The source constants it reads, by full name.
+    pub fn constants(&self) -> impl Iterator<Item = &str> {
+        self.constants.iter().map(AsRef::as_ref)
+    }
+
+    /// Computes the column for all `rows` and appends its values, little-endian and packed, to `out`.
+    ///
+    /// `inputs` are the columns the derivation was parsed with, in that order.
+    ///
+    /// # Errors
+    /// [`ExpressionError::ValueRange`] for a value that its integer type cannot hold, [`ExpressionError::Input`] for inputs
+    /// or constants that are missing or of another type. `out` is then as it was.
+    pub fn evaluate(
+        &self,
+        inputs: &[ColumnView<'_>],
+        rows: usize,
+        constants: &dyn Fn(&str) -> Option<f64>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExpressionError> {
+        let views = self.views(inputs, rows)?;
+        let constant = |name: &Arc<str>| {
+            constants(name).ok_or_else(|| {
+                ExpressionError::Input(format!("derived column '{}': the source has no {name}", self.column.name))
+            })
+        };
+        let constants = self.constants.iter().map(constant).collect::<Result<Vec<f64>, _>>()?;
+        let scalars = |scalar| match scalar {
+            Scalar::Literal(value) => value,
+            Scalar::Constant(index) => constants[index],
+            // Binding knows no epoch in derivations.
+            Scalar::Epoch => f64::NAN,
+        };
+        let start = out.len();
+        out.reserve(rows * self.column.data_type.width());
+        let mut stack = Stack::default();
+        for first_row in (0..rows).step_by(CHUNK_ROWS) {
+            let chunk_rows = CHUNK_ROWS.min(rows - first_row);
+            let values = self.program.run(&views, &scalars, first_row, chunk_rows, &mut stack);
+            if let Err(error) = self.store(values, first_row, out) {
+                out.truncate(start);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn views<'a>(&self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Views<'a>, ExpressionError> {
+        let mut views = Vec::with_capacity(self.inputs.len());
+        for (index, data_type) in self.inputs.iter().zip(&self.types) {
+            match inputs.get(*index) {
+                Some(view) if view.data_type() == *data_type && view.len() >= rows => views.push(*view),
+                found => {
+                    let found = found
+                        .map_or("missing".to_owned(), |view| format!("{} with {} rows", view.data_type(), view.len()));
+                    let name = &self.column.name;
+                    return Err(ExpressionError::Input(format!(
+                        "derived column '{name}': input {index} is {found}, not {data_type} with {rows} rows"
+                    )));
+                }
+            }
+        }
+        Ok(Views(views))
+    }
+
+    fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(), ExpressionError> {
+        macro_rules! whole {
+            ($type:ty) => {{
+                // Both ends are powers of two (or zero), exact in f64; the upper one is the first value too large.
+                let (low, above) = (<$type>::MIN as f64, 2f64.powi(<$type>::MAX.count_ones() as i32));
+                const WIDTH: usize = size_of::<$type>();
+                let start = out.len();
+                out.resize(start + values.len() * WIDTH, 0);
+                for (row, (slot, value)) in out[start..].chunks_exact_mut(WIDTH).zip(values).enumerate() {
+                    let rounded = round_ties_even(*value);
+                    // NaN fails both comparisons.
+                    if !(rounded >= low && rounded < above) {
+                        return Err(self.out_of_range(first_row + row, *value));
+                    }
+                    slot.copy_from_slice(&(rounded as $type).to_le_bytes());
+                }
+            }};
+        }
+        match self.column.data_type {
+            DataType::F32 => out.extend(values.iter().flat_map(|value| (*value as f32).to_le_bytes())),
+            DataType::F64 => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            DataType::I8 => whole!(i8),
+            DataType::I16 => whole!(i16),
+            DataType::I32 => whole!(i32),
+            DataType::I64 => whole!(i64),
+            DataType::U8 => whole!(u8),
+            DataType::U16 => whole!(u16),
+            DataType::U32 => whole!(u32),
+            DataType::U64 => whole!(u64),
+            // `split` admits numbers only.
+            DataType::FixedBytes(_) => {}
+        }
+        Ok(())
+    }
+
+    fn out_of_range(&self, row: usize, value: f64) -> ExpressionError {
+        ExpressionError::ValueRange {
+            column: self.column.name.clone(),
+            row,
+            value: format!("{value:?}"),
+            data_type: self.column.data_type,
+        }
+    }
+}
+
+/// `name: type = expression`, normalized; it parses to the same derivation.
+impl fmt::Display for Derivation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{} = {}", self.column.name, self.column.data_type, self.tree)
+    }
+}
+
+/// Derivations over one set of source columns; later ones may read earlier ones, with the values as they are stored.
+///
+/// ```
+/// use turbidite::expr::DerivationSet;
+/// use turbidite::{Column, ColumnView, DataType};
+///
+/// let source = [Column::new("ux", DataType::F32)];
+/// let set = DerivationSet::parse(&["energy = sqrt(1 + ux*ux) - 1", "mev = energy * header.scale"], &source, &|_| Some(0.511))?;
+/// let bytes = 0.75f32.to_le_bytes();
+/// let ux = ColumnView::new(&bytes, 4, 1, DataType::F32)?;
+/// let derived = set.evaluate(&[ux], 1, &|_| Some(0.511))?;
+/// assert_eq!(derived.view(0).value(0), 0.25f32.to_le_bytes());
+/// assert_eq!(derived.view(1).value(0), ((0.25 * 0.511) as f32).to_le_bytes());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct DerivationSet {
+    sources: usize,
+    derivations: Vec<Derivation>,
+}
+
+/// The columns a [`DerivationSet`] computed.
+#[derive(Debug, Clone, Default)]
+pub struct DerivedColumns {
+    rows: usize,
+    columns: Vec<(DataType, Vec<u8>)>,
+}
+
+impl DerivationSet {
+    /// Parses derivations in order; each may read the source columns and all derivations before it.
+    ///
+    /// # Errors
+    /// As for [`Derivation::parse`]; also when a derived column has the name of a source column or of another derivation.
+    pub fn parse(
+        texts: &[impl AsRef<str>],
+        sources: &[Column],
+        constants: &dyn Fn(&str) -> Option<f64>,
+    ) -> Result<Self, ExpressionError> {
+        let mut columns = sources.to_vec();
+        let mut derivations = Vec::with_capacity(texts.len());
+        for text in texts {
+            let derivation = Derivation::parse(text.as_ref(), &columns, constants)?;
+            let name = &derivation.column.name;
+            if columns.iter().any(|column| column.name.eq_ignore_ascii_case(name)) {
+                let reason = "a source column or an earlier derivation has that name";
+                return Err(ExpressionError::DerivationName { name: name.clone(), reason });
+            }
+            columns.push(derivation.column.clone());
+            derivations.push(derivation);
+        }
+        Ok(Self { sources: sources.len(), derivations })
+    }
+
+    /// The derivations in order.
+    pub fn derivations(&self) -> &[Derivation] {
+        &self.derivations
+    }
+
+    /// Names and types of the derived columns, in order.
+    pub fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.derivations.iter().map(Derivation::column)
+    }
+
+    /// Computes all derived columns from the source columns the set was parsed with.
+    ///
+    /// # Errors
+    /// As for [`Derivation::evaluate`].
+    pub fn evaluate(
+        &self,
+        sources: &[ColumnView<'_>],
+        rows: usize,
+        constants: &dyn Fn(&str) -> Option<f64>,
+    ) -> Result<DerivedColumns, ExpressionError> {
+        if sources.len() != self.sources {
+            let what = format!("derivations over {} source columns were given {}", self.sources, sources.len());
+            return Err(ExpressionError::Input(what));
+        }
+        let mut derived = DerivedColumns { rows, columns: Vec::with_capacity(self.derivations.len()) };
+        for derivation in &self.derivations {
+            let mut values = Vec::new();
+            let mut inputs = sources.to_vec();
+            inputs.extend((0..derived.columns.len()).map(|index| derived.view(index)));
+            derivation.evaluate(&inputs, rows, constants, &mut values)?;
+            derived.columns.push((derivation.column.data_type, values));
+        }
+        Ok(derived)
+    }
+}
+
+impl DerivedColumns {
+    /// The values of derived column `index`.
+    ///
+    /// # Panics
+    /// When there is no such column.
+    pub fn view(&self, index: usize) -> ColumnView<'_> {
+        let (data_type, values) = &self.columns[index];
+        match ColumnView::new(values, data_type.width(), self.rows, *data_type) {
+            Ok(view) => view,
+            Err(_) => unreachable!("each column holds exactly its rows"),
+        }
+    }
+
+    /// Number of derived columns.
+    pub fn len(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// The packed values of every column, in order.
+    pub fn into_values(self) -> Vec<Vec<u8>> {
+        self.columns.into_iter().map(|(_, values)| values).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_that_of_the_standard_library() {
+        let mut values =
+            vec![0.0, 0.5, 1.5, 2.5, 0.499_999_999_999_999_94, 4_503_599_627_370_495.5, 4_503_599_627_370_497.0];
+        values.extend([9_007_199_254_740_993.0, 1e300, f64::INFINITY, f64::MIN_POSITIVE]);
+        values.extend((0..2_000).map(|step| f64::from(step) * 0.125));
+        for value in values.iter().flat_map(|value| [*value, -value]) {
+            assert_eq!(round_ties_even(value), value.round_ties_even(), "{value}");
+        }
+        assert!(round_ties_even(f64::NAN).is_nan());
+    }
+}

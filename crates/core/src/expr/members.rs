@@ -1,0 +1,157 @@
+//! The set of an IN list: exact, and quick to ask however long the list is.
+
+use std::cmp::Ordering;
+
+use crate::schema::Value;
+
+/// Values of one column type (or of `f64`), without NaN.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Members {
+    /// Ascending, without repetition.
+    sorted: Vec<Value>,
+    /// Open addressing over the values' codes; at most half full.
+    table: Vec<u64>,
+    /// A code that is no member's: marks free places of the table.
+    free: u64,
+    /// 64 - log2 of the table's length.
+    shift: u32,
+}
+
+/// A number's code, the same exactly for equal numbers of one type.
+pub(super) trait Code: Copy {
+    /// The code.
+    fn code(self) -> u64;
+}
+
+macro_rules! codes {
+    ($($type:ty),*) => { $(impl Code for $type {
+        #[inline(always)]
+        fn code(self) -> u64 {
+            // Sign extension keeps values of one type apart.
+            self as u64
+        }
+    })* };
+}
+codes!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+impl Code for f64 {
+    #[inline(always)]
+    fn code(self) -> u64 {
+        // Adding 0.0 turns -0.0 into 0.0. NaN has codes that are no member's.
+        (self + 0.0).to_bits()
+    }
+}
+
+impl Code for f32 {
+    #[inline(always)]
+    fn code(self) -> u64 {
+        f64::from(self).code()
+    }
+}
+
+fn code_of(value: Value) -> u64 {
+    match value {
+        // Column values only: they lie within i64 or u64, and the low 64 bits are the code.
+        Value::Int(value) => value as u64,
+        Value::Float(value) => value.code(),
+    }
+}
+
+impl Members {
+    /// Gathers values that are all whole or all floats; NaN is left out, since nothing equals it.
+    pub(super) fn new(values: impl IntoIterator<Item = Value>) -> Self {
+        let is_nan = |value: &Value| matches!(value, Value::Float(value) if value.is_nan());
+        let mut sorted: Vec<Value> = values.into_iter().filter(|value| !is_nan(value)).collect();
+        sorted.sort_by(|a, b| a.compare(*b).unwrap_or(Ordering::Equal));
+        sorted.dedup_by(|a, b| a.compare(*b) == Some(Ordering::Equal));
+        let size = (2 * sorted.len() + 2).next_power_of_two();
+        // A NaN's code is no float's, and among whole numbers one of any n + 1 is free. Payloads other than this one may
+        // occur in data but are no members either.
+        let mut codes: Vec<u64> = sorted.iter().map(|value| code_of(*value)).collect();
+        codes.sort_unstable();
+        let free =
+            (0..=codes.len() as u64).rev().map(|step| u64::MAX - step).find(|code| codes.binary_search(code).is_err());
+        let mut members =
+            Self { sorted, table: Vec::new(), free: free.unwrap_or(u64::MAX), shift: 64 - size.trailing_zeros() };
+        members.table = vec![members.free; size];
+        for code in codes {
+            let place = members.place(code);
+            members.table[place] = code;
+        }
+        members
+    }
+
+    /// Where a code is, or would be, in the table.
+    #[inline]
+    fn place(&self, code: u64) -> usize {
+        // Fibonacci hashing; linear probing ends since the table is never full.
+        let mut place = (code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
+        while self.table[place] != code && self.table[place] != self.free {
+            place = (place + 1) & (self.table.len() - 1);
+        }
+        place
+    }
+
+    /// Whether a value of the members' type is one of them.
+    #[inline]
+    pub(super) fn contains<T: Code>(&self, value: T) -> bool {
+        let code = value.code();
+        code != self.free && self.table[self.place(code)] == code
+    }
+
+    /// The members, ascending.
+    pub(super) fn values(&self) -> &[Value] {
+        &self.sorted
+    }
+
+    /// Whether a member lies between two values, both included.
+    pub(super) fn any_within(&self, low: Value, high: Value) -> bool {
+        let first = self.sorted.partition_point(|member| member.compare(low) == Some(Ordering::Less));
+        self.sorted
+            .get(first)
+            .is_some_and(|member| matches!(member.compare(high), Some(Ordering::Less | Ordering::Equal)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_members_at_the_extremes_are_found_and_nothing_else() {
+        let members = Members::new([i64::MIN, -1, 0, 1, i64::MAX].map(|value| Value::Int(value.into())));
+        for value in [i64::MIN, -1, 0, 1, i64::MAX] {
+            assert!(members.contains(value), "{value}");
+        }
+        for value in [i64::MIN + 1, -2, 2, i64::MAX - 1] {
+            assert!(!members.contains(value), "{value}");
+        }
+        let top = Members::new([Value::Int(u64::MAX.into()), Value::Int(i128::from(u64::MAX) - 1)]);
+        assert!(top.contains(u64::MAX) && top.contains(u64::MAX - 1) && !top.contains(u64::MAX - 2));
+    }
+
+    #[test]
+    fn float_members_follow_ieee() {
+        let members = Members::new([Value::Float(-0.0), Value::Float(f64::NAN), Value::Float(f64::INFINITY)]);
+        assert_eq!(members.values().len(), 2);
+        assert!(members.contains(0.0f32) && members.contains(-0.0f64) && members.contains(f32::INFINITY));
+        assert!(
+            !members.contains(f32::NAN) && !members.contains(f64::from_bits(u64::MAX)) && !members.contains(1.0f32)
+        );
+    }
+
+    #[test]
+    fn a_range_holds_a_member_or_not() {
+        let members = Members::new([3, 9].map(Value::Int));
+        let within = |low, high| members.any_within(Value::Int(low), Value::Int(high));
+        assert!(within(3, 3) && within(0, 3) && within(4, 9) && within(0, 20));
+        assert!(!within(4, 8) && !within(10, 20) && !within(0, 2));
+        assert!(!Members::new([]).any_within(Value::Int(0), Value::Int(1)));
+    }
+
+    #[test]
+    fn long_lists_keep_every_member() {
+        let members = Members::new((0..50_000).map(|value| Value::Int(value * 7)));
+        assert!((0..50_000i64).all(|value| members.contains(value * 7) && !members.contains(value * 7 + 1)));
+    }
+}

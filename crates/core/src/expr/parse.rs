@@ -1,0 +1,170 @@
+//! Text to sqlparser's tree, within limits that hold for any text.
+//!
+//! The tokens are checked before the parser sees them. Only those of the language pass, so that no other SQL (subqueries,
+//! casts, comments) can be reached; every word but the language's own is stripped of its SQL meaning, so that columns may
+//! be called `time`, `position` or `interval`. Parentheses and operators are counted here: sqlparser's left-leaning
+//! chains are as deep as they are long, and would overflow the stack when dropped.
+
+use sqlparser::ast::Expr;
+use sqlparser::dialect::GenericDialect;
+use sqlparser::keywords::Keyword;
+use sqlparser::parser::{Parser, ParserError};
+use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
+
+use super::ExpressionError;
+
+/// Longest text, in bytes: room for an IN list of some 100,000 numbers.
+pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Most operators and words such as AND.
+pub(super) const MAX_OPERATORS: usize = 1_000;
+
+/// Deepest nesting of parentheses and calls.
+const MAX_DEPTH: usize = 60;
+
+/// Deepest recursion of the parser: parentheses, each with a sign or NOT before it.
+const MAX_LEVELS: usize = 2 * MAX_DEPTH + 10;
+
+/// Most signs or NOTs in a row.
+const MAX_PREFIXES: usize = 20;
+
+/// How much of the text an error message quotes, in characters.
+const NEAR_CHARACTERS: usize = 24;
+
+/// A text and where it lies in what the user wrote; turns places into positions.
+pub(super) struct SourceText<'a> {
+    text: &'a str,
+    /// Characters of the user's text before `text`.
+    skipped: usize,
+}
+
+impl<'a> SourceText<'a> {
+    pub(super) fn new(text: &'a str, skipped: usize) -> Self {
+        Self { text, skipped }
+    }
+
+    /// Characters of `text` before a place; places past the end mean the end.
+    fn offset(&self, place: Location) -> usize {
+        let line = usize::try_from(place.line).unwrap_or(1).max(1);
+        let column = usize::try_from(place.column).unwrap_or(1).max(1);
+        let before: usize = self.text.split_inclusive('\n').take(line - 1).map(|line| line.chars().count()).sum();
+        before + column - 1
+    }
+
+    /// The position of a place, counted in characters from 1.
+    pub(super) fn position(&self, place: Location) -> usize {
+        self.skipped + self.offset(place) + 1
+    }
+
+    /// The text at a place, shortened.
+    pub(super) fn near(&self, place: Location) -> String {
+        let mut rest = self.text.chars().skip(self.offset(place));
+        let mut near: String = rest.by_ref().take(NEAR_CHARACTERS).collect();
+        if rest.next().is_some() {
+            near.push('…');
+        }
+        if near.trim().is_empty() { "the end".to_owned() } else { near.trim().to_owned() }
+    }
+
+    /// The place after the last character.
+    fn end(&self) -> Location {
+        Location::new(1, self.text.chars().count() as u64 + 1)
+    }
+
+    pub(super) fn syntax(&self, place: Location, what: impl Into<String>) -> ExpressionError {
+        ExpressionError::Syntax { position: self.position(place), near: self.near(place), what: what.into() }
+    }
+}
+
+/// Parses one expression that fills the whole text.
+pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
+    if source.text.len() > MAX_TEXT_BYTES {
+        return Err(ExpressionError::TooLong { bytes: source.text.len() });
+    }
+    if source.text.trim().is_empty() {
+        return Err(ExpressionError::Empty);
+    }
+    let dialect = GenericDialect {};
+    let tokens = Tokenizer::new(&dialect, source.text)
+        .tokenize_with_location()
+        .map_err(|error| source.syntax(error.location, error.message.clone()))?;
+    let tokens = admit(source, tokens)?;
+    let mut parser = Parser::new(&dialect).with_recursion_limit(MAX_LEVELS).with_tokens_with_locations(tokens);
+    let parsed = parser.parse_expr();
+    let place = parser.peek_token_ref().span.start;
+    let expr = parsed.map_err(|error| match error {
+        ParserError::RecursionLimitExceeded => ExpressionError::TooDeep { position: source.position(place) },
+        ParserError::ParserError(what) | ParserError::TokenizerError(what) => refusal(source, &what),
+    })?;
+    match parser.peek_token_ref().token {
+        Token::EOF => Ok(expr),
+        _ => Err(source.syntax(place, "the expression should end here, or go on with an operator")),
+    }
+}
+
+/// Tells the parser's message in our way: "Expected: an expression, found: ) at Line: 1, Column: 12". A place it does not
+/// name is the end, which has none.
+fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
+    let (what, place) = message.split_once(" at Line: ").unwrap_or((message, ""));
+    let place = place
+        .split_once(", Column: ")
+        .and_then(|(line, column)| Some(Location::new(line.parse().ok()?, column.parse().ok()?)))
+        .unwrap_or_else(|| source.end());
+    let what = what.replace("Expected: ", "expected ").replace(", found: EOF", "").replace(", found: ", ", found ");
+    source.syntax(place, what)
+}
+
+/// Lets only the language's own tokens through, strips foreign keywords and bounds depth and size.
+fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, ExpressionError> {
+    let mut admitted: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
+    let mut depth = 0usize;
+    let mut operators = 0usize;
+    let mut prefixes = 0usize;
+    for mut token in tokens {
+        let place = token.span.start;
+        let mut is_operator = false;
+        match &mut token.token {
+            Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {
+                return Err(source.syntax(place, "this begins a comment in SQL; put a space between the signs"));
+            }
+            // Dropped here: the parser's look-ahead walks over it one by one.
+            Token::Whitespace(_) => continue,
+            Token::Number(_, false) | Token::Comma | Token::Period | Token::EOF => {}
+            Token::LParen => {
+                depth += 1;
+                if depth > MAX_DEPTH {
+                    return Err(ExpressionError::TooDeep { position: source.position(place) });
+                }
+            }
+            Token::RParen => depth = depth.saturating_sub(1),
+            Token::Word(word) => match word.keyword {
+                Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::BETWEEN | Keyword::IN => is_operator = true,
+                Keyword::TRUE | Keyword::FALSE => {}
+                _ => word.keyword = Keyword::NoKeyword,
+            },
+            // The signs in a list such as (-1, -2) are part of its numbers; they do not nest.
+            Token::Minus | Token::Plus => {
+                is_operator = !matches!(admitted.last().map(|last| &last.token), Some(Token::Comma | Token::LParen));
+            }
+            Token::Mul | Token::Div | Token::Mod => is_operator = true,
+            Token::Eq | Token::DoubleEq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => {
+                is_operator = true;
+            }
+            _ => return Err(source.syntax(place, "this has no meaning in an expression")),
+        }
+        let is_prefix = match &token.token {
+            Token::Word(word) => word.keyword == Keyword::NOT,
+            token => matches!(token, Token::Minus | Token::Plus),
+        };
+        prefixes = if is_prefix { prefixes + 1 } else { 0 };
+        if prefixes > MAX_PREFIXES {
+            return Err(ExpressionError::TooDeep { position: source.position(place) });
+        }
+        operators += usize::from(is_operator);
+        if operators > MAX_OPERATORS {
+            return Err(ExpressionError::TooManyOperators);
+        }
+        admitted.push(token);
+    }
+    Ok(admitted)
+}

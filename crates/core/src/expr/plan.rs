@@ -1,0 +1,306 @@
+//! How each comparison runs, decided once per predicate.
+//!
+//! Every comparison of a bare column (or `epoch`) with a literal becomes one question: does the value lie in a closed
+//! interval of the column's own type? `x > v` is the interval from the next value above `v`. So one kernel serves `=`, `<`,
+//! `<=`, `>`, `>=` and BETWEEN, ANDs of them on one column merge into a single pass, pruning is an overlap test, and NaN,
+//! which lies in no interval, follows IEEE by itself.
+
+use std::cmp::Ordering;
+
+use crate::schema::{DataType, Value};
+
+use super::members::Members;
+use super::program::Program;
+use super::tree::{CompareOp, Condition, Number, rounded};
+
+/// A value read without arithmetic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Column { slot: usize, index: usize, data_type: DataType },
+    Epoch,
+}
+
+impl Source {
+    pub(super) fn data_type(self) -> DataType {
+        match self {
+            Self::Column { data_type, .. } => data_type,
+            Self::Epoch => DataType::U64,
+        }
+    }
+}
+
+/// A number computed in `f64`: the tree for pruning, the steps for evaluation.
+#[derive(Debug, Clone)]
+pub(super) struct Computed {
+    pub(super) tree: Number,
+    pub(super) program: Program,
+}
+
+/// A condition ready to run. `inside: false` means the opposite answer, true for NaN.
+#[derive(Debug, Clone)]
+pub(super) enum Plan {
+    Constant(bool),
+    /// The value lies within [low, high], both of the source's type (and never empty).
+    Range {
+        source: Source,
+        low: Value,
+        high: Value,
+        inside: bool,
+    },
+    /// The value is one of a list.
+    Member {
+        source: Source,
+        members: Members,
+        inside: bool,
+    },
+    /// Two integers, compared exactly.
+    Whole {
+        op: CompareOp,
+        left: Source,
+        right: Source,
+    },
+    Compare {
+        op: CompareOp,
+        left: Computed,
+        right: Computed,
+    },
+    ComputedMember {
+        value: Computed,
+        members: Members,
+        inside: bool,
+    },
+    IsNan(Computed),
+    Not(Box<Plan>),
+    And(Vec<Plan>),
+    Or(Vec<Plan>),
+}
+
+/// Builds plans; knows the slots of the columns.
+pub(super) struct Planner<'a> {
+    /// The columns in use, ascending: a column's slot is its place here.
+    pub(super) columns: &'a [usize],
+}
+
+/// The smallest and largest value of a type; infinities count as values.
+pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
+    let whole = |low: i128, high: i128| (Value::Int(low), Value::Int(high));
+    match data_type {
+        DataType::I8 => whole(i8::MIN.into(), i8::MAX.into()),
+        DataType::I16 => whole(i16::MIN.into(), i16::MAX.into()),
+        DataType::I32 => whole(i32::MIN.into(), i32::MAX.into()),
+        DataType::I64 => whole(i64::MIN.into(), i64::MAX.into()),
+        DataType::U8 => whole(0, u8::MAX.into()),
+        DataType::U16 => whole(0, u16::MAX.into()),
+        DataType::U32 => whole(0, u32::MAX.into()),
+        DataType::U64 => whole(0, u64::MAX.into()),
+        DataType::F32 | DataType::F64 | DataType::FixedBytes(_) => {
+            (Value::Float(f64::NEG_INFINITY), Value::Float(f64::INFINITY))
+        }
+    }
+}
+
+/// The values of `data_type` for which `value op literal` holds, as a closed interval; `None` when there are none.
+/// `NotEqual` gives the values that do *not* match.
+fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
+    let literal = rounded(data_type, literal);
+    let (low, high) = match data_type {
+        DataType::F32 => {
+            let next = |value: f32, up: bool| if up { value.next_up() } else { value.next_down() };
+            float_interval(op, literal.as_f64(), |value, up| f64::from(next(value as f32, up)))?
+        }
+        DataType::F64 => {
+            float_interval(op, literal.as_f64(), |value, up| if up { value.next_up() } else { value.next_down() })?
+        }
+        _ => whole_interval(op, data_type, literal)?,
+    };
+    (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
+}
+
+fn float_interval(op: CompareOp, literal: f64, next: impl Fn(f64, bool) -> f64) -> Option<(Value, Value)> {
+    let (low, high) = match op {
+        _ if literal.is_nan() => return None,
+        CompareOp::Equal | CompareOp::NotEqual => (literal, literal),
+        CompareOp::Less if literal == f64::NEG_INFINITY => return None,
+        CompareOp::Less => (f64::NEG_INFINITY, next(literal, false)),
+        CompareOp::LessOrEqual => (f64::NEG_INFINITY, literal),
+        CompareOp::Greater if literal == f64::INFINITY => return None,
+        CompareOp::Greater => (next(literal, true), f64::INFINITY),
+        CompareOp::GreaterOrEqual => (literal, f64::INFINITY),
+    };
+    Some((Value::Float(low), Value::Float(high)))
+}
+
+fn whole_interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
+    // The whole numbers next to the literal on either side, equal if it is whole; `as` saturates for floats beyond i128,
+    // which is far outside every column's type.
+    let (below, above) = match literal {
+        Value::Int(value) => (value, value),
+        Value::Float(value) if value.is_nan() => return None,
+        Value::Float(value) => (value.floor() as i128, value.ceil() as i128),
+    };
+    let (least, greatest) = (i128::MIN, i128::MAX);
+    let (low, high) = match op {
+        CompareOp::Equal | CompareOp::NotEqual if below != above => return None,
+        CompareOp::Equal | CompareOp::NotEqual => (below, above),
+        CompareOp::Less => (least, above.saturating_sub(1)),
+        CompareOp::LessOrEqual => (least, below),
+        CompareOp::Greater => (below.saturating_add(1), greatest),
+        CompareOp::GreaterOrEqual => (above, greatest),
+    };
+    let (Value::Int(least), Value::Int(greatest)) = type_range(data_type) else { return None };
+    Some((Value::Int(low.max(least)), Value::Int(high.min(greatest))))
+}
+
+fn range(source: Source, within: Option<(Value, Value)>, inside: bool) -> Plan {
+    match within {
+        Some((low, high)) => Plan::Range { source, low, high, inside },
+        None => Plan::Constant(!inside),
+    }
+}
+
+fn greater(a: Value, b: Value) -> Value {
+    if a.compare(b) == Some(Ordering::Less) { b } else { a }
+}
+
+fn lesser(a: Value, b: Value) -> Value {
+    if a.compare(b) == Some(Ordering::Greater) { b } else { a }
+}
+
+fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Value, Value)> {
+    let ((a_low, a_high), (b_low, b_high)) = (a?, b?);
+    let (low, high) = (greater(a_low, b_low), lesser(a_high, b_high));
+    (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
+}
+
+/// How much a plan costs per row, roughly: cheap ones go first and may spare the others.
+fn cost(plan: &Plan) -> usize {
+    match plan {
+        Plan::Constant(_) => 0,
+        Plan::Range { .. } => 1,
+        Plan::Member { .. } => 3,
+        Plan::Whole { .. } => 4,
+        Plan::Compare { .. } | Plan::IsNan(_) => 10,
+        Plan::ComputedMember { .. } => 13,
+        Plan::Not(inner) => cost(inner),
+        Plan::And(inner) | Plan::Or(inner) => inner.iter().map(cost).sum(),
+    }
+}
+
+impl Planner<'_> {
+    pub(super) fn plan(&self, condition: &Condition) -> Plan {
+        match condition {
+            Condition::Constant(value) => Plan::Constant(*value),
+            Condition::Compare(op, left, right) => self.compare(*op, left, right),
+            Condition::Between { value, low, high, negated } => self.between(value, low, high, *negated),
+            Condition::In { value, list, negated } => self.member(value, list, *negated),
+            Condition::IsNan(value) => match self.source(value) {
+                // Whole numbers are never NaN.
+                Some(source) if !source.data_type().is_float() => Plan::Constant(false),
+                _ => Plan::IsNan(self.computed(value)),
+            },
+            Condition::Not(operand) => Plan::Not(Box::new(self.plan(operand))),
+            Condition::And(operands) => Self::all(operands.iter().map(|operand| self.plan(operand))),
+            Condition::Or(operands) => {
+                let mut plans: Vec<Plan> = operands.iter().map(|operand| self.plan(operand)).collect();
+                plans.sort_by_key(cost);
+                Plan::Or(plans)
+            }
+        }
+    }
+
+    /// A conjunction, with the ranges on each source merged into one.
+    fn all(operands: impl Iterator<Item = Plan>) -> Plan {
+        let mut plans: Vec<Plan> = Vec::new();
+        for operand in operands {
+            if let Plan::Range { source, low, high, inside: true } = operand {
+                let same = |plan: &&mut Plan| matches!(plan, Plan::Range { source: other, inside: true, .. } if *other == source);
+                if let Some(plan) = plans.iter_mut().find(same) {
+                    if let Plan::Range { low: other_low, high: other_high, .. } = *plan {
+                        *plan = range(source, intersect(Some((low, high)), Some((other_low, other_high))), true);
+                    }
+                    continue;
+                }
+            }
+            plans.push(operand);
+        }
+        plans.sort_by_key(cost);
+        Plan::And(plans)
+    }
+
+    fn source(&self, number: &Number) -> Option<Source> {
+        match number {
+            Number::Column(column) => {
+                Some(Source::Column { slot: self.slot(column.index), index: column.index, data_type: column.data_type })
+            }
+            Number::Epoch => Some(Source::Epoch),
+            _ => None,
+        }
+    }
+
+    fn slot(&self, index: usize) -> usize {
+        // Every column of the tree is in the list, which was gathered from it.
+        self.columns.partition_point(|column| *column < index)
+    }
+
+    fn computed(&self, number: &Number) -> Computed {
+        Computed { tree: number.clone(), program: Program::new(number, &|index| self.slot(index)) }
+    }
+
+    fn compare(&self, op: CompareOp, left: &Number, right: &Number) -> Plan {
+        let with_literal = |op: CompareOp, source: Source, literal: Value| {
+            range(source, interval(op, source.data_type(), literal), op != CompareOp::NotEqual)
+        };
+        if let (Some(a), Some(b)) = (left.literal(), right.literal()) {
+            return Plan::Constant(op.holds_exactly(a, b));
+        }
+        if let (Some(source), Some(literal)) = (self.source(left), right.literal()) {
+            return with_literal(op, source, literal);
+        }
+        if let (Some(literal), Some(source)) = (left.literal(), self.source(right)) {
+            return with_literal(op.flipped(), source, literal);
+        }
+        if let (Some(a), Some(b)) = (self.source(left), self.source(right))
+            && !a.data_type().is_float()
+            && !b.data_type().is_float()
+        {
+            return Plan::Whole { op, left: a, right: b };
+        }
+        Plan::Compare { op, left: self.computed(left), right: self.computed(right) }
+    }
+
+    fn between(&self, value: &Number, low: &Number, high: &Number, negated: bool) -> Plan {
+        if let (Some(source), Some(low), Some(high)) = (self.source(value), low.literal(), high.literal()) {
+            let from = interval(CompareOp::GreaterOrEqual, source.data_type(), low);
+            let to = interval(CompareOp::LessOrEqual, source.data_type(), high);
+            return range(source, intersect(from, to), !negated);
+        }
+        let from = self.compare(CompareOp::GreaterOrEqual, value, low);
+        let to = self.compare(CompareOp::LessOrEqual, value, high);
+        let both = Self::all([from, to].into_iter());
+        if negated { Plan::Not(Box::new(both)) } else { both }
+    }
+
+    fn member(&self, value: &Number, list: &[Number], negated: bool) -> Plan {
+        let literals: Option<Vec<Value>> = list.iter().map(Number::literal).collect();
+        let (source, Some(literals), None) = (self.source(value), literals, value.literal()) else {
+            // A list with columns in it: each item is a comparison of its own.
+            let any = list.iter().map(|item| self.compare(CompareOp::Equal, value, item)).collect();
+            return if negated { Plan::Not(Box::new(Plan::Or(any))) } else { Plan::Or(any) };
+        };
+        match source {
+            Some(source) => {
+                let equal = |literal| interval(CompareOp::Equal, source.data_type(), literal);
+                let members = Members::new(literals.into_iter().filter_map(equal).map(|(value, _)| value));
+                match *members.values() {
+                    [] => Plan::Constant(negated),
+                    [value] => range(source, Some((value, value)), !negated),
+                    _ => Plan::Member { source, members, inside: !negated },
+                }
+            }
+            None => {
+                let members = Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64())));
+                Plan::ComputedMember { value: self.computed(value), members, inside: !negated }
+            }
+        }
+    }
+}

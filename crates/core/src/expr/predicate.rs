@@ -1,0 +1,432 @@
+//! Predicates: which rows match, and which sets of rows cannot.
+
+use std::fmt;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::BooleanBuffer;
+
+use crate::schema::{DataType, Schema, Value};
+
+use super::ExpressionError;
+use super::bind::{Binder, Names};
+use super::mask::{Mask, WORD_ROWS};
+use super::members::{Code, Members};
+use super::parse::{SourceText, parse};
+use super::plan::{Computed, Plan, Planner, Source, type_range};
+use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
+use super::prune::{ColumnBounds, Pruner, Truth};
+use super::tree::{CompareOp, Condition, Number};
+
+/// A condition on records, bound to a schema.
+///
+/// ```
+/// use std::sync::Arc;
+/// use arrow_array::{ArrayRef, Float32Array};
+/// use turbidite::expr::{ColumnBounds, NanPresence, Predicate, Truth};
+/// use turbidite::{Column, DataType, Schema, Value};
+///
+/// let schema = Schema::new(
+///     vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U64)],
+///     "energy",
+/// )?;
+/// let predicate = Predicate::parse("epoch >= 100 and energy > 0.1", &schema)?;
+/// assert_eq!(predicate.columns(), [0]);
+///
+/// // 0.1 is rounded to f32 first, so the middle row, which holds that very number, does not match.
+/// let columns: [ArrayRef; 1] = [Arc::new(Float32Array::from(vec![0.5, 0.1, f32::NAN]))];
+/// let rows = predicate.input(200, 3, &columns)?;
+/// assert_eq!(predicate.evaluate(&rows).iter().collect::<Vec<_>>(), [true, false, false]);
+///
+/// let low = |_: usize| {
+///     Some(ColumnBounds { range: Some((Value::Float(0.0), Value::Float(0.05))), nan: NanPresence::None })
+/// };
+/// assert_eq!(predicate.prune(200, &low), Truth::Never);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Predicate {
+    condition: Condition,
+    plan: Plan,
+    columns: Vec<usize>,
+    types: Vec<DataType>,
+    uses_epoch: bool,
+}
+
+/// Columns of some rows of one epoch, checked to fit one predicate.
+#[derive(Debug)]
+pub struct PredicateInput<'a> {
+    epoch: u64,
+    rows: usize,
+    columns: Vec<Slice<'a>>,
+}
+
+/// The native values of one column.
+#[derive(Debug, Clone, Copy)]
+enum Slice<'a> {
+    I8(&'a [i8]),
+    I16(&'a [i16]),
+    I32(&'a [i32]),
+    I64(&'a [i64]),
+    U8(&'a [u8]),
+    U16(&'a [u16]),
+    U32(&'a [u32]),
+    U64(&'a [u64]),
+    F32(&'a [f32]),
+    F64(&'a [f64]),
+}
+
+/// Runs one piece of code for whatever type a column has.
+macro_rules! with_values {
+    ($slice:expr, $values:ident => $body:expr) => {
+        match $slice {
+            Slice::I8($values) => $body,
+            Slice::I16($values) => $body,
+            Slice::I32($values) => $body,
+            Slice::I64($values) => $body,
+            Slice::U8($values) => $body,
+            Slice::U16($values) => $body,
+            Slice::U32($values) => $body,
+            Slice::U64($values) => $body,
+            Slice::F32($values) => $body,
+            Slice::F64($values) => $body,
+        }
+    };
+}
+
+impl<'a> Slice<'a> {
+    fn new(array: &'a dyn Array, data_type: DataType) -> Option<Self> {
+        macro_rules! values {
+            ($variant:ident, $arrow:ty) => {
+                Some(Self::$variant(array.as_primitive_opt::<$arrow>()?.values()))
+            };
+        }
+        match data_type {
+            DataType::I8 => values!(I8, Int8Type),
+            DataType::I16 => values!(I16, Int16Type),
+            DataType::I32 => values!(I32, Int32Type),
+            DataType::I64 => values!(I64, Int64Type),
+            DataType::U8 => values!(U8, UInt8Type),
+            DataType::U16 => values!(U16, UInt16Type),
+            DataType::U32 => values!(U32, UInt32Type),
+            DataType::U64 => values!(U64, UInt64Type),
+            DataType::F32 => values!(F32, Float32Type),
+            DataType::F64 => values!(F64, Float64Type),
+            DataType::FixedBytes(_) => None,
+        }
+    }
+}
+
+/// A column's own type: how plans' values become it.
+trait Native: Code + PartialOrd {
+    fn of(value: Value) -> Self;
+}
+
+macro_rules! native_whole {
+    ($($type:ty),*) => { $(impl Native for $type {
+        fn of(value: Value) -> Self {
+            match value {
+                // Plans hold values of the column's own type only.
+                Value::Int(value) => value as $type,
+                Value::Float(value) => value as $type,
+            }
+        }
+    })* };
+}
+native_whole!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+macro_rules! native_float {
+    ($($type:ty),*) => { $(impl Native for $type {
+        fn of(value: Value) -> Self {
+            value.as_f64() as $type
+        }
+    })* };
+}
+native_float!(f32, f64);
+
+/// The mask of values within [low, high]; one comparison where an end is open.
+fn within<T: Native>(values: &[T], low: Value, high: Value, open: (bool, bool)) -> Mask {
+    let (low, high) = (T::of(low), T::of(high));
+    match open {
+        (false, true) => Mask::of(values, |value| value >= low),
+        (true, false) => Mask::of(values, |value| value <= high),
+        // `&`, not `&&`: no branch in the loop.
+        _ => Mask::of(values, |value| (value >= low) & (value <= high)),
+    }
+}
+
+impl Chunks for PredicateInput<'_> {
+    #[allow(clippy::unnecessary_cast, reason = "the code is for all types, f64 among them")]
+    fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
+        with_values!(self.columns[slot], values => {
+            let values = &values[first_row..first_row + out.len()];
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = *value as f64;
+            }
+        });
+    }
+
+    fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
+        // Binding lets no other type through.
+        if let Slice::F32(values) = self.columns[slot] {
+            for (out, value) in out.iter_mut().zip(&values[first_row..]) {
+                *out = f64::from(value.to_bits() as i32);
+            }
+        }
+    }
+}
+
+impl<'a> PredicateInput<'a> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    fn mask(&self, plan: &Plan, stack: &mut [Stack; 2]) -> Mask {
+        match plan {
+            Plan::Constant(value) => Mask::constant(self.rows, *value),
+            Plan::Range { source, low, high, inside } => {
+                let mask = match *source {
+                    Source::Epoch => {
+                        let epoch = Value::Int(self.epoch.into());
+                        let held = CompareOp::GreaterOrEqual.holds_exactly(epoch, *low)
+                            && CompareOp::LessOrEqual.holds_exactly(epoch, *high);
+                        Mask::constant(self.rows, held)
+                    }
+                    Source::Column { slot, data_type, .. } => {
+                        let (least, greatest) = type_range(data_type);
+                        let open = (*low == least, *high == greatest);
+                        with_values!(self.columns[slot], values => within(values, *low, *high, open))
+                    }
+                };
+                if *inside { mask } else { mask.negate() }
+            }
+            Plan::Member { source, members, inside } => {
+                let mask = match *source {
+                    Source::Epoch => Mask::constant(self.rows, members.contains(self.epoch)),
+                    Source::Column { slot, .. } => {
+                        with_values!(self.columns[slot], values => Mask::of(values, |value| members.contains(value)))
+                    }
+                };
+                if *inside { mask } else { mask.negate() }
+            }
+            Plan::Whole { op, left, right } => self.whole(*op, *left, *right),
+            Plan::Compare { op, left, right } => self.compare(*op, left, right, stack),
+            Plan::ComputedMember { value, members, inside } => {
+                let mask = self.members(value, members, stack);
+                if *inside { mask } else { mask.negate() }
+            }
+            Plan::IsNan(value) => self.each_chunk(value, stack, f64::is_nan),
+            Plan::Not(inner) => self.mask(inner, stack).negate(),
+            Plan::And(inner) => self.joined(inner, stack, true),
+            Plan::Or(inner) => self.joined(inner, stack, false),
+        }
+    }
+
+    /// A conjunction (or disjunction), which ends as soon as no row (or every row) matches.
+    fn joined(&self, plans: &[Plan], stack: &mut [Stack; 2], all: bool) -> Mask {
+        let mut joined: Option<Mask> = None;
+        for plan in plans {
+            let mask = match joined.take() {
+                Some(mask) if mask.is_all(!all) => return mask,
+                Some(mut mask) => {
+                    let other = self.mask(plan, stack);
+                    if all {
+                        mask.and(&other)
+                    } else {
+                        mask.or(&other)
+                    }
+                    mask
+                }
+                None => self.mask(plan, stack),
+            };
+            joined = Some(mask);
+        }
+        joined.unwrap_or_else(|| Mask::constant(self.rows, all))
+    }
+
+    fn whole(&self, op: CompareOp, left: Source, right: Source) -> Mask {
+        let mut mask = Mask::constant(self.rows, false);
+        let (mut a, mut b) = ([0i128; WORD_ROWS], [0i128; WORD_ROWS]);
+        for first_row in (0..self.rows).step_by(WORD_ROWS) {
+            let rows = WORD_ROWS.min(self.rows - first_row);
+            self.load_whole(left, first_row, &mut a[..rows]);
+            self.load_whole(right, first_row, &mut b[..rows]);
+            mask.set_pairs(first_row, &a[..rows], &b[..rows], |a, b| op.holds(a, b));
+        }
+        mask
+    }
+
+    fn load_whole(&self, source: Source, first_row: usize, out: &mut [i128]) {
+        match source {
+            Source::Epoch => out.fill(self.epoch.into()),
+            Source::Column { slot, .. } => with_values!(self.columns[slot], values => {
+                for (out, value) in out.iter_mut().zip(&values[first_row..]) {
+                    *out = *value as i128;
+                }
+            }),
+        }
+    }
+
+    fn scalar(&self, scalar: Scalar) -> f64 {
+        match scalar {
+            Scalar::Literal(value) => value,
+            Scalar::Epoch => self.epoch as f64,
+            // Binding lets no source constant into a predicate.
+            Scalar::Constant(_) => f64::NAN,
+        }
+    }
+
+    fn compare(&self, op: CompareOp, left: &Computed, right: &Computed, stack: &mut [Stack; 2]) -> Mask {
+        let mut mask = Mask::constant(self.rows, false);
+        let [left_stack, right_stack] = stack;
+        let scalars = |scalar| self.scalar(scalar);
+        for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
+            let rows = CHUNK_ROWS.min(self.rows - first_row);
+            let a = left.program.run(self, &scalars, first_row, rows, left_stack);
+            let b = right.program.run(self, &scalars, first_row, rows, right_stack);
+            // One loop per operator, so that none branches on it.
+            match op {
+                CompareOp::Equal => mask.set_pairs(first_row, a, b, |a, b| a == b),
+                CompareOp::NotEqual => mask.set_pairs(first_row, a, b, |a, b| a != b),
+                CompareOp::Less => mask.set_pairs(first_row, a, b, |a, b| a < b),
+                CompareOp::LessOrEqual => mask.set_pairs(first_row, a, b, |a, b| a <= b),
+                CompareOp::Greater => mask.set_pairs(first_row, a, b, |a, b| a > b),
+                CompareOp::GreaterOrEqual => mask.set_pairs(first_row, a, b, |a, b| a >= b),
+            }
+        }
+        mask
+    }
+
+    fn members(&self, value: &Computed, members: &Members, stack: &mut [Stack; 2]) -> Mask {
+        self.each_chunk(value, stack, |value| members.contains(value))
+    }
+
+    fn each_chunk(&self, value: &Computed, stack: &mut [Stack; 2], test: impl Fn(f64) -> bool) -> Mask {
+        let mut mask = Mask::constant(self.rows, false);
+        for first_row in (0..self.rows).step_by(CHUNK_ROWS) {
+            let rows = CHUNK_ROWS.min(self.rows - first_row);
+            let values = value.program.run(self, &|scalar| self.scalar(scalar), first_row, rows, &mut stack[0]);
+            mask.set(first_row, values, &test);
+        }
+        mask
+    }
+}
+
+/// Gathers the columns a number reads, and whether it reads the epoch.
+pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool) {
+    match number {
+        Number::Column(column) | Number::Bits(column) => columns.push(column.index),
+        Number::Epoch => *epoch = true,
+        Number::Literal(_) | Number::Single(_) | Number::Constant(..) => {}
+        Number::Unary(_, operand) => gather(operand, columns, epoch),
+        Number::Binary(_, left, right) => {
+            gather(left, columns, epoch);
+            gather(right, columns, epoch);
+        }
+    }
+}
+
+fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool) {
+    match condition {
+        Condition::Constant(_) => {}
+        Condition::Compare(_, left, right) => {
+            gather(left, columns, epoch);
+            gather(right, columns, epoch);
+        }
+        Condition::Between { value, low, high, .. } => {
+            [value, low, high].iter().for_each(|number| gather(number, columns, epoch));
+        }
+        Condition::In { value, list, .. } => {
+            gather(value, columns, epoch);
+            list.iter().for_each(|number| gather(number, columns, epoch));
+        }
+        Condition::IsNan(value) => gather(value, columns, epoch),
+        Condition::Not(operand) => gather_all(operand, columns, epoch),
+        Condition::And(operands) | Condition::Or(operands) => {
+            operands.iter().for_each(|operand| gather_all(operand, columns, epoch));
+        }
+    }
+}
+
+impl Predicate {
+    /// Parses a condition and binds it to a schema's columns and the pseudo column `epoch`.
+    ///
+    /// # Errors
+    /// [`ExpressionError`] with the place in the text.
+    pub fn parse(text: &str, schema: &Schema) -> Result<Self, ExpressionError> {
+        let expr = parse(&SourceText::new(text, 0))?;
+        let condition = Binder::new(SourceText::new(text, 0), schema.columns(), Names::Predicate).predicate(&expr)?;
+        let (mut columns, mut uses_epoch) = (Vec::new(), false);
+        gather_all(&condition, &mut columns, &mut uses_epoch);
+        columns.sort_unstable();
+        columns.dedup();
+        let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
+        let plan = Planner { columns: &columns }.plan(&condition);
+        Ok(Self { condition, plan, columns, types, uses_epoch })
+    }
+
+    /// The columns it reads, as ascending indexes into the schema; `epoch` is not among them.
+    pub fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
+    /// Whether it reads the pseudo column `epoch`.
+    pub fn uses_epoch(&self) -> bool {
+        self.uses_epoch
+    }
+
+    /// Checks that arrays fit: one per entry of [`Predicate::columns`], in that order, of the column's Arrow type, `rows`
+    /// long and without nulls. Nothing is copied.
+    ///
+    /// # Errors
+    /// [`ExpressionError::Input`] otherwise.
+    pub fn input<'a>(
+        &self,
+        epoch: u64,
+        rows: usize,
+        arrays: &'a [ArrayRef],
+    ) -> Result<PredicateInput<'a>, ExpressionError> {
+        let wrong = |what: String| ExpressionError::Input(format!("input of the predicate '{self}': {what}"));
+        if arrays.len() != self.columns.len() {
+            return Err(wrong(format!("{} arrays for {} columns", arrays.len(), self.columns.len())));
+        }
+        let mut columns = Vec::with_capacity(arrays.len());
+        for ((array, data_type), index) in arrays.iter().zip(&self.types).zip(&self.columns) {
+            if array.len() != rows || array.null_count() > 0 {
+                let (found, nulls) = (array.len(), array.null_count());
+                return Err(wrong(format!("column {index} has {found} values and {nulls} nulls, not {rows} values")));
+            }
+            let slice = Slice::new(array.as_ref(), *data_type)
+                .ok_or_else(|| wrong(format!("column {index} is {data_type}, the array {}", array.data_type())))?;
+            columns.push(slice);
+        }
+        Ok(PredicateInput { epoch, rows, columns })
+    }
+
+    /// Which rows match: one bit per row.
+    ///
+    /// # Panics
+    /// May panic when `input` was made by another predicate's [`Predicate::input`].
+    pub fn evaluate(&self, input: &PredicateInput<'_>) -> BooleanBuffer {
+        input.mask(&self.plan, &mut <[Stack; 2]>::default()).finish()
+    }
+
+    /// What the predicate is over rows of `epoch` of which `summary` tells what is known, by schema index; `None` where
+    /// nothing is.
+    ///
+    /// `Never` and `Always` hold for every row that fits the summaries; over no rows at all any answer may come.
+    pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
+        Pruner { epoch, summary }.truth(&self.plan)
+    }
+}
+
+/// The normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same predicate.
+impl fmt::Display for Predicate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.condition.fmt(f)
+    }
+}

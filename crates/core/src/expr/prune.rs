@@ -1,0 +1,399 @@
+//! What a predicate can be over rows of which only summaries are known: never true, always true, or neither.
+//!
+//! Sound, not complete: `Never` and `Always` are promises, `Maybe` is not. Numbers are followed as intervals of their
+//! values that are not NaN, plus whether NaN can occur. IEEE arithmetic rounds monotonically, so an operator that is
+//! monotone in each operand maps interval ends to interval ends exactly as the rows are computed; wherever an operator is
+//! not (division near zero, infinity minus infinity, `%`), the interval becomes everything and NaN possible.
+
+use std::cmp::Ordering;
+
+use crate::schema::{DataType, Value};
+
+use super::members::Members;
+use super::plan::{Computed, Plan, Source, type_range};
+use super::tree::{BinaryOp, CompareOp, Number, UnaryOp};
+
+/// How much of a column is NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NanPresence {
+    /// No value is.
+    None,
+    /// Some are, some are not.
+    Some,
+    /// Every value is.
+    All,
+    /// Nothing is known.
+    Unknown,
+}
+
+/// What is known of one column over some rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ColumnBounds {
+    /// Bounds on the values that are not NaN, both included; they may be wider than the values. `None`: nothing is known,
+    /// unless `nan` is [`NanPresence::All`].
+    pub range: Option<(Value, Value)>,
+    /// How much is NaN; of no interest for integer columns.
+    pub nan: NanPresence,
+}
+
+/// What a predicate is over a set of rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Truth {
+    /// No row matches.
+    Never,
+    /// Some rows may match.
+    Maybe,
+    /// Every row matches.
+    Always,
+}
+
+impl Truth {
+    fn of(can_hold: bool, can_fail: bool) -> Self {
+        match (can_hold, can_fail) {
+            (true, false) => Self::Always,
+            (false, true) => Self::Never,
+            // Neither can happen only when there are no rows, of which anything is true.
+            _ => Self::Maybe,
+        }
+    }
+
+    fn opposite(self) -> Self {
+        match self {
+            Self::Never => Self::Always,
+            Self::Maybe => Self::Maybe,
+            Self::Always => Self::Never,
+        }
+    }
+}
+
+/// Exact bounds of a bare column or `epoch`.
+struct Known {
+    /// `None`: every value is NaN.
+    range: Option<(Value, Value)>,
+    can_be_nan: bool,
+}
+
+/// Bounds of a computed number.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    /// `None`: every value is NaN.
+    range: Option<(f64, f64)>,
+    can_be_nan: bool,
+}
+
+impl Interval {
+    const ANYTHING: Self = Self { range: Some((f64::NEG_INFINITY, f64::INFINITY)), can_be_nan: true };
+    const NAN: Self = Self { range: None, can_be_nan: true };
+
+    fn point(value: f64) -> Self {
+        if value.is_nan() { Self::NAN } else { Self { range: Some((value, value)), can_be_nan: false } }
+    }
+
+    /// The hull of the results at the corners; anything when one of them is NaN.
+    fn hull(corners: &[f64], can_be_nan: bool) -> Self {
+        if corners.iter().any(|corner| corner.is_nan()) {
+            return Self::ANYTHING;
+        }
+        let low = corners.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = corners.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        Self { range: Some((low, high)), can_be_nan }
+    }
+}
+
+/// Prunes one plan over one set of rows.
+pub(super) struct Pruner<'a> {
+    pub(super) epoch: u64,
+    pub(super) summary: &'a dyn Fn(usize) -> Option<ColumnBounds>,
+}
+
+fn holds_zero((low, high): (f64, f64)) -> bool {
+    low <= 0.0 && high >= 0.0
+}
+
+fn holds_infinity((low, high): (f64, f64)) -> bool {
+    low == f64::NEG_INFINITY || high == f64::INFINITY
+}
+
+fn binary(op: BinaryOp, left: Interval, right: Interval) -> Interval {
+    let (Some(a), Some(b)) = (left.range, right.range) else { return Interval::NAN };
+    let can_be_nan = left.can_be_nan || right.can_be_nan;
+    let corners = [op.apply(a.0, b.0), op.apply(a.0, b.1), op.apply(a.1, b.0), op.apply(a.1, b.1)];
+    match op {
+        // Infinities that cancel are ends of their intervals, so a corner is NaN then.
+        BinaryOp::Add | BinaryOp::Subtract => Interval::hull(&corners, can_be_nan),
+        BinaryOp::Multiply => {
+            let zero_by_infinity = holds_zero(a) && holds_infinity(b) || holds_infinity(a) && holds_zero(b);
+            Interval::hull(&corners, can_be_nan || zero_by_infinity)
+        }
+        BinaryOp::Divide if holds_zero(b) => Interval::ANYTHING,
+        BinaryOp::Divide => Interval::hull(&corners, can_be_nan),
+        BinaryOp::Remainder => Interval::ANYTHING,
+    }
+}
+
+fn square(value: Interval) -> Interval {
+    let Some((low, high)) = value.range else { return Interval::NAN };
+    let mut result = Interval::hull(&[low * low, high * high], value.can_be_nan);
+    if holds_zero((low, high))
+        && let Some((least, _)) = &mut result.range
+    {
+        *least = 0.0;
+    }
+    result
+}
+
+fn unary(op: UnaryOp, value: Interval) -> Interval {
+    let Some((low, high)) = value.range else { return Interval::NAN };
+    match op {
+        UnaryOp::Negate | UnaryOp::Floor => Interval::hull(&[op.apply(low), op.apply(high)], value.can_be_nan),
+        UnaryOp::Abs => {
+            let ends = [low.abs(), high.abs(), if holds_zero((low, high)) { 0.0 } else { low.abs() }];
+            Interval::hull(&ends, value.can_be_nan)
+        }
+        UnaryOp::Sqrt if high < 0.0 => Interval::NAN,
+        // Of negative values only NaN comes; the others begin at zero.
+        UnaryOp::Sqrt => Interval::hull(&[low.max(0.0).sqrt(), high.sqrt()], value.can_be_nan || low < 0.0),
+    }
+}
+
+/// `bits_i32` of an `f32` column: ordered as the values are where all are above zero, anything otherwise.
+fn bits(column: Interval) -> Interval {
+    let range = match column.range {
+        Some((low, high)) if low > 0.0 && !column.can_be_nan => {
+            (f64::from((low as f32).to_bits() as i32), f64::from((high as f32).to_bits() as i32))
+        }
+        _ => (f64::from(i32::MIN), f64::from(i32::MAX)),
+    };
+    Interval { range: Some(range), can_be_nan: false }
+}
+
+fn compare(op: CompareOp, left: Interval, right: Interval) -> Truth {
+    let can_be_nan = left.can_be_nan || right.can_be_nan;
+    let (Some(a), Some(b)) = (left.range, right.range) else {
+        // Every pair has a NaN.
+        return if op == CompareOp::NotEqual { Truth::Always } else { Truth::Never };
+    };
+    compare_ranges(op, a, b, can_be_nan)
+}
+
+fn compare_ranges<T: PartialOrd>(op: CompareOp, a: (T, T), b: (T, T), can_be_nan: bool) -> Truth {
+    let overlap = a.0 <= b.1 && b.0 <= a.1;
+    let one_value = a.0 == a.1 && b.0 == b.1 && a.0 == b.0;
+    match op {
+        CompareOp::Equal => Truth::of(overlap, !one_value || can_be_nan),
+        CompareOp::NotEqual => Truth::of(!one_value || can_be_nan, overlap),
+        CompareOp::Less => Truth::of(a.0 < b.1, a.1 >= b.0 || can_be_nan),
+        CompareOp::LessOrEqual => Truth::of(a.0 <= b.1, a.1 > b.0 || can_be_nan),
+        CompareOp::Greater => Truth::of(a.1 > b.0, a.0 <= b.1 || can_be_nan),
+        CompareOp::GreaterOrEqual => Truth::of(a.1 >= b.0, a.0 < b.1 || can_be_nan),
+    }
+}
+
+fn at_most(a: Value, b: Value) -> bool {
+    matches!(a.compare(b), Some(Ordering::Less | Ordering::Equal))
+}
+
+impl Pruner<'_> {
+    pub(super) fn truth(&self, plan: &Plan) -> Truth {
+        match plan {
+            Plan::Constant(value) => Truth::of(*value, !*value),
+            Plan::Range { source, low, high, inside } => {
+                let truth = match self.known(*source) {
+                    Known { range: None, .. } => Truth::Never,
+                    Known { range: Some((least, greatest)), can_be_nan } => {
+                        let can_hold = at_most(*low, greatest) && at_most(least, *high);
+                        let can_fail = !at_most(*low, least) || !at_most(greatest, *high) || can_be_nan;
+                        Truth::of(can_hold, can_fail)
+                    }
+                };
+                if *inside { truth } else { truth.opposite() }
+            }
+            Plan::Member { source, members, inside } => {
+                let truth = self.member(self.known(*source), members);
+                if *inside { truth } else { truth.opposite() }
+            }
+            Plan::Whole { op, left, right } => match (self.known(*left).range, self.known(*right).range) {
+                (Some((a, b)), Some((c, d))) => match (a, b, c, d) {
+                    (Value::Int(a), Value::Int(b), Value::Int(c), Value::Int(d)) => {
+                        compare_ranges(*op, (a, b), (c, d), false)
+                    }
+                    _ => Truth::Maybe,
+                },
+                _ => Truth::Maybe,
+            },
+            Plan::Compare { op, left, right } => compare(*op, self.computed(left), self.computed(right)),
+            Plan::ComputedMember { value, members, inside } => {
+                let Interval { range, can_be_nan } = self.computed(value);
+                let range = range.map(|(low, high)| (Value::Float(low), Value::Float(high)));
+                let truth = self.member(Known { range, can_be_nan }, members);
+                if *inside { truth } else { truth.opposite() }
+            }
+            Plan::IsNan(value) => {
+                let Interval { range, can_be_nan } = self.computed(value);
+                Truth::of(can_be_nan, range.is_some())
+            }
+            Plan::Not(inner) => self.truth(inner).opposite(),
+            Plan::And(inner) => {
+                let truths: Vec<Truth> = inner.iter().map(|plan| self.truth(plan)).collect();
+                if truths.contains(&Truth::Never) {
+                    Truth::Never
+                } else if truths.contains(&Truth::Maybe) {
+                    Truth::Maybe
+                } else {
+                    Truth::Always
+                }
+            }
+            Plan::Or(inner) => {
+                let truths: Vec<Truth> = inner.iter().map(|plan| self.truth(plan)).collect();
+                if truths.contains(&Truth::Always) {
+                    Truth::Always
+                } else if truths.contains(&Truth::Maybe) {
+                    Truth::Maybe
+                } else {
+                    Truth::Never
+                }
+            }
+        }
+    }
+
+    fn member(&self, known: Known, members: &Members) -> Truth {
+        let Some((low, high)) = known.range else { return Truth::Never };
+        let can_hold = members.any_within(low, high);
+        let one_value = low.compare(high) == Some(Ordering::Equal);
+        Truth::of(can_hold, !(can_hold && one_value) || known.can_be_nan)
+    }
+
+    fn known(&self, source: Source) -> Known {
+        match source {
+            Source::Epoch => {
+                let epoch = Value::Int(self.epoch.into());
+                Known { range: Some((epoch, epoch)), can_be_nan: false }
+            }
+            Source::Column { index, data_type, .. } => self.known_column(index, data_type),
+        }
+    }
+
+    fn known_column(&self, index: usize, data_type: DataType) -> Known {
+        let bounds = (self.summary)(index).unwrap_or(ColumnBounds { range: None, nan: NanPresence::Unknown });
+        if !data_type.is_float() {
+            return Known { range: Some(bounds.range.unwrap_or(type_range(data_type))), can_be_nan: false };
+        }
+        match (bounds.nan, bounds.range) {
+            (NanPresence::All, _) => Known { range: None, can_be_nan: true },
+            (nan, range) => {
+                Known { range: Some(range.unwrap_or(type_range(data_type))), can_be_nan: nan != NanPresence::None }
+            }
+        }
+    }
+
+    fn computed(&self, computed: &Computed) -> Interval {
+        self.number(&computed.tree)
+    }
+
+    fn column(&self, index: usize, data_type: DataType) -> Interval {
+        let Known { range, can_be_nan } = self.known_column(index, data_type);
+        // Rows are converted with the same rounding, which is monotone.
+        Interval { range: range.map(|(low, high)| (low.as_f64(), high.as_f64())), can_be_nan }
+    }
+
+    fn number(&self, number: &Number) -> Interval {
+        match number {
+            Number::Column(column) => self.column(column.index, column.data_type),
+            Number::Bits(column) => bits(self.column(column.index, column.data_type)),
+            Number::Epoch => Interval::point(self.epoch as f64),
+            // Predicates have no source constants.
+            Number::Constant(..) => Interval::ANYTHING,
+            Number::Literal(_) | Number::Single(_) => {
+                number.literal().map_or(Interval::ANYTHING, |value| Interval::point(value.as_f64()))
+            }
+            Number::Unary(op, operand) => unary(*op, self.number(operand)),
+            Number::Binary(BinaryOp::Multiply, left, right) if left == right => square(self.number(left)),
+            Number::Binary(op, left, right) => binary(*op, self.number(left), self.number(right)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: [f64; 11] =
+        [f64::NEG_INFINITY, f64::MIN, -2.0, -1e-200, -0.0, 0.0, 1e-200, 0.5, 3.0, f64::MAX, f64::INFINITY];
+
+    /// Every interval between two ends, with every end it holds as a sample; also the one of NaN alone.
+    fn intervals() -> Vec<(Interval, Vec<f64>)> {
+        let mut intervals = vec![(Interval::NAN, vec![f64::NAN])];
+        for (first, low) in ENDS.iter().enumerate() {
+            for high in &ENDS[first..] {
+                let held: Vec<f64> = ENDS.iter().copied().filter(|value| low <= value && value <= high).collect();
+                intervals.push((Interval { range: Some((*low, *high)), can_be_nan: false }, held.clone()));
+                let with_nan = held.into_iter().chain([f64::NAN]).collect();
+                intervals.push((Interval { range: Some((*low, *high)), can_be_nan: true }, with_nan));
+            }
+        }
+        intervals
+    }
+
+    fn assert_holds(interval: Interval, value: f64, what: &dyn Fn() -> String) {
+        let held = match interval.range {
+            _ if value.is_nan() => interval.can_be_nan,
+            Some((low, high)) => low <= value && value <= high,
+            None => false,
+        };
+        assert!(held, "{} gives {value}, outside {interval:?}", what());
+    }
+
+    #[test]
+    fn every_result_lies_in_the_interval_of_its_operands() {
+        let intervals = intervals();
+        for (a, a_values) in &intervals {
+            for x in a_values {
+                for op in [UnaryOp::Negate, UnaryOp::Abs, UnaryOp::Sqrt, UnaryOp::Floor] {
+                    assert_holds(unary(op, *a), op.apply(*x), &|| format!("{op:?} {x} of {a:?}"));
+                }
+                assert_holds(square(*a), x * x, &|| format!("square {x} of {a:?}"));
+            }
+            for (b, b_values) in &intervals {
+                for op in [BinaryOp::Add, BinaryOp::Subtract, BinaryOp::Multiply, BinaryOp::Divide, BinaryOp::Remainder]
+                {
+                    let result = binary(op, *a, *b);
+                    for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
+                        assert_holds(result, op.apply(x, y), &|| format!("{x} {op:?} {y} of {a:?} and {b:?}"));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_pair_of_values_contradicts_a_comparison() {
+        use CompareOp::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let intervals = intervals();
+        for op in [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual] {
+            for ((a, a_values), (b, b_values)) in intervals.iter().flat_map(|a| intervals.iter().map(move |b| (a, b))) {
+                let truth = compare(op, *a, *b);
+                for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
+                    let fits = match truth {
+                        Truth::Never => !op.holds(x, y),
+                        Truth::Maybe => true,
+                        Truth::Always => op.holds(x, y),
+                    };
+                    assert!(fits, "{x} {op:?} {y} of {a:?} and {b:?} is not {truth:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn bits_keep_within_their_interval() {
+        for (column, values) in intervals() {
+            for value in values.into_iter().map(|value| value as f32) {
+                // An f32 column's summary holds values of f32.
+                let column =
+                    Interval { range: column.range.map(|(a, b)| ((a as f32).into(), (b as f32).into())), ..column };
+                let found = f64::from(value.to_bits() as i32);
+                assert_holds(bits(column), found, &|| format!("bits of {value} of {column:?}"));
+            }
+        }
+    }
+}

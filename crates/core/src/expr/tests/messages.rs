@@ -1,0 +1,113 @@
+//! Each message, with the place it names.
+
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, Float32Array, Float64Array};
+
+use super::super::{ExpressionError, Predicate};
+use super::schema;
+use crate::schema::{Column, DataType, Schema};
+
+fn message(text: &str) -> String {
+    match Predicate::parse(text, &schema()) {
+        Ok(predicate) => panic!("{text} was understood as {predicate}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn each_mistake_has_its_message() {
+    for (text, beginning) in [
+        ("", "the expression is empty"),
+        ("  \n", "the expression is empty"),
+        (
+            "energy > 1",
+            "at character 1: there is no column 'energy'; the columns are single, double, small, int, long, big",
+        ),
+        ("single > 1 and\n nope < 2", "at character 17: there is no column 'nope'"),
+        (
+            "single > payload",
+            "at character 10: column 'payload' is fixed_bytes(3), which can be stored and returned but not",
+        ),
+        ("isnan(PAYLOAD)", "at character 7: column 'payload' is fixed_bytes(3)"),
+        (
+            "cube(single) > 1",
+            "at character 1: there is no function 'cube'; the functions are abs, sqrt, floor, isnan and bits_i32",
+        ),
+        ("1 < a.sqrt(single)", "at character 5: there is no function 'a.sqrt'"),
+        ("sqrt(single, 2) > 1", "at character 1: sqrt takes one argument, not 2"),
+        ("1 < abs()", "at character 5: abs takes one argument, not 0"),
+        ("bits_i32(int) > 1", "at character 1: bits_i32 takes an f32 column by name; 'int' is not one"),
+        ("bits_i32(single + 1) > 1", "at character 1: bits_i32 takes an f32 column by name; 'single + 1' is not one"),
+        ("single", "at character 1, near 'single': a condition is needed here"),
+        ("single > 1 and int + 1", "at character 16, near 'int + 1': a condition is needed here"),
+        ("not 3", "at character 5, near '3': a condition is needed here"),
+        ("(single > 1) + 2 > 1", "at character 2, near 'single > 1) + 2 > 1': a number is needed here"),
+        ("1 < single < 3", "at character 1, near '1 < single < 3': a number is needed here"),
+        ("single = TRUE", "at character 10, near 'TRUE': a number is needed here"),
+        (
+            "single > header.x0",
+            "at character 10: 'header.x0' is a constant of source files; predicates know columns only",
+        ),
+        ("single > 1 2", "at character 12, near '2': the expression should end here"),
+        ("single > 1)", "at character 11, near ')': the expression should end here"),
+        ("single >", "at character 9, near 'the end': expected an expression"),
+        ("single in ()", "at character 12, near ')': expected an expression, found )"),
+        ("(single > 1", "at character 12, near 'the end': "),
+        ("single > 'a'", "at character 10, near ''a'': this has no meaning"),
+        ("single > 'a", "at character 10, near ''a': "),
+        ("single > 1 -- 2", "at character 12, near '-- 2': this begins a comment in SQL"),
+        ("single > /* a */ 2", "at character 10, near '/* a */ 2': this begins a comment in SQL"),
+        ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': this has no meaning"),
+        ("single && 2", "at character 8, near '&& 2': this has no meaning"),
+        ("single >= 1 and (single, int) > 2", "at character 18, near 'single, int) > 2': this has no meaning"),
+        ("single IS NULL", "at character 8, near 'IS NULL': the expression should end here"),
+        ("single in (select 1)", "at character 19, near '1)': "),
+        ("single > 0x1F", "at character 10, near '0x1F': this has no meaning"),
+        ("single > 10L", "at character 10, near '10L': this has no meaning"),
+    ] {
+        assert!(message(text).starts_with(beginning), "{text:?} gives {:?}", message(text));
+    }
+}
+
+#[test]
+fn positions_count_characters_not_bytes() {
+    assert!(message("int = 1 OR ä > 1").starts_with("at character 12: there is no column 'ä'"));
+    assert!(message("\"ä\" > 1 and x < 2").starts_with("at character 1: there is no column 'ä'"));
+}
+
+#[test]
+fn limits_are_told() {
+    assert!(message(&"(".repeat(70)).starts_with("at character 61: the expression nests too deeply"));
+    assert!(
+        message(&vec!["int<2"; 2_000].join(" OR ")).starts_with("the expression has more than 1000 operators; use IN")
+    );
+    assert!(message(&" ".repeat(2_000_000)).starts_with("the expression has 2000000 bytes; 1048576 are allowed"));
+}
+
+#[test]
+fn ambiguity_needs_names_that_differ_only_in_case() {
+    use super::super::Derivation;
+    let inputs = [Column::new("Ux", DataType::F32), Column::new("uX", DataType::F32)];
+    let error = Derivation::parse("a = ux + 1", &inputs, &|_| None).unwrap_err();
+    assert_eq!(error.to_string(), "at character 5: 'ux' could be any of Ux, uX; write one exactly");
+    assert_eq!(Derivation::parse("a = uX + 1", &inputs, &|_| None).unwrap().inputs(), [1]);
+}
+
+#[test]
+fn input_that_does_not_fit_is_refused() {
+    let schema = Schema::new(vec![Column::new("energy", DataType::F32)], "energy").unwrap();
+    let predicate = Predicate::parse("energy > 1", &schema).unwrap();
+    let single: ArrayRef = Arc::new(Float32Array::from(vec![1.0, 2.0]));
+    let double: ArrayRef = Arc::new(Float64Array::from(vec![1.0, 2.0]));
+    let nulls: ArrayRef = Arc::new(Float32Array::from(vec![Some(1.0), None]));
+    assert!(predicate.input(0, 2, std::slice::from_ref(&single)).is_ok());
+    let refused = |rows, arrays: &[ArrayRef]| match predicate.input(0, rows, arrays) {
+        Err(ExpressionError::Input(what)) => what,
+        other => panic!("{other:?}"),
+    };
+    assert!(refused(2, &[]).ends_with("0 arrays for 1 columns"));
+    assert!(refused(3, std::slice::from_ref(&single)).ends_with("column 0 has 2 values and 0 nulls, not 3 values"));
+    assert!(refused(2, &[double]).ends_with("column 0 is f32, the array Float64"));
+    assert!(refused(2, &[nulls]).ends_with("column 0 has 2 values and 1 nulls, not 2 values"));
+}

@@ -1,0 +1,306 @@
+//! The typed tree of an expression, and its normalized text.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::schema::{DataType, EPOCH_COLUMN, Value};
+
+/// A column by its place in the schema (or among the source columns).
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ColumnRef {
+    pub(super) index: usize,
+    pub(super) data_type: DataType,
+    pub(super) name: Arc<str>,
+}
+
+/// A function or sign with one operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnaryOp {
+    Negate,
+    Abs,
+    Sqrt,
+    Floor,
+}
+
+impl UnaryOp {
+    pub(super) fn apply(self, value: f64) -> f64 {
+        match self {
+            Self::Negate => -value,
+            Self::Abs => value.abs(),
+            Self::Sqrt => value.sqrt(),
+            Self::Floor => value.floor(),
+        }
+    }
+}
+
+/// An arithmetic operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BinaryOp {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+impl BinaryOp {
+    pub(super) fn apply(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            Self::Divide => left / right,
+            Self::Remainder => left % right,
+        }
+    }
+
+    fn sign(self) -> char {
+        match self {
+            Self::Add => '+',
+            Self::Subtract => '-',
+            Self::Multiply => '*',
+            Self::Divide => '/',
+            Self::Remainder => '%',
+        }
+    }
+
+    fn is_sum(self) -> bool {
+        matches!(self, Self::Add | Self::Subtract)
+    }
+}
+
+/// A comparison.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CompareOp {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl CompareOp {
+    /// The comparison with its sides exchanged.
+    pub(super) fn flipped(self) -> Self {
+        match self {
+            Self::Equal | Self::NotEqual => self,
+            Self::Less => Self::Greater,
+            Self::LessOrEqual => Self::GreaterOrEqual,
+            Self::Greater => Self::Less,
+            Self::GreaterOrEqual => Self::LessOrEqual,
+        }
+    }
+
+    /// The comparison of any two ordered values; for `f64` it is IEEE's.
+    #[inline(always)]
+    pub(super) fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessOrEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterOrEqual => left >= right,
+        }
+    }
+
+    /// The exact comparison of two values.
+    pub(super) fn holds_exactly(self, left: Value, right: Value) -> bool {
+        match left.compare(right) {
+            Some(order) => self.holds(order, std::cmp::Ordering::Equal),
+            None => self == Self::NotEqual,
+        }
+    }
+
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+/// An expression that is a number in every row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Number {
+    Column(ColumnRef),
+    /// The label of the epoch the rows belong to.
+    Epoch,
+    Literal(Value),
+    /// A literal that was rounded to the `f32` column it is compared with.
+    Single(f32),
+    /// A constant of the source file, by its place in the list of those used.
+    Constant(usize, Arc<str>),
+    /// The bits of an `f32` column.
+    Bits(ColumnRef),
+    Unary(UnaryOp, Box<Number>),
+    Binary(BinaryOp, Box<Number>, Box<Number>),
+}
+
+impl Number {
+    /// The value, when it is the same whatever the data.
+    pub(super) fn literal(&self) -> Option<Value> {
+        match self {
+            Self::Literal(value) => Some(*value),
+            Self::Single(value) => Some(Value::Float(f64::from(*value))),
+            _ => None,
+        }
+    }
+}
+
+/// A literal as a column of this type sees it: rounded to float types, exact for integers.
+pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
+    match (data_type, literal) {
+        // Whole numbers are rounded once; by way of f64 they could be rounded twice.
+        (DataType::F32, Value::Int(value)) => Value::Float(f64::from(value as f32)),
+        (DataType::F32, Value::Float(value)) => Value::Float(f64::from(value as f32)),
+        (DataType::F64, value) => Value::Float(value.as_f64()),
+        _ => literal,
+    }
+}
+
+/// An expression that is true or false in every row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Condition {
+    Constant(bool),
+    Compare(CompareOp, Number, Number),
+    Between { value: Number, low: Number, high: Number, negated: bool },
+    In { value: Number, list: Vec<Number>, negated: bool },
+    IsNan(Number),
+    Not(Box<Condition>),
+    And(Vec<Condition>),
+    Or(Vec<Condition>),
+}
+
+/// Words that mean something unquoted, so that a column of that name has to be quoted.
+pub(super) const WORDS: [&str; 11] =
+    ["and", "or", "not", "between", "in", "true", "false", "inf", "infinity", "nan", EPOCH_COLUMN];
+
+fn write_name(f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let simple = starts && name.chars().all(|part| part.is_ascii_alphanumeric() || part == '_');
+    if simple && !WORDS.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+        return f.write_str(name);
+    }
+    write!(f, "\"{}\"", name.replace('"', "\"\""))
+}
+
+fn write_float(f: &mut fmt::Formatter<'_>, value: f64, text: &str) -> fmt::Result {
+    if value.is_nan() {
+        f.write_str("nan")
+    } else if value.is_infinite() {
+        f.write_str(if value > 0.0 { "inf" } else { "-inf" })
+    } else {
+        f.write_str(text)
+    }
+}
+
+/// How tightly a number's text binds: sums 1, products 2, signs 3, everything else 4.
+fn binding(number: &Number) -> u8 {
+    let is_negative = match number {
+        Number::Literal(Value::Int(value)) => *value < 0,
+        Number::Literal(Value::Float(value)) => value.is_sign_negative() && !value.is_nan(),
+        Number::Single(value) => value.is_sign_negative() && !value.is_nan(),
+        _ => false,
+    };
+    match number {
+        Number::Binary(op, ..) if op.is_sum() => 1,
+        Number::Binary(..) => 2,
+        Number::Unary(UnaryOp::Negate, _) => 3,
+        _ if is_negative => 3,
+        _ => 4,
+    }
+}
+
+/// Writes a number, in parentheses unless it binds at least as tightly as asked.
+fn write_number(f: &mut fmt::Formatter<'_>, number: &Number, tightly: u8) -> fmt::Result {
+    if binding(number) < tightly { write!(f, "({number})") } else { write!(f, "{number}") }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Column(column) => write_name(f, &column.name),
+            Self::Epoch => f.write_str(EPOCH_COLUMN),
+            Self::Literal(Value::Int(value)) => write!(f, "{value}"),
+            Self::Literal(Value::Float(value)) => write_float(f, *value, &format!("{value:?}")),
+            Self::Single(value) => write_float(f, f64::from(*value), &format!("{value:?}")),
+            Self::Constant(_, name) => f.write_str(name),
+            Self::Bits(column) => {
+                f.write_str("bits_i32(")?;
+                write_name(f, &column.name)?;
+                f.write_str(")")
+            }
+            Self::Unary(UnaryOp::Negate, operand) => {
+                f.write_str("-")?;
+                // Two signs in a row would begin a comment.
+                write_number(f, operand, 4)
+            }
+            Self::Unary(UnaryOp::Abs, operand) => write!(f, "abs({operand})"),
+            Self::Unary(UnaryOp::Sqrt, operand) => write!(f, "sqrt({operand})"),
+            Self::Unary(UnaryOp::Floor, operand) => write!(f, "floor({operand})"),
+            Self::Binary(op, left, right) => {
+                let own = if op.is_sum() { 1 } else { 2 };
+                write_number(f, left, own)?;
+                write!(f, " {} ", op.sign())?;
+                write_number(f, right, own + 1)
+            }
+        }
+    }
+}
+
+/// Writes the operand of a word: AND (2), OR (1) or NOT (3).
+fn write_condition(f: &mut fmt::Formatter<'_>, condition: &Condition, tightly: u8) -> fmt::Result {
+    let binds = match condition {
+        Condition::Or(_) => 1,
+        Condition::And(_) => 2,
+        Condition::Not(_) => 3,
+        _ => 4,
+    };
+    if binds < tightly { write!(f, "({condition})") } else { write!(f, "{condition}") }
+}
+
+fn write_joined(f: &mut fmt::Formatter<'_>, operands: &[Condition], word: &str, tightly: u8) -> fmt::Result {
+    for (index, operand) in operands.iter().enumerate() {
+        if index > 0 {
+            write!(f, " {word} ")?;
+        }
+        write_condition(f, operand, tightly)?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = |negated: &bool| if *negated { " NOT" } else { "" };
+        match self {
+            Self::Constant(value) => f.write_str(if *value { "TRUE" } else { "FALSE" }),
+            Self::Compare(op, left, right) => write!(f, "{left} {} {right}", op.sign()),
+            Self::Between { value, low, high, negated } => {
+                write!(f, "{value}{} BETWEEN {low} AND {high}", not(negated))
+            }
+            Self::In { value, list, negated } => {
+                write!(f, "{value}{} IN (", not(negated))?;
+                for (index, item) in list.iter().enumerate() {
+                    if index > 0 {
+                        f.write_str(", ")?;
+                    }
+                    write!(f, "{item}")?;
+                }
+                f.write_str(")")
+            }
+            Self::IsNan(value) => write!(f, "isnan({value})"),
+            Self::Not(operand) => {
+                f.write_str("NOT ")?;
+                write_condition(f, operand, 4)
+            }
+            Self::And(operands) => write_joined(f, operands, "AND", 3),
+            Self::Or(operands) => write_joined(f, operands, "OR", 2),
+        }
+    }
+}

@@ -1,0 +1,441 @@
+//! The manifest's bytes: an Arrow IPC stream with one row per row group, then a checksum and a magic.
+//!
+//! The checksum is compared before anything else is looked at. After that the stream is decoded from the bytes at hand
+//! without copies, so that no length found in it makes memory be taken.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::footer::FORMAT_VERSION;
+use super::model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
+use crate::error::{Error, Result};
+use crate::schema::{Column, DataType, Schema, SchemaError, Value};
+
+/// The last eight bytes of a manifest.
+const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
+const TRAILER_BYTES: usize = 16;
+
+/// Runs `$body` with `$type` as the Arrow type of a numeric column.
+macro_rules! with_arrow_type {
+    ($data_type:expr, $type:ident => $body:expr, otherwise $other:expr) => {
+        match $data_type {
+            DataType::I8 => {
+                type $type = Int8Type;
+                $body
+            }
+            DataType::I16 => {
+                type $type = Int16Type;
+                $body
+            }
+            DataType::I32 => {
+                type $type = Int32Type;
+                $body
+            }
+            DataType::I64 => {
+                type $type = Int64Type;
+                $body
+            }
+            DataType::U8 => {
+                type $type = UInt8Type;
+                $body
+            }
+            DataType::U16 => {
+                type $type = UInt16Type;
+                $body
+            }
+            DataType::U32 => {
+                type $type = UInt32Type;
+                $body
+            }
+            DataType::U64 => {
+                type $type = UInt64Type;
+                $body
+            }
+            DataType::F32 => {
+                type $type = Float32Type;
+                $body
+            }
+            DataType::F64 => {
+                type $type = Float64Type;
+                $body
+            }
+            DataType::FixedBytes(_) => $other,
+        }
+    };
+}
+
+/// Numbers that [`Value`] carries.
+trait Number: Copy {
+    fn from_value(value: Value) -> Self;
+    fn into_value(self) -> Value;
+}
+
+macro_rules! integer_numbers {
+    ($($type:ty),*) => {$(
+        impl Number for $type {
+            fn from_value(value: Value) -> Self {
+                match value {
+                    Value::Int(value) => value as $type,
+                    Value::Float(value) => value as $type,
+                }
+            }
+
+            fn into_value(self) -> Value {
+                Value::Int(i128::from(self))
+            }
+        }
+    )*};
+}
+
+macro_rules! float_numbers {
+    ($($type:ty),*) => {$(
+        impl Number for $type {
+            fn from_value(value: Value) -> Self {
+                value.as_f64() as $type
+            }
+
+            fn into_value(self) -> Value {
+                Value::Float(f64::from(self))
+            }
+        }
+    )*};
+}
+
+integer_numbers!(i8, i16, i32, i64, u8, u16, u32, u64);
+float_numbers!(f32, f64);
+
+fn numbers<T: ArrowPrimitiveType<Native: Number>>(values: impl Iterator<Item = Option<Value>>) -> ArrayRef {
+    Arc::new(values.map(|value| value.map(T::Native::from_value)).collect::<PrimitiveArray<T>>())
+}
+
+fn number_at<T: ArrowPrimitiveType<Native: Number>>(array: &dyn Array, row: usize) -> Option<Value> {
+    let array = array.as_primitive_opt::<T>()?;
+    array.is_valid(row).then(|| array.value(row).into_value())
+}
+
+/// The fixed columns, in order.
+const FIXED: [(&str, ArrowType); 9] = [
+    ("rank", ArrowType::UInt32),
+    ("roll", ArrowType::UInt32),
+    ("run", ArrowType::UInt32),
+    ("row_group", ArrowType::UInt32),
+    ("offset", ArrowType::UInt64),
+    ("bytes", ArrowType::UInt64),
+    ("rows", ArrowType::UInt64),
+    ("kind", ArrowType::UInt8),
+    ("table_version", ArrowType::UInt32),
+];
+
+/// The columns of a manifest: the fixed ones, checksum and bounds, then ranges and NaN counts by column.
+fn fields(schema: &Schema) -> Vec<Field> {
+    let mut fields: Vec<Field> =
+        FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();
+    fields.push(Field::new("checksum", ArrowType::UInt64, false));
+    let key = schema.key().data_type.arrow();
+    fields.push(Field::new("lower", key.clone(), true));
+    fields.push(Field::new("upper", key, true));
+    for Column { name, data_type, .. } in numeric_columns(schema).map(|(_, column)| column) {
+        fields.push(Field::new(format!("min:{name}"), data_type.arrow(), true));
+        fields.push(Field::new(format!("max:{name}"), data_type.arrow(), true));
+        if data_type.is_float() {
+            fields.push(Field::new(format!("nan:{name}"), ArrowType::UInt64, false));
+        }
+    }
+    fields
+}
+
+fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
+    schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
+}
+
+fn kind_number(kind: RunKind) -> u8 {
+    match kind {
+        RunKind::Regular => 0,
+        RunKind::Stray => 1,
+        RunKind::Unordered => 2,
+        RunKind::NanKey => 3,
+    }
+}
+
+fn kind_of(number: u64) -> Option<RunKind> {
+    [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]
+        .into_iter()
+        .find(|kind| u64::from(kind_number(*kind)) == number)
+}
+
+/// What went wrong inside Arrow while encoding: nothing but a defect can, since the arrays are built to fit.
+fn refused(error: &ArrowError) -> Error {
+    Error::Io { operation: "encode", path: "manifest".into(), source: std::io::Error::other(error.to_string()) }
+}
+
+impl EpochManifest {
+    /// The manifest's bytes.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] when a run does not have one summary per column of the schema.
+    pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
+        for run in &self.runs {
+            if run.columns.len() != schema.columns().len() {
+                let (expected, found) = (schema.columns().len(), run.columns.len());
+                return Err(SchemaError::InputColumns { expected, found }.into());
+            }
+        }
+        let schema_with_notes = Arc::new(ArrowSchema::new_with_metadata(fields(schema), self.notes()));
+        let batch = RecordBatch::try_new(Arc::clone(&schema_with_notes), self.arrays(schema))
+            .map_err(|error| refused(&error))?;
+        let mut out = Vec::new();
+        let mut writer = StreamWriter::try_new(&mut out, &schema_with_notes).map_err(|error| refused(&error))?;
+        writer.write(&batch).and_then(|()| writer.finish()).map_err(|error| refused(&error))?;
+        drop(writer);
+        let checksum = xxh3_64(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(MANIFEST_MAGIC);
+        Ok(out)
+    }
+
+    /// What is said of the epoch as a whole, as metadata of the stream's schema.
+    fn notes(&self) -> HashMap<String, String> {
+        let parts: Vec<serde_json::Value> = self
+            .parts
+            .iter()
+            .map(|part| {
+                serde_json::json!([
+                    part.part.rank,
+                    part.part.roll,
+                    part.bytes,
+                    part.footer_offset,
+                    part.footer_checksum
+                ])
+            })
+            .collect();
+        // JSON has no NaN and no infinity: such a figure is left out, and reads as zero.
+        let mut figures = serde_json::json!(self.figures);
+        if let Some(fields) = figures.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        HashMap::from([
+            ("turbidite.format_version".to_owned(), FORMAT_VERSION.to_string()),
+            ("turbidite.epoch".to_owned(), self.epoch.to_string()),
+            ("turbidite.commit".to_owned(), self.commit.to_string()),
+            ("turbidite.parts".to_owned(), serde_json::Value::Array(parts).to_string()),
+            ("turbidite.figures".to_owned(), figures.to_string()),
+        ])
+    }
+
+    fn arrays(&self, schema: &Schema) -> Vec<ArrayRef> {
+        let runs = &self.runs;
+        let u32s = |pick: fn(&RunEntry) -> u32| -> ArrayRef {
+            Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt32Type>>())
+        };
+        let u64s = |pick: fn(&RunEntry) -> u64| -> ArrayRef {
+            Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt64Type>>())
+        };
+        let kinds = runs.iter().map(|run| Some(kind_number(run.kind))).collect::<PrimitiveArray<UInt8Type>>();
+        let mut arrays = vec![
+            u32s(|run| run.part.rank),
+            u32s(|run| run.part.roll),
+            u32s(|run| run.run),
+            u32s(|run| run.row_group),
+            u64s(|run| run.offset),
+            u64s(|run| run.bytes),
+            u64s(|run| run.rows),
+            Arc::new(kinds),
+            u32s(|run| run.table_version),
+            u64s(|run| run.checksum),
+        ];
+        let typed = |data_type: DataType, pick: &dyn Fn(&RunEntry) -> Option<Value>| -> Option<ArrayRef> {
+            with_arrow_type!(data_type, T => Some(numbers::<T>(runs.iter().map(pick))), otherwise None)
+        };
+        let key = schema.key().data_type;
+        arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.0)));
+        arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.1)));
+        for (index, column) in numeric_columns(schema) {
+            arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.0)));
+            arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.1)));
+            if column.data_type.is_float() {
+                let counts = runs.iter().map(|run| Some(run.columns[index].nan_count));
+                arrays.push(Arc::new(counts.collect::<PrimitiveArray<UInt64Type>>()));
+            }
+        }
+        arrays
+    }
+
+    /// Reads a manifest; `path` is its file, for messages.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
+    /// for one of a newer release.
+    pub fn decode(bytes: &[u8], path: &Path, schema: &Schema) -> Result<Self> {
+        let damage = |what: &str| Error::damage(path, what);
+        let covered = bytes
+            .len()
+            .checked_sub(TRAILER_BYTES)
+            .map(|end| &bytes[..end])
+            .filter(|_| bytes.ends_with(MANIFEST_MAGIC))
+            .ok_or_else(|| damage("it does not end as a manifest does"))?;
+        if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
+            return Err(damage("its checksum is wrong"));
+        }
+        // Arrow's decoder panics at some streams that only a forger with the right checksum can make: that is damage too.
+        let (notes, batches) = std::panic::catch_unwind(|| decode_stream(covered, schema))
+            .unwrap_or_else(|_| Err("it is no Arrow stream".to_owned()))
+            .map_err(|what| damage(&what))?;
+        let version = notes.get("turbidite.format_version").and_then(|version| version.parse().ok());
+        match version {
+            Some(found) if found > FORMAT_VERSION => {
+                return Err(Error::Version { path: path.to_owned(), found, supported: FORMAT_VERSION });
+            }
+            Some(_) => {}
+            None => return Err(damage("it has no format version")),
+        }
+        let mut manifest = take_notes(&notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
+        for batch in &batches {
+            for row in 0..batch.num_rows() {
+                let run = take_run(batch, row, schema).ok_or_else(|| damage("one of its runs cannot be read"))?;
+                manifest.runs.push(run);
+            }
+        }
+        manifest.check().map_err(damage)?;
+        Ok(manifest)
+    }
+
+    /// Whether runs and parts fit each other.
+    fn check(&self) -> Result<(), &'static str> {
+        let ends: HashMap<PartId, u64> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
+        if ends.len() != self.parts.len() {
+            return Err("it lists a part twice");
+        }
+        if self.parts.iter().any(|part| part.footer_offset >= part.bytes) {
+            return Err("a part's footer lies outside the part");
+        }
+        let mut rows = 0u64;
+        for run in &self.runs {
+            let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
+            if ends.get(&run.part).is_none_or(|limit| end > *limit) {
+                return Err("a run lies outside the parts listed");
+            }
+            rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;
+        }
+        Ok(())
+    }
+}
+
+/// The metadata and the batches of an Arrow IPC stream whose columns are a manifest's.
+fn decode_stream(bytes: &[u8], schema: &Schema) -> Result<(HashMap<String, String>, Vec<RecordBatch>), String> {
+    let mut buffer = Buffer::from(bytes);
+    let mut decoder = StreamDecoder::new();
+    let mut batches = Vec::new();
+    while !buffer.is_empty() {
+        let before = buffer.len();
+        match decoder.decode(&mut buffer) {
+            Ok(batch) => batches.extend(batch),
+            Err(error) => return Err(format!("it is no Arrow stream: {error}")),
+        }
+        if buffer.len() == before {
+            return Err("bytes follow the end of its Arrow stream".to_owned());
+        }
+    }
+    decoder.finish().map_err(|error| format!("its Arrow stream is not complete: {error}"))?;
+    let found = decoder.schema().ok_or("it is empty")?;
+    let expected = fields(schema);
+    let same = found.fields().len() == expected.len()
+        && found
+            .fields()
+            .iter()
+            .zip(&expected)
+            .all(|(found, expected)| found.name() == expected.name() && found.data_type() == expected.data_type());
+    if !same {
+        return Err("its columns are not those of the dataset's schema".to_owned());
+    }
+    Ok((found.metadata().clone(), batches))
+}
+
+/// The manifest without its runs.
+fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
+    let parts: Vec<(u32, u32, u64, u64, u64)> = serde_json::from_str(notes.get("turbidite.parts")?).ok()?;
+    let parts = parts.into_iter().map(|(rank, roll, bytes, footer_offset, footer_checksum)| PartEntry {
+        part: PartId { rank, roll },
+        bytes,
+        footer_offset,
+        footer_checksum,
+    });
+    let figures: EpochFigures = serde_json::from_str(notes.get("turbidite.figures")?).ok()?;
+    Some(EpochManifest {
+        epoch: notes.get("turbidite.epoch")?.parse().ok()?,
+        commit: notes.get("turbidite.commit")?.parse().ok()?,
+        parts: parts.collect(),
+        runs: Vec::new(),
+        figures,
+    })
+}
+
+/// One row of a batch whose columns [`decode_stream`] has checked.
+fn take_run(batch: &RecordBatch, row: usize, schema: &Schema) -> Option<RunEntry> {
+    let mut columns = batch.columns().iter();
+    let mut u32s = || u32::try_from(whole(columns.next()?, row)?).ok();
+    let (rank, roll, run, row_group) = (u32s()?, u32s()?, u32s()?, u32s()?);
+    let mut u64s = || whole(columns.next()?, row);
+    let (offset, bytes, rows) = (u64s()?, u64s()?, u64s()?);
+    let kind = kind_of(u64s()?)?;
+    let table_version = u32::try_from(u64s()?).ok()?;
+    let checksum = u64s()?;
+    let mut values = |data_type: DataType| -> Option<Option<Value>> {
+        let array = columns.next()?;
+        Some(with_arrow_type!(data_type, T => number_at::<T>(array, row), otherwise None))
+    };
+    let key = schema.key().data_type;
+    let bounds = values(key)?.zip(values(key)?);
+    let mut summaries = Vec::with_capacity(schema.columns().len());
+    for column in schema.columns() {
+        let mut summary = ColumnSummary { range: None, nan_count: 0 };
+        if column.data_type.is_numeric() {
+            summary.range = values(column.data_type)?.zip(values(column.data_type)?);
+            if column.data_type.is_float() {
+                let Value::Int(count) = values(DataType::U64)?? else { return None };
+                summary.nan_count = u64::try_from(count).ok()?;
+            }
+        }
+        summaries.push(summary);
+    }
+    let part = PartId { rank, roll };
+    Some(RunEntry {
+        part,
+        run,
+        row_group,
+        offset,
+        bytes,
+        rows,
+        kind,
+        table_version,
+        bounds,
+        checksum,
+        columns: summaries,
+    })
+}
+
+/// A value of one of the unsigned columns that are never null.
+fn whole(array: &ArrayRef, row: usize) -> Option<u64> {
+    let value = match array.data_type() {
+        ArrowType::UInt8 => number_at::<UInt8Type>(array, row),
+        ArrowType::UInt32 => number_at::<UInt32Type>(array, row),
+        ArrowType::UInt64 => number_at::<UInt64Type>(array, row),
+        _ => None,
+    };
+    match value? {
+        Value::Int(value) => u64::try_from(value).ok(),
+        Value::Float(_) => None,
+    }
+}

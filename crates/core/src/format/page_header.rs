@@ -1,0 +1,105 @@
+//! The header in front of every page, and the statistics inside it.
+
+use super::model::ColumnSummary;
+use super::physical::{Bound, encode_bound};
+use super::thrift::{Malformed, Reader, Writer};
+use crate::schema::{DataType, Value};
+
+/// Parquet's number for data pages of version 1.
+const DATA_PAGE: i32 = 0;
+/// Parquet's number for PLAIN.
+pub(super) const PLAIN: i32 = 0;
+/// Parquet's number for RLE: the encoding named for levels, of which a required column has none.
+pub(super) const RLE: i32 = 3;
+
+/// What a page header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PageHeader {
+    /// Length of the body in bytes.
+    pub(super) body_bytes: usize,
+    /// CRC32 of the body.
+    pub(super) crc: u32,
+    /// Number of values.
+    pub(super) rows: u32,
+}
+
+/// Appends a page header; statistics go in when the summary has a range and no NaN.
+pub(super) fn encode_page_header(header: PageHeader, statistics: Option<(DataType, ColumnSummary)>, out: &mut Vec<u8>) {
+    // Page bodies stay below 2^20 bytes or one value (`pages::page_rows`), so both fit Parquet's i32.
+    let body_bytes = header.body_bytes as i32;
+    let mut writer = Writer::new(out);
+    writer.i32(1, DATA_PAGE);
+    writer.i32(2, body_bytes);
+    writer.i32(3, body_bytes);
+    writer.i32(4, header.crc as i32);
+    writer.structure(5, |writer| {
+        writer.i32(1, header.rows as i32);
+        writer.i32(2, PLAIN);
+        writer.i32(3, RLE);
+        writer.i32(4, RLE);
+        if let Some((data_type, summary)) = statistics {
+            encode_statistics(writer, 5, data_type, summary);
+        }
+    });
+    writer.end();
+}
+
+/// The statistics of a page or chunk as field `id`; nothing when they would mislead (NaN) or do not exist.
+pub(super) fn encode_statistics(writer: &mut Writer<'_>, id: i16, data_type: DataType, summary: ColumnSummary) {
+    let Some((low, high)) = trusted_range(summary) else { return };
+    let mut bytes = Vec::with_capacity(8);
+    writer.structure(id, |writer| {
+        writer.i64(3, 0);
+        encode_bound(data_type, high, Bound::High, &mut bytes);
+        writer.binary(5, &bytes);
+        bytes.clear();
+        encode_bound(data_type, low, Bound::Low, &mut bytes);
+        writer.binary(6, &bytes);
+        writer.bool(7, true);
+        writer.bool(8, true);
+    });
+}
+
+/// The range that engines may prune by: none where a NaN hides, since they disagree on how NaN compares.
+pub(super) fn trusted_range(summary: ColumnSummary) -> Option<(Value, Value)> {
+    summary.range.filter(|_| summary.nan_count == 0)
+}
+
+/// Reads the page header at the start of `bytes`; also answers its length.
+pub(super) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader, usize), Malformed> {
+    let mut reader = Reader::new(bytes);
+    let (mut kind, mut uncompressed, mut compressed, mut crc) = (None, None, None, None);
+    let (mut rows, mut encoding) = (None, None);
+    reader.structure(|reader, field| {
+        match field.id {
+            1 => kind = Some(reader.integer(field)?),
+            2 => uncompressed = Some(reader.integer(field)?),
+            3 => compressed = Some(reader.integer(field)?),
+            4 => crc = Some(reader.integer(field)?),
+            5 => reader.structure_field(field, |reader, field| {
+                match field.id {
+                    1 => rows = Some(reader.integer(field)?),
+                    2 => encoding = Some(reader.integer(field)?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if kind != Some(i64::from(DATA_PAGE)) || encoding != Some(i64::from(PLAIN)) || uncompressed != compressed {
+        return Err(Malformed("it is not an uncompressed PLAIN data page"));
+    }
+    let header = PageHeader {
+        body_bytes: number(compressed, "a page has no valid length")?,
+        crc: number::<i32>(crc, "a page has no valid checksum")? as u32,
+        rows: number(rows, "a page has no valid number of values")?,
+    };
+    Ok((header, reader.position()))
+}
+
+/// A required number in the range of its type.
+pub(super) fn number<T: TryFrom<i64>>(value: Option<i64>, complaint: &'static str) -> Result<T, Malformed> {
+    value.and_then(|value| T::try_from(value).ok()).ok_or(Malformed(complaint))
+}

@@ -1,0 +1,126 @@
+//! Turning sorted rows into row groups of pages, and row groups already encoded into copies elsewhere.
+
+use std::ops::Range;
+
+use super::footer::{WrittenChunk, WrittenRowGroup};
+use super::model::ColumnSummary;
+use super::page_header::{PageHeader, encode_page_header};
+use super::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
+use super::physical::{Columns, merge, physical_width, summarize};
+use super::stream::AlignedStream;
+use crate::error::Result;
+use crate::schema::{DataType, Schema};
+
+/// Largest page body in bytes, unless a single value is larger.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
+/// Rows per page of a column: as asked for, fewer where values are so wide that a page would become unwieldy.
+pub(super) fn page_rows(data_type: DataType, asked: u32) -> usize {
+    (asked.max(1) as usize).min((MAX_PAGE_BYTES / physical_width(data_type)).max(1))
+}
+
+/// About how many bytes a run of `rows` takes, headers included.
+pub(super) fn expected_bytes(schema: &Schema, rows: usize, asked_page_rows: u32) -> usize {
+    /// More than a page header with statistics takes.
+    const HEADER_BYTES: usize = 64;
+    let column_bytes = |column: &crate::schema::Column| {
+        let pages = rows.div_ceil(page_rows(column.data_type, asked_page_rows));
+        rows * physical_width(column.data_type) + pages * HEADER_BYTES
+    };
+    schema.columns().iter().map(column_bytes).sum()
+}
+
+/// Collects the pages of one column chunk and their indexes.
+pub(super) struct ChunkBuilder {
+    data_type: DataType,
+    offset: u64,
+    rows: u64,
+    pages: Vec<WrittenPage>,
+    summary: ColumnSummary,
+}
+
+impl ChunkBuilder {
+    /// A chunk whose first page will lie at `offset`.
+    pub(super) fn new(data_type: DataType, offset: u64) -> Self {
+        let summary = ColumnSummary { range: None, nan_count: 0 };
+        Self { data_type, offset, rows: 0, pages: Vec::new(), summary }
+    }
+
+    /// Notes a page of `rows` values that ends at `end`.
+    pub(super) fn push(&mut self, end: u64, rows: u32, summary: ColumnSummary) {
+        let offset =
+            self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
+        // Pages are far below 2^32 bytes.
+        let location = PageLocation { offset, bytes: (end - offset) as u32, first_row: self.rows, rows };
+        self.pages.push(WrittenPage { location, summary });
+        self.rows += u64::from(rows);
+        self.summary = merge(self.summary, summary);
+    }
+
+    /// Appends the page indexes to the index section and describes the chunk.
+    pub(super) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
+        let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
+        let start = indexes.len();
+        encode_offset_index(&self.pages, indexes);
+        let middle = indexes.len();
+        encode_column_index(self.data_type, &self.pages, indexes);
+        WrittenChunk {
+            offset: self.offset,
+            bytes,
+            summary: self.summary,
+            offset_index: start..middle,
+            column_index: middle..indexes.len(),
+        }
+    }
+}
+
+/// Memory for encoding a row group, kept from one to the next: its bytes once, and a page header.
+#[derive(Debug, Default)]
+pub(super) struct PageBuffers {
+    columns: Columns,
+    header: Vec<u8>,
+}
+
+/// Encodes rows as row groups.
+pub(super) struct RowGroupEncoder<'a> {
+    pub(super) schema: &'a Schema,
+    pub(super) rows: &'a [u8],
+    /// Row numbers in key order.
+    pub(super) order: &'a [u32],
+    pub(super) page_rows: u32,
+    /// Whether the key has an order that engines agree on.
+    pub(super) sorted: bool,
+}
+
+impl RowGroupEncoder<'_> {
+    /// Encodes the rows at `range` of the order as one row group.
+    pub(super) fn encode(
+        &self,
+        range: Range<usize>,
+        stream: &mut AlignedStream<'_>,
+        buffers: &mut PageBuffers,
+        indexes: &mut Vec<u8>,
+    ) -> Result<WrittenRowGroup> {
+        let order = &self.order[range];
+        buffers.columns.gather(self.schema, self.rows, order);
+        let mut columns = Vec::with_capacity(self.schema.columns().len());
+        for (index, column) in self.schema.columns().iter().enumerate() {
+            let data_type = column.data_type;
+            let width = physical_width(data_type);
+            let mut chunk = ChunkBuilder::new(data_type, stream.position());
+            for body in buffers.columns.column(index).chunks(page_rows(data_type, self.page_rows) * width) {
+                let summary = summarize(data_type, body);
+                let rows = (body.len() / width) as u32;
+                let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
+                let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
+                buffers.header.clear();
+                encode_page_header(header, statistics, &mut buffers.header);
+                stream.append(&buffers.header)?;
+                stream.append(body)?;
+                chunk.push(stream.position(), rows, summary);
+            }
+            columns.push(chunk.finish(indexes));
+        }
+        Ok(WrittenRowGroup { rows: order.len() as u64, sorted: self.sorted, columns })
+    }
+}

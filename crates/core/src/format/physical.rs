@@ -1,0 +1,316 @@
+//! Columns as Parquet stores them: physical types, taking rows apart into packed values, and statistics of those.
+//!
+//! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
+//! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
+
+use super::model::ColumnSummary;
+use crate::schema::{DataType, Schema, Value};
+
+/// Parquet's physical type numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PhysicalType {
+    Int32 = 1,
+    Int64 = 2,
+    Float = 4,
+    Double = 5,
+    FixedLenByteArray = 7,
+}
+
+/// The physical type of a column.
+pub(super) fn physical_type(data_type: DataType) -> PhysicalType {
+    match data_type {
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::U8 | DataType::U16 | DataType::U32 => {
+            PhysicalType::Int32
+        }
+        DataType::I64 | DataType::U64 => PhysicalType::Int64,
+        DataType::F32 => PhysicalType::Float,
+        DataType::F64 => PhysicalType::Double,
+        DataType::FixedBytes(_) => PhysicalType::FixedLenByteArray,
+    }
+}
+
+/// Width of one value in a page, in bytes.
+pub(super) fn physical_width(data_type: DataType) -> usize {
+    data_type.width().max(match data_type {
+        DataType::FixedBytes(_) => 1,
+        _ => 4,
+    })
+}
+
+/// Bytes of rows copied together before their columns are taken apart: they stay in the first-level cache.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// Rows taken apart into columns: one column after the other, packed, in physical width.
+///
+/// Rows of a memtable are met in random order, and each costs a cache miss or two. So each is fetched once, into a
+/// small block, and the block is taken apart; going through the memtable column by column took twice the time.
+#[derive(Debug, Default)]
+pub(super) struct Columns {
+    block: Vec<u8>,
+    values: Vec<u8>,
+    /// Where each column ends in `values`.
+    ends: Vec<usize>,
+}
+
+impl Columns {
+    /// Replaces the content by the rows named by `order`, in that order; `rows` are whole stored rows.
+    pub(super) fn gather(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
+        let widths = schema.columns().iter().map(|column| physical_width(column.data_type));
+        self.ends.clear();
+        self.ends.extend(widths.scan(0, |end, width| {
+            *end += width * order.len();
+            Some(*end)
+        }));
+        let total = self.ends.last().copied().unwrap_or_default();
+        if self.values.len() < total {
+            self.values.resize(total, 0);
+        }
+        let row_bytes = schema.row_bytes();
+        let block_rows = (BLOCK_BYTES / row_bytes).max(1);
+        let mut done = 0;
+        for block in order.chunks(block_rows) {
+            let stride = self.fetch(rows, row_bytes, block);
+            let mut begin = 0;
+            for (index, column) in schema.columns().iter().enumerate() {
+                let width = physical_width(column.data_type);
+                let slots = &mut self.values[begin + done * width..begin + (done + block.len()) * width];
+                take_column(&self.block[schema.offset(index)..], stride, column.data_type, slots);
+                begin = self.ends[index];
+            }
+            done += block.len();
+        }
+    }
+
+    /// Copies rows into the block and answers how many bytes apart they lie there.
+    fn fetch(&mut self, rows: &[u8], row_bytes: usize, order: &[u32]) -> usize {
+        /// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
+        const STEP: usize = 16;
+        macro_rules! fetch {
+            ($($steps:literal),*) => {
+                match row_bytes.div_ceil(STEP) {
+                    $($steps => fetch_fixed::<{ $steps * STEP }>(rows, row_bytes, order, &mut self.block),)*
+                    _ => {
+                        self.block.clear();
+                        for row in order {
+                            let start = *row as usize * row_bytes;
+                            self.block.extend_from_slice(&rows[start..start + row_bytes]);
+                        }
+                        row_bytes
+                    }
+                }
+            };
+        }
+        fetch!(1, 2, 3, 4, 5, 6, 7, 8)
+    }
+
+    /// The packed physical values of one column.
+    pub(super) fn column(&self, index: usize) -> &[u8] {
+        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.values[begin..self.ends[index]]
+    }
+}
+
+#[inline]
+fn fetch_fixed<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) -> usize {
+    if block.len() < order.len() * STRIDE {
+        block.resize(order.len() * STRIDE, 0);
+    }
+    let (slots, _) = block.as_chunks_mut::<STRIDE>();
+    for (slot, row) in slots.iter_mut().zip(order) {
+        let rest = &rows[*row as usize * row_bytes..];
+        match rest.first_chunk::<STRIDE>() {
+            Some(found) => *slot = *found,
+            None => fetch_last(slot, &rest[..row_bytes]),
+        }
+    }
+    STRIDE
+}
+
+/// Copies one of the last rows, which nothing follows that could be copied with it. Apart from the others, since the
+/// compiler makes one call of two copies that stand side by side.
+#[cold]
+#[inline(never)]
+fn fetch_last(slot: &mut [u8], row: &[u8]) {
+    slot[..row.len()].copy_from_slice(row);
+}
+
+/// Copies the values that lie `stride` bytes apart, the first at the start of `rows`, into `slots`.
+fn take_column(rows: &[u8], stride: usize, data_type: DataType, slots: &mut [u8]) {
+    macro_rules! values {
+        ($stored:ty, $physical:ty) => {
+            take_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(rows, stride, slots, |raw| {
+                <$physical>::from(<$stored>::from_le_bytes(raw)).to_le_bytes()
+            })
+        };
+    }
+    match data_type {
+        DataType::I8 => values!(i8, i32),
+        DataType::I16 => values!(i16, i32),
+        DataType::U8 => values!(u8, u32),
+        DataType::U16 => values!(u16, u32),
+        DataType::I32 | DataType::U32 | DataType::F32 => values!(u32, u32),
+        DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
+        DataType::FixedBytes(width) => {
+            let width = width as usize;
+            for (index, slot) in slots.chunks_exact_mut(width).enumerate() {
+                slot.copy_from_slice(&rows[index * stride..index * stride + width]);
+            }
+        }
+    }
+}
+
+#[inline]
+fn take_fixed<const STORED: usize, const PHYSICAL: usize>(
+    rows: &[u8],
+    stride: usize,
+    slots: &mut [u8],
+    widen: impl Fn([u8; STORED]) -> [u8; PHYSICAL],
+) {
+    let (slots, _) = slots.as_chunks_mut::<PHYSICAL>();
+    let mut rest = rows;
+    for slot in slots {
+        let mut raw = [0; STORED];
+        raw.copy_from_slice(&rest[..STORED]);
+        *slot = widen(raw);
+        rest = rest.get(stride..).unwrap_or_default();
+    }
+}
+
+/// Turns packed physical values back into packed stored ones.
+pub(super) fn narrow(data_type: DataType, physical: &[u8], out: &mut Vec<u8>) {
+    let stored = data_type.width();
+    match stored {
+        // Little-endian: the low bytes come first, and the high ones only repeat the sign.
+        1 | 2 if data_type.is_numeric() => {
+            out.extend(physical.as_chunks::<4>().0.iter().flat_map(|value| &value[..stored]));
+        }
+        _ => out.extend_from_slice(physical),
+    }
+}
+
+/// Values compared side by side; enough lanes for the compiler to use vector registers.
+const LANES: usize = 16;
+
+/// Smallest and largest value and number of NaN of packed physical values.
+pub(super) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnSummary {
+    macro_rules! integers {
+        ($type:ty) => {{
+            let (low, high, _) = fold(physical, <$type>::MAX, <$type>::MIN, <$type>::from_le_bytes, |_| false);
+            let range = (!physical.is_empty()).then(|| (Value::Int(i128::from(low)), Value::Int(i128::from(high))));
+            ColumnSummary { range, nan_count: 0 }
+        }};
+    }
+    macro_rules! floats {
+        ($type:ty) => {{
+            let (low, high, nan_count) =
+                fold(physical, <$type>::INFINITY, <$type>::NEG_INFINITY, <$type>::from_le_bytes, |value| {
+                    value.is_nan()
+                });
+            // Adding 0.0 makes -0.0 and 0.0 one, so that equal data has equal summaries whatever the order.
+            let range = (nan_count < (physical.len() / size_of::<$type>()) as u64)
+                .then(|| (Value::Float(f64::from(low) + 0.0), Value::Float(f64::from(high) + 0.0)));
+            ColumnSummary { range, nan_count }
+        }};
+    }
+    match data_type {
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::U8 | DataType::U16 => integers!(i32),
+        DataType::U32 => integers!(u32),
+        DataType::I64 => integers!(i64),
+        DataType::U64 => integers!(u64),
+        DataType::F32 => floats!(f32),
+        DataType::F64 => floats!(f64),
+        DataType::FixedBytes(_) => ColumnSummary { range: None, nan_count: 0 },
+    }
+}
+
+#[inline]
+fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
+    physical: &[u8],
+    none_low: T,
+    none_high: T,
+    read: impl Fn([u8; WIDTH]) -> T,
+    is_nan: impl Fn(T) -> bool,
+) -> (T, T, u64) {
+    let smaller = |one: T, other: T| if other < one { other } else { one };
+    let larger = |one: T, other: T| if other > one { other } else { one };
+    let (values, _) = physical.as_chunks::<WIDTH>();
+    let (blocks, rest) = values.as_chunks::<LANES>();
+    let mut low = [none_low; LANES];
+    let mut high = [none_high; LANES];
+    let mut nans = 0u64;
+    // Whole arrays at a time: the compiler turns each of these lines into vector instructions.
+    for block in blocks {
+        let values = block.map(&read);
+        low = std::array::from_fn(|lane| smaller(low[lane], values[lane]));
+        high = std::array::from_fn(|lane| larger(high[lane], values[lane]));
+        nans += u64::from(values.map(|value| u32::from(is_nan(value))).iter().sum::<u32>());
+    }
+    for value in rest.iter().map(|value| read(*value)) {
+        low[0] = smaller(low[0], value);
+        high[0] = larger(high[0], value);
+        nans += u64::from(is_nan(value));
+    }
+    (low.into_iter().fold(none_low, smaller), high.into_iter().fold(none_high, larger), nans)
+}
+
+/// Joins the summaries of two sets of rows.
+pub(super) fn merge(one: ColumnSummary, other: ColumnSummary) -> ColumnSummary {
+    let range = match (one.range, other.range) {
+        (Some((low, high)), Some((other_low, other_high))) => Some((
+            if other_low.compare(low).is_some_and(|order| order.is_lt()) { other_low } else { low },
+            if other_high.compare(high).is_some_and(|order| order.is_gt()) { other_high } else { high },
+        )),
+        (range, None) | (None, range) => range,
+    };
+    ColumnSummary { range, nan_count: one.nan_count + other.nan_count }
+}
+
+/// Which end of a range a statistic is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Bound {
+    Low,
+    High,
+}
+
+/// A bound as Parquet's statistics hold it: PLAIN, in physical width. A zero bound of a float column is -0.0 below and
+/// +0.0 above, since both may occur in the data.
+pub(super) fn encode_bound(data_type: DataType, value: Value, bound: Bound, out: &mut Vec<u8>) {
+    match value {
+        Value::Int(value) if physical_width(data_type) == 4 => out.extend_from_slice(&(value as u32).to_le_bytes()),
+        Value::Int(value) => out.extend_from_slice(&(value as u64).to_le_bytes()),
+        Value::Float(value) => {
+            let signed = match (value == 0.0, bound) {
+                (true, Bound::Low) => -0.0,
+                (true, Bound::High) => 0.0,
+                (false, _) => value,
+            };
+            match data_type {
+                DataType::F32 => out.extend_from_slice(&(signed as f32).to_le_bytes()),
+                _ => out.extend_from_slice(&signed.to_le_bytes()),
+            }
+        }
+    }
+}
+
+/// The inverse of [`encode_bound`]; `None` for a wrong width, a NaN, or a type without bounds.
+pub(super) fn decode_bound(data_type: DataType, bytes: &[u8]) -> Option<Value> {
+    macro_rules! number {
+        ($type:ty, $kind:ident, $wide:ty) => {
+            Value::$kind(<$wide>::from(<$type>::from_le_bytes(bytes.try_into().ok()?)))
+        };
+    }
+    let value = match data_type {
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::U8 | DataType::U16 => number!(i32, Int, i128),
+        DataType::U32 => number!(u32, Int, i128),
+        DataType::I64 => number!(i64, Int, i128),
+        DataType::U64 => number!(u64, Int, i128),
+        DataType::F32 => number!(f32, Float, f64),
+        DataType::F64 => number!(f64, Float, f64),
+        DataType::FixedBytes(_) => return None,
+    };
+    match value {
+        Value::Float(number) if number.is_nan() => None,
+        Value::Float(number) => Some(Value::Float(number + 0.0)),
+        integer => Some(integer),
+    }
+}

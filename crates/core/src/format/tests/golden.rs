@@ -1,0 +1,118 @@
+//! The bytes of the worked example in FORMAT.md, kept in `testdata/golden` and written out in the document.
+//!
+//! A change of these bytes is a change of the format. Where it is meant, `TURBIDITE_WRITE_GOLDEN=1` writes them anew.
+
+use std::path::{Path, PathBuf};
+
+use super::*;
+use crate::format::{ColumnSummary, EpochFigures, EpochManifest};
+use crate::schema::Value;
+use crate::storage::FileSystem;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/golden").join(name)
+}
+
+fn example_schema() -> Arc<Schema> {
+    let energy = Column::new("energy", DataType::F32).with_unit("m_e c^2");
+    Arc::new(Schema::new(vec![energy, Column::new("tag", DataType::U16)], "energy").unwrap())
+}
+
+/// The three records of the example, as they are appended.
+const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
+
+fn example_identity() -> PartIdentity {
+    let uuid = |last: u8| Uuid::from_u128(0x0011_2233_4455_4677_8899_aabb_ccdd_ee00 + u128::from(last));
+    PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200 }
+}
+
+/// The example's part and what the manifest says of it.
+fn example_part() -> (Vec<u8>, PartEntry, Vec<RunEntry>) {
+    let (schema, storage) = (example_schema(), Arc::new(MemoryStorage::new()));
+    let mut table = Memtable::new(Arc::clone(&schema), 1000);
+    for (energy, tag) in EXAMPLE_ROWS {
+        table.push(&[&energy.to_le_bytes()[..], &tag.to_le_bytes()].concat());
+    }
+    let part = PartId { rank: 0, roll: 0 };
+    let options = PartOptions::default();
+    let mut writer =
+        PartWriter::create(Arc::clone(&storage) as _, Path::new("/"), part, schema, options, example_identity())
+            .unwrap();
+    writer.created_by = "turbidite version 1.0.0".to_owned();
+    let bounds = Some((Value::Float(-1.0), Value::Float(2.0)));
+    let runs =
+        writer.append_run(&table, RunContext { run: 0, kind: RunKind::Regular, table_version: 1, bounds }).unwrap();
+    let path = writer.path().to_owned();
+    let entry = writer.finish().unwrap();
+    (read_all(&*storage, &path, 1 << 20).unwrap(), entry, runs)
+}
+
+fn example_manifest() -> EpochManifest {
+    let (_, entry, runs) = example_part();
+    let figures = EpochFigures { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
+    EpochManifest { epoch: 200, commit: example_identity().commit, parts: vec![entry], runs, figures }
+}
+
+/// The stored file; written first when that was asked for.
+fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
+    if std::env::var_os("TURBIDITE_WRITE_GOLDEN").is_some() {
+        std::fs::write(golden(name), fresh).unwrap();
+    }
+    std::fs::read(golden(name)).unwrap()
+}
+
+#[test]
+fn the_example_has_the_golden_bytes() {
+    let (fresh, ..) = example_part();
+    assert!(fresh == stored("part-00000.parquet", &fresh), "the bytes of parts have changed");
+}
+
+#[test]
+fn the_golden_part_is_read() {
+    let manifest = example_manifest();
+    let (path, commit) = (golden("part-00000.parquet"), example_identity().commit);
+    let reader = PartReader::open(&FileSystem::new(), &path, &manifest.parts[0], commit, example_schema()).unwrap();
+    let (mut energies, mut tags) = (Vec::new(), Vec::new());
+    reader.read_page(0, 0, 0, true, &mut energies).unwrap();
+    reader.read_page(0, 1, 0, true, &mut tags).unwrap();
+    assert_eq!(energies, [-0.0f32, 0.25, 1.5].map(f32::to_le_bytes).concat());
+    assert_eq!(tags, [8u16, 9, 7].map(u16::to_le_bytes).concat());
+    assert_eq!(
+        manifest.runs[0].columns[1],
+        ColumnSummary { range: Some((Value::Int(7), Value::Int(9))), nan_count: 0 }
+    );
+}
+
+/// Arrow's encoder may lay a stream out differently one day; what must not change is what old bytes say.
+#[test]
+fn the_golden_manifest_says_what_it_said() {
+    let manifest = example_manifest();
+    let bytes = stored("manifest.arrow", &manifest.encode(&example_schema()).unwrap());
+    let decoded = EpochManifest::decode(&bytes, &golden("manifest.arrow"), &example_schema()).unwrap();
+    assert_eq!(decoded, manifest);
+}
+
+/// The document's dump: lines of an offset, two spaces and bytes in hexadecimal, then perhaps `;` and a note. Bytes
+/// between two lines are zero.
+fn documented(document: &str) -> Vec<u8> {
+    let dump = document.split("```hexdump\n").nth(1).expect("FORMAT.md has no hexdump").split("```").next().unwrap();
+    let mut content = Vec::new();
+    for line in dump.lines().filter(|line| !line.trim_start().starts_with(';') && !line.trim().is_empty()) {
+        let (offset, rest) = line.split_once("  ").unwrap_or_else(|| panic!("no offset in '{line}'"));
+        let offset = usize::from_str_radix(offset, 16).unwrap();
+        assert!(offset >= content.len(), "'{line}' goes back");
+        content.resize(offset, 0);
+        let bytes = rest.split(';').next().unwrap().split_whitespace();
+        content.extend(bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()));
+    }
+    content
+}
+
+#[test]
+fn the_document_shows_the_golden_bytes() {
+    let document = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../FORMAT.md")).unwrap();
+    let (shown, (fresh, ..)) = (documented(&document), example_part());
+    let difference = shown.iter().zip(&fresh).position(|(shown, fresh)| shown != fresh);
+    assert_eq!(difference, None, "FORMAT.md differs from the file at this byte");
+    assert_eq!(shown.len(), fresh.len(), "FORMAT.md shows another number of bytes");
+}

@@ -1,0 +1,290 @@
+//! CARP's published method, for comparison: renegotiation by per-rank histograms.
+//!
+//! Each rank counts keys in one bin per partition of the table in force and buffers keys outside of the table. At a
+//! renegotiation it gives k pivots of equal mass, by linear interpolation of key *values* between bin boundaries, with the
+//! buffered keys taken into account. Pivots are united up a shallow tree (the sum of the piecewise linear distributions,
+//! resampled to k pivots at every inner node), and the root resamples the sum into partitions of equal mass. Counts start
+//! anew after every renegotiation. Nothing here is weaker than what was published; sums are exact.
+
+use crate::schema::{KeyOrder, Value};
+
+use super::model::{Model, ModelBuilder};
+use super::scale::Scale;
+use super::table::{CutPoint, PartitionTable};
+
+/// Keys a rank buffers before it asks for a renegotiation.
+pub const OUT_OF_BOUNDS_CAPACITY: usize = 512;
+
+/// A table in CARP's sense: bounded at both ends.
+#[derive(Debug, Clone)]
+pub struct BoundedTable {
+    /// Bin boundaries as values: one more than partitions.
+    boundaries: Vec<f64>,
+    extremes: (u64, u64),
+    table: PartitionTable,
+}
+
+impl BoundedTable {
+    /// The partition of a key, or nothing if it lies outside of the table.
+    #[inline]
+    pub fn destination(&self, ordinal: u64) -> Option<u32> {
+        (self.extremes.0 <= ordinal && ordinal <= self.extremes.1).then(|| self.table.destination(ordinal, 0))
+    }
+
+    /// The same table without bounds: where buffered keys go when the epoch ends.
+    pub fn unbounded(&self) -> &PartitionTable {
+        &self.table
+    }
+}
+
+/// What one rank tracks between renegotiations.
+#[derive(Debug, Clone, Default)]
+pub struct Histogram {
+    counts: Vec<u64>,
+    outside: Vec<u64>,
+}
+
+impl Histogram {
+    /// Counts a key and says where to send it; nothing means that it was buffered.
+    #[inline]
+    pub fn observe(&mut self, ordinal: u64, table: Option<&BoundedTable>) -> Option<u32> {
+        let destination = table.and_then(|table| table.destination(ordinal));
+        match destination {
+            Some(partition) => {
+                let bin = partition as usize;
+                if bin >= self.counts.len() {
+                    self.counts.resize(bin + 1, 0);
+                }
+                self.counts[bin] += 1;
+            }
+            None => self.outside.push(ordinal),
+        }
+        destination
+    }
+
+    /// Whether the buffer asks for a renegotiation.
+    pub fn is_full(&self) -> bool {
+        self.outside.len() >= OUT_OF_BOUNDS_CAPACITY
+    }
+
+    /// The rank's contribution to a renegotiation: `count` pivots, both ends included.
+    pub fn pivots(&self, count: usize, table: Option<&BoundedTable>, order: KeyOrder) -> HistogramPivots {
+        let mut outside: Vec<f64> = self.outside.iter().map(|ordinal| value_of(order, *ordinal)).collect();
+        outside.sort_unstable_by(f64::total_cmp);
+        let mut curve = Curve::default();
+        match table {
+            None => curve.keys(&outside, None),
+            Some(table) => {
+                let (Some(&low), Some(&high)) = (table.boundaries.first(), table.boundaries.last()) else {
+                    return HistogramPivots::default();
+                };
+                let (under, over) = outside.split_at(outside.partition_point(|value| *value < low));
+                let counted = self.counts.iter().any(|count| *count > 0);
+                curve.keys(under, counted.then_some(low));
+                if counted {
+                    for (bin, &mass) in self.counts.iter().enumerate() {
+                        curve.piece(table.boundaries[bin], table.boundaries[bin + 1], mass as f64);
+                    }
+                    if let Some(&first) = over.first() {
+                        curve.piece(high, first, 0.0);
+                    }
+                }
+                curve.keys(over, None);
+            }
+        }
+        curve.pivots(count)
+    }
+
+    /// Begins to count anew; the buffered keys are handed out, to be routed by the new table.
+    pub fn reset(&mut self) -> Vec<u64> {
+        self.counts.clear();
+        std::mem::take(&mut self.outside)
+    }
+}
+
+/// Points that cut a distribution into pieces of equal mass, both ends included.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HistogramPivots {
+    mass: f64,
+    points: Vec<f64>,
+}
+
+impl HistogramPivots {
+    /// Records summarized.
+    pub fn mass(&self) -> f64 {
+        self.mass
+    }
+
+    /// Bytes in a message: the mass and the points, eight each.
+    pub fn message_bytes(&self) -> usize {
+        8 * (1 + self.points.len())
+    }
+
+    /// CARP's lossy reduction: the sum of the distributions, resampled to `count` pivots.
+    pub fn union(many: &[Self], count: usize) -> Self {
+        match Sum::of(many) {
+            None => Self::default(),
+            Some(sum) => {
+                let points = sum.quantiles(count.max(2));
+                Self { mass: sum.mass, points }
+            }
+        }
+    }
+
+    /// The root's step: `partitions` of equal mass.
+    pub fn table(many: &[Self], version: u32, partitions: u32, order: KeyOrder) -> Option<BoundedTable> {
+        let sum = Sum::of(many)?;
+        let boundaries = sum.quantiles(partitions as usize + 1);
+        let extremes = (nearest(order, sum.low), nearest(order, sum.high));
+        let cuts = boundaries[1..boundaries.len() - 1]
+            .iter()
+            .map(|value| CutPoint { ordinal: at_least(order, *value, extremes), tie: 0 })
+            .collect();
+        Some(BoundedTable { boundaries, extremes, table: PartitionTable::sorted(version, cuts) })
+    }
+}
+
+/// A rank's piecewise linear cumulative distribution over values.
+#[derive(Debug, Default)]
+struct Curve {
+    places: Vec<f64>,
+    below: Vec<f64>,
+}
+
+impl Curve {
+    fn mass(&self) -> f64 {
+        self.below.last().copied().unwrap_or(0.0)
+    }
+
+    /// Adds mass spread over a stretch; equal ends are a step.
+    fn piece(&mut self, from: f64, to: f64, mass: f64) {
+        let below = self.mass();
+        if self.places.last() != Some(&from) {
+            self.places.push(from);
+            self.below.push(below);
+        }
+        self.places.push(to);
+        self.below.push(below + mass);
+    }
+
+    /// Adds sorted keys of mass one; `end` is where what follows begins.
+    fn keys(&mut self, keys: &[f64], end: Option<f64>) {
+        let Some(&last) = keys.last() else { return };
+        let stretches = keys.len() - 1 + usize::from(end.is_some());
+        if stretches == 0 {
+            self.piece(last, last, 1.0);
+            return;
+        }
+        let mass = keys.len() as f64 / stretches as f64;
+        for pair in keys.windows(2) {
+            self.piece(pair[0], pair[1], mass);
+        }
+        if let Some(end) = end {
+            self.piece(last, end, mass);
+        }
+    }
+
+    fn pivots(&self, count: usize) -> HistogramPivots {
+        let mass = self.mass();
+        if mass <= 0.0 {
+            return HistogramPivots::default();
+        }
+        // Empty pieces at the ends hold no key.
+        let first = self.below.partition_point(|below| *below <= 0.0).max(1) - 1;
+        let mut next = first + 1;
+        let points = (0..count.max(2)).map(|point| {
+            let target = mass * point as f64 / (count.max(2) - 1) as f64;
+            while next + 1 < self.places.len() && self.below[next] < target {
+                next += 1;
+            }
+            let (from, to) = (self.places[next - 1], self.places[next]);
+            let (below, above) = (self.below[next - 1], self.below[next]);
+            let fraction = if above > below { ((target - below) / (above - below)).clamp(0.0, 1.0) } else { 1.0 };
+            from + (to - from) * fraction
+        });
+        HistogramPivots { mass, points: points.collect() }
+    }
+}
+
+/// The sum of many distributions, on a grid of 2^62 steps between the extremes so that the sum is exact.
+struct Sum {
+    model: Model,
+    low: f64,
+    high: f64,
+    mass: f64,
+}
+
+/// Steps of the grid.
+const GRID: f64 = (1u64 << 62) as f64;
+
+/// Mass of the whole as the sum counts it, in whole numbers.
+const SUM_MASS: f64 = (1u64 << 44) as f64;
+
+impl Sum {
+    fn of(many: &[HistogramPivots]) -> Option<Self> {
+        let known: Vec<&HistogramPivots> = many.iter().filter(|pivots| pivots.mass > 0.0).collect();
+        let low = known.iter().filter_map(|pivots| pivots.points.first()).copied().reduce(f64::min)?;
+        let high = known.iter().filter_map(|pivots| pivots.points.last()).copied().reduce(f64::max)?;
+        // Halves, since the difference of two extremes may not be finite.
+        let scale = if high > low { GRID / (high / 2.0 - low / 2.0) } else { 0.0 };
+        let place = |value: f64| ((value / 2.0 - low / 2.0) * scale) as u64;
+        let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
+        let mut builder = ModelBuilder::new(Scale::Even);
+        for pivots in &known {
+            let stretch = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
+            for pair in pivots.points.windows(2) {
+                builder.add_stretch(place(pair[0]), place(pair[1]), stretch);
+            }
+        }
+        Some(Self { model: builder.build(), low, high, mass })
+    }
+
+    /// `count` values, the first and the last at the extremes, with equal mass between them.
+    fn quantiles(&self, count: usize) -> Vec<f64> {
+        let step = self.model.mass() / (count - 1) as f64;
+        let targets = (0..count).map(|point| point as f64 * step);
+        let mut values: Vec<f64> = self
+            .model
+            .cuts(targets)
+            .into_iter()
+            .map(|cut| {
+                let fraction = (cut.ordinal as f64 / GRID).min(1.0);
+                self.low * (1.0 - fraction) + self.high * fraction
+            })
+            .collect();
+        values[0] = self.low;
+        values[count - 1] = self.high;
+        values
+    }
+}
+
+fn value_of(order: KeyOrder, ordinal: u64) -> f64 {
+    match order.value(ordinal) {
+        Value::Float(value) => value,
+        Value::Int(value) => value as f64,
+    }
+}
+
+/// The ordinal of the key nearest to a value that some key has (up to the precision of f64).
+fn nearest(order: KeyOrder, value: f64) -> u64 {
+    use crate::schema::DataType;
+    match order.data_type() {
+        DataType::F32 => order.ordinal(&(value as f32).to_le_bytes()),
+        DataType::F64 => order.ordinal(&value.to_le_bytes()),
+        DataType::I8 | DataType::I16 | DataType::I32 | DataType::I64 => (value as i64 as u64) ^ (1 << 63),
+        _ => value as u64,
+    }
+}
+
+/// The smallest ordinal between the extremes whose key is not below `value`.
+fn at_least(order: KeyOrder, value: f64, (mut low, mut high): (u64, u64)) -> u64 {
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if value_of(order, middle) < value {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

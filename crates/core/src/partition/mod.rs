@@ -1,0 +1,32 @@
+//! The range partitioner: which receiver a key goes to, and how that is decided.
+//!
+//! Pure algorithms over key ordinals (see [`crate::KeyOrder`]); NaN keys never come here. No I/O, no clock, no
+//! messages: the engine carries what [`Pivots::encode`] and [`PartitionTable::encode`] give.
+//!
+//! - [`table`]: cut points in (key, tie) space, routing, the bounds by which receivers judge strays.
+//! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
+//! - [`pivots`]: the summary as it travels up the tree; merging.
+//! - [`model`]: the piecewise linear distribution that pivots stand for.
+//! - `scale`: the axis along which mass is spread between points.
+//! - [`planner`]: the root's part: from pivots to the next table, with the loads reached so far evened out.
+//! - [`carp`]: CARP's published method, for comparison only.
+//!
+//! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's
+//! closed bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
+
+pub mod carp;
+pub mod model;
+pub mod pivots;
+pub mod planner;
+mod scale;
+pub mod sketch;
+pub mod table;
+
+pub use model::Model;
+pub use pivots::{Atom, Pivots};
+pub use planner::{Planner, PlannerOptions};
+pub use sketch::Sketch;
+pub use table::{CutPoint, DecodeError, PartitionTable, TieSequence};
+
+#[cfg(test)]
+mod tests;

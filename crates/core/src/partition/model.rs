@@ -1,0 +1,207 @@
+//! The distribution of keys that pivots stand for: mass as a piecewise linear function of the place in (key, tie) space.
+//!
+//! A key takes a unit of the axis (`scale`) from its own place to the next key's; ties are places inside. A point mass
+//! is then no special case but mass spread over one unit, and a cut inside of it has a tie. The sum over many summaries is
+//! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
+//! wide the key range is.
+
+use super::pivots::{Atom, Pivots, fractions};
+use super::scale::Scale;
+use super::table::CutPoint;
+
+/// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
+pub(crate) const MASS_LIMIT: u64 = 1 << 46;
+
+/// Binary digits of slopes behind the point.
+const FRACTION_BITS: u32 = 80;
+
+/// Piecewise linear cumulative mass.
+#[derive(Debug, Clone, Default)]
+pub struct Model {
+    scale: Scale,
+    /// The smallest and largest key with mass.
+    extremes: Option<(u64, u64)>,
+    /// Places where the slope changes, ascending.
+    places: Vec<u128>,
+    /// Mass below each place.
+    below: Vec<f64>,
+}
+
+/// Collects the pieces of a model.
+#[derive(Debug, Default)]
+pub(crate) struct ModelBuilder {
+    scale: Scale,
+    extremes: Option<(u64, u64)>,
+    /// Where the slope changes, and by how much.
+    changes: Vec<(u128, i128)>,
+    mass: u64,
+}
+
+impl ModelBuilder {
+    pub(crate) fn new(scale: Scale) -> Self {
+        Self { scale, ..Self::default() }
+    }
+
+    fn widen(&mut self, low: u64, high: u64) {
+        self.extremes =
+            Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
+    }
+
+    /// Spreads `mass` (in units of 2^-80) evenly over a stretch.
+    fn add(&mut self, from: u128, to: u128, mass: u128) {
+        let slope = (mass / (to - from)) as i128;
+        match self.changes.last_mut() {
+            // Pieces of one summary follow each other: half as many changes to sort.
+            Some((place, change)) if *place == from => *change += slope,
+            _ => self.changes.push((from, slope)),
+        }
+        self.changes.push((to, -slope));
+    }
+
+    /// Admits no more than the limit in total.
+    fn admit(&mut self, mass: u64) -> u64 {
+        let admitted = mass.min(MASS_LIMIT - self.mass);
+        self.mass += admitted;
+        admitted
+    }
+
+    /// Adds a point mass.
+    pub(crate) fn add_atom(&mut self, atom: Atom) {
+        let mass = self.admit(atom.mass);
+        if mass > 0 {
+            self.widen(atom.ordinal, atom.ordinal);
+            self.add(self.scale.place(atom.ordinal), self.scale.end(atom.ordinal), u128::from(mass) << FRACTION_BITS);
+        }
+    }
+
+    /// Adds mass spread between two keys; if they are one, to that key.
+    pub(crate) fn add_stretch(&mut self, from: u64, to: u64, mass: u64) {
+        let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
+        self.widen(from, to);
+        let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };
+        self.add(self.scale.place(from), end, mass);
+    }
+
+    /// Adds everything but the point masses.
+    pub(crate) fn add_points(&mut self, pivots: &Pivots) {
+        let points = pivots.points();
+        let mass = self.admit(pivots.rest_mass());
+        if points.is_empty() || mass == 0 {
+            return;
+        }
+        let unit = u128::from(mass) << (FRACTION_BITS - 48);
+        let (low, high) = pivots.bounds();
+        self.widen(low, high);
+        let (mut from, mut below) = (self.scale.place(low), 0);
+        for (&point, fraction) in points.iter().zip(fractions(points.len(), pivots.phase())) {
+            let (start, end) = (self.scale.place(point), self.scale.end(point));
+            let to = start + (end - start) / 2;
+            let reached = unit * (fraction * (1u64 << 48) as f64) as u128;
+            if to > from {
+                self.add(from, to, reached - below);
+            } else {
+                // A repeated point: its stretch lies within the key.
+                self.add(start, end, reached - below);
+            }
+            (from, below) = (to, reached);
+        }
+        self.add(from, self.scale.end(high), (unit << 48) - below);
+    }
+
+    /// Adds up all pieces.
+    pub(crate) fn build(mut self) -> Model {
+        self.changes.sort_unstable_by_key(|change| change.0);
+        let mut model = Model { scale: self.scale, extremes: self.extremes, ..Model::default() };
+        let (mut slope, mut below) = (0i128, 0i128);
+        let mut changes = self.changes.into_iter().peekable();
+        while let Some((place, mut change)) = changes.next() {
+            while let Some((_, more)) = changes.next_if(|next| next.0 == place) {
+                change += more;
+            }
+            if let Some(&last) = model.places.last() {
+                below += slope * (place - last) as i128;
+            }
+            model.places.push(place);
+            model.below.push(below as f64 / (1u128 << FRACTION_BITS) as f64);
+            slope += change;
+        }
+        model
+    }
+}
+
+impl Model {
+    /// Records in the model.
+    pub fn mass(&self) -> f64 {
+        self.below.last().copied().unwrap_or(0.0)
+    }
+
+    /// The smallest and largest key with mass around them.
+    pub fn extremes(&self) -> Option<(u64, u64)> {
+        self.extremes
+    }
+
+    /// Mass of all records that sort before `cut`.
+    pub fn mass_below(&self, cut: CutPoint) -> f64 {
+        let (start, end) = (self.scale.place(cut.ordinal), self.scale.end(cut.ordinal));
+        let offset = (end - start) as f64 * (f64::from(cut.tie) / TIES);
+        let (place, within) = (start + offset as u128, offset.fract());
+        let after = self.places.partition_point(|knot| *knot <= place);
+        if after == 0 {
+            return 0.0;
+        }
+        let (Some(next), Some(next_below)) = (self.places.get(after), self.below.get(after)) else {
+            return self.mass();
+        };
+        let (knot, below) = (self.places[after - 1], self.below[after - 1]);
+        let fraction = ((place - knot) as f64 + within) / (next - knot) as f64;
+        below + (next_below - below) * fraction
+    }
+
+    /// Places that have the given masses below them; the masses must not decrease.
+    pub fn cuts(&self, masses: impl Iterator<Item = f64>) -> Vec<CutPoint> {
+        let mut cuts = Vec::with_capacity(masses.size_hint().0);
+        let mut next = 1;
+        for mass in masses {
+            while next < self.places.len() && self.below[next] < mass {
+                next += 1;
+            }
+            let cut = if next < self.places.len() {
+                self.interpolate(next, mass)
+            } else {
+                // Nothing lies behind: the largest place there is.
+                self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| self.cut_at(place, 0.0))
+            };
+            // Rounding must not turn the order.
+            cuts.push(cuts.last().map_or(cut, |&last: &CutPoint| cut.max(last)));
+        }
+        cuts
+    }
+
+    /// The place of `mass` between the knots `next - 1` and `next`.
+    fn interpolate(&self, next: usize, mass: f64) -> CutPoint {
+        let (from, to) = (self.places[next - 1], self.places[next]);
+        let (below, above) = (self.below[next - 1], self.below[next]);
+        let fraction = if above > below { ((mass - below) / (above - below)).clamp(0.0, 1.0) } else { 0.0 };
+        let offset = (to - from) as f64 * fraction;
+        let whole = (offset.floor() as u128).min(to - from);
+        self.cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
+    }
+
+    /// The cut at a place and a fraction of a step behind it.
+    fn cut_at(&self, place: u128, fraction: f64) -> CutPoint {
+        let (low, high) = self.extremes.unwrap_or_default();
+        let ordinal = self.scale.ordinal(place, low, high);
+        let (start, end) = (self.scale.place(ordinal), self.scale.end(ordinal));
+        if place >= end {
+            // Behind the last key: records with that key sort before.
+            let behind = ordinal.checked_add(1);
+            return behind.map_or(CutPoint { ordinal, tie: u32::MAX }, |ordinal| CutPoint { ordinal, tie: 0 });
+        }
+        let within = ((place - start) as f64 + fraction) / (end - start) as f64;
+        // Conversion clamps at the largest tie.
+        CutPoint { ordinal, tie: (within * TIES) as u32 }
+    }
+}
+
+/// How many ties there are.
+const TIES: f64 = 4_294_967_296.0;

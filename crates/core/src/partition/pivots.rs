@@ -1,0 +1,335 @@
+//! A summary of a set of keys as it travels up the tree.
+//!
+//! A message of k numbers holds the point masses that matter (key and count: two numbers each), the extremes of the
+//! other keys, and points that cut those into stretches of equal mass. Between points the mass is taken as evenly
+//! spread over ordinals. All points of one message are shifted by a common phase; different phases make the errors of
+//! different ranks cancel when they are merged.
+
+use super::model::{MASS_LIMIT, Model, ModelBuilder};
+use super::scale::Scale;
+use super::table::DecodeError;
+
+/// A key that holds a share of the mass by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Atom {
+    /// The key.
+    pub ordinal: u64,
+    /// How many records have it.
+    pub mass: u64,
+}
+
+/// A summary of a set of keys.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pivots {
+    scale: Scale,
+    mass: u64,
+    atoms: Vec<Atom>,
+    /// Extremes of the keys outside of the atoms.
+    bounds: (u64, u64),
+    /// Place of the points in their stretches, as a fraction of 2^32.
+    phase: u32,
+    points: Vec<u64>,
+}
+
+/// Sorted equally weighted keys, and how many records they stand for.
+pub(crate) struct Entries<'a> {
+    pub(crate) scale: Scale,
+    pub(crate) sorted: &'a [u64],
+    pub(crate) mass: u64,
+}
+
+/// Fewest numbers in a message: the header (which takes the place of four) and some points.
+const MINIMUM_SLOTS: usize = 16;
+
+/// Bytes before the atoms in a message: mass, extremes, phase, two counts, scale.
+const HEADER_BYTES: usize = 37;
+
+/// How a message's numbers are divided.
+struct Split {
+    slots: usize,
+    phase: u32,
+}
+
+impl Split {
+    fn new(slots: usize, phase: f64) -> Self {
+        // Conversion clamps; what is not a number becomes zero.
+        Self { slots: slots.max(MINIMUM_SLOTS), phase: (phase * 4_294_967_296.0) as u32 }
+    }
+
+    /// At most half of the numbers go to atoms, two each.
+    fn most_atoms(&self) -> usize {
+        self.slots / 4
+    }
+
+    fn points(&self, atoms: usize) -> usize {
+        self.slots - 4 - 2 * atoms
+    }
+}
+
+/// Points that lie ever closer to each extreme, where a thin tail bends the distribution most: one in sixteen on each
+/// side, sixteen at most.
+fn tail_points(count: usize) -> usize {
+    (count / 16).min(16)
+}
+
+/// Ratio of the masses beyond neighbouring points of a tail.
+const TAIL_RATIO: f64 = 1.25;
+
+/// The share of the mass below each of `count` points, ascending: tails in geometric steps, evenly spaced between.
+pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
+    let tail = tail_points(count);
+    let phase = f64::from(phase) / 4_294_967_296.0;
+    // A tail takes the place of a quarter as many even steps; the two spacings are alike where they meet.
+    let edge = (tail / 4) as f64;
+    let unit = 1.0 / ((count - 2 * tail) as f64 + 2.0 * edge);
+    let low = (1..=tail).rev().map(move |step| edge * unit * TAIL_RATIO.powf(phase - step as f64));
+    let even = (0..count - 2 * tail).map(move |point| (edge + point as f64 + phase) * unit);
+    let high = (1..=tail).map(move |step| 1.0 - edge * unit * TAIL_RATIO.powf(1.0 - phase - step as f64));
+    low.chain(even).chain(high)
+}
+
+/// `mass * part / whole` without overflow.
+fn share(mass: u64, part: usize, whole: usize) -> u64 {
+    u64::try_from(u128::from(mass) * part as u128 / (whole.max(1) as u128)).unwrap_or(u64::MAX)
+}
+
+impl Pivots {
+    /// How many records are summarized.
+    pub fn mass(&self) -> u64 {
+        self.mass
+    }
+
+    /// The keys with a large share by themselves, ascending.
+    pub fn atoms(&self) -> &[Atom] {
+        &self.atoms
+    }
+
+    /// The smallest and largest key, if there are any.
+    pub fn extremes(&self) -> Option<(u64, u64)> {
+        let rest = (!self.points.is_empty()).then_some(self.bounds);
+        let atoms = self.atoms.first().zip(self.atoms.last()).map(|(first, last)| (first.ordinal, last.ordinal));
+        match (rest, atoms) {
+            (Some(rest), Some(atoms)) => Some((rest.0.min(atoms.0), rest.1.max(atoms.1))),
+            (rest, atoms) => rest.or(atoms),
+        }
+    }
+
+    pub(crate) fn bounds(&self) -> (u64, u64) {
+        self.bounds
+    }
+
+    pub(crate) fn points(&self) -> &[u64] {
+        &self.points
+    }
+
+    /// The phase as a fraction of 2^32.
+    pub(crate) fn phase(&self) -> u32 {
+        self.phase
+    }
+
+    /// Records outside of the atoms.
+    pub(crate) fn rest_mass(&self) -> u64 {
+        self.atoms.iter().fold(self.mass, |rest, atom| rest.saturating_sub(atom.mass))
+    }
+
+    /// Summarizes sorted keys of equal weight.
+    pub(crate) fn from_entries(entries: Entries<'_>, slots: usize, phase: f64) -> Self {
+        let Entries { scale, sorted, mass } = entries;
+        if sorted.is_empty() {
+            return Self::default();
+        }
+        let mass = mass.min(MASS_LIMIT);
+        let split = Split::new(slots, phase);
+        let heavy = heavy_runs(sorted, &split);
+        let atoms: Vec<Atom> = heavy
+            .iter()
+            .map(|&(start, end)| Atom { ordinal: sorted[start], mass: share(mass, end - start, sorted.len()) })
+            .collect();
+        let mut rest = Vec::with_capacity(sorted.len());
+        let mut from = 0;
+        for &(start, end) in &heavy {
+            rest.extend_from_slice(&sorted[from..start]);
+            from = end;
+        }
+        rest.extend_from_slice(&sorted[from..]);
+        let mut this = Self { scale, mass, atoms, ..Self::default() };
+        if rest.is_empty() {
+            // Rounding left a few records over; they belong to the atoms.
+            let left = this.rest_mass();
+            if let Some(last) = this.atoms.last_mut() {
+                last.mass += left;
+            }
+            return this;
+        }
+        this.bounds = (rest[0], rest[rest.len() - 1]);
+        let count = split.points(this.atoms.len()).min(rest.len());
+        this.phase = split.phase;
+        // The key that holds the quantile: entry i covers [i, i + 1).
+        this.points = fractions(count, split.phase)
+            .map(|fraction| rest[((fraction * rest.len() as f64) as usize).min(rest.len() - 1)])
+            .collect();
+        this
+    }
+
+    /// One summary in `slots` numbers of everything that `many` summarize.
+    pub fn merge(many: &[Pivots], slots: usize, phase: f64) -> Self {
+        let split = Split::new(slots, phase);
+        let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
+        let (heavy, light) = sort_atoms(many, &split, mass);
+        let scale = common_scale(many);
+        let mut builder = ModelBuilder::new(scale);
+        for pivots in many {
+            builder.add_points(pivots);
+        }
+        for atom in &light {
+            builder.add_atom(*atom);
+        }
+        let model = builder.build();
+        let mut this = Self { scale, mass, atoms: heavy, ..Self::default() };
+        let Some(bounds) = model.extremes() else {
+            let left = this.rest_mass();
+            if let Some(last) = this.atoms.last_mut() {
+                last.mass += left;
+            }
+            return this;
+        };
+        this.bounds = bounds;
+        this.phase = split.phase;
+        let targets = fractions(split.points(this.atoms.len()), split.phase).map(|fraction| fraction * model.mass());
+        this.points = model.cuts(targets).into_iter().map(|cut| cut.ordinal.clamp(bounds.0, bounds.1)).collect();
+        this
+    }
+
+    /// The distribution these pivots stand for.
+    pub fn model(many: &[Pivots]) -> Model {
+        let mut builder = ModelBuilder::new(common_scale(many));
+        for pivots in many {
+            builder.add_points(pivots);
+            for atom in &pivots.atoms {
+                builder.add_atom(*atom);
+            }
+        }
+        builder.build()
+    }
+
+    /// The same distribution with its mass multiplied by `factor`: older keys count less, those that stand for others too more.
+    pub fn scaled(mut self, factor: f64) -> Self {
+        let scale = |mass: u64| (mass as f64 * factor.max(0.0)) as u64;
+        for atom in &mut self.atoms {
+            atom.mass = scale(atom.mass);
+        }
+        self.mass = scale(self.mass).max(self.atoms.iter().map(|atom| atom.mass).sum());
+        self
+    }
+
+    /// The pivots as bytes of a message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.mass.to_le_bytes());
+        out.extend_from_slice(&self.bounds.0.to_le_bytes());
+        out.extend_from_slice(&self.bounds.1.to_le_bytes());
+        out.extend_from_slice(&self.phase.to_le_bytes());
+        // Both counts are bounded by the slots of a message, far below 2^32.
+        out.extend_from_slice(&(self.atoms.len() as u32).to_le_bytes());
+        out.extend_from_slice(&(self.points.len() as u32).to_le_bytes());
+        out.push(self.scale.code());
+        for atom in &self.atoms {
+            out.extend_from_slice(&atom.ordinal.to_le_bytes());
+            out.extend_from_slice(&atom.mass.to_le_bytes());
+        }
+        for point in &self.points {
+            out.extend_from_slice(&point.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Pivots::encode`] wrote; any other bytes are refused or give some valid pivots.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let refuse = |what| Err(DecodeError { what });
+        let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return refuse("pivots cut short");
+        };
+        let long = |at: usize| header[at..].first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
+        let short = |at: usize| header[at..].first_chunk::<4>().map_or(0, |raw| u32::from_le_bytes(*raw));
+        let (atom_count, point_count) = (short(28) as usize, short(32) as usize);
+        let (words, tail) = body.as_chunks::<8>();
+        if !tail.is_empty() || words.len() != atom_count.saturating_mul(2).saturating_add(point_count) {
+            return refuse("pivots of the wrong length");
+        }
+        let words: Vec<u64> = words.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
+        let (atoms, points) = words.split_at(2 * atom_count);
+        let atoms: Vec<Atom> = atoms.chunks_exact(2).map(|pair| Atom { ordinal: pair[0], mass: pair[1] }).collect();
+        let Some(scale) = Scale::from_code(header[36]) else {
+            return refuse("an unknown scale");
+        };
+        let this = Self {
+            scale,
+            mass: long(0),
+            atoms,
+            bounds: (long(8), long(16)),
+            phase: short(24),
+            points: points.to_vec(),
+        };
+        if this.mass > MASS_LIMIT
+            || this.atoms.iter().map(|atom| u128::from(atom.mass)).sum::<u128>() > this.mass.into()
+        {
+            return refuse("masses that do not add up");
+        }
+        if !this.atoms.is_sorted_by(|a, b| a.ordinal < b.ordinal) || !this.points.is_sorted() {
+            return refuse("pivots out of order");
+        }
+        if this.points.first().is_some_and(|first| *first < this.bounds.0)
+            || this.points.last().is_some_and(|last| *last > this.bounds.1)
+        {
+            return refuse("pivots outside of their extremes");
+        }
+        Ok(this)
+    }
+}
+
+/// The axis of the first summary that has keys; all of one dataset share it.
+fn common_scale(many: &[Pivots]) -> Scale {
+    many.iter().find(|pivots| pivots.mass > 0).map_or(Scale::Even, |pivots| pivots.scale)
+}
+
+/// The runs of equal keys in `sorted` that are heavy enough for a place of their own, in key order.
+fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
+    let least = (sorted.len() / split.slots).max(2);
+    let mut runs = Vec::new();
+    let mut start = 0;
+    while start + least <= sorted.len() {
+        let key = sorted[start];
+        if sorted[start + least - 1] != key {
+            start += 1;
+            continue;
+        }
+        let end = start + sorted[start..].partition_point(|other| *other == key);
+        runs.push((start, end));
+        start = end;
+    }
+    if runs.len() > split.most_atoms() {
+        runs.sort_unstable_by_key(|&(start, end)| std::cmp::Reverse(end - start));
+        runs.truncate(split.most_atoms());
+        runs.sort_unstable();
+    }
+    runs
+}
+
+/// Atoms of all summaries, added up by key, as (those to keep, the rest), both in key order.
+fn sort_atoms(many: &[Pivots], split: &Split, mass: u64) -> (Vec<Atom>, Vec<Atom>) {
+    let mut all: Vec<Atom> = many.iter().flat_map(|pivots| pivots.atoms.iter().copied()).collect();
+    all.sort_unstable_by_key(|atom| atom.ordinal);
+    all.dedup_by(|next, kept| {
+        let same = next.ordinal == kept.ordinal;
+        if same {
+            kept.mass = kept.mass.saturating_add(next.mass);
+        }
+        same
+    });
+    let least = (mass / split.slots as u64).max(1);
+    let (mut heavy, mut light): (Vec<Atom>, Vec<Atom>) = all.into_iter().partition(|atom| atom.mass >= least);
+    if heavy.len() > split.most_atoms() {
+        heavy.sort_unstable_by_key(|atom| (std::cmp::Reverse(atom.mass), atom.ordinal));
+        light.extend(heavy.split_off(split.most_atoms()));
+        heavy.sort_unstable_by_key(|atom| atom.ordinal);
+    }
+    (heavy, light)
+}

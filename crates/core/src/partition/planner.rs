@@ -1,0 +1,140 @@
+//! The root's part of a renegotiation: from the merged pivots to the next table.
+
+use super::model::Model;
+use super::pivots::Pivots;
+use super::table::{CutPoint, PartitionTable};
+
+/// How much the planner makes of the past.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlannerOptions {
+    /// Share of the load differences reached so far that the next table is to even out over the expected remainder; 0
+    /// ignores them.
+    pub offset: f64,
+    /// The remainder expected, as a multiple of what came so far (but at least one interval).
+    pub remainder: f64,
+    /// A partition's share of the next interval stays within 1 / (1 + limit) and (1 + limit) of the mean.
+    pub limit: f64,
+    /// Weight of the keys of all earlier intervals against those of the last, for the shape of what is to come.
+    pub memory: f64,
+}
+
+impl Default for PlannerOptions {
+    fn default() -> Self {
+        Self { offset: 0.5, remainder: 0.0, limit: 1.0, memory: 0.5 }
+    }
+}
+
+/// Numbers of a message that the root keeps of earlier intervals.
+const HISTORY_SLOTS: usize = 2048;
+
+/// Makes tables; one for each epoch.
+#[derive(Debug, Clone)]
+pub struct Planner {
+    partitions: u32,
+    options: PlannerOptions,
+    loads: Vec<f64>,
+    table: Option<PartitionTable>,
+    history: Pivots,
+    next_version: u32,
+}
+
+impl Planner {
+    /// A planner for an epoch with this many partitions (at least one); `first_version` numbers its first table.
+    pub fn new(partitions: u32, first_version: u32, options: PlannerOptions) -> Self {
+        let partitions = partitions.max(1);
+        Self {
+            partitions,
+            options,
+            loads: vec![0.0; partitions as usize],
+            table: None,
+            history: Pivots::default(),
+            next_version: first_version,
+        }
+    }
+
+    /// The loads the planner believes in.
+    pub fn loads(&self) -> &[f64] {
+        &self.loads
+    }
+
+    /// The next table, from the keys since the last one (all summaries that reach the root). Loads so far are estimated:
+    /// what these keys came to under the table in force. Every key should be observed once. (Those that the first table is
+    /// made of are routed by it, hence evenly: they shift no load.)
+    pub fn plan(&mut self, pivots: &[Pivots]) -> PartitionTable {
+        let model = Pivots::model(pivots);
+        if let Some(table) = &self.table {
+            for (load, mass) in self.loads.iter_mut().zip(masses(&model, table)) {
+                *load += mass;
+            }
+        }
+        self.finish(pivots, model)
+    }
+
+    /// As [`Planner::plan`], with exact loads (records routed to each partition in this epoch so far).
+    pub fn plan_with_loads(&mut self, pivots: &[Pivots], loads: &[u64]) -> PartitionTable {
+        for (known, load) in self.loads.iter_mut().zip(loads) {
+            *known = *load as f64;
+        }
+        self.finish(pivots, Pivots::model(pivots))
+    }
+
+    fn finish(&mut self, pivots: &[Pivots], recent: Model) -> PartitionTable {
+        let interval = recent.mass();
+        let mut all = pivots.to_vec();
+        all.push(std::mem::take(&mut self.history).scaled(self.options.memory));
+        let future = if self.options.memory > 0.0 { Pivots::model(&all) } else { recent };
+        let cuts = if future.mass() > 0.0 {
+            self.cuts(&future, interval)
+        } else {
+            // Nothing is known: any table will do, the next keys bring a better one.
+            vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
+        };
+        if self.options.memory > 0.0 {
+            self.history = Pivots::merge(&all, HISTORY_SLOTS, 0.5);
+        }
+        let version = self.next_version;
+        self.next_version = version.wrapping_add(1);
+        // The model gives cuts in order; should rounding ever break that, sorting mends it and nothing is lost.
+        let table = PartitionTable::sorted(version, cuts);
+        self.table = Some(table.clone());
+        table
+    }
+
+    /// Cuts that give every partition the share it lacks.
+    fn cuts(&self, future: &Model, interval: f64) -> Vec<CutPoint> {
+        let shares = self.shares(interval);
+        let scale = future.mass() / shares.iter().sum::<f64>();
+        let mut sum = 0.0;
+        let targets = shares[..shares.len() - 1].iter().map(|share| {
+            sum += share;
+            sum * scale
+        });
+        future.cuts(targets)
+    }
+
+    fn shares(&self, interval: f64) -> Vec<f64> {
+        let reached: f64 = self.loads.iter().sum();
+        let remainder = (self.options.remainder * reached).max(interval).max(1.0);
+        let mean = remainder / f64::from(self.partitions);
+        let even = reached / f64::from(self.partitions);
+        let (least, most) = (mean / (1.0 + self.options.limit), mean * (1.0 + self.options.limit));
+        self.loads.iter().map(|load| (mean + self.options.offset * (even - load)).clamp(least, most)).collect()
+    }
+}
+
+/// Mass of each partition of `table` under `model`.
+fn masses(model: &Model, table: &PartitionTable) -> Vec<f64> {
+    let mut before = 0.0;
+    let mut masses: Vec<f64> = table
+        .cuts()
+        .iter()
+        .map(|cut| {
+            let below = model.mass_below(*cut);
+            let mass = (below - before).max(0.0);
+            before = below;
+            mass
+        })
+        .collect();
+    masses.push((model.mass() - before).max(0.0));
+    masses
+}

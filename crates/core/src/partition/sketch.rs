@@ -1,0 +1,138 @@
+//! One rank's summary of the keys since the last renegotiation, in bounded memory.
+//!
+//! Up to the capacity every key is kept. When the buffer is full it is sorted and every other key dropped (the odd or
+//! the even ones, by a coin), which moves no quantile by more than one key's weight; from then on one key of every
+//! block of two (four, eight, ...) is taken, at a random place of the block. All kept keys weigh the same, and repeated
+//! keys are repeated entries. Most keys of a long interval are skipped without being looked at.
+
+use crate::schema::KeyOrder;
+
+use super::pivots::{Entries, Pivots};
+use super::scale::Scale;
+
+/// A small generator of random numbers (SplitMix64): sampling needs no more, and results must repeat on every machine.
+#[derive(Debug, Clone)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+}
+
+/// A mergeable summary of a stream of keys.
+#[derive(Debug, Clone)]
+pub struct Sketch {
+    scale: Scale,
+    capacity: usize,
+    entries: Vec<u64>,
+    /// Each entry stands for 2^level keys.
+    level: u32,
+    /// Keys to pass over until the next one is taken.
+    skip: usize,
+    /// Keys between that one and the end of its block.
+    after: usize,
+    mass: u64,
+    random: Random,
+}
+
+impl Sketch {
+    /// Entries kept unless told otherwise: 64 KiB.
+    pub const DEFAULT_CAPACITY: usize = 8192;
+
+    /// An empty sketch of at most `capacity` keys (at least 64), which is all the memory it will take, once it is needed.
+    pub fn new(capacity: usize, seed: u64) -> Self {
+        Self {
+            scale: Scale::Even,
+            capacity: capacity.max(64),
+            entries: Vec::new(),
+            level: 0,
+            skip: 0,
+            after: 0,
+            mass: 0,
+            random: Random::new(seed),
+        }
+    }
+
+    /// An empty sketch for keys of a type: as [`Sketch::new`], but what lies between the points of its pivots is
+    /// interpolated along an axis that suits the type. Use this one wherever the type is known.
+    pub fn for_keys(order: KeyOrder, capacity: usize, seed: u64) -> Self {
+        Self { scale: Scale::of(order), ..Self::new(capacity, seed) }
+    }
+
+    /// How many keys were observed since the last [`Sketch::clear`].
+    pub fn mass(&self) -> u64 {
+        self.mass
+    }
+
+    /// Adds keys.
+    pub fn observe(&mut self, mut ordinals: &[u64]) {
+        self.mass += ordinals.len() as u64;
+        while !ordinals.is_empty() {
+            if self.level == 0 {
+                let room = self.capacity - self.entries.len();
+                let (now, later) = ordinals.split_at(room.min(ordinals.len()));
+                self.entries.extend_from_slice(now);
+                ordinals = later;
+                if self.entries.len() == self.capacity {
+                    self.halve();
+                }
+            } else if self.skip < ordinals.len() {
+                self.entries.push(ordinals[self.skip]);
+                ordinals = &ordinals[self.skip + 1..];
+                if self.entries.len() == self.capacity {
+                    self.halve();
+                } else {
+                    let after = self.after;
+                    self.begin_block();
+                    self.skip += after;
+                }
+            } else {
+                self.skip -= ordinals.len();
+                return;
+            }
+        }
+    }
+
+    /// Drops every other entry in key order and doubles the weight of the rest.
+    fn halve(&mut self) {
+        self.entries.sort_unstable();
+        let first = (self.random.next() & 1) as usize;
+        let kept = self.entries.len().saturating_sub(first).div_ceil(2);
+        for place in 0..kept {
+            self.entries[place] = self.entries[2 * place + first];
+        }
+        self.entries.truncate(kept);
+        self.level += 1;
+        self.begin_block();
+    }
+
+    /// Chooses the key to take in the next block.
+    fn begin_block(&mut self) {
+        // 2^32 keys a block is beyond any epoch; the bound keeps the shift in range.
+        let block = 1usize << self.level.min(32);
+        self.skip = (self.random.next() as usize) & (block - 1);
+        self.after = block - 1 - self.skip;
+    }
+
+    /// The observed keys as pivots in a message of `slots` numbers; `phase` in [0, 1) says where in each stretch of
+    /// equal mass the point lies, and should be random so that ranks' errors cancel.
+    pub fn summarize(&mut self, slots: usize, phase: f64) -> Pivots {
+        self.entries.sort_unstable();
+        Pivots::from_entries(Entries { scale: self.scale, sorted: &self.entries, mass: self.mass }, slots, phase)
+    }
+
+    /// Forgets all keys; the memory is kept.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        (self.level, self.skip, self.after, self.mass) = (0, 0, 0, 0);
+    }
+}

@@ -1,0 +1,287 @@
+//! What is asked ([`Query`]), and the same resolved against a dataset's schema ([`Shape`]).
+
+use std::sync::Arc;
+
+use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
+
+use crate::error::{Result, UsageError};
+use crate::expr::Predicate;
+use crate::schema::{EPOCH_COLUMN, Schema};
+use crate::store::EpochRange;
+
+/// Rows of a batch unless [`Query::batch_rows`] says otherwise: large enough that the cost of a batch vanishes, small
+/// enough that a batch of a few columns stays in the processor's cache.
+const BATCH_ROWS: usize = 1 << 16;
+
+/// Most rows a batch may have: row numbers within a batch fit 32 bits.
+pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
+
+/// Which epochs a query reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EpochSelection {
+    /// All there are.
+    #[default]
+    All,
+    /// Those there are within a range. A range of a single epoch must exist.
+    Range(EpochRange),
+    /// These, each of which must exist. Order and repetition do not matter.
+    List(Vec<u64>),
+}
+
+impl From<EpochRange> for EpochSelection {
+    fn from(range: EpochRange) -> Self {
+        Self::Range(range)
+    }
+}
+
+impl From<u64> for EpochSelection {
+    fn from(epoch: u64) -> Self {
+        Self::List(vec![epoch])
+    }
+}
+
+impl From<Vec<u64>> for EpochSelection {
+    fn from(epochs: Vec<u64>) -> Self {
+        Self::List(epochs)
+    }
+}
+
+impl From<&[u64]> for EpochSelection {
+    fn from(epochs: &[u64]) -> Self {
+        Self::List(epochs.to_vec())
+    }
+}
+
+/// A request for rows, in the manner of a builder.
+///
+/// ```no_run
+/// use turbidite::query::{Dataset, Query};
+/// let dataset = Dataset::open("particles.tbd")?;
+/// let query = Query::new().epochs(4000).filter("energy >= 1.2 AND energy < 3").columns(["energy", "ux"]).ordered(true);
+/// for batch in dataset.run(&query)? {
+///     println!("{} rows", batch?.num_rows());
+/// }
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Query {
+    pub(super) epochs: EpochSelection,
+    pub(super) filter: Option<String>,
+    pub(super) columns: Option<Vec<String>>,
+    pub(super) ordered: bool,
+    pub(super) limit: Option<u64>,
+    pub(super) threads: Option<usize>,
+    pub(super) batch_rows: usize,
+    pub(super) check: bool,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            epochs: EpochSelection::All,
+            filter: None,
+            columns: None,
+            ordered: false,
+            limit: None,
+            threads: None,
+            batch_rows: BATCH_ROWS,
+            check: true,
+        }
+    }
+}
+
+impl Query {
+    /// All rows and columns of all epochs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Only these epochs: an [`EpochRange`], one label or a list of labels.
+    #[must_use]
+    pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
+        self.epochs = epochs.into();
+        self
+    }
+
+    /// Only rows for which this expression holds; see [`crate::expr`] for the language.
+    #[must_use]
+    pub fn filter(mut self, expression: impl Into<String>) -> Self {
+        self.filter = Some(expression.into());
+        self
+    }
+
+    /// Only these columns, in this order; `epoch` may be among them. Without this call: all stored ones, then `epoch`.
+    #[must_use]
+    pub fn columns<I>(mut self, names: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.columns = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Whether rows come sorted by key within each epoch: NaN keys last, ties in the order of part, run and row.
+    #[must_use]
+    pub fn ordered(mut self, ordered: bool) -> Self {
+        self.ordered = ordered;
+        self
+    }
+
+    /// Ends after this many rows, reading little more than they need.
+    #[must_use]
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.limit = Some(rows);
+        self
+    }
+
+    /// At most this many threads, the caller's own counted; the number of cores unless set. More are started only when
+    /// there is enough to read.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Most rows of a batch; 65,536 unless set.
+    #[must_use]
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows;
+        self
+    }
+
+    /// Whether page checksums are checked; they are unless turned off.
+    #[must_use]
+    pub fn check(mut self, check: bool) -> Self {
+        self.check = check;
+        self
+    }
+}
+
+/// Where a column of the output comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Output {
+    /// A stored column, by its position in [`Shape::stored`].
+    Stored(usize),
+    /// The epoch's label.
+    Epoch,
+}
+
+/// A query resolved against a schema: what every worker needs to know.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) schema: Arc<Schema>,
+    pub(super) predicate: Option<Predicate>,
+    /// The stored columns to hand back, each once: those of the output, then the key if order needs it.
+    pub(super) stored: Vec<usize>,
+    /// Position of the key in `stored` when rows are to be merged by it.
+    pub(super) key: Option<usize>,
+    pub(super) output: Vec<Output>,
+    pub(super) arrow: SchemaRef,
+    pub(super) limit: u64,
+    pub(super) threads: usize,
+    pub(super) batch_rows: usize,
+    pub(super) check: bool,
+}
+
+impl Shape {
+    /// Checks a query against a schema.
+    ///
+    /// # Errors
+    /// Usage errors: unknown or repeated columns, options out of range, an expression that cannot be understood.
+    pub(super) fn resolve(query: &Query, schema: &Arc<Schema>) -> Result<Self> {
+        let threads = match query.threads {
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+            Some(0) => return Err(UsageError::Option { option: "threads", what: "at least 1".to_owned() }.into()),
+            Some(threads) => threads,
+        };
+        if query.batch_rows == 0 || query.batch_rows > MOST_BATCH_ROWS {
+            let what = format!("1 to {MOST_BATCH_ROWS} rows, not {}", query.batch_rows);
+            return Err(UsageError::Option { option: "batch_rows", what }.into());
+        }
+        let predicate = query.filter.as_deref().map(|text| Predicate::parse(text, schema)).transpose()?;
+        let named = match &query.columns {
+            None => (0..schema.columns().len()).map(Some).chain([None]).collect(),
+            Some(names) => resolve_columns(names, schema)?,
+        };
+        let mut stored = Vec::new();
+        let mut output = Vec::new();
+        let mut fields = Vec::new();
+        for column in named {
+            let Some(column) = column else {
+                output.push(Output::Epoch);
+                fields.push(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false));
+                continue;
+            };
+            output.push(Output::Stored(stored.len()));
+            stored.push(column);
+            let stated = &schema.columns()[column];
+            fields.push(Field::new(&stated.name, stated.data_type.arrow(), false));
+        }
+        let key = query.ordered.then(|| {
+            stored.iter().position(|column| *column == schema.key_index()).unwrap_or_else(|| {
+                stored.push(schema.key_index());
+                stored.len() - 1
+            })
+        });
+        Ok(Self {
+            schema: schema.clone(),
+            predicate,
+            stored,
+            key,
+            output,
+            arrow: Arc::new(arrow_schema::Schema::new(fields)),
+            limit: query.limit.unwrap_or(u64::MAX),
+            threads,
+            batch_rows: query.batch_rows,
+            check: query.check,
+        })
+    }
+
+    /// The schema indexes of the columns the predicate reads.
+    pub(super) fn predicate_columns(&self) -> &[usize] {
+        self.predicate.as_ref().map_or(&[], |predicate| predicate.columns())
+    }
+
+    /// Width of a stored column in bytes.
+    pub(super) fn width(&self, column: usize) -> usize {
+        self.schema.columns()[column].data_type.width()
+    }
+
+    /// Bytes of one row over all columns that are read.
+    pub(super) fn row_bytes(&self) -> usize {
+        let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));
+        self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
+    }
+
+    /// The column whose pages decide where chunks are cut: the widest, which has the shortest pages.
+    pub(super) fn reference_column(&self) -> usize {
+        let read = self.predicate_columns().iter().chain(&self.stored).copied();
+        read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
+    }
+}
+
+/// Schema indexes of named columns, `None` for the epoch. Names match exactly, else regardless of case.
+fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names {
+        let column = match schema.index_of(name) {
+            Some(column) => Some(column),
+            None if name.eq_ignore_ascii_case(EPOCH_COLUMN) => None,
+            None => match schema.columns().iter().position(|column| column.name.eq_ignore_ascii_case(name)) {
+                Some(column) => Some(column),
+                None => {
+                    let stored = schema.columns().iter().map(|column| column.name.clone());
+                    let known = stored.chain([EPOCH_COLUMN.to_owned()]).collect();
+                    return Err(UsageError::Column { name: name.clone(), known }.into());
+                }
+            },
+        };
+        if found.contains(&column) {
+            return Err(UsageError::Option { option: "columns", what: format!("'{name}' is named twice") }.into());
+        }
+        found.push(column);
+    }
+    Ok(found)
+}

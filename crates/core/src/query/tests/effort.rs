@@ -1,0 +1,230 @@
+//! What queries cost: bytes read, counted where they pass, rows held, runs opened.
+
+use super::*;
+use crate::storage::FaultStorage;
+
+/// A dataset behind a storage that counts, its manifests and footers loaded.
+fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
+    let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
+    let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
+    dataset.run(&Query::new().limit(u64::MAX - 1)).unwrap().for_each(|batch| drop(batch.unwrap()));
+    (dataset, storage)
+}
+
+/// Rows of a query, the bytes it read by the storage's count, and its own figures.
+fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, crate::query::QueryFigures) {
+    let before = storage.counters().bytes_read;
+    let mut stream = dataset.run(query).unwrap();
+    let rows = stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum();
+    (rows, storage.counters().bytes_read - before, stream.figures())
+}
+
+/// Four parts of two runs of 30,000 rows, 21 bytes each in six columns; column chunks lie far apart for reads to join.
+fn large() -> (Fixture, u64) {
+    let fixture = Fixture::new(DataType::F32, 256, 1);
+    let manifest = fixture.write(&partitioned(1, 4, 2, 30_000));
+    let bytes = manifest.runs.iter().map(|run| run.bytes).sum();
+    (fixture, bytes)
+}
+
+#[test]
+fn a_narrow_range_reads_a_small_share() {
+    let (fixture, total_bytes) = large();
+    let (dataset, storage) = counted(&fixture);
+    let query = Query::new().filter("energy >= 2.5 and energy < 2.502");
+    let (rows, bytes, figures) = cost(&dataset, &storage, &query);
+    assert!(rows > 60 && rows < 200, "{rows}");
+    assert_eq!(figures.bytes_read, bytes, "the figures tell what was read");
+    assert_eq!((figures.runs_considered, figures.runs_touched), (8, 2));
+    // Two runs, five columns, one or two pages each of 256 rows.
+    assert!(figures.pages_read <= 20, "{}", figures.pages_read);
+    assert!(bytes * 100 < total_bytes, "{bytes} of {total_bytes}");
+    assert_eq!(figures.rows_matched, rows);
+}
+
+#[test]
+fn nothing_is_read_where_the_manifest_rules_all_out() {
+    let (fixture, _) = large();
+    let (dataset, storage) = counted(&fixture);
+    for filter in ["energy > 4", "energy < 0", "epoch > 1", "isnan(energy)", "energy > 1 and energy < 0.5"] {
+        let (rows, bytes, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
+        assert_eq!((rows, bytes, figures.runs_touched), (0, 0, 0), "{filter}");
+    }
+}
+
+#[test]
+fn only_asked_for_columns_are_read() {
+    let (fixture, total_bytes) = large();
+    let (dataset, storage) = counted(&fixture);
+    let (rows, all, _) = cost(&dataset, &storage, &Query::new());
+    assert_eq!(rows, 240_000);
+    assert!(all >= total_bytes && all < total_bytes + total_bytes / 100, "{all} of {total_bytes}");
+    let (_, one, _) = cost(&dataset, &storage, &Query::new().columns(["b"]));
+    // Two bytes in a row are stored as four.
+    assert!(one < total_bytes / 4, "{one} of {total_bytes}");
+}
+
+#[test]
+fn the_other_columns_are_read_only_where_rows_match() {
+    let (fixture, total_bytes) = large();
+    let (dataset, storage) = counted(&fixture);
+    // One row of the whole dataset, by a column that is not clustered.
+    let id = (1u64 << 32) + 100_000;
+    let query = Query::new().filter(format!("id = {id}"));
+    let (rows, bytes, _) = cost(&dataset, &storage, &query);
+    assert_eq!(rows, 1);
+    // The manifest leaves one run of 30,000 ids, of eight bytes each; of the rest a page a column.
+    assert!(bytes < 30_000 * 9 + 5 * 4096, "{bytes} of {total_bytes}");
+}
+
+#[test]
+fn counts_read_only_what_summaries_leave_open() {
+    let (fixture, _) = large();
+    let (dataset, storage) = counted(&fixture);
+    let count = |filter: &str| {
+        let before = storage.counters().bytes_read;
+        let (rows, _) = dataset.count(&Query::new().filter(filter)).unwrap();
+        (rows, storage.counters().bytes_read - before)
+    };
+    assert_eq!(count("energy >= 1 and energy < 3"), (120_000, 0), "whole runs are counted from the manifest");
+    let (rows, bytes) = count("energy >= 1.5 and energy < 3");
+    assert!(rows > 85_000 && rows < 95_000);
+    // Of each of two runs the one page that 1.5 lies in, four bytes a row.
+    assert!(bytes <= 4 * 256 * 5, "{bytes}");
+    let fresh = Dataset::open_with(storage.clone(), ROOT).unwrap();
+    fresh.manifest(1).unwrap();
+    let before = storage.counters().bytes_read;
+    assert_eq!(fresh.count(&Query::new()).unwrap().0, 240_000);
+    assert_eq!(storage.counters().bytes_read, before, "not even footers are opened");
+}
+
+#[test]
+fn a_limit_ends_reading() {
+    let (fixture, total_bytes) = large();
+    let (dataset, storage) = counted(&fixture);
+    let page_bytes = 256 * 26;
+    let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().limit(5));
+    assert!(rows == 5 && bytes < 2 * page_bytes, "{bytes}");
+    let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().filter("b > 0").limit(5));
+    assert!(rows == 5 && bytes < 8 * page_bytes, "{bytes}");
+    let (rows, bytes, figures) = cost(&dataset, &storage, &Query::new().limit(5).ordered(true));
+    assert!(rows == 5 && bytes < 4 * page_bytes, "{bytes}");
+    assert_eq!(
+        figures.runs_touched, 1,
+        "the run with the smallest key has five of it, and it comes first among equals"
+    );
+    let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().limit(30_000));
+    assert!(rows == 30_000 && bytes < total_bytes / 4, "{bytes} of {total_bytes}");
+    assert_eq!(cost(&dataset, &storage, &Query::new().limit(0)), (0, 0, Default::default()));
+}
+
+#[test]
+fn explanations_tell_what_is_read() {
+    let (fixture, _) = large();
+    let (dataset, storage) = counted(&fixture);
+    for filter in ["energy >= 2.5 and energy < 2.502", "a > 99.9", "energy > 1.25 and b > 100", "energy < 2"] {
+        let query = Query::new().filter(filter);
+        let before = storage.counters().bytes_read;
+        let explained = dataset.explain(&query).unwrap();
+        assert_eq!(storage.counters().bytes_read, before, "explaining reads no page");
+        let (rows, bytes, figures) = cost(&dataset, &storage, &query.threads(1));
+        let [epoch] = explained.epochs.as_slice() else { panic!("one epoch") };
+        assert!(epoch.rows_least <= rows && rows <= epoch.rows_most, "{rows} {epoch:?}");
+        assert!(epoch.bytes_least <= bytes, "{bytes} {epoch:?}");
+        // Chunks are read one by one, so a gap between two can be read through in one and not in the other.
+        assert!(bytes <= epoch.bytes_most + epoch.bytes_most / 20, "{bytes} {epoch:?}");
+        let looked: u64 = epoch.runs.iter().map(|kind| kind.whole + kind.tested).sum();
+        assert!(figures.runs_touched <= looked);
+        let text = explained.to_string();
+        assert!(text.contains("row groups") && text.contains("bytes to read"), "{text}");
+    }
+    let narrow = dataset.explain(&Query::new().filter("energy > 2.5 and energy < 2.6 and b > -40000")).unwrap();
+    let skipped = &narrow.epochs[0].runs_skipped_by;
+    assert_eq!((skipped.len(), skipped[0].by.as_str(), skipped[0].runs), (1, "energy", 6), "{skipped:?}");
+    assert_eq!(narrow.epochs[0].rows_skipped_by[0].by, "energy");
+}
+
+#[test]
+fn an_ordered_query_holds_only_overlapping_runs() {
+    // 24 parts of 3 runs of 2,000 rows: runs of one part overlap, parts do not.
+    let fixture = Fixture::new(DataType::F64, 16, 1);
+    fixture.write(&partitioned(1, 24, 3, 2_000));
+    let dataset = fixture.open();
+    for threads in [1, 3] {
+        let mut stream =
+            dataset.run(&Query::new().ordered(true).threads(threads).batch_rows(100).limit(100_000)).unwrap();
+        let mut last = f64::NEG_INFINITY;
+        let mut rows = 0;
+        for batch in &mut stream {
+            for (_, record) in records(&batch.unwrap()) {
+                assert!(record.key >= last);
+                last = record.key;
+                rows += 1;
+            }
+        }
+        assert_eq!(rows, 100_000);
+        // At a boundary the runs of two parts are open, each with one window of a run's 2,000 rows and the next; work
+        // begun ahead adds six runs to three threads; a batch on its way out is small.
+        let ahead = if threads > 1 { 2 * threads as u64 } else { 0 };
+        let most = (2 * 3 + ahead) * 2_000 + 300;
+        assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
+    }
+}
+
+#[test]
+fn windows_shrink_when_many_runs_overlap() {
+    // 200 runs that all cover everything.
+    let fixture = Fixture::new(DataType::F32, 8, 1);
+    let epoch = partitioned(1, 1, 200, 300);
+    fixture.write(&epoch);
+    let mut expected = epoch.stored();
+    expected.sort_by(|one, other| key_order(one.key, other.key));
+    let answer: Vec<Record> =
+        rows_of(&fixture.open(), &Query::new().ordered(true)).into_iter().map(|(_, record)| record).collect();
+    assert_eq!(answer, expected);
+}
+
+#[test]
+fn an_unordered_query_holds_a_bounded_number_of_chunks() {
+    let (fixture, _) = large();
+    let dataset = fixture.open();
+    for threads in [1, 2, 4] {
+        let mut stream = dataset.run(&Query::new().threads(threads).batch_rows(1_000)).unwrap();
+        let rows: usize = (&mut stream).map(|batch| batch.unwrap().num_rows()).sum();
+        assert_eq!(rows, 240_000);
+        // Chunks of 1,000 rows rounded up to pages of 256; those in flight, one being taken and one pending.
+        let most = (threads as u64 + 4) * 1_024;
+        assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
+    }
+}
+
+#[test]
+fn threads_change_nothing_but_the_time() {
+    let (fixture, _) = large();
+    let dataset = fixture.open();
+    for ordered in [false, true] {
+        let query = Query::new().filter("b > 0 and energy > 0.7").ordered(ordered);
+        let batches = |threads: usize| -> Vec<RecordBatch> {
+            dataset.run(&query.clone().threads(threads)).unwrap().map(|batch| batch.unwrap()).collect()
+        };
+        assert_eq!(batches(1), batches(4), "the same batches, cut at the same rows");
+    }
+}
+
+#[test]
+fn dropping_a_stream_stops_its_work() {
+    let fixture = Fixture::new(DataType::F32, 256, 1);
+    let manifest = fixture.write(&partitioned(1, 24, 2, 5_000));
+    let total_bytes: u64 = manifest.runs.iter().map(|run| run.bytes).sum();
+    let (dataset, storage) = counted(&fixture);
+    for ordered in [false, true] {
+        let before = storage.counters().bytes_read;
+        let mut stream = dataset.run(&Query::new().ordered(ordered).threads(2).batch_rows(256)).unwrap();
+        stream.next().unwrap().unwrap();
+        drop(stream);
+        let after = storage.counters().bytes_read;
+        assert!(after - before < total_bytes / 2, "{} of {total_bytes}", after - before);
+        std::thread::yield_now();
+        assert_eq!(storage.counters().bytes_read, after, "nobody reads on");
+    }
+}

@@ -1,0 +1,239 @@
+//! Tests of the whole read path: small datasets with everything in them, and a scan of the same rows as the judge.
+
+mod answers;
+mod damage;
+mod effort;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+
+use super::{Dataset, Query};
+use crate::format::{EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
+use crate::schema::{Column, DataType, Schema};
+use crate::storage::{MemoryStorage, Storage};
+use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout};
+
+const ROOT: &str = "/data.tbd";
+
+/// A record of the test schema. Keys are small and quarters, so that every key type can hold them after rounding.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    key: f64,
+    a: f32,
+    b: i16,
+    /// Unique over all epochs: which record it is.
+    id: u64,
+}
+
+impl PartialEq for Record {
+    fn eq(&self, other: &Self) -> bool {
+        let same = |one: f64, other: f64| one == other || (one.is_nan() && other.is_nan());
+        same(self.key, other.key)
+            && same(f64::from(self.a), f64::from(other.a))
+            && (self.b, self.id) == (other.b, other.id)
+    }
+}
+
+impl Record {
+    /// The opaque payload, which repeats the identity.
+    fn tag(&self) -> [u8; 5] {
+        let id = self.id.to_le_bytes();
+        [id[0], id[1], id[2], 0xA5, id[0] ^ 0xFF]
+    }
+
+    fn pack(&self, key_type: DataType, row: &mut Vec<u8>) {
+        row.extend_from_slice(&self.b.to_le_bytes());
+        match key_type {
+            DataType::F32 => row.extend_from_slice(&(self.key as f32).to_le_bytes()),
+            DataType::F64 => row.extend_from_slice(&self.key.to_le_bytes()),
+            DataType::I32 => row.extend_from_slice(&(self.key as i32).to_le_bytes()),
+            DataType::I64 => row.extend_from_slice(&(self.key as i64).to_le_bytes()),
+            DataType::U32 => row.extend_from_slice(&(self.key as u32).to_le_bytes()),
+            other => panic!("no test uses {other} keys"),
+        }
+        row.extend_from_slice(&self.a.to_le_bytes());
+        row.extend_from_slice(&self.id.to_le_bytes());
+        row.extend_from_slice(&self.tag());
+    }
+}
+
+/// Rows of one run, in the order they were appended.
+#[derive(Debug, Clone)]
+struct TestRun {
+    kind: RunKind,
+    rows: Vec<Record>,
+}
+
+/// One epoch: by part, its runs.
+#[derive(Debug, Clone)]
+struct TestEpoch {
+    epoch: u64,
+    parts: Vec<(PartId, Vec<TestRun>)>,
+}
+
+impl TestEpoch {
+    /// All rows in stored order: part, run, key, order of appending.
+    fn stored(&self) -> Vec<Record> {
+        let mut parts: Vec<&(PartId, Vec<TestRun>)> = self.parts.iter().collect();
+        parts.sort_by_key(|(part, _)| *part);
+        let mut rows = Vec::new();
+        for run in parts.into_iter().flat_map(|(_, runs)| runs) {
+            let mut sorted = run.rows.clone();
+            sorted.sort_by(|one, other| key_order(one.key, other.key));
+            rows.extend(sorted);
+        }
+        rows
+    }
+}
+
+/// Keys ascending, NaN last, both zeros alike.
+fn key_order(one: f64, other: f64) -> std::cmp::Ordering {
+    one.partial_cmp(&other).unwrap_or_else(|| one.is_nan().cmp(&other.is_nan()))
+}
+
+/// A dataset in memory.
+struct Fixture {
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    options: PartOptions,
+    key_type: DataType,
+}
+
+impl Fixture {
+    fn new(key_type: DataType, page_rows: u32, row_groups_per_run: u32) -> Self {
+        let columns = vec![
+            Column::new("b", DataType::I16),
+            Column::new("energy", key_type),
+            Column::new("a", DataType::F32),
+            Column::new("id", DataType::U64),
+            Column::new("tag", DataType::FixedBytes(5)),
+        ];
+        let schema = Arc::new(Schema::new(columns, "energy").unwrap());
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let layout = Layout::new(Path::new(ROOT));
+        let wanted = DatasetDescriptor::new(schema);
+        let descriptor = DatasetDescriptor::open_or_create(storage.as_ref(), &layout, &wanted).unwrap();
+        let options = PartOptions { page_rows, row_groups_per_run, ..PartOptions::default() };
+        Self { storage, layout, descriptor, options, key_type }
+    }
+
+    fn schema(&self) -> &Arc<Schema> {
+        &self.descriptor.schema
+    }
+
+    fn write(&self, epoch: &TestEpoch) -> EpochManifest {
+        self.write_with(epoch, |_| {})
+    }
+
+    /// Writes an epoch, replacing what there is; `change` may tamper with the manifest before it is committed.
+    fn write_with(&self, epoch: &TestEpoch, change: impl FnOnce(&mut EpochManifest)) -> EpochManifest {
+        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch.epoch, IfExists::Replace);
+        let commit = begun.unwrap().unwrap();
+        let mut parts = Vec::new();
+        let mut runs = Vec::new();
+        for (part, contents) in &epoch.parts {
+            let mut writer = PartWriter::create(
+                self.storage.clone(),
+                &commit.directory(),
+                *part,
+                self.schema().clone(),
+                self.options,
+                commit.identity(),
+            )
+            .unwrap();
+            for (number, run) in (0..).zip(contents) {
+                let mut packed = Vec::new();
+                run.rows.iter().for_each(|row| row.pack(self.key_type, &mut packed));
+                let mut memtable = Memtable::new(self.schema().clone(), packed.len().max(64));
+                memtable.push(&packed);
+                let context = RunContext { run: number, kind: run.kind, table_version: 1, bounds: None };
+                runs.extend(writer.append_run(&memtable, context).unwrap());
+            }
+            parts.push(writer.finish().unwrap());
+        }
+        let figures = EpochFigures { receivers: epoch.parts.len() as u32, ..EpochFigures::default() };
+        let mut manifest = EpochManifest { epoch: epoch.epoch, commit: commit.identity().commit, parts, runs, figures };
+        manifest.parts.sort_by_key(|entry| entry.part);
+        manifest.runs.sort_by_key(|run| (run.part, run.offset));
+        change(&mut manifest);
+        commit.commit(manifest.clone()).unwrap();
+        manifest
+    }
+
+    fn open(&self) -> Dataset {
+        Dataset::open_with(self.storage.clone(), ROOT).unwrap()
+    }
+
+    fn part_path(&self, epoch: u64, part: PartId) -> PathBuf {
+        self.layout.part(epoch, part)
+    }
+}
+
+/// All rows of a query that asks for all columns, with their epochs.
+fn rows_of(dataset: &Dataset, query: &Query) -> Vec<(u64, Record)> {
+    let stream = dataset.run(query).unwrap();
+    stream.flat_map(|batch| records(&batch.unwrap())).collect()
+}
+
+/// The records of a batch that has all columns.
+fn records(batch: &RecordBatch) -> Vec<(u64, Record)> {
+    let column = |name: &str| batch.column_by_name(name).unwrap().as_ref();
+    let keys = numbers(column("energy"));
+    let (a, b) = (column("a").as_primitive::<Float32Type>(), column("b").as_primitive::<Int16Type>());
+    let (id, epoch) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<UInt64Type>());
+    let tags = column("tag").as_fixed_size_binary();
+    (0..batch.num_rows())
+        .map(|row| {
+            let record = Record { key: keys[row], a: a.value(row), b: b.value(row), id: id.value(row) };
+            assert_eq!(tags.value(row), record.tag(), "columns of one row belong together");
+            (epoch.value(row), record)
+        })
+        .collect()
+}
+
+fn numbers(array: &dyn Array) -> Vec<f64> {
+    if let Some(values) = array.as_primitive_opt::<Float32Type>() {
+        return values.values().iter().map(|value| f64::from(*value)).collect();
+    }
+    if let Some(values) = array.as_primitive_opt::<Int32Type>() {
+        return values.values().iter().map(|value| f64::from(*value)).collect();
+    }
+    if let Some(values) = array.as_primitive_opt::<Int64Type>() {
+        return values.values().iter().map(|value| *value as f64).collect();
+    }
+    if let Some(values) = array.as_primitive_opt::<UInt32Type>() {
+        return values.values().iter().map(|value| f64::from(*value)).collect();
+    }
+    array.as_primitive::<Float64Type>().values().to_vec()
+}
+
+/// A cheap stream of numbers for data whose shape matters and whose values do not.
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// `ranks` parts of `runs` runs of `rows` rows each; part `p` holds keys from `p` to just below `p + 1`.
+fn partitioned(epoch: u64, ranks: u32, runs: u32, rows: u32) -> TestEpoch {
+    let mut id = epoch << 32;
+    let mut part = |rank: u32| {
+        let mut run = || {
+            let mut record = || {
+                id += 1;
+                let random = mix(id);
+                let key = f64::from(rank) + (random % 1024) as f64 / 1024.0;
+                Record { key, a: (random >> 20) as f32 % 100.0, b: (random >> 50) as i16, id }
+            };
+            TestRun { kind: RunKind::Regular, rows: (0..rows).map(|_| record()).collect() }
+        };
+        (PartId { rank, roll: 0 }, (0..runs).map(|_| run()).collect())
+    };
+    TestEpoch { epoch, parts: (0..ranks).map(&mut part).collect() }
+}

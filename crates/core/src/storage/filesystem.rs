@@ -1,0 +1,342 @@
+//! The real file system.
+//!
+//! Writing goes through one descriptor per file whose `O_DIRECT` flag is switched on for aligned ranges and off for the
+//! others. A file system that refuses the flag, or a direct write, gets buffered writes for the rest of that file: the
+//! bytes are the same, only slower. Buffered bytes are flushed before a direct write touches the same pages, so that no
+//! later write-back of the page cache undoes it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{CWD, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+
+/// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system has them.
+#[derive(Debug, Clone)]
+pub struct FileSystem {
+    direct: bool,
+    rename_flags: bool,
+}
+
+impl Default for FileSystem {
+    fn default() -> Self {
+        Self { direct: true, rename_flags: true }
+    }
+}
+
+impl FileSystem {
+    /// The file system with everything it offers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The file system as if it refused direct I/O and the flags of `renameat2`, as network file systems do.
+    pub fn plain() -> Self {
+        Self { direct: false, rename_flags: false }
+    }
+}
+
+/// Whether the system says that it does not know the operation, rather than that the operation failed.
+fn unsupported(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+/// A rename that lost against an existing folder reports either of two errors; the contract knows one.
+fn as_already_exists(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+            io::Error::new(io::ErrorKind::AlreadyExists, error)
+        }
+        _ => error,
+    }
+}
+
+/// Renames without replacing where `renameat2` cannot. Files get there by a hard link, which fails when the name is
+/// taken; folders by a check first, since a rename never replaces a folder that holds anything.
+fn rename_without_flags(from: &Path, to: &Path) -> io::Result<()> {
+    if from.symlink_metadata()?.is_file() {
+        match std::fs::hard_link(from, to) {
+            Ok(()) => return std::fs::remove_file(from),
+            Err(error) if matches!(error.kind(), io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match to.symlink_metadata() {
+        Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    std::fs::rename(from, to).map_err(as_already_exists)
+}
+
+impl Storage for FileSystem {
+    fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
+        let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        Ok(Box::new(WriteHandle::new(file, self.direct)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        Ok(Arc::new(ReadHandle { file, bytes: metadata.len() }))
+    }
+
+    fn kind(&self, path: &Path) -> io::Result<Option<FileKind>> {
+        match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => Ok(Some(FileKind::Directory)),
+            Ok(_) => Ok(Some(FileKind::File)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let mut kind = entry.file_type()?;
+            if kind.is_symlink() {
+                let Ok(target) = entry.path().metadata() else { continue };
+                kind = target.file_type();
+            }
+            let kind = if kind.is_dir() { FileKind::Directory } else { FileKind::File };
+            names.push(DirEntry { name, kind });
+        }
+        names.sort_by(|one, other| one.name.cmp(&other.name));
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        std::fs::create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if !self.rename_flags {
+            return rename_without_flags(from, to);
+        }
+        match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+            Ok(()) => Ok(()),
+            Err(error) if unsupported(error) => rename_without_flags(from, to),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        if !self.rename_flags {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        match rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
+            Ok(()) => Ok(()),
+            Err(error) if unsupported(error) => Err(io::ErrorKind::Unsupported.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    fn remove_dir_all(&self, path: &Path) -> io::Result<()> {
+        std::fs::remove_dir_all(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let folder = OpenOptions::new().read(true).open(path)?;
+        if !folder.metadata()?.is_dir() {
+            return Err(io::ErrorKind::NotADirectory.into());
+        }
+        match rustix::fs::fsync(&folder) {
+            Ok(()) => Ok(()),
+            // Some network and user-space file systems have no such call; their names are as durable as they get.
+            Err(error) if unsupported(error) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// A file being written.
+#[derive(Debug)]
+struct WriteHandle {
+    file: File,
+    /// What offsets, lengths and memory of direct writes are multiples of.
+    alignment: usize,
+    /// False once the file system refused a direct write of this file.
+    direct_allowed: bool,
+    /// Whether the descriptor has `O_DIRECT` set at the moment.
+    direct_now: bool,
+    /// The range that holds every byte written through the page cache since the last flush.
+    buffered: Range<u64>,
+}
+
+impl WriteHandle {
+    fn new(file: File, direct_allowed: bool) -> Self {
+        Self { file, alignment: ALIGNMENT, direct_allowed, direct_now: false, buffered: 0..0 }
+    }
+
+    /// Switches the descriptor's mode; false when the file system will not have it.
+    fn switch(&mut self, direct: bool) -> io::Result<bool> {
+        if self.direct_now == direct {
+            return Ok(true);
+        }
+        let mut flags = rustix::fs::fcntl_getfl(&self.file)?;
+        flags.set(OFlags::DIRECT, direct);
+        match rustix::fs::fcntl_setfl(&self.file, flags) {
+            Ok(()) => {
+                self.direct_now = direct;
+                Ok(true)
+            }
+            Err(error) if direct && unsupported(error) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Decides how the next write goes and prepares the descriptor for it.
+    fn prepare(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let aligned = offset.is_multiple_of(self.alignment as u64)
+            && data.len().is_multiple_of(self.alignment)
+            && data.as_ptr().addr().is_multiple_of(self.alignment);
+        if !(aligned && self.direct_allowed) {
+            self.switch(false)?;
+            return Ok(());
+        }
+        let end = offset.saturating_add(data.len() as u64);
+        if self.buffered.start < end && offset < self.buffered.end.next_multiple_of(ALIGNMENT as u64) {
+            rustix::fs::fdatasync(&self.file)?;
+            self.buffered = 0..0;
+        }
+        self.direct_allowed = self.switch(true)?;
+        Ok(())
+    }
+
+    fn note_buffered(&mut self, offset: u64, bytes: u64) {
+        let start = offset - offset % ALIGNMENT as u64;
+        let end = offset.saturating_add(bytes);
+        self.buffered = match self.buffered.is_empty() {
+            true => start..end,
+            false => self.buffered.start.min(start)..self.buffered.end.max(end),
+        };
+    }
+}
+
+impl WritableFile for WriteHandle {
+    fn write_at(&mut self, mut offset: u64, mut data: &[u8]) -> io::Result<()> {
+        while !data.is_empty() {
+            self.prepare(offset, data)?;
+            match rustix::io::pwrite(&self.file, data, offset) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    if !self.direct_now {
+                        self.note_buffered(offset, written as u64);
+                    }
+                    // A short direct write leaves an unaligned rest, which the next round writes buffered.
+                    offset += written as u64;
+                    data = &data[written..];
+                }
+                Err(Errno::INTR) => {}
+                Err(error) if self.direct_now && unsupported(error) => {
+                    self.direct_allowed = false;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        // fdatasync makes the length durable too; what it leaves out are times.
+        self.file.sync_data()?;
+        self.buffered = 0..0;
+        Ok(())
+    }
+}
+
+/// A file being read.
+#[derive(Debug)]
+struct ReadHandle {
+    file: File,
+    bytes: u64,
+}
+
+impl ReadableFile for ReadHandle {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory aligned for direct writes, and the offset in it where alignment begins.
+    fn aligned(bytes: usize, fill: impl Fn(usize) -> u8) -> (Vec<u8>, usize) {
+        let mut memory = vec![0; bytes + ALIGNMENT];
+        let start = memory.as_ptr().align_offset(ALIGNMENT);
+        for index in 0..bytes {
+            memory[start + index] = fill(index);
+        }
+        (memory, start)
+    }
+
+    #[test]
+    fn mixed_aligned_and_unaligned_writes_give_the_bytes_in_order() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        for (name, storage) in [("direct", FileSystem::new()), ("plain", FileSystem::plain())] {
+            let path = folder.path().join(name);
+            let mut file = storage.create(&path).unwrap();
+            let mut model = vec![0u8; 10 * ALIGNMENT];
+            let writes: [(usize, usize); 8] = [
+                (0, 2 * ALIGNMENT),
+                (ALIGNMENT + 100, 50),
+                (2 * ALIGNMENT, ALIGNMENT),
+                (ALIGNMENT, ALIGNMENT),
+                (3 * ALIGNMENT - 7, 20),
+                (2 * ALIGNMENT, 2 * ALIGNMENT),
+                (4 * ALIGNMENT + 1, 3 * ALIGNMENT),
+                (4 * ALIGNMENT, 6 * ALIGNMENT),
+            ];
+            for (round, (offset, bytes)) in writes.into_iter().enumerate() {
+                let (memory, start) = aligned(bytes, |index| (index * 7 + round * 31 + 1) as u8);
+                let data = &memory[start..start + bytes];
+                file.write_at(offset as u64, data).unwrap();
+                model[offset..offset + bytes].copy_from_slice(data);
+            }
+            file.truncate(9 * ALIGNMENT as u64 + 17).unwrap();
+            model.truncate(9 * ALIGNMENT + 17);
+            file.sync().unwrap();
+            assert!(std::fs::read(&path).unwrap() == model, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_device_that_refuses_direct_writes_gets_buffered_ones() {
+        let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+        let path = folder.path().join("file");
+        let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
+        // To a handle that takes every range for aligned, the kernel is the device whose blocks are larger than ours.
+        let mut handle = WriteHandle { alignment: 1, ..WriteHandle::new(file, true) };
+        let (memory, start) = aligned(3 * ALIGNMENT, |index| index as u8);
+        handle.write_at(0, &memory[start..start + 3 * ALIGNMENT]).unwrap();
+        handle.write_at(3, &memory[start + 3..start + 100]).unwrap();
+        assert!(!handle.direct_allowed);
+        assert!(!handle.direct_now);
+        assert!(std::fs::read(&path).unwrap() == memory[start..start + 3 * ALIGNMENT]);
+    }
+}

@@ -1,0 +1,136 @@
+//! One attempt at writing an epoch: a folder for its parts, and the commit that moves it into place.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::descriptor::DatasetDescriptor;
+use super::epochs::{list_or_empty, manifest_commits};
+use super::layout::Layout;
+use super::protocol::CommitProtocol;
+use crate::error::{Error, IoContext, Result};
+use crate::format::{EpochManifest, PartIdentity};
+use crate::schema::Schema;
+use crate::storage::Storage;
+
+/// What to do with an epoch that exists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IfExists {
+    /// Fail.
+    #[default]
+    Error,
+    /// Write it anew; the old one stays until the new one is in place.
+    Replace,
+    /// Leave it as it is.
+    Skip,
+}
+
+/// An epoch being written.
+#[derive(Debug)]
+pub struct EpochCommit {
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    schema: Arc<Schema>,
+    identity: PartIdentity,
+    replace: bool,
+}
+
+impl EpochCommit {
+    /// Begins an epoch: makes the folder its parts go to. `None` when the epoch exists and is to be skipped.
+    ///
+    /// # Errors
+    /// [`Error::EpochExists`]; I/O errors.
+    pub fn begin(
+        storage: &Arc<dyn Storage>,
+        layout: &Layout,
+        descriptor: &DatasetDescriptor,
+        epoch: u64,
+        if_exists: IfExists,
+    ) -> Result<Option<Self>> {
+        let target = layout.epoch(epoch);
+        if storage.kind(&target).at("look up", &target)?.is_some() {
+            match if_exists {
+                IfExists::Error => return Err(Error::EpochExists { epoch, path: layout.root().to_owned() }),
+                IfExists::Skip => return Ok(None),
+                IfExists::Replace => {}
+            }
+        }
+        let commit = Uuid::new_v4();
+        let directory = layout.attempt(epoch, commit);
+        storage.create_dir_all(&directory).at("create", &directory)?;
+        Ok(Some(Self {
+            storage: Arc::clone(storage),
+            layout: layout.clone(),
+            schema: Arc::clone(&descriptor.schema),
+            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
+            replace: if_exists == IfExists::Replace,
+        }))
+    }
+
+    /// The folder for the epoch's parts.
+    pub fn directory(&self) -> PathBuf {
+        self.layout.attempt(self.identity.epoch, self.identity.commit)
+    }
+
+    /// What every part's footer must carry.
+    pub fn identity(&self) -> PartIdentity {
+        self.identity
+    }
+
+    /// Commits the epoch. The parts must be closed and synced, and the manifest must list exactly those in the folder.
+    ///
+    /// # Errors
+    /// When the folder and the manifest differ, or storage fails. The epoch is then not there (if it existed before: the
+    /// old one is), and its parts stay for salvage. The one exception is a failed sync after the commit, when the epoch
+    /// is in place but a power failure could still undo that.
+    pub fn commit(self, manifest: EpochManifest) -> Result<()> {
+        self.protocol(&manifest)?.run(&*self.storage)
+    }
+
+    /// The steps of the commit, for a driver that executes them itself.
+    ///
+    /// # Errors
+    /// As [`EpochCommit::commit`], before anything was changed.
+    pub fn protocol(&self, manifest: &EpochManifest) -> Result<CommitProtocol> {
+        self.check(manifest)?;
+        let (epoch, commit) = (self.identity.epoch, self.identity.commit);
+        let mut old_manifests = Vec::new();
+        if self.replace {
+            let old = manifest_commits(&*self.storage, &self.layout, epoch)?;
+            old_manifests.extend(old.into_iter().map(|old| self.layout.manifest(epoch, old)));
+        }
+        let bytes = manifest.encode(&self.schema)?;
+        Ok(CommitProtocol::new(self.layout.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
+    }
+
+    /// Gives the epoch up. What was written stays for salvage, until the next writer finds nothing in it.
+    pub fn abandon(self) {}
+
+    /// Compares the manifest with the folder: a part that it does not list would be data to every other tool.
+    fn check(&self, manifest: &EpochManifest) -> Result<()> {
+        let directory = self.directory();
+        let refuse = |what: String| Err(Error::damage(&directory, what));
+        let (epoch, commit) = (self.identity.epoch, self.identity.commit);
+        if (manifest.epoch, manifest.commit) != (epoch, commit) {
+            return refuse(format!("the manifest given is of epoch {}, commit {}", manifest.epoch, manifest.commit));
+        }
+        if manifest.parts.is_empty() {
+            return refuse("an epoch has at least one part, be it without rows".to_owned());
+        }
+        let mut listed: Vec<String> = manifest.parts.iter().map(|part| part.part.file_name()).collect();
+        listed.sort_unstable();
+        let found: Vec<String> =
+            list_or_empty(&*self.storage, &directory)?.into_iter().map(|entry| entry.name).collect();
+        if listed == found {
+            return Ok(());
+        }
+        let lacking = listed.iter().find(|name| !found.contains(name));
+        let unknown = found.iter().find(|name| !listed.contains(name));
+        match (lacking, unknown) {
+            (Some(name), _) => refuse(format!("{name} is missing")),
+            (None, Some(name)) => refuse(format!("{name} is in it, but not in the manifest")),
+            (None, None) => refuse("the manifest lists a part twice".to_owned()),
+        }
+    }
+}

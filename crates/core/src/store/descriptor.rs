@@ -1,0 +1,335 @@
+//! `dataset.json`: what a dataset is. Written once, read by everyone.
+//!
+//! The file is JSON for people and other programs. Its last field is the xxh3-64 of every byte before that field, so that
+//! any changed byte is found, also one that would still be valid JSON.
+
+use std::io;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::files::{create_dir_synced, write_synced};
+use super::layout::Layout;
+use crate::error::{Error, IoContext, Result};
+use crate::schema::{Column, Schema};
+use crate::storage::{FileKind, Storage, read_all};
+
+/// The highest version of the dataset folder that this release reads, and the one it writes.
+pub const DATASET_VERSION: u32 = 1;
+
+/// A descriptor of a schema of the largest size stays below this.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// What a dataset is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DatasetDescriptor {
+    /// Version of the folder's layout and of `dataset.json`.
+    pub format_version: u32,
+    /// Identity of the dataset; every part's footer carries it.
+    pub uuid: Uuid,
+    /// The columns, with units, and the key.
+    pub schema: Arc<Schema>,
+    /// How derived columns were computed, as `name = expression`.
+    pub derivations: Vec<String>,
+    /// Where the data came from, in free text.
+    pub source: Option<String>,
+}
+
+/// The fields of the file, in their order; the checksum follows them.
+#[derive(Debug, Serialize, Deserialize)]
+struct Fields {
+    format_version: u32,
+    uuid: String,
+    created_by: String,
+    columns: Vec<Column>,
+    key: String,
+    #[serde(default)]
+    derivations: Vec<String>,
+    #[serde(default)]
+    source: Option<String>,
+}
+
+/// What every version of the file has.
+#[derive(Debug, Deserialize)]
+struct VersionField {
+    format_version: u32,
+}
+
+/// The end of the file: everything from the comma before the checksum on.
+fn closing(covered: &[u8]) -> String {
+    format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered))
+}
+
+impl DatasetDescriptor {
+    /// A new dataset's descriptor.
+    pub fn new(schema: Arc<Schema>) -> Self {
+        Self { format_version: DATASET_VERSION, uuid: Uuid::new_v4(), schema, derivations: Vec::new(), source: None }
+    }
+
+    /// The bytes of `dataset.json`.
+    ///
+    /// # Errors
+    /// None that a schema can cause; serialization reports errors by type only.
+    pub fn encode(&self) -> io::Result<Vec<u8>> {
+        let fields = Fields {
+            format_version: self.format_version,
+            uuid: self.uuid.to_string(),
+            created_by: concat!("turbidite ", env!("CARGO_PKG_VERSION")).to_owned(),
+            columns: self.schema.columns().to_vec(),
+            key: self.schema.key().name.clone(),
+            derivations: self.derivations.clone(),
+            source: self.source.clone(),
+        };
+        let mut text = serde_json::to_string_pretty(&fields)?;
+        // The closing brace comes back after the checksum.
+        text.truncate(text.trim_end_matches(['}', '\n']).len());
+        let end = closing(text.as_bytes());
+        text.push_str(&end);
+        Ok(text.into_bytes())
+    }
+
+    /// Reads `dataset.json`; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when a byte is not what was written, [`Error::Version`] for a newer release's file.
+    pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
+        let damage = |what: &str| Error::damage(path, what);
+        let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
+        let covered = covered.ok_or_else(|| damage("it is too short"))?;
+        if bytes[covered.len()..] != *closing(covered).as_bytes() {
+            return Err(damage("its checksum is wrong; if it was edited by hand, undo that"));
+        }
+        let version: VersionField =
+            serde_json::from_slice(bytes).map_err(|error| damage(&format!("it has no format version: {error}")))?;
+        if version.format_version > DATASET_VERSION {
+            return Err(Error::Version {
+                path: path.to_owned(),
+                found: version.format_version,
+                supported: DATASET_VERSION,
+            });
+        }
+        let fields: Fields =
+            serde_json::from_slice(bytes).map_err(|error| damage(&format!("it cannot be read: {error}")))?;
+        let schema = Schema::new(fields.columns, &fields.key).map_err(|error| damage(&error.to_string()))?;
+        let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| damage(&error.to_string()))?;
+        Ok(Self {
+            format_version: fields.format_version,
+            uuid,
+            schema: Arc::new(schema),
+            derivations: fields.derivations,
+            source: fields.source,
+        })
+    }
+
+    /// Reads the descriptor of the dataset at `layout`.
+    ///
+    /// # Errors
+    /// [`Error::NotADataset`] when there is none, [`Error::Damage`] when it is missing beside data or damaged,
+    /// [`Error::Version`], I/O errors.
+    pub fn read(storage: &dyn Storage, layout: &Layout) -> Result<Self> {
+        let path = layout.descriptor();
+        match read_all(storage, &path, MAX_BYTES) {
+            Ok(bytes) => Self::decode(&bytes, &path),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+                Err(Self::missing(storage, layout)?)
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Error::damage(&path, error.to_string())),
+            Err(error) => Err(error).at("read", &path),
+        }
+    }
+
+    /// Why there is no descriptor.
+    fn missing(storage: &dyn Storage, layout: &Layout) -> Result<Error> {
+        let root = layout.root();
+        let not = |what| Error::NotADataset { path: root.to_owned(), what };
+        Ok(match storage.kind(root).at("look up", root)? {
+            None => not("there is no such folder"),
+            Some(FileKind::File) => not("it is a file; give the folder that holds '_turbidite' and 'data'"),
+            Some(FileKind::Directory) if !super::list_epochs(storage, layout)?.is_empty() => {
+                Error::damage(&layout.descriptor(), "it is missing, though there are epochs")
+            }
+            Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
+        })
+    }
+
+    /// Opens the dataset, or creates it as `wanted` where there is none. Only the holder of the lock may call this.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations;
+    /// those of [`DatasetDescriptor::read`].
+    pub fn open_or_create(storage: &dyn Storage, layout: &Layout, wanted: &Self) -> Result<Self> {
+        match Self::read(storage, layout) {
+            Ok(found) => {
+                found.check_same(layout, wanted)?;
+                Ok(found)
+            }
+            Err(Error::NotADataset { .. }) => {
+                wanted.create(storage, layout)?;
+                Ok(wanted.clone())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, storage: &dyn Storage, layout: &Layout) -> Result<()> {
+        let data = layout.data();
+        if storage.kind(&data).at("look up", &data)?.is_some() && !storage.list(&data).at("list", &data)?.is_empty() {
+            let what = "its folder 'data' holds something else already";
+            return Err(Error::NotADataset { path: layout.root().to_owned(), what });
+        }
+        for folder in [layout.control(), layout.manifests(), layout.unfinished(), data] {
+            create_dir_synced(storage, &folder)?;
+        }
+        let path = layout.descriptor();
+        // It appears whole, by a rename; a draft that an earlier crash left goes first.
+        let draft = layout.control().join("dataset.json.new");
+        if storage.kind(&draft).at("look up", &draft)?.is_some() {
+            storage.remove_file(&draft).at("remove", &draft)?;
+        }
+        write_synced(storage, &draft, &self.encode().at("encode", &path)?)?;
+        storage.rename(&draft, &path).at("rename", &draft)?;
+        storage.sync_dir(&layout.control()).at("sync", &layout.control())
+    }
+
+    fn check_same(&self, layout: &Layout, wanted: &Self) -> Result<()> {
+        let mismatch = |what: String| Err(Error::Mismatch { path: layout.root().to_owned(), what });
+        let (ours, theirs) = (&self.schema, &wanted.schema);
+        for (stored, asked) in ours.columns().iter().zip(theirs.columns()) {
+            if (&stored.name, stored.data_type) != (&asked.name, asked.data_type) {
+                return mismatch(format!(
+                    "its column '{}' is {}, where '{}' of {} was asked for",
+                    stored.name, stored.data_type, asked.name, asked.data_type
+                ));
+            }
+        }
+        if ours.columns().len() != theirs.columns().len() {
+            return mismatch(format!(
+                "it has {} columns, where {} were asked for",
+                ours.columns().len(),
+                theirs.columns().len()
+            ));
+        }
+        if ours.key_index() != theirs.key_index() {
+            return mismatch(format!("its key is '{}', where '{}' was asked for", ours.key().name, theirs.key().name));
+        }
+        if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
+            return mismatch(format!(
+                "its derivations are [{}], where [{}] were asked for",
+                self.derivations.join("; "),
+                wanted.derivations.join("; ")
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::schema::DataType;
+    use crate::storage::MemoryStorage;
+
+    fn descriptor() -> DatasetDescriptor {
+        let columns = vec![
+            Column::new("energy", DataType::F32).with_unit("m c²"),
+            Column::new("payload", DataType::FixedBytes(56)),
+            Column::new("id", DataType::U64),
+        ];
+        DatasetDescriptor {
+            derivations: vec!["energy = sqrt(1+ux*ux)-1".to_owned()],
+            source: Some("VPIC \"run 7\"\n}".to_owned()),
+            ..DatasetDescriptor::new(Arc::new(Schema::new(columns, "energy").unwrap()))
+        }
+    }
+
+    fn decode(bytes: &[u8]) -> Result<DatasetDescriptor> {
+        DatasetDescriptor::decode(bytes, Path::new("dataset.json"))
+    }
+
+    /// The text with a right checksum.
+    fn signed(covered: &str) -> Vec<u8> {
+        format!("{covered}{}", closing(covered.as_bytes())).into_bytes()
+    }
+
+    #[test]
+    fn it_round_trips_and_is_json() {
+        let descriptor = descriptor();
+        let bytes = descriptor.encode().unwrap();
+        assert_eq!(decode(&bytes).unwrap(), descriptor);
+        let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(json["columns"][0]["unit"], "m c²");
+        assert_eq!(json["columns"][1]["type"]["fixed_bytes"], 56);
+        assert_eq!(json["checksum"].as_str().unwrap().len(), 16);
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_cut_is_damage() {
+        let bytes = descriptor().encode().unwrap();
+        for index in 0..bytes.len() {
+            for mask in [0x01, 0x20, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[index] ^= mask;
+                assert!(matches!(decode(&changed), Err(Error::Damage { .. })), "byte {index} ^ {mask:#x}");
+            }
+            assert!(matches!(decode(&bytes[..index]), Err(Error::Damage { .. })), "cut to {index}");
+        }
+        assert!(matches!(decode(&[bytes.as_slice(), b"\n"].concat()), Err(Error::Damage { .. })));
+    }
+
+    #[test]
+    fn newer_versions_are_named_and_unknown_fields_let_through() {
+        let newer = signed("{\n  \"format_version\": 2, \"shape\": \"unknown\"");
+        assert!(matches!(decode(&newer), Err(Error::Version { found: 2, supported: 1, .. })));
+        let text = String::from_utf8(descriptor().encode().unwrap()).unwrap();
+        let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
+        decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
+        let nonsense = signed("{\n  \"format_version\": 1");
+        assert!(matches!(decode(&nonsense), Err(Error::Damage { .. })));
+    }
+
+    #[test]
+    fn only_the_same_shape_is_opened_again() {
+        let storage = MemoryStorage::new();
+        let layout = Layout::new("/ds");
+        let first = descriptor();
+        assert!(matches!(DatasetDescriptor::read(&storage, &layout), Err(Error::NotADataset { .. })));
+        DatasetDescriptor::open_or_create(&storage, &layout, &first).unwrap();
+        let again = DatasetDescriptor { uuid: Uuid::new_v4(), derivations: Vec::new(), ..descriptor() };
+        let found = DatasetDescriptor::open_or_create(&storage, &layout, &again).unwrap();
+        assert_eq!(found, first, "the stored identity and derivations hold");
+        let columns = first.schema.columns().to_vec();
+        let retyped: Vec<Column> = columns
+            .iter()
+            .map(|column| match column.name.as_str() {
+                "id" => Column::new("id", DataType::I64),
+                _ => column.clone(),
+            })
+            .collect();
+        let shapes = [
+            DatasetDescriptor::new(Arc::new(Schema::new(columns.clone(), "id").unwrap())),
+            DatasetDescriptor::new(Arc::new(Schema::new(columns[..2].to_vec(), "energy").unwrap())),
+            DatasetDescriptor::new(Arc::new(Schema::new(retyped, "energy").unwrap())),
+            DatasetDescriptor { derivations: vec!["energy = ux".to_owned()], ..descriptor() },
+        ];
+        for wanted in shapes {
+            let result = DatasetDescriptor::open_or_create(&storage, &layout, &wanted);
+            assert!(matches!(result, Err(Error::Mismatch { .. })), "{wanted:?}");
+        }
+        assert_eq!(DatasetDescriptor::read(&storage.crash(), &layout).unwrap(), first, "it is durable");
+    }
+
+    #[test]
+    fn a_missing_descriptor_beside_data_is_damage() {
+        let storage = MemoryStorage::new();
+        let layout = Layout::new("/ds");
+        DatasetDescriptor::open_or_create(&storage, &layout, &descriptor()).unwrap();
+        storage.create_dir_all(&layout.epoch(3)).unwrap();
+        storage.remove_file(&layout.descriptor()).unwrap();
+        let again = DatasetDescriptor::open_or_create(&storage, &layout, &descriptor());
+        assert!(matches!(again, Err(Error::Damage { .. })), "{again:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Which epochs there are, and the manifest of each.
+//!
+//! The parts decide: an epoch exists when its folder lies in `data`, and its manifest is the one of the commit that its
+//! parts' footers name. Manifests of other commits are what crashes and replacements left.
+
+use std::io;
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::descriptor::DatasetDescriptor;
+use super::layout::{Layout, parse_epoch_folder, parse_manifest};
+use crate::error::{Error, IoContext, Result};
+use crate::format::{EpochManifest, PartId, PartReader};
+use crate::storage::{DirEntry, FileKind, Storage, read_all};
+
+/// A manifest has one row per row group: 131,072 ranks with 16 runs of 16 columns each stay well below this.
+const MAX_MANIFEST_BYTES: u64 = 4 << 30;
+
+/// The names in a folder; none when it does not exist.
+pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<DirEntry>> {
+    match storage.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.at("list", path),
+    }
+}
+
+/// The epochs of a dataset, in numeric order.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
+    let names = list_or_empty(storage, &layout.data())?;
+    let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
+    let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
+}
+
+/// The parts in an epoch's folder, by name.
+pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
+    let mut parts: Vec<PartId> =
+        list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();
+    parts.sort_unstable();
+    Ok(parts)
+}
+
+/// The commit whose parts lie in a folder: the first footer that can be read says it. `None` when none can.
+pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<Uuid>> {
+    for part in list_parts(storage, folder)? {
+        match PartReader::identify(storage, &folder.join(part.file_name())) {
+            Ok(identity) => return Ok(Some(identity.commit)),
+            Err(error) if is_damage(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an error speaks of the file's content, so that another file may still serve.
+fn is_damage(error: &Error) -> bool {
+    match error {
+        Error::Damage { .. } | Error::Version { .. } => true,
+        Error::Io { source, .. } => {
+            matches!(source.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
+        }
+        _ => false,
+    }
+}
+
+/// The commits of all manifests of an epoch.
+pub(super) fn manifest_commits(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<Vec<Uuid>> {
+    let names = list_or_empty(storage, &layout.manifests())?;
+    let commits = names.iter().filter_map(|entry| parse_manifest(&entry.name));
+    Ok(commits.filter(|(found, _)| *found == epoch).map(|(_, commit)| commit).collect())
+}
+
+/// Reads the manifest that belongs to an epoch's data.
+///
+/// # Errors
+/// [`Error::EpochMissing`]; [`Error::Damage`] when the manifest or every part's footer is missing or damaged;
+/// [`Error::Version`]; I/O errors.
+pub fn load_manifest(
+    storage: &dyn Storage,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    epoch: u64,
+) -> Result<EpochManifest> {
+    let folder = layout.epoch(epoch);
+    if storage.kind(&folder).at("look up", &folder)? != Some(FileKind::Directory) {
+        return Err(Error::EpochMissing { epoch, path: layout.root().to_owned() });
+    }
+    let commit = match commit_of(storage, &folder)? {
+        Some(commit) => commit,
+        // No footer says whose data this is. A sole manifest still serves to name what is damaged; two cannot be told
+        // apart.
+        None => match manifest_commits(storage, layout, epoch)?.as_slice() {
+            [commit] => *commit,
+            _ => return Err(Error::damage(&folder, "no part in it has a footer that can be read")),
+        },
+    };
+    read_manifest(storage, layout, descriptor, epoch, commit)
+}
+
+/// Reads the manifest of one commit.
+pub(super) fn read_manifest(
+    storage: &dyn Storage,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    epoch: u64,
+    commit: Uuid,
+) -> Result<EpochManifest> {
+    let path = layout.manifest(epoch, commit);
+    let bytes = match read_all(storage, &path, MAX_MANIFEST_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Error::damage(&path, format!("the manifest of epoch {epoch} is missing")));
+        }
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            return Err(Error::damage(&path, error.to_string()));
+        }
+        other => other.at("read", &path)?,
+    };
+    let manifest = EpochManifest::decode(&bytes, &path, &descriptor.schema)?;
+    if (manifest.epoch, manifest.commit) != (epoch, commit) {
+        let what = format!("it is the manifest of epoch {}, commit {}", manifest.epoch, manifest.commit);
+        return Err(Error::damage(&path, what));
+    }
+    Ok(manifest)
+}

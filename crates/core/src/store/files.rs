@@ -1,0 +1,45 @@
+//! Small whole files that must be there entirely or not at all.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{IoContext, Result};
+use crate::storage::Storage;
+
+/// Creates a file, writes it and makes its content durable. Its name is durable once its folder is synced.
+pub(super) fn write_synced(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<()> {
+    let mut file = storage.create(path).at("create", path)?;
+    file.write_at(0, content).at("write", path)?;
+    file.sync().at("sync", path)
+}
+
+/// The folder a path lies in; `.` for a bare name.
+pub(super) fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        Some(_) => PathBuf::from("."),
+        None => path.to_owned(),
+    }
+}
+
+/// Creates a folder and those above it, and makes the new names durable.
+pub(super) fn create_dir_synced(storage: &dyn Storage, path: &Path) -> Result<()> {
+    let mut missing = Vec::new();
+    let mut above = path.to_owned();
+    while storage.kind(&above).at("look up", &above)?.is_none() {
+        missing.push(above.clone());
+        above = parent(&above);
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    storage.create_dir_all(path).at("create", path)?;
+    for folder in &missing {
+        let above = parent(folder);
+        match storage.sync_dir(&above) {
+            // A folder one may write to but not read cannot be opened for syncing; nothing more can be done for it.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
+            other => other.at("sync", &above)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Where everything lies in a dataset's folder. Path arithmetic only; nothing here touches storage.
+
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::{Error, UsageError};
+use crate::format::PartId;
+
+const EPOCH_PREFIX: &str = "epoch=";
+const MANIFEST_SUFFIX: &str = ".arrow";
+
+/// The paths of one dataset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+/// What a name in the folder of unfinished work stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leftover {
+    /// An epoch being written, left by a crash, or superseded by an exchange.
+    Attempt,
+    /// Data set aside by a replacement that needs two renames; the commit is the new one's.
+    SetAside,
+    /// Data removed by a truncation.
+    Removed,
+}
+
+impl Leftover {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Attempt => "",
+            Self::SetAside => ".replaced",
+            Self::Removed => ".removed",
+        }
+    }
+}
+
+impl Layout {
+    /// The layout of the dataset at `root`.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The dataset's folder.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder of Parquet files: what other tools open.
+    pub fn data(&self) -> PathBuf {
+        self.root.join("data")
+    }
+
+    /// The folder of an epoch's parts.
+    pub fn epoch(&self, epoch: u64) -> PathBuf {
+        self.data().join(format!("{EPOCH_PREFIX}{epoch}"))
+    }
+
+    /// A part of an epoch.
+    pub fn part(&self, epoch: u64, part: PartId) -> PathBuf {
+        self.epoch(epoch).join(part.file_name())
+    }
+
+    /// The folder of everything that is not records.
+    pub fn control(&self) -> PathBuf {
+        self.root.join("_turbidite")
+    }
+
+    /// What the dataset is: schema, key, identity.
+    pub fn descriptor(&self) -> PathBuf {
+        self.control().join("dataset.json")
+    }
+
+    /// The writer's lock.
+    pub fn lock(&self) -> PathBuf {
+        self.control().join("lock")
+    }
+
+    /// The folder of manifests.
+    pub fn manifests(&self) -> PathBuf {
+        self.control().join("manifest")
+    }
+
+    /// The manifest of one commit of an epoch.
+    pub fn manifest(&self, epoch: u64, commit: Uuid) -> PathBuf {
+        self.manifests().join(format!("{epoch}.{commit}{MANIFEST_SUFFIX}"))
+    }
+
+    /// The folder of auxiliary indexes.
+    pub fn indexes(&self) -> PathBuf {
+        self.control().join("index")
+    }
+
+    /// The folder of unfinished work; readers never look inside.
+    pub fn unfinished(&self) -> PathBuf {
+        self.control().join("tmp")
+    }
+
+    /// Where one commit of an epoch is written.
+    pub fn attempt(&self, epoch: u64, commit: Uuid) -> PathBuf {
+        self.leftover(epoch, commit, Leftover::Attempt)
+    }
+
+    pub(super) fn leftover(&self, epoch: u64, commit: Uuid, leftover: Leftover) -> PathBuf {
+        self.unfinished().join(format!("{epoch}.{commit}{}", leftover.suffix()))
+    }
+}
+
+/// An epoch label: plain decimal without sign or leading zeros.
+pub fn parse_epoch(text: &str) -> Option<u64> {
+    let epoch: u64 = text.parse().ok()?;
+    (epoch.to_string() == text).then_some(epoch)
+}
+
+/// The epoch whose data a folder name of [`Layout::data`] holds.
+pub(super) fn parse_epoch_folder(name: &str) -> Option<u64> {
+    parse_epoch(name.strip_prefix(EPOCH_PREFIX)?)
+}
+
+fn parse_commit(text: &str) -> Option<(u64, Uuid)> {
+    let (epoch, commit) = text.split_once('.')?;
+    let parsed = Uuid::try_parse(commit).ok()?;
+    // One spelling only: upper case, braces and missing hyphens are not ours.
+    (parsed.to_string() == commit).then_some((parse_epoch(epoch)?, parsed))
+}
+
+/// The epoch and commit a file name of [`Layout::manifests`] stands for.
+pub(super) fn parse_manifest(name: &str) -> Option<(u64, Uuid)> {
+    parse_commit(name.strip_suffix(MANIFEST_SUFFIX)?)
+}
+
+/// What a folder name of [`Layout::unfinished`] stands for.
+pub(super) fn parse_leftover(name: &str) -> Option<(u64, Uuid, Leftover)> {
+    for leftover in [Leftover::SetAside, Leftover::Removed, Leftover::Attempt] {
+        if let Some(stem) = name.strip_suffix(leftover.suffix()) {
+            return parse_commit(stem).map(|(epoch, commit)| (epoch, commit, leftover));
+        }
+    }
+    None
+}
+
+/// Epochs from `first` to `last`, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EpochRange {
+    /// The lowest label.
+    pub first: u64,
+    /// The highest label.
+    pub last: u64,
+}
+
+impl EpochRange {
+    /// Every epoch.
+    pub const ALL: Self = Self { first: 0, last: u64::MAX };
+
+    /// A single epoch.
+    pub fn one(epoch: u64) -> Self {
+        Self { first: epoch, last: epoch }
+    }
+
+    /// Whether the epoch lies in the range.
+    pub fn contains(self, epoch: u64) -> bool {
+        (self.first..=self.last).contains(&epoch)
+    }
+}
+
+impl std::str::FromStr for EpochRange {
+    type Err = Error;
+
+    /// Reads `E` or `A..B`; a range that ends before it begins is refused, since it is more likely a slip than a wish.
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parsed = match text.split_once("..") {
+            None => parse_epoch(text).map(Self::one),
+            Some((first, last)) => parse_epoch(first).zip(parse_epoch(last)).map(|(first, last)| Self { first, last }),
+        };
+        parsed.filter(|range| range.first <= range.last).ok_or_else(|| {
+            let what = format!("'{text}' is neither an epoch such as 200 nor a range such as 0..200");
+            UsageError::Option { option: "epoch", what }.into()
+        })
+    }
+}
+
+impl std::fmt::Display for EpochRange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.first == self.last {
+            true => write!(f, "{}", self.first),
+            false => write!(f, "{}..{}", self.first, self.last),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_plain_decimal_numbers() {
+        for (text, epoch) in [("0", 0), ("200", 200), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(parse_epoch(text), Some(epoch));
+            assert_eq!(parse_epoch_folder(&format!("epoch={text}")), Some(epoch));
+        }
+        for text in ["", "+1", "-1", "01", "00", "1 ", "1.0", "1e3", "0x1", "18446744073709551616", "١"] {
+            assert_eq!(parse_epoch(text), None, "{text:?}");
+        }
+        assert_eq!(parse_epoch_folder("200"), None);
+    }
+
+    #[test]
+    fn names_round_trip() {
+        let layout = Layout::new("/ds");
+        let commit = Uuid::from_u128(7);
+        let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(parse_manifest(&name(layout.manifest(200, commit))), Some((200, commit)));
+        for leftover in [Leftover::Attempt, Leftover::SetAside, Leftover::Removed] {
+            assert_eq!(parse_leftover(&name(layout.leftover(3, commit, leftover))), Some((3, commit, leftover)));
+        }
+        for name in ["200.arrow", "x.00000000-0000-0000-0000-000000000007", "1.00000000000000000000000000000007"] {
+            assert_eq!(parse_leftover(name), None, "{name}");
+            assert_eq!(parse_manifest(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn ranges_include_both_ends() {
+        let range: EpochRange = "3..7".parse().unwrap();
+        assert!(range.contains(3) && range.contains(7) && !range.contains(8) && !range.contains(2));
+        assert_eq!("5".parse::<EpochRange>().unwrap(), EpochRange::one(5));
+        for text in ["", "..", "1..", "..1", "7..3", "01", "1...2", "a..b"] {
+            text.parse::<EpochRange>().unwrap_err();
+        }
+        assert_eq!(range.to_string(), "3..7");
+    }
+}

@@ -1,0 +1,392 @@
+//! One writer per dataset: a lock file that says who holds it.
+//!
+//! The file appears whole, by a rename that never replaces, so whoever sees it can read its holder. A lock whose holder
+//! is a process of this host that is gone is taken over. Taking over means removing another's file, and two that do so
+//! at once must not remove each other's: only the holder of a second lock, named after the first one's token, may remove
+//! the first, after looking that the token is still the same. That second lock is of the same kind, so a crash while
+//! taking over is taken over as well.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::files::{create_dir_synced, write_synced};
+use super::layout::Layout;
+use crate::error::{Error, IoContext, Result};
+use crate::storage::{Storage, read_all};
+
+/// Takeovers of takeovers happen only when one writer after the other dies within a few file operations. Each adds a
+/// token to the file's name, which must stay below 255 bytes.
+const MAX_DEPTH: u32 = 5;
+/// Attempts to get a lock that changes hands between looking and taking.
+const MAX_ATTEMPTS: u32 = 64;
+/// A lock file is a few hundred bytes.
+const MAX_BYTES: u64 = 1 << 16;
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// Tells this lock from every other one.
+    pub(super) token: String,
+    /// Name of the host.
+    pub host: String,
+    /// The host's current boot, so that a process number from before a restart means nothing.
+    pub(super) boot: String,
+    /// The process number's namespace: a number of another container cannot be looked up here.
+    pub(super) namespace: String,
+    /// Process number.
+    pub process: u32,
+    /// When the process started, in clock ticks since boot: a process number is used again, both together are not.
+    pub(super) started: Option<u64>,
+    /// The batch job, if any.
+    pub job: Option<String>,
+}
+
+/// What the system says of a process.
+enum Process {
+    Gone,
+    /// Running since this many clock ticks after boot, if that can be seen.
+    Running(Option<u64>),
+}
+
+fn look_up_process(process: u32) -> Process {
+    let Some(id) = i32::try_from(process).ok().and_then(rustix::process::Pid::from_raw) else {
+        return Process::Gone;
+    };
+    if rustix::process::test_kill_process(id) == Err(rustix::io::Errno::SRCH) {
+        return Process::Gone;
+    }
+    // The name in parentheses may hold spaces and parentheses; state and the other fields follow the last one.
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
+        return Process::Running(None);
+    };
+    let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
+    // A zombie runs no more; only its parent has not asked yet.
+    if fields.next() == Some("Z") {
+        return Process::Gone;
+    }
+    // Field 22 of the file; the state was field 3.
+    Process::Running(fields.nth(18).and_then(|ticks| ticks.parse().ok()))
+}
+
+impl LockHolder {
+    /// This process.
+    fn this_process() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+        let namespace = std::fs::read_link("/proc/self/ns/pid");
+        let process = std::process::id();
+        let started = match look_up_process(process) {
+            Process::Running(started) => started,
+            Process::Gone => None,
+        };
+        let job = ["SLURM_JOB_ID", "PBS_JOBID"]
+            .iter()
+            .find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()).map(|id| format!("{name} {id}")));
+        Self {
+            token: Uuid::new_v4().simple().to_string(),
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            boot: read("/proc/sys/kernel/random/boot_id"),
+            namespace: namespace.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default(),
+            process,
+            started,
+            job,
+        }
+    }
+
+    /// Whether the holder certainly runs no more. `observer` is the process that asks.
+    fn is_gone(&self, observer: &Self) -> bool {
+        if self.host != observer.host {
+            return false;
+        }
+        if self.boot != observer.boot {
+            return !(self.boot.is_empty() || observer.boot.is_empty());
+        }
+        if self.namespace != observer.namespace {
+            return false;
+        }
+        match look_up_process(self.process) {
+            Process::Gone => true,
+            Process::Running(started) => started.zip(self.started).is_some_and(|(now, then)| now != then),
+        }
+    }
+
+    /// Whether a takeover by this holder may be broken by request. One by another process of this host may not: it runs
+    /// and will be done at once. One by this very process is what an earlier failure in it left.
+    fn may_be_interrupted(&self, observer: &Self) -> bool {
+        self.host != observer.host || self.process == observer.process
+    }
+}
+
+impl std::fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "process {} on {}", self.process, self.host)?;
+        match &self.job {
+            Some(job) => write!(f, " ({job})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Something the user should hear about a lock that was acquired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LockNotice {
+    /// The holder before is gone without having released the lock.
+    TakenOver(LockHolder),
+    /// The lock was broken by request; the holder could not be asked, or not even be read.
+    Broken(Option<LockHolder>),
+}
+
+impl std::fmt::Display for LockNotice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::TakenOver(holder) => write!(f, "took over the lock of {holder}, which is gone"),
+            Self::Broken(Some(holder)) => write!(f, "broke the lock of {holder}"),
+            Self::Broken(None) => write!(f, "broke a lock whose holder could not be read"),
+        }
+    }
+}
+
+/// What a lock file says.
+enum Found {
+    Nothing,
+    Held(LockHolder),
+    /// There is a file, but not one that says who holds it.
+    Unreadable(Vec<u8>),
+}
+
+impl Found {
+    /// What tells this lock from others; an unreadable one is told by its content.
+    fn token(&self) -> String {
+        match self {
+            Self::Nothing => String::new(),
+            Self::Held(holder) => holder.token.clone(),
+            Self::Unreadable(bytes) => format!("{:016x}", xxhash_rust::xxh3::xxh3_64(bytes)),
+        }
+    }
+}
+
+fn look(storage: &dyn Storage, path: &Path) -> Result<Found> {
+    match read_all(storage, path, MAX_BYTES) {
+        // The token becomes part of a file name, so it must be nothing but one.
+        Ok(bytes) => Ok(match serde_json::from_slice::<LockHolder>(&bytes) {
+            Ok(holder) if holder.token.len() == 32 && holder.token.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
+                Found::Held(holder)
+            }
+            _ => Found::Unreadable(bytes),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Found::Nothing),
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
+            Ok(Found::Unreadable(Vec::new()))
+        }
+        Err(error) => Err(error).at("read", path),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(suffix);
+    name.into()
+}
+
+/// Writes the lock file unless there is one; false when there is.
+fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool> {
+    let draft = with_suffix(path, &format!("new-{}", holder.token));
+    let content = serde_json::to_vec(holder).map_err(io::Error::from).at("encode", path)?;
+    write_synced(storage, &draft, &content)?;
+    match storage.rename(&draft, path) {
+        Ok(()) => Ok(true),
+        Err(error) => {
+            // A failure to tidy up must not hide why the lock was not got.
+            let _ = storage.remove_file(&draft);
+            match error.kind() {
+                // Whoever gets the lock tidies up, so our draft may be gone as well.
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Ok(false),
+                _ => Err(error).at("create", path),
+            }
+        }
+    }
+}
+
+fn locked(path: &Path, holder: impl std::fmt::Display) -> Error {
+    Error::Locked { path: path.to_owned(), holder: holder.to_string() }
+}
+
+/// Gets the lock at `path` for `me`. With `force`, whoever holds it is treated as gone.
+fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, depth: u32) -> Result<Option<LockNotice>> {
+    let mut notice = None;
+    for _ in 0..MAX_ATTEMPTS {
+        let found = look(storage, path)?;
+        match &found {
+            Found::Nothing if place(storage, path, me)? => return Ok(notice),
+            Found::Nothing => continue,
+            Found::Held(holder) if holder.is_gone(me) => notice = Some(LockNotice::TakenOver(holder.clone())),
+            Found::Held(holder) if force && (depth == 0 || holder.may_be_interrupted(me)) => {
+                notice = Some(LockNotice::Broken(Some(holder.clone())));
+            }
+            Found::Held(holder) => return Err(locked(path, holder)),
+            Found::Unreadable(_) if force => notice = Some(LockNotice::Broken(None)),
+            Found::Unreadable(_) => return Err(locked(path, "an unknown process (its content cannot be read)")),
+        }
+        if !remove_as(storage, path, me, &found.token(), force, depth)? {
+            // Another one was faster.
+            notice = None;
+        }
+    }
+    Err(locked(path, "several processes that keep taking it from each other"))
+}
+
+/// Removes the lock at `path` if its token is still `token`; answers whether it did.
+fn remove_as(
+    storage: &dyn Storage,
+    path: &Path,
+    me: &LockHolder,
+    token: &str,
+    force: bool,
+    depth: u32,
+) -> Result<bool> {
+    if depth >= MAX_DEPTH {
+        return Err(locked(path, "writers that all died while taking it over; remove the files named lock by hand"));
+    }
+    let claim = with_suffix(path, token);
+    acquire(storage, &claim, me, force, depth + 1)?;
+    let removed = match look(storage, path) {
+        Ok(found) if found.token() == token => storage.remove_file(path).at("remove", path).map(|()| true),
+        Ok(_) => Ok(false),
+        Err(error) => Err(error),
+    };
+    remove_if_there(storage, &claim)?;
+    removed
+}
+
+/// Removes a file that whoever holds the lock may have removed already.
+fn remove_if_there(storage: &dyn Storage, path: &Path) -> Result<()> {
+    match storage.remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.at("remove", path),
+    }
+}
+
+/// The right to write to a dataset. Dropping it releases the lock as well, without a way to report a failure.
+#[derive(Debug)]
+pub struct WriterLock {
+    storage: Arc<dyn Storage>,
+    path: PathBuf,
+    holder: LockHolder,
+    released: bool,
+}
+
+impl WriterLock {
+    /// Takes the lock of a dataset, whose folder is made if need be. A lock of this host whose process is gone is taken
+    /// over, which the notice says; with `break_lock` any lock is.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
+    pub fn acquire(
+        storage: &Arc<dyn Storage>,
+        layout: &Layout,
+        break_lock: bool,
+    ) -> Result<(Self, Option<LockNotice>)> {
+        let path = layout.lock();
+        create_dir_synced(&**storage, &layout.control())?;
+        let holder = LockHolder::this_process();
+        let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
+        let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
+        lock.tidy_up()?;
+        Ok((lock, notice))
+    }
+
+    /// Removes drafts and claims that dead writers left. Those of living ones go too: all of them have lost, and find out
+    /// by looking at the lock again. Claims on our own lock stay, since they may be about to be used.
+    fn tidy_up(&self) -> Result<()> {
+        let folder = super::files::parent(&self.path);
+        let own = format!("lock.{}", self.holder.token);
+        for entry in self.storage.list(&folder).at("list", &folder)? {
+            if entry.name.starts_with("lock.") && !entry.name.starts_with(&own) {
+                remove_if_there(&*self.storage, &folder.join(&entry.name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the lock is still ours: a user may have broken it.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when it is not.
+    pub fn check(&self) -> Result<()> {
+        match look(&*self.storage, &self.path)? {
+            Found::Held(holder) if holder == self.holder => Ok(()),
+            Found::Held(holder) => Err(locked(&self.path, format!("{holder}, which broke this writer's lock"))),
+            Found::Nothing | Found::Unreadable(_) => Err(locked(&self.path, "someone who broke this writer's lock")),
+        }
+    }
+
+    /// Gives the lock back.
+    ///
+    /// # Errors
+    /// When the file cannot be removed. That someone broke the lock is no error: there is nothing left to give back.
+    pub fn release(mut self) -> Result<()> {
+        self.give_back()
+    }
+
+    fn give_back(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.released, true) {
+            return Ok(());
+        }
+        let token = self.holder.token.clone();
+        match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
+            // Someone is breaking it at this moment.
+            Err(Error::Locked { .. }) => return Ok(()),
+            other => other?,
+        };
+        // A power failure must not bring the lock back for users of other hosts to break.
+        let folder = super::files::parent(&self.path);
+        self.storage.sync_dir(&folder).at("sync", &folder)
+    }
+}
+
+impl Drop for WriterLock {
+    fn drop(&mut self) {
+        // There is nobody to tell; the lock stays, and names a process that will be gone.
+        let _ = self.give_back();
+    }
+}
+
+/// Who holds the dataset's lock now, if anyone: a writer that runs, or one that died.
+///
+/// # Errors
+/// When the lock file cannot be read.
+pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<LockHolder>> {
+    match look(storage, &layout.lock())? {
+        Found::Held(holder) => Ok(Some(holder)),
+        Found::Nothing | Found::Unreadable(_) => Ok(None),
+    }
+}
+
+/// Lock holders that tests make up.
+#[cfg(test)]
+pub(super) mod forged {
+    use super::*;
+
+    pub(in super::super) type Holder = LockHolder;
+
+    impl LockHolder {
+        /// This process, with a token of its own.
+        pub(in super::super) fn this() -> Self {
+            Self::this_process()
+        }
+    }
+
+    /// Puts a lock in place as `holder` would.
+    pub(in super::super) fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) {
+        assert!(super::place(storage, path, holder).unwrap());
+    }
+
+    /// Takes a lock as `holder` would.
+    pub(in super::super) fn acquire(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<()> {
+        super::acquire(storage, path, holder, false, 0).map(|_| ())
+    }
+}

@@ -1,0 +1,160 @@
+//! Getting at the data of epochs that were never committed.
+//!
+//! A run is sealed when it is completely written, so a writer that died leaves whole runs. They are copied, checked, into
+//! plain Parquet files in a folder of their own. They never go into the dataset by themselves: which records an epoch
+//! lacks cannot be known, and an epoch that looks whole must be whole.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::descriptor::DatasetDescriptor;
+use super::epochs::{list_or_empty, list_parts};
+use super::files::create_dir_synced;
+use super::layout::{Layout, Leftover, parse_leftover};
+use super::recovery::is_superseded;
+use crate::error::{Error, IoContext, Result, UsageError};
+use crate::format::{PartId, PartIdentity, SealedRun, recover_part, scan_seals};
+use crate::storage::{FileKind, Storage};
+
+/// An epoch that was begun and not committed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnfinishedEpoch {
+    /// The epoch.
+    pub epoch: u64,
+    /// The attempt; an epoch may have several.
+    pub commit: Uuid,
+    /// Where it lies.
+    pub directory: PathBuf,
+    /// Its parts.
+    pub parts: Vec<UnfinishedPart>,
+}
+
+/// A part of an unfinished epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnfinishedPart {
+    /// Which one.
+    pub part: PartId,
+    /// Its file.
+    pub path: PathBuf,
+    /// Length of the file.
+    pub bytes: u64,
+    /// The runs that were completely written.
+    pub runs: Vec<SealedRun>,
+}
+
+impl UnfinishedEpoch {
+    /// Runs that were completely written.
+    pub fn runs(&self) -> u64 {
+        self.parts.iter().map(|part| part.runs.len() as u64).sum()
+    }
+
+    /// Records in them.
+    pub fn rows(&self) -> u64 {
+        self.parts.iter().flat_map(|part| &part.runs).map(SealedRun::rows).sum()
+    }
+}
+
+/// What a salvage brought back.
+#[derive(Debug)]
+pub struct SalvagedEpoch {
+    /// The epoch.
+    pub epoch: u64,
+    /// The folder of the new Parquet files.
+    pub directory: PathBuf,
+    /// Files written.
+    pub parts: u32,
+    /// Runs in them.
+    pub runs: u64,
+    /// Records in them.
+    pub rows: u64,
+    /// Runs that were left out since their bytes are not what was written.
+    pub damaged: Vec<Error>,
+}
+
+/// The unfinished epochs of a dataset, by epoch. The one that a running writer is at is among them; see
+/// [`super::lock_holder`].
+///
+/// # Errors
+/// When storage fails.
+pub fn list(storage: &dyn Storage, layout: &Layout, descriptor: &DatasetDescriptor) -> Result<Vec<UnfinishedEpoch>> {
+    let mut unfinished = Vec::new();
+    for entry in list_or_empty(storage, &layout.unfinished())? {
+        let Some((epoch, commit, Leftover::Attempt)) = parse_leftover(&entry.name) else { continue };
+        if entry.kind != FileKind::Directory || is_superseded(storage, layout, epoch, commit)? {
+            continue;
+        }
+        let directory = layout.attempt(epoch, commit);
+        let mut parts = Vec::new();
+        for part in list_parts(storage, &directory)? {
+            let path = directory.join(part.file_name());
+            let file = storage.open(&path).at("open", &path)?;
+            let mut runs = scan_seals(&*file, &path, &descriptor.schema)?;
+            // File systems hand out blocks of deleted files again; seals of other attempts are not this one's.
+            let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch };
+            runs.retain(|run| run.identity == identity && run.part == part);
+            parts.push(UnfinishedPart { part, path, bytes: file.bytes(), runs });
+        }
+        unfinished.push(UnfinishedEpoch { epoch, commit, directory, parts });
+    }
+    unfinished.sort_by_key(|attempt| (attempt.epoch, attempt.commit));
+    Ok(unfinished)
+}
+
+/// Copies what can be recovered of an unfinished epoch into `out`/epoch=N, a new folder of plain Parquet files. The
+/// attempt stays as it is; [`discard`] removes it.
+///
+/// # Errors
+/// When `out` lies in the dataset or holds the epoch already; when storage fails.
+pub fn recover_into(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    unfinished: &UnfinishedEpoch,
+    out: &Path,
+) -> Result<SalvagedEpoch> {
+    if out.starts_with(layout.root()) {
+        let what = format!("{} lies in the dataset; give a folder outside of it", out.display());
+        return Err(UsageError::Option { option: "out", what }.into());
+    }
+    let epoch = unfinished.epoch;
+    let directory = out.join(format!("epoch={epoch}"));
+    if storage.kind(&directory).at("look up", &directory)?.is_some() {
+        return Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists)).at("create", &directory);
+    }
+    // A name that is complete means content that is complete; what an earlier, unfinished salvage left goes.
+    let draft = out.join(format!(".epoch={epoch}.unfinished"));
+    if storage.kind(&draft).at("look up", &draft)?.is_some() {
+        storage.remove_dir_all(&draft).at("remove", &draft)?;
+    }
+    create_dir_synced(&**storage, &draft)?;
+    let identity = PartIdentity { dataset: descriptor.uuid, commit: Uuid::new_v4(), epoch };
+    let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, damaged: Vec::new() };
+    for part in unfinished.parts.iter().filter(|part| !part.runs.is_empty()) {
+        let schema = &descriptor.schema;
+        let recovered = recover_part(storage, &part.path, &part.runs, &draft, part.part, schema, identity)?;
+        let damaged = recovered.damaged.len();
+        salvaged.damaged.extend(recovered.damaged.into_iter().map(|(_, error)| error));
+        if recovered.runs.is_empty() {
+            let path = draft.join(part.part.file_name());
+            storage.remove_file(&path).at("remove", &path)?;
+            continue;
+        }
+        salvaged.parts += 1;
+        salvaged.runs += (part.runs.len() - damaged) as u64;
+        salvaged.rows += recovered.runs.iter().map(|run| run.rows).sum::<u64>();
+    }
+    storage.sync_dir(&draft).at("sync", &draft)?;
+    storage.rename(&draft, &salvaged.directory).at("rename", &draft)?;
+    storage.sync_dir(out).at("sync", out)?;
+    Ok(salvaged)
+}
+
+/// Removes an unfinished epoch for good. Only the holder of the lock may call this.
+///
+/// # Errors
+/// When storage fails.
+pub fn discard(storage: &dyn Storage, unfinished: &UnfinishedEpoch) -> Result<()> {
+    storage.remove_dir_all(&unfinished.directory).at("remove", &unfinished.directory)
+}

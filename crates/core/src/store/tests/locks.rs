@@ -1,0 +1,212 @@
+//! One writer at a time: takeover of dead ones, with real processes.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Barrier};
+
+use super::super::lock::forged;
+use super::super::{Layout, LockNotice, WriterLock, lock_holder};
+use crate::error::Error;
+use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
+
+/// Names the dataset to a child process of these tests.
+const CHILD: &str = "TURBIDITE_TEST_LOCK_CHILD";
+
+fn layout() -> Layout {
+    Layout::new("/ds")
+}
+
+/// The number of a process that has just ended.
+fn ended_process() -> u32 {
+    let mut child = Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
+    child.id()
+}
+
+fn memory_with_lock(holder: &forged::Holder) -> Arc<dyn Storage> {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    storage.create_dir_all(&layout().control()).unwrap();
+    forged::place(&*storage, &layout().lock(), holder);
+    storage
+}
+
+fn locked_by(result: crate::Result<(WriterLock, Option<LockNotice>)>) -> String {
+    match result {
+        Err(Error::Locked { holder, .. }) => holder,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A child that holds the lock of `root` until it is killed. The test binary plays the child: the test named `child`
+/// does the holding when it finds the variable set, and nothing otherwise.
+fn start_child(root: &std::path::Path) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "store::tests::locks::child", "--nocapture"])
+        .env(CHILD, root)
+        .env("SLURM_JOB_ID", "4711")
+        .stdout(Stdio::piped())
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(|line| line.ok()).any(|line| line.contains("lock is held")), "the child did not start");
+    child
+}
+
+#[test]
+fn child() {
+    let Some(root) = std::env::var_os(CHILD) else { return };
+    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+    let lock = WriterLock::acquire(&storage, &Layout::new(root), false).unwrap();
+    println!("lock is held");
+    // Until the parent kills this process, or ends and thereby closes the pipe.
+    let _ = std::io::stdin().read_line(&mut String::new());
+    drop(lock);
+}
+
+#[test]
+fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::new(folder.path().join("ds"));
+    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+    let mut child = start_child(layout.root());
+    let holder = locked_by(WriterLock::acquire(&storage, &layout, false));
+    assert!(holder.contains(&format!("process {}", child.id())) && holder.contains("SLURM_JOB_ID 4711"), "{holder}");
+    assert_eq!(lock_holder(&*storage, &layout).unwrap().unwrap().process, child.id());
+
+    child.kill().unwrap();
+    // Wait until it has ended, but leave it a zombie.
+    let id = rustix::process::Pid::from_child(&child);
+    let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
+    let (lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
+    assert!(matches!(&notice, Some(LockNotice::TakenOver(holder)) if holder.process == child.id()), "{notice:?}");
+    child.wait().unwrap();
+    lock.check().unwrap();
+    lock.release().unwrap();
+    assert_eq!(lock_holder(&*storage, &layout).unwrap(), None);
+    assert_eq!(std::fs::read_dir(layout.control()).unwrap().count(), 0, "nothing is left");
+    let (_lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
+    assert_eq!(notice, None);
+}
+
+#[test]
+fn a_second_writer_of_the_same_process_is_refused() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let (lock, notice) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+    assert_eq!(notice, None);
+    assert!(locked_by(WriterLock::acquire(&storage, &layout(), false)).contains("process"));
+    drop(lock);
+    WriterLock::acquire(&storage, &layout(), false).unwrap();
+}
+
+#[test]
+fn only_what_is_certainly_gone_is_taken_over() {
+    let gone = forged::Holder { process: ended_process(), ..forged::Holder::this() };
+    let taken = [
+        gone.clone(),
+        forged::Holder { started: Some(1), ..forged::Holder::this() },
+        forged::Holder { boot: "an earlier boot".to_owned(), ..forged::Holder::this() },
+    ];
+    for holder in taken {
+        let storage = memory_with_lock(&holder);
+        let (_lock, notice) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+        assert!(matches!(notice, Some(LockNotice::TakenOver(_))), "{holder:?}");
+    }
+    let kept = [
+        forged::Holder::this(),
+        forged::Holder { started: None, ..forged::Holder::this() },
+        forged::Holder { host: "elsewhere".to_owned(), ..gone.clone() },
+        forged::Holder { namespace: "pid:[1]".to_owned(), ..gone },
+    ];
+    for holder in kept {
+        let storage = memory_with_lock(&holder);
+        locked_by(WriterLock::acquire(&storage, &layout(), false));
+        let (_lock, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+        assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))), "{holder:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_is_somebodys() {
+    for content in [&b""[..], b"{}", b"{\"token\":\"../../etc\"}"] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        storage.create_dir_all(&layout().control()).unwrap();
+        storage.create(&layout().lock()).unwrap().write_at(0, content).unwrap();
+        locked_by(WriterLock::acquire(&storage, &layout(), false));
+        let (lock, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+        assert_eq!(notice, Some(LockNotice::Broken(None)));
+        lock.check().unwrap();
+    }
+}
+
+#[test]
+fn a_writer_whose_lock_was_broken_notices_and_does_not_release_the_new_one() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let (first, _) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+    let (second, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+    assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))));
+    assert!(matches!(first.check(), Err(Error::Locked { .. })));
+    first.release().unwrap();
+    second.check().unwrap();
+    second.release().unwrap();
+    assert_eq!(lock_holder(&*storage, &layout()).unwrap(), None);
+}
+
+#[test]
+fn of_many_that_take_over_at_once_one_gets_it() {
+    const THREADS: usize = 8;
+    let process = ended_process();
+    let folder = tempfile::tempdir().unwrap();
+    for round in 0..60 {
+        let (storage, layout): (Arc<dyn Storage>, _) = match round % 2 {
+            0 => (Arc::new(MemoryStorage::new()), layout()),
+            _ => (Arc::new(FileSystem::new()), Layout::new(folder.path().join(round.to_string()))),
+        };
+        storage.create_dir_all(&layout.control()).unwrap();
+        forged::place(&*storage, &layout.lock(), &forged::Holder { process, ..forged::Holder::this() });
+        let (start, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
+        // A thread that fails must not leave the others waiting, so results are judged when all have tried. Nobody
+        // releases before that.
+        let attempt = || {
+            start.wait();
+            let result = WriterLock::acquire(&storage, &layout, false);
+            let checked = result.as_ref().map_or(Ok(()), |(lock, _)| lock.check());
+            end.wait();
+            (result.map(|_| ()), checked)
+        };
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(attempt)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let won = |result: &crate::Result<()>| match result {
+            Ok(()) => true,
+            Err(Error::Locked { .. }) => false,
+            Err(error) => panic!("round {round}: {error}"),
+        };
+        assert!(results.iter().filter(|(result, _)| won(result)).count() <= 1, "round {round}");
+        assert!(results.iter().all(|(_, checked)| checked.is_ok()), "round {round}");
+        let (_lock, _) = WriterLock::acquire(&storage, &layout, false).unwrap();
+    }
+}
+
+#[test]
+fn a_takeover_that_dies_anywhere_is_taken_over() {
+    let gone = forged::Holder { process: ended_process(), ..forged::Holder::this() };
+    let second = forged::Holder { process: ended_process(), ..forged::Holder::this() };
+    let mut at = 0;
+    loop {
+        let inner = memory_with_lock(&gone);
+        let storage = FaultStorage::with_fault(inner.clone(), Fault::Kill { at, torn: true });
+        let finished = forged::acquire(&storage, &layout().lock(), &second).is_ok();
+        let (lock, _) = WriterLock::acquire(&inner, &layout(), false).unwrap();
+        lock.check().unwrap();
+        lock.release().unwrap();
+        assert_eq!(lock_holder(&*inner, &layout()).unwrap(), None, "killed at {at}");
+        if finished {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at > 10, "the sweep covers something");
+}

@@ -1,0 +1,145 @@
+//! Tests of the dataset's folder as a whole: kills, crashes, failures, locks, salvage, verification.
+
+mod commits;
+mod crashes;
+mod locks;
+mod recovered;
+mod verified;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, load_manifest, recover};
+use crate::error::Result;
+use crate::format::{
+    EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunEntry, RunKind,
+};
+use crate::schema::{Column, DataType, Schema, Value};
+use crate::storage::{MemoryStorage, Storage};
+
+/// Records per run in these tests.
+const RUN_ROWS: u64 = 40;
+/// Parts per epoch, each of two runs.
+const PARTS: u32 = 2;
+
+fn layout() -> Layout {
+    Layout::new("/datasets/ds")
+}
+
+fn schema() -> Arc<Schema> {
+    let columns = vec![
+        Column::new("energy", DataType::F32).with_unit("J"),
+        Column::new("id", DataType::U64),
+        Column::new("tag", DataType::FixedBytes(3)),
+    ];
+    Arc::new(Schema::new(columns, "energy").unwrap())
+}
+
+fn options() -> PartOptions {
+    PartOptions { page_rows: 16, row_groups_per_run: 2, ..PartOptions::default() }
+}
+
+/// Ids of the records that `seed` stands for: seeds do not share ids.
+fn ids(seed: u64) -> Vec<u64> {
+    let count = u64::from(PARTS) * 2 * RUN_ROWS;
+    (seed * 1000..seed * 1000 + count).collect()
+}
+
+fn memtable(ids: &[u64]) -> Memtable {
+    let mut memtable = Memtable::new(schema(), 1 << 16);
+    for id in ids {
+        let energy = (id * 7919 % 101) as f32;
+        memtable.push(&[&energy.to_le_bytes()[..], &id.to_le_bytes(), &[1, 2, *id as u8]].concat());
+    }
+    memtable
+}
+
+fn context(run: u32) -> RunContext {
+    let bounds = Some((Value::Float(0.0), Value::Float(100.0)));
+    RunContext { run, kind: RunKind::Regular, table_version: 1, bounds }
+}
+
+/// Opens as a writer does; breaks locks, since the holders of simulated crashes are this very process.
+fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
+    let (lock, _) = WriterLock::acquire(storage, &layout(), true)?;
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout(), &DatasetDescriptor::new(schema()))?;
+    recover(storage, &layout(), &descriptor)?;
+    Ok((lock, descriptor))
+}
+
+/// Writes the parts of an attempt and answers its manifest.
+fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> Result<EpochManifest> {
+    let ids = ids(seed);
+    let mut manifest = EpochManifest {
+        epoch: commit.identity().epoch,
+        commit: commit.identity().commit,
+        parts: Vec::new(),
+        runs: Vec::new(),
+        figures: EpochFigures { rows: ids.len() as u64, ..EpochFigures::default() },
+    };
+    for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {
+        let part = PartId { rank: rank as u32, roll: 0 };
+        let (directory, identity) = (commit.directory(), commit.identity());
+        let mut writer = PartWriter::create(storage.clone(), &directory, part, schema(), options(), identity)?;
+        for (run, ids) in ids.chunks(RUN_ROWS as usize).enumerate() {
+            manifest.runs.extend(writer.append_run(&memtable(ids), context(run as u32))?);
+        }
+        manifest.parts.push(writer.finish()?);
+    }
+    Ok(manifest)
+}
+
+/// One epoch by a writer that is already open.
+fn write_epoch(
+    storage: &Arc<dyn Storage>,
+    descriptor: &DatasetDescriptor,
+    epoch: u64,
+    if_exists: IfExists,
+    seed: u64,
+) -> Result<()> {
+    let Some(commit) = EpochCommit::begin(storage, &layout(), descriptor, epoch, if_exists)? else { return Ok(()) };
+    let manifest = write_parts(storage, &commit, seed)?;
+    commit.commit(manifest)
+}
+
+/// A whole job of one epoch: open, write, release.
+fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -> Result<()> {
+    let (lock, descriptor) = open(storage)?;
+    write_epoch(storage, &descriptor, epoch, if_exists, seed)?;
+    lock.release()
+}
+
+/// The ids of every record that a reader finds, by epoch.
+fn contents(storage: &dyn Storage) -> BTreeMap<u64, Vec<u64>> {
+    let descriptor = DatasetDescriptor::read(storage, &layout()).unwrap();
+    let epochs = super::list_epochs(storage, &layout()).unwrap();
+    epochs.into_iter().map(|epoch| (epoch, epoch_ids(storage, &descriptor, epoch).unwrap())).collect()
+}
+
+fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) -> Result<Vec<u64>> {
+    let manifest = load_manifest(storage, &layout(), descriptor, epoch)?;
+    let mut bytes = Vec::new();
+    for entry in &manifest.parts {
+        let path = layout().part(epoch, entry.part);
+        let reader = PartReader::open(storage, &path, entry, manifest.commit, descriptor.schema.clone())?;
+        let of_part = |run: &&RunEntry| run.part == entry.part;
+        for run in manifest.runs.iter().filter(of_part) {
+            for page in 0..reader.pages(run.row_group, 1)?.len() {
+                reader.read_page(run.row_group, 1, page, true, &mut bytes)?;
+            }
+        }
+    }
+    let mut ids: Vec<u64> = bytes.as_chunks().0.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// A dataset whose epochs hold what their seeds stand for, all of it durable.
+fn dataset(exchange: bool, epochs: &[(u64, u64)]) -> MemoryStorage {
+    let memory = if exchange { MemoryStorage::new() } else { MemoryStorage::without_exchange() };
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    for (epoch, seed) in epochs {
+        job(&storage, *epoch, IfExists::Error, *seed).unwrap();
+    }
+    memory.crash()
+}

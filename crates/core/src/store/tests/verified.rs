@@ -1,0 +1,197 @@
+//! Verification finds every kind of damage, and nothing where there is none.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::{
+    DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest, verify,
+};
+use super::{PARTS, RUN_ROWS, contents, dataset, ids, layout, open, write_parts};
+use crate::error::Error;
+use crate::format::{EpochManifest, RunKind};
+use crate::schema::Value;
+use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage, read_all};
+
+fn check(storage: &Arc<dyn Storage>) -> VerifyReport {
+    verify(storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
+}
+
+fn check_with(memory: &MemoryStorage, fault: Fault) -> VerifyReport {
+    check(&(Arc::new(FaultStorage::with_fault(Arc::new(memory.clone()), fault)) as Arc<dyn Storage>))
+}
+
+fn texts(findings: &[Finding]) -> String {
+    findings.iter().map(|finding| format!("{finding}\n")).collect()
+}
+
+#[test]
+fn a_whole_dataset_is_clean_and_fully_counted() {
+    let memory = dataset(true, &[(1, 1), (2, 2), (30, 3)]);
+    let storage: Arc<dyn Storage> = Arc::new(memory);
+    let (done, total) = (AtomicU64::new(0), AtomicU64::new(0));
+    let progress = |progress: super::super::VerifyProgress| {
+        done.fetch_max(progress.done_bytes, Ordering::SeqCst);
+        total.store(progress.total_bytes, Ordering::SeqCst);
+    };
+    let report = verify(&storage, &layout(), &VerifyOptions { threads: 3, ..VerifyOptions::default() }, &progress);
+    let report = report.unwrap();
+    assert!(report.findings.is_empty(), "{}", texts(&report.findings));
+    let rows = 3 * u64::from(PARTS) * 2 * RUN_ROWS;
+    // 40 rows in row groups of 32 and 8: three pages of 16, 16 and 8 rows for each of three columns.
+    let pages = 3 * u64::from(PARTS) * 2 * 3 * 3;
+    assert_eq!((report.epochs, report.parts, report.rows, report.pages), (3, 6, rows, pages));
+    assert_eq!(done.into_inner(), report.bytes);
+    assert_eq!(total.into_inner(), report.bytes);
+    let one = VerifyOptions { epochs: "2..29".parse().unwrap(), threads: 1 };
+    assert_eq!(verify(&storage, &layout(), &one, &|_| ()).unwrap().rows, rows / 3);
+}
+
+/// Every file below a folder.
+fn files(storage: &dyn Storage, folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in storage.list(folder).unwrap() {
+        let path = folder.join(&entry.name);
+        match entry.kind {
+            crate::storage::FileKind::Directory => found.extend(files(storage, &path)),
+            crate::storage::FileKind::File => found.push(path),
+        }
+    }
+    found
+}
+
+#[test]
+fn flipped_bytes_are_found_in_every_file_but_for_padding() {
+    let memory = dataset(true, &[(1, 1)]);
+    let descriptor = DatasetDescriptor::read(&memory, &layout()).unwrap();
+    let manifest = load_manifest(&memory, &layout(), &descriptor, 1).unwrap();
+    let mut checked = 0;
+    for path in files(&memory, layout().root()) {
+        let content = read_all(&memory, &path, 1 << 20).unwrap();
+        let padding = |offset: usize| {
+            let group = |run: &&crate::format::RunEntry| layout().part(1, run.part) == path;
+            let inside =
+                |run: &crate::format::RunEntry| (run.offset..run.offset + run.bytes).contains(&(offset as u64));
+            let part = manifest.parts.iter().find(|entry| layout().part(1, entry.part) == path);
+            let tail = part.is_none_or(|part| offset as u64 >= part.footer_offset);
+            !tail && offset >= 4 && content[offset] == 0 && !manifest.runs.iter().filter(group).any(inside)
+        };
+        // Every byte near the ends, every seventh elsewhere.
+        let near = |offset: usize| offset < 300 || offset + 300 > content.len();
+        for offset in (0..content.len()).filter(|offset| near(*offset) || offset % 7 == 0) {
+            let mask = [1, 0x80, 0xff][offset % 3];
+            let report = check_with(&memory, Fault::Flip { path: path.clone(), offset: offset as u64, mask });
+            let found = report.findings.iter().any(|finding| finding.kind == FindingKind::Damage);
+            assert!(found || padding(offset), "{} byte {offset}: {}", path.display(), texts(&report.findings));
+            checked += u32::from(found);
+        }
+    }
+    assert!(checked > 2000, "{checked}");
+}
+
+#[test]
+fn missing_short_and_foreign_files_are_named() {
+    let base = dataset(true, &[(1, 1), (2, 2)]);
+    let part = layout().epoch(1).join("part-00001.parquet");
+    let manifest = files(&base, &layout().manifests()).remove(0);
+    let damaged = |report: &VerifyReport, path: &Path, text: &str| {
+        let mut damage = report.findings.iter().filter(|finding| finding.kind == FindingKind::Damage);
+        let found = damage.any(|finding| finding.path == path && finding.to_string().contains(text));
+        assert!(found, "{} {text}: {}", path.display(), texts(&report.findings));
+        assert!(!report.is_clean());
+    };
+    for (path, text) in [(&part, "missing"), (&manifest, "missing")] {
+        let memory = base.crash();
+        memory.remove_file(path).unwrap();
+        let report = check(&(Arc::new(memory) as Arc<dyn Storage>));
+        damaged(&report, path, text);
+        assert!(report.rows >= 160, "the rest is still read");
+    }
+    for bytes in [0, 3, 100, 5000] {
+        damaged(&check_with(&base, Fault::Cut { path: part.clone(), bytes }), &part, "");
+        damaged(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
+    }
+    let memory = base.crash();
+    let foreign = layout().epoch(2).join("part-00007.parquet");
+    memory.create(&foreign).unwrap();
+    damaged(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
+    let descriptor = layout().descriptor();
+    damaged(&check_with(&base, Fault::Flip { path: descriptor.clone(), offset: 9, mask: 1 }), &descriptor, "checksum");
+    let memory = base.crash();
+    memory.remove_file(&descriptor).unwrap();
+    damaged(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &descriptor, "missing");
+
+    let kind = std::io::ErrorKind::PermissionDenied;
+    let report = check_with(&base, Fault::Refuse { path: part.clone(), kind });
+    assert!(report.findings.iter().any(|finding| finding.kind == FindingKind::Unreadable && finding.path == part));
+    let nowhere = verify(&(Arc::new(MemoryStorage::new()) as _), &layout(), &VerifyOptions::default(), &|_| ());
+    assert!(matches!(nowhere, Err(Error::NotADataset { .. })));
+}
+
+#[test]
+fn leftovers_are_notices_only() {
+    let memory = dataset(true, &[(1, 1)]);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let (_lock, descriptor) = open(&storage).unwrap();
+    let _attempt = EpochCommit::begin(&storage, &layout(), &descriptor, 7, IfExists::Error).unwrap();
+    memory.create(&layout().manifest(8, uuid::Uuid::from_u128(8))).unwrap();
+    memory.create(&layout().data().join("notes.txt")).unwrap();
+    let aside = layout().leftover(9, uuid::Uuid::from_u128(9), super::super::layout::Leftover::SetAside);
+    memory.create_dir_all(&aside).unwrap();
+    let report = check(&storage);
+    let said = texts(&report.findings);
+    assert_eq!(report.findings.len(), 4, "{said}");
+    assert!(report.is_clean(), "{said}");
+    for text in ["never finished", "no data", "notes.txt", "cut short"] {
+        assert!(said.contains(text), "{text}: {said}");
+    }
+}
+
+/// What verification says of an epoch whose manifest was changed before it was committed.
+fn with_manifest(change: impl Fn(&mut EpochManifest)) -> String {
+    let memory = dataset(true, &[]);
+    let storage: Arc<dyn Storage> = Arc::new(memory.clone());
+    let (lock, descriptor) = open(&storage).unwrap();
+    let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 1, IfExists::Error).unwrap().unwrap();
+    let mut manifest = write_parts(&storage, &commit, 1).unwrap();
+    change(&mut manifest);
+    commit.commit(manifest).unwrap();
+    lock.release().unwrap();
+    let report = check(&storage);
+    assert!(!report.is_clean());
+    texts(&report.findings)
+}
+
+#[test]
+fn every_figure_of_the_manifest_is_compared_with_the_data() {
+    assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
+    type Change = fn(&mut EpochManifest);
+    let changes: [(Change, &str); 16] = [
+        (|manifest| manifest.figures.rows += 1, "says that the epoch has 161 records"),
+        (|manifest| manifest.figures.strays = 3, "3 strays"),
+        (|manifest| manifest.figures.spills = 3, "3 spilled"),
+        (|manifest| manifest.figures.nan_keys = 1, "1 records with a NaN key"),
+        (|manifest| manifest.runs[2].rows += 1, "another number of records"),
+        (|manifest| manifest.runs[2].checksum ^= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.runs[2].bytes -= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.runs[2].offset += 1, "begins at byte"),
+        (|manifest| manifest.runs[2].row_group = 9, "row group 9"),
+        (|manifest| drop(manifest.runs.remove(2)), "4 row groups where the manifest has 3"),
+        (|manifest| manifest.runs[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))), "'energy'"),
+        (|manifest| manifest.runs[2].columns[1].range = Some((Value::Int(7), Value::Int(2000))), "'id'"),
+        (|manifest| manifest.runs[2].columns[0].nan_count = 1, "1 NaN"),
+        (
+            |manifest| manifest.runs[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
+            "outside of its partition",
+        ),
+        (|manifest| manifest.runs[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
+        (|manifest| manifest.runs[2].table_version = 5, "seal of run"),
+    ];
+    for (change, text) in changes {
+        let said = with_manifest(change);
+        assert!(said.contains(text), "{text}: {said}");
+    }
+    // Two runs that pass for one: each is sorted, together they are not.
+    let said = with_manifest(|manifest| manifest.runs.iter_mut().for_each(|run| run.run = 0));
+    assert!(said.contains("do not ascend"), "{said}");
+}

@@ -1,0 +1,50 @@
+//! Going back to a checkpoint: the epochs after it disappear.
+//!
+//! The newest goes first, so that a crash in between leaves the epochs up to some label, never a gap. An epoch
+//! disappears by one rename out of `data`; what was renamed is deleted afterwards, or by the next writer.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::descriptor::DatasetDescriptor;
+use super::epochs::{list_epochs, manifest_commits};
+use super::layout::{Layout, Leftover};
+use super::recovery::recover;
+use crate::error::{IoContext, Result};
+use crate::storage::Storage;
+
+/// Removes every epoch after `last` and answers which those were, in numeric order. Only the holder of the lock may call
+/// this.
+///
+/// # Errors
+/// When storage fails. The epochs up to `last` are never touched.
+pub fn truncate_after(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    last: u64,
+) -> Result<Vec<u64>> {
+    // Old data that was set aside must be gone before its epoch is: a later recovery would take it for all there is.
+    recover(storage, layout, descriptor)?;
+    let removed: Vec<u64> = list_epochs(&**storage, layout)?.into_iter().filter(|epoch| *epoch > last).collect();
+    let mut folders = Vec::with_capacity(removed.len());
+    for epoch in removed.iter().rev() {
+        let source = layout.epoch(*epoch);
+        let target = layout.leftover(*epoch, Uuid::new_v4(), Leftover::Removed);
+        storage.rename(&source, &target).at("rename", &source)?;
+        // Each rename is made durable before the next, so that a power failure leaves no gap either.
+        storage.sync_dir(&layout.data()).at("sync", &layout.data())?;
+        folders.push(target);
+    }
+    for epoch in &removed {
+        for commit in manifest_commits(&**storage, layout, *epoch)? {
+            let manifest = layout.manifest(*epoch, commit);
+            storage.remove_file(&manifest).at("remove", &manifest)?;
+        }
+    }
+    for folder in &folders {
+        storage.remove_dir_all(folder).at("remove", folder)?;
+    }
+    Ok(removed)
+}

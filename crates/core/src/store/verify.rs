@@ -1,0 +1,307 @@
+//! Everything of a dataset against everything else: checksums, places, and what manifests say of the data.
+//!
+//! Here the folder: which files there are, what belongs together, the work spread over threads. `verify_part` reads one
+//! part. What is wrong is a finding and the rest is still looked at; only what makes looking impossible is an error.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::descriptor::DatasetDescriptor;
+use super::epochs::{list_epochs, list_or_empty, load_manifest};
+use super::layout::{EpochRange, Layout, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
+use super::verify_part::verify_part;
+use crate::error::{Error, Result};
+use crate::format::{EpochFigures, EpochManifest, PartEntry, PartId, RunKind};
+use crate::storage::Storage;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Stored bytes are not what was written, or files are missing or too many.
+    Damage,
+    /// The system could not read something, so that nothing can be said of it.
+    Unreadable,
+    /// Nothing is wrong with the data, but someone should know.
+    Notice,
+}
+
+/// Something that verification found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub kind: FindingKind,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Where in it: a run, a page.
+    pub place: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Finding {
+    pub(super) fn new(kind: FindingKind, path: &Path, what: impl Into<String>) -> Self {
+        Self { kind, path: path.to_owned(), place: None, what: what.into() }
+    }
+
+    pub(super) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: Some(place.into()), ..Self::new(FindingKind::Damage, path, what) }
+    }
+
+    /// The finding that an error amounts to; `path` where the error names none.
+    pub(super) fn from_error(error: Error, path: &Path) -> Self {
+        match error {
+            Error::Damage { path, place, what } => Self { kind: FindingKind::Damage, path, place, what },
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Self::new(FindingKind::Damage, &path, "it is missing")
+            }
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::new(FindingKind::Damage, &path, "it ends before its end")
+            }
+            Error::Io { operation, path, source } => {
+                Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))
+            }
+            other => Self::new(FindingKind::Unreadable, path, other.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            FindingKind::Damage => "damage",
+            FindingKind::Unreadable => "unreadable",
+            FindingKind::Notice => "notice",
+        };
+        write!(f, "{kind}: {}", self.path.display())?;
+        if let Some(place) = &self.place {
+            write!(f, " ({place})")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// What to verify, and how.
+#[derive(Debug, Clone)]
+pub struct VerifyOptions {
+    /// The epochs; files that belong to none are looked at in any case.
+    pub epochs: EpochRange,
+    /// Parts read at the same time.
+    pub threads: usize,
+}
+
+impl Default for VerifyOptions {
+    fn default() -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { epochs: EpochRange::ALL, threads }
+    }
+}
+
+/// How far a verification is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VerifyProgress {
+    /// Bytes of records checked.
+    pub done_bytes: u64,
+    /// Bytes of records to check.
+    pub total_bytes: u64,
+}
+
+/// What a verification looked at and found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Epochs looked at.
+    pub epochs: u64,
+    /// Parts that could be opened.
+    pub parts: u64,
+    /// Row groups read.
+    pub row_groups: u64,
+    /// Pages read.
+    pub pages: u64,
+    /// Records read.
+    pub rows: u64,
+    /// Bytes of records read.
+    pub bytes: u64,
+    /// What was found, in the order of epochs and parts.
+    pub findings: Vec<Finding>,
+}
+
+impl VerifyReport {
+    /// Whether nothing was found but notices.
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
+    }
+
+    /// Adds what another report counted and found.
+    pub(super) fn add(&mut self, other: Self) {
+        self.epochs += other.epochs;
+        self.parts += other.parts;
+        self.row_groups += other.row_groups;
+        self.pages += other.pages;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.findings.extend(other.findings);
+    }
+}
+
+/// One part to read.
+struct Task {
+    manifest: Arc<EpochManifest>,
+    entry: PartEntry,
+}
+
+/// Reads a whole dataset and compares everything with everything.
+///
+/// `progress` is called from several threads, after every column of every row group.
+///
+/// # Errors
+/// When there is no dataset, or folders cannot be listed.
+pub fn verify(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    options: &VerifyOptions,
+    progress: &(dyn Fn(VerifyProgress) + Sync),
+) -> Result<VerifyReport> {
+    let mut report = VerifyReport::default();
+    let descriptor = match DatasetDescriptor::read(&**storage, layout) {
+        Ok(descriptor) => descriptor,
+        Err(error @ Error::Damage { .. }) => {
+            report.findings.push(Finding::from_error(error, &layout.descriptor()));
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    let epochs = list_epochs(&**storage, layout)?;
+    check_folders(&**storage, layout, &epochs, &mut report.findings)?;
+    let mut tasks = Vec::new();
+    for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
+        report.epochs += 1;
+        match load_manifest(&**storage, layout, &descriptor, epoch) {
+            Ok(manifest) => {
+                let path = layout.manifest(epoch, manifest.commit);
+                check_figures(&path, &manifest, &descriptor, &mut report.findings);
+                check_parts(&**storage, layout, &manifest, &mut report.findings)?;
+                let manifest = Arc::new(manifest);
+                tasks.extend(manifest.parts.iter().map(|entry| Task { manifest: manifest.clone(), entry: *entry }));
+            }
+            Err(error) => report.findings.push(Finding::from_error(error, &layout.epoch(epoch))),
+        }
+    }
+    report.add(run_tasks(storage, layout, &descriptor, &tasks, options.threads, progress));
+    Ok(report)
+}
+
+/// Reads the parts, several at a time.
+fn run_tasks(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    tasks: &[Task],
+    threads: usize,
+    progress: &(dyn Fn(VerifyProgress) + Sync),
+) -> VerifyReport {
+    let total_bytes = tasks.iter().flat_map(|task| task.runs()).map(|run| run.bytes).fold(0, u64::saturating_add);
+    let done_bytes = AtomicU64::new(0);
+    let advance = |bytes: u64| {
+        let done_bytes = done_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        progress(VerifyProgress { done_bytes, total_bytes });
+    };
+    let next = AtomicUsize::new(0);
+    let reports: Mutex<Vec<Option<VerifyReport>>> = Mutex::new(tasks.iter().map(|_| None).collect());
+    let work = || {
+        while let Some((index, task)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            tasks.get(index).map(|task| (index, task))
+        } {
+            let report = verify_part(storage, layout, descriptor, &task.manifest, &task.entry, &advance);
+            reports.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(report);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, tasks.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut whole = VerifyReport::default();
+    for report in reports.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten() {
+        whole.add(report);
+    }
+    whole
+}
+
+impl Task {
+    fn runs(&self) -> impl Iterator<Item = &crate::format::RunEntry> {
+        self.manifest.runs.iter().filter(|run| run.part == self.entry.part)
+    }
+}
+
+/// Compares the files of an epoch with its manifest. Missing ones are found when they are read.
+fn check_parts(
+    storage: &dyn Storage,
+    layout: &Layout,
+    manifest: &EpochManifest,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let listed: BTreeSet<PartId> = manifest.parts.iter().map(|part| part.part).collect();
+    let folder = layout.epoch(manifest.epoch);
+    for entry in list_or_empty(storage, &folder)? {
+        if !PartId::parse(&entry.name).is_some_and(|part| listed.contains(&part)) {
+            let what = "it is not part of the epoch, yet other tools read it with the epoch";
+            findings.push(Finding::new(FindingKind::Damage, &folder.join(&entry.name), what));
+        }
+    }
+    Ok(())
+}
+
+/// Compares the epoch's figures with its runs.
+fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
+    let EpochFigures { rows, strays, spills, nan_keys, .. } = manifest.figures;
+    let count = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
+    let key = descriptor.schema.key_index();
+    let found_nan: u64 = manifest.runs.iter().filter_map(|run| run.columns.get(key)).map(|key| key.nan_count).sum();
+    let pairs = [
+        ("records", rows, manifest.rows()),
+        ("strays", strays, count(RunKind::Stray)),
+        ("spilled records", spills, count(RunKind::Unordered)),
+        ("records with a NaN key", nan_keys, found_nan),
+    ];
+    for (name, said, found) in pairs {
+        if said != found {
+            let what = format!("it says that the epoch has {said} {name}, and lists {found}");
+            findings.push(Finding::new(FindingKind::Damage, path, what));
+        }
+    }
+}
+
+/// Looks at what belongs to no epoch.
+fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], findings: &mut Vec<Finding>) -> Result<()> {
+    let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
+    let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));
+    for entry in list_or_empty(storage, &layout.data())? {
+        if !parse_epoch_folder(&entry.name).is_some_and(exists) {
+            notice(layout.data().join(&entry.name), "it is no epoch of ours; other tools may stumble over it");
+        }
+    }
+    for entry in list_or_empty(storage, &layout.manifests())? {
+        if !parse_manifest(&entry.name).is_some_and(|(epoch, _)| exists(epoch)) {
+            notice(layout.manifests().join(&entry.name), "it belongs to no data; the next writer removes it");
+        }
+    }
+    for entry in list_or_empty(storage, &layout.unfinished())? {
+        let path = layout.unfinished().join(&entry.name);
+        match parse_leftover(&entry.name) {
+            Some((epoch, _, Leftover::SetAside)) if !exists(epoch) => {
+                notice(
+                    path,
+                    "a replacement was cut short; the next writer completes it, until then the epoch is missing",
+                );
+            }
+            Some((_, _, Leftover::Attempt)) => {
+                notice(path, "an epoch that was never finished, or one being written; 'salvage' shows what is in it");
+            }
+            _ => notice(path, "the next writer removes it"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,374 @@
+//! One part against the manifest: every checksum, every figure, the order of the keys.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::Xxh3;
+
+use super::descriptor::DatasetDescriptor;
+use super::layout::Layout;
+use super::verify::{Finding, VerifyReport};
+use crate::error::{IoContext, Result};
+use crate::format::{
+    EpochManifest, PartEntry, PartIdentity, PartReader, RunEntry, RunKind, SealedRowGroup, SealedRun, scan_seals,
+};
+use crate::schema::{DataType, Schema, Value};
+use crate::storage::{ReadableFile, Storage};
+
+/// What every Parquet file begins with.
+const MAGIC: &[u8; 4] = b"PAR1";
+
+/// Reads and checks one part. `advance` hears of every piece of records read.
+pub(super) fn verify_part(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    descriptor: &DatasetDescriptor,
+    manifest: &EpochManifest,
+    entry: &PartEntry,
+    advance: &dyn Fn(u64),
+) -> VerifyReport {
+    let path = layout.part(manifest.epoch, entry.part);
+    let runs: Vec<&RunEntry> = manifest.runs.iter().filter(|run| run.part == entry.part).collect();
+    let mut report = VerifyReport::default();
+    let schema = &descriptor.schema;
+    let reader = match PartReader::open(&**storage, &path, entry, manifest.commit, Arc::clone(schema)) {
+        Ok(reader) => reader,
+        Err(error) => {
+            report.findings.push(Finding::from_error(error, &path));
+            advance(runs.iter().map(|run| run.bytes).sum());
+            return report;
+        }
+    };
+    report.parts = 1;
+    let expected = PartIdentity { dataset: descriptor.uuid, commit: manifest.commit, epoch: manifest.epoch };
+    let mut check = PartCheck { path: &path, reader: &reader, schema, report: &mut report };
+    if reader.identity() != expected {
+        check.damage("footer", "it belongs to another dataset or epoch");
+    }
+    check.magic();
+    check.row_groups(&runs);
+    check.seals(&runs);
+    let mut last_key = None;
+    for run in runs {
+        check.row_group(run, &mut last_key, advance);
+    }
+    report
+}
+
+/// What one column of one row group turned out to hold.
+#[derive(Debug, Clone, Copy)]
+struct Observed {
+    range: Option<(Value, Value)>,
+    nan_count: u64,
+}
+
+impl Observed {
+    const NOTHING: Self = Self { range: None, nan_count: 0 };
+
+    fn add(&mut self, other: Self) {
+        self.nan_count += other.nan_count;
+        self.range = match (self.range, other.range) {
+            (Some(one), Some(two)) => Some((
+                if two.0.compare(one.0).is_some_and(|order| order.is_lt()) { two.0 } else { one.0 },
+                if two.1.compare(one.1).is_some_and(|order| order.is_gt()) { two.1 } else { one.1 },
+            )),
+            (one, two) => one.or(two),
+        };
+    }
+}
+
+/// Smallest and largest value and NaN of packed values; written apart from the encoder's, so that an error in one of
+/// them shows.
+fn observe(data_type: DataType, values: &[u8]) -> Observed {
+    macro_rules! each {
+        ($type:ty, $value:expr) => {{
+            let mut range: Option<($type, $type)> = None;
+            let mut nan_count = 0;
+            for raw in values.as_chunks::<{ size_of::<$type>() }>().0 {
+                let value = <$type>::from_le_bytes(*raw);
+                #[allow(clippy::eq_op, reason = "only NaN differs from itself; integers never do")]
+                if value != value {
+                    nan_count += 1;
+                    continue;
+                }
+                range = Some(range.map_or((value, value), |(low, high)| {
+                    (if value < low { value } else { low }, if value > high { value } else { high })
+                }));
+            }
+            let value: fn($type) -> Value = $value;
+            Observed { range: range.map(|(low, high)| (value(low), value(high))), nan_count }
+        }};
+    }
+    match data_type {
+        DataType::I8 => each!(i8, |value| Value::Int(value.into())),
+        DataType::I16 => each!(i16, |value| Value::Int(value.into())),
+        DataType::I32 => each!(i32, |value| Value::Int(value.into())),
+        DataType::I64 => each!(i64, |value| Value::Int(value.into())),
+        DataType::U8 => each!(u8, |value| Value::Int(value.into())),
+        DataType::U16 => each!(u16, |value| Value::Int(value.into())),
+        DataType::U32 => each!(u32, |value| Value::Int(value.into())),
+        DataType::U64 => each!(u64, |value| Value::Int(value.into())),
+        DataType::F32 => each!(f32, |value| Value::Float(value.into())),
+        DataType::F64 => each!(f64, |value| Value::Float(value)),
+        DataType::FixedBytes(_) => Observed::NOTHING,
+    }
+}
+
+/// Equal by value, so that the sign of a zero does not matter.
+fn same_range(one: Option<(Value, Value)>, two: Option<(Value, Value)>) -> bool {
+    let same = |one: Value, two: Value| one.compare(two).is_some_and(|order| order.is_eq());
+    match (one, two) {
+        (Some(one), Some(two)) => same(one.0, two.0) && same(one.1, two.1),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+fn show_range(range: Option<(Value, Value)>) -> String {
+    range.map_or("no values".to_owned(), |(low, high)| format!("{low} to {high}"))
+}
+
+struct PartCheck<'a> {
+    path: &'a Path,
+    reader: &'a PartReader,
+    schema: &'a Schema,
+    report: &'a mut VerifyReport,
+}
+
+impl PartCheck<'_> {
+    fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.report.findings.push(Finding::damage_at(self.path, place, what));
+    }
+
+    fn take<T>(&mut self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.report.findings.push(Finding::from_error(error, self.path))).ok()
+    }
+
+    fn magic(&mut self) {
+        let mut magic = [0; 4];
+        let read = self.reader.file().read_at(0, &mut magic).at("read", self.path);
+        if self.take(read).is_some() && magic != *MAGIC {
+            self.damage("its first bytes", "they are not those of a Parquet file");
+        }
+    }
+
+    /// Whether manifest and footer name the same row groups.
+    fn row_groups(&mut self, runs: &[&RunEntry]) {
+        let found = self.reader.row_groups();
+        if runs.len() as u64 != u64::from(found) {
+            let what = format!("it has {found} row groups where the manifest has {}", runs.len());
+            self.damage("footer", what);
+        }
+        for (index, run) in runs.iter().enumerate() {
+            if run.row_group as usize != index {
+                let what = format!("the manifest has row group {} in place {index}", run.row_group);
+                self.damage(place(run), what);
+            }
+        }
+    }
+
+    /// Compares the seals with the manifest. They are what a salvage would go by.
+    fn seals(&mut self, runs: &[&RunEntry]) {
+        let gaps =
+            Gaps { file: Arc::clone(self.reader.file()), runs: runs.iter().map(|run| (**run).clone()).collect() };
+        let Some(seals) = self.take(scan_seals(&gaps, self.path, self.schema)) else { return };
+        for run in runs.chunk_by(|one, other| one.run == other.run) {
+            let expected = expected_seal(self.reader.identity(), run);
+            if !seals.contains(&expected) {
+                self.damage(format!("seal of run {}", run[0].run), "it is not what was written");
+            }
+        }
+    }
+
+    /// Reads one row group. `last_key` is the run and the last key's ordinal of the row group before.
+    fn row_group(&mut self, run: &RunEntry, last_key: &mut Option<(u32, u64)>, advance: &dyn Fn(u64)) {
+        let mut checksum = Xxh3::new();
+        let mut position = run.offset;
+        let mut whole = true;
+        for column in 0..self.schema.columns().len() {
+            let before = self.report.findings.len();
+            let observed = self.column(run, column, &mut position, &mut checksum, last_key);
+            if let Some(observed) = observed.filter(|_| self.report.findings.len() == before) {
+                self.summary(run, column, observed);
+            }
+            whole &= observed.is_some();
+        }
+        if position != run.offset.saturating_add(run.bytes) || checksum.digest() != run.checksum {
+            self.damage(place(run), "its checksum is not the manifest's");
+        }
+        let rows = self.reader.rows(run.row_group);
+        if self.take(rows).is_some_and(|rows| rows != run.rows) {
+            self.damage(place(run), "it has another number of records than the manifest says");
+        }
+        if whole {
+            self.report.rows += run.rows;
+        }
+        self.report.row_groups += 1;
+        self.report.bytes += run.bytes;
+        advance(run.bytes);
+    }
+
+    /// Reads one column of a row group: its pages, their checksums and ranges, and the order if it is the key.
+    fn column(
+        &mut self,
+        run: &RunEntry,
+        column: usize,
+        position: &mut u64,
+        checksum: &mut Xxh3,
+        last_key: &mut Option<(u32, u64)>,
+    ) -> Option<Observed> {
+        let at = || format!("{}, column '{}'", place(run), self.schema.columns()[column].name);
+        let range = self.take(self.reader.chunk_range(run.row_group, column))?;
+        if range.start != *position {
+            let what = format!("it begins at byte {} where the manifest has {position}", range.start);
+            self.damage(at(), what);
+        }
+        *position = range.end;
+        // `PartReader::open` checked that every chunk lies within the file.
+        let mut raw = vec![0; (range.end - range.start) as usize];
+        let read = self.reader.file().read_at(range.start, &mut raw).at("read", self.path);
+        self.take(read)?;
+        checksum.update(&raw);
+        let pages = self.take(self.reader.pages(run.row_group, column))?;
+        let data_type = self.schema.columns()[column].data_type;
+        let mut observed = Observed::NOTHING;
+        let mut values = Vec::new();
+        for (index, page) in pages.iter().enumerate() {
+            let start = (page.offset - range.start) as usize;
+            let at = || format!("{}, page {index}", at());
+            values.clear();
+            match self.reader.decode_page(&raw[start..start + page.bytes as usize], column, true, &mut values) {
+                Ok(rows) if rows == page.rows as usize => {}
+                Ok(rows) => {
+                    self.damage(at(), format!("it has {rows} records where the page index has {}", page.rows));
+                }
+                Err(error) => {
+                    let finding = Finding::from_error(error, self.path);
+                    self.report.findings.push(Finding { place: Some(at()), ..finding });
+                    return None;
+                }
+            }
+            self.report.pages += 1;
+            let found = observe(data_type, &values);
+            let said = self.reader.page_range(run.row_group, column, index);
+            if said.is_some() && !(same_range(said, found.range) && found.nan_count == 0) {
+                let what = format!("the page index says {}, it has {}", show_range(said), show_range(found.range));
+                self.damage(at(), what);
+            }
+            observed.add(found);
+            if column == self.schema.key_index() {
+                self.key_order(run, &values, last_key);
+            }
+        }
+        Some(observed)
+    }
+
+    /// Compares what a column holds with the manifest's summary.
+    fn summary(&mut self, run: &RunEntry, column: usize, observed: Observed) {
+        let name = self.schema.columns()[column].name.clone();
+        let at = format!("{}, column '{name}'", place(run));
+        let Some(said) = run.columns.get(column) else {
+            return self.damage(at, "the manifest says nothing of it");
+        };
+        if !same_range(said.range, observed.range) {
+            let (said, found) = (show_range(said.range), show_range(observed.range));
+            self.damage(at, format!("the manifest says {said}, it has {found}"));
+        } else if said.nan_count != observed.nan_count {
+            self.damage(at, format!("the manifest says {} NaN, it has {}", said.nan_count, observed.nan_count));
+        }
+        if column == self.schema.key_index() {
+            self.kind(run, observed);
+        }
+    }
+
+    /// Whether the keys are such as the run's kind promises.
+    fn kind(&mut self, run: &RunEntry, keys: Observed) {
+        let nan_run = run.kind == RunKind::NanKey;
+        if nan_run && keys.nan_count != run.rows {
+            self.damage(place(run), "it is a run of NaN keys and has others");
+        } else if !nan_run && keys.nan_count != 0 {
+            self.damage(place(run), "it has NaN keys without being a run of them");
+        }
+        let (RunKind::Regular, Some(bounds), Some(range)) = (run.kind, run.bounds, keys.range) else { return };
+        let below = range.0.compare(bounds.0).is_some_and(|order| order.is_lt());
+        let above = range.1.compare(bounds.1).is_some_and(|order| order.is_gt());
+        if below || above {
+            let (range, bounds) = (show_range(Some(range)), show_range(Some(bounds)));
+            self.damage(place(run), format!("its keys are {range}, outside of its partition, {bounds}"));
+        }
+    }
+
+    /// Whether keys ascend, within a page and from the pages and row groups of the run before.
+    fn key_order(&mut self, run: &RunEntry, values: &[u8], last_key: &mut Option<(u32, u64)>) {
+        let order = self.schema.key_order();
+        let width = self.schema.key().data_type.width();
+        let mut ordinals = Vec::with_capacity(values.len() / width);
+        order.ordinals(values, width, values.len() / width, &mut ordinals);
+        let before = last_key.filter(|(last_run, _)| *last_run == run.run).map(|(_, ordinal)| ordinal);
+        if !before.iter().chain(&ordinals).is_sorted() {
+            self.damage(place(run), "its keys do not ascend");
+        }
+        if let Some(last) = ordinals.last() {
+            *last_key = Some((run.run, *last));
+        }
+    }
+}
+
+fn place(run: &RunEntry) -> String {
+    format!("run {}, row group {}", run.run, run.row_group)
+}
+
+/// The seal that the row groups of one run must have.
+fn expected_seal(identity: PartIdentity, run: &[&RunEntry]) -> SealedRun {
+    let first = run[0];
+    let group = |run: &&RunEntry| SealedRowGroup {
+        offset: run.offset,
+        bytes: run.bytes,
+        rows: run.rows,
+        checksum: run.checksum,
+    };
+    SealedRun {
+        identity,
+        part: first.part,
+        run: first.run,
+        kind: first.kind,
+        table_version: first.table_version,
+        bounds: first.bounds,
+        row_groups: run.iter().map(group).collect(),
+    }
+}
+
+/// A part as it would be with zeros in place of its records: looking for seals then reads nothing twice.
+#[derive(Debug)]
+struct Gaps {
+    file: Arc<dyn ReadableFile>,
+    runs: Vec<RunEntry>,
+}
+
+impl ReadableFile for Gaps {
+    fn bytes(&self) -> u64 {
+        self.file.bytes()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        buffer.fill(0);
+        let end = offset.saturating_add(buffer.len() as u64);
+        let mut position = offset;
+        // Row groups ascend: manifests are checked for that before.
+        let past = std::iter::once((self.bytes(), self.bytes()));
+        let groups = self.runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
+        for (group_start, group_end) in groups.chain(past) {
+            let gap_end = group_start.min(end);
+            if gap_end > position {
+                let range = (position - offset) as usize..(gap_end - offset) as usize;
+                self.file.read_at(position, &mut buffer[range])?;
+            }
+            position = position.max(group_end);
+            if position >= end {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,300 @@
+//! One receiver's writer: turns delivered records into sealed parts, without doing I/O itself.
+//!
+//! A state machine: records in, [`Task`]s out, [`Completion`]s in. A driver runs the tasks, on a background thread or
+//! at once, and the writer decides what comes next. Regular records have two memtables, one filling while the other is
+//! written; strays, spills and NaN keys have small ones of their own, so that they widen no regular run.
+//!
+//! Invariants
+//! - At most one task is out at a time, so a part's runs lie in the order they were sealed and its offsets are known.
+//! - At most one full memtable waits behind that task: [`Writer::accepts`] is false then, and the driver stops polling.
+//! - After an error the writer goes on taking records and drops them: an epoch that cannot be stored must still end on
+//!   all ranks, with the cause ([`Outcome`]).
+
+mod task;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::format::{
+    MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds,
+};
+use crate::schema::{Schema, Value};
+
+pub use task::{Completion, PartFactory, Task};
+
+/// Most records of one run: it bounds the memory that sorting takes, whatever the width of a record.
+pub const MAX_RUN_ROWS: usize = 1 << 18;
+
+/// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
+const SIDE_FRACTION: usize = 32;
+
+/// What a writer needs to know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// The receiver.
+    pub rank: u32,
+    /// Size of a regular memtable in bytes.
+    pub memtable_bytes: usize,
+    /// Row groups a run is cut into.
+    pub row_groups_per_run: u32,
+    /// Row groups after which a part rolls over to the next file.
+    pub row_groups_per_part: u32,
+}
+
+/// What a writer has to show at the end of an epoch.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The parts it closed, in the order of their rolls.
+    pub parts: Vec<PartEntry>,
+    /// Their runs.
+    pub runs: Vec<RunEntry>,
+    /// Where the time went.
+    pub figures: StageSeconds,
+    /// The first error; parts and runs are incomplete then.
+    pub error: Option<Error>,
+}
+
+/// A change of table ends a regular run that has reached this fraction of a memtable. Smaller runs would cost other
+/// engines more in row groups than they save in range.
+const LEAST_RUN_FRACTION: usize = 8;
+
+#[derive(Debug)]
+struct Waiting {
+    kind: RunKind,
+    rows: Memtable,
+    table_version: u32,
+    bounds: Option<(Value, Value)>,
+}
+
+/// One receiver's writer over one epoch. See the module's documentation.
+#[derive(Debug)]
+pub struct Writer {
+    options: WriterOptions,
+    schema: Arc<Schema>,
+    /// The memtable being filled, per kind.
+    active: [Option<Memtable>; 4],
+    waiting: VecDeque<Waiting>,
+    /// Written memtables of regular size, to be filled again.
+    spare: Vec<Memtable>,
+    table_version: u32,
+    bounds: Option<(Value, Value)>,
+    /// Bounds that hold all partitions in force while the regular memtable was filled.
+    regular_bounds: Option<(Value, Value)>,
+    busy: bool,
+    part: Option<Box<PartWriter>>,
+    next_roll: u32,
+    next_run: u32,
+    parts: Vec<PartEntry>,
+    runs: Vec<RunEntry>,
+    figures: StageSeconds,
+    finishing: bool,
+    error: Option<Error>,
+}
+
+const KINDS: [RunKind; 4] = [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey];
+
+fn slot(kind: RunKind) -> usize {
+    match kind {
+        RunKind::Regular => 0,
+        RunKind::Stray => 1,
+        RunKind::Unordered => 2,
+        RunKind::NanKey => 3,
+    }
+}
+
+impl Writer {
+    /// A writer that has received nothing yet.
+    pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
+        Self {
+            options,
+            schema,
+            active: [None, None, None, None],
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
+            table_version: 0,
+            bounds: None,
+            regular_bounds: None,
+            busy: false,
+            part: None,
+            next_roll: 0,
+            next_run: 0,
+            parts: Vec::new(),
+            runs: Vec::new(),
+            figures: StageSeconds::default(),
+            finishing: false,
+            error: None,
+        }
+    }
+
+    /// Tells which table and partition are in force from now on; runs sealed later record them.
+    ///
+    /// A regular run that mixes two partitions spans both, so the records so far become a run of their own unless they
+    /// are few. Some of those were judged by the new table already: drivers call this after an exchange.
+    pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
+        self.regular_bounds = match (self.regular_bounds, bounds) {
+            (Some(one), Some(other)) => Some(hull(one, other)),
+            (one, other) => one.or(other),
+        };
+        let filled = self.active[slot(RunKind::Regular)].as_ref().map_or(0, Memtable::bytes);
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        if filled >= capacity / LEAST_RUN_FRACTION && self.waiting.is_empty() {
+            self.seal(RunKind::Regular);
+        }
+        self.table_version = table_version;
+        self.bounds = bounds;
+        if self.active[slot(RunKind::Regular)].as_ref().is_none_or(Memtable::is_empty) {
+            self.regular_bounds = bounds;
+        }
+    }
+
+    /// Whether more records are welcome now.
+    pub fn accepts(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes whole stored rows of one kind. What arrives while [`Writer::accepts`] is false is taken all the same, at
+    /// the price of memory beyond the two memtables; drivers poll no more than a batch then.
+    pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
+        let row_bytes = self.schema.row_bytes();
+        while !rows.is_empty() && self.error.is_none() {
+            let table = match &mut self.active[slot(kind)] {
+                Some(table) => table,
+                empty => {
+                    let regular = kind == RunKind::Regular;
+                    let fresh =
+                        || Memtable::new(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
+                    let spare = if regular { self.spare.pop() } else { None };
+                    empty.insert(spare.unwrap_or_else(fresh))
+                }
+            };
+            let fitting = (table.remaining_rows() * row_bytes).min(rows.len());
+            let (head, rest) = rows.split_at(fitting);
+            table.push(head);
+            rows = rest;
+            if table.remaining_rows() == 0 {
+                self.seal(kind);
+            }
+        }
+    }
+
+    fn seal(&mut self, kind: RunKind) {
+        if let Some(rows) = self.active[slot(kind)].take() {
+            let table_version = self.table_version;
+            let bounds = if kind == RunKind::Regular { self.regular_bounds } else { self.bounds };
+            if kind == RunKind::Regular {
+                self.regular_bounds = self.bounds;
+            }
+            self.waiting.push_back(Waiting { kind, rows, table_version, bounds });
+        }
+    }
+
+    /// No more records come: seals what there is.
+    pub fn finish(&mut self) {
+        self.finishing = true;
+        for kind in KINDS {
+            self.seal(kind);
+        }
+    }
+
+    /// The next thing to do, if one may be begun now.
+    pub fn next_task(&mut self) -> Option<Task> {
+        if self.busy {
+            return None;
+        }
+        if self.error.is_some() {
+            self.waiting.clear();
+            self.part = None;
+            return None;
+        }
+        let full = |part: &PartWriter| {
+            let limit = self.options.row_groups_per_part.min(MAX_ROW_GROUPS);
+            part.row_groups().saturating_add(self.options.row_groups_per_run) > limit && part.row_groups() > 0
+        };
+        let task = if self.part.as_deref().is_some_and(full) || (self.finishing && self.waiting.is_empty()) {
+            Task::Finish { part: self.part.take()? }
+        } else {
+            let Waiting { kind, rows, table_version, bounds } = self.waiting.pop_front()?;
+            let part = PartId { rank: self.options.rank, roll: self.next_roll };
+            let context = RunContext { run: self.next_run, kind, table_version, bounds };
+            self.next_run += 1;
+            Task::Append { part: self.part.take(), create: part, rows, context }
+        };
+        self.busy = true;
+        Some(task)
+    }
+
+    /// Takes the result of a task.
+    pub fn complete(&mut self, completion: Completion) {
+        self.busy = false;
+        self.figures += completion.figures();
+        match completion {
+            Completion::Appended { part, mut rows, result, .. } => {
+                if rows.rows() * self.schema.row_bytes()
+                    > memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes())
+                    && self.spare.is_empty()
+                {
+                    rows.clear();
+                    self.spare.push(rows);
+                }
+                match result {
+                    Ok(runs) => {
+                        self.runs.extend(runs);
+                        self.part = part;
+                    }
+                    Err(error) => self.fail(error),
+                }
+            }
+            Completion::Finished { result, .. } => match result {
+                Ok(part) => {
+                    self.next_roll += 1;
+                    self.parts.push(part);
+                }
+                Err(error) => self.fail(error),
+            },
+        }
+    }
+
+    /// Makes the epoch fail on this rank with `error`, unless it has failed already.
+    pub fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+        self.waiting.clear();
+        self.active = [None, None, None, None];
+    }
+
+    /// Whether everything is sealed, closed and durable, or the writer has failed.
+    pub fn is_finished(&self) -> bool {
+        let idle = !self.busy && self.waiting.is_empty();
+        self.finishing && idle && (self.part.is_none() || self.error.is_some())
+    }
+
+    /// What the writer achieved; call it when [`Writer::is_finished`].
+    pub fn into_outcome(self) -> Outcome {
+        Outcome { parts: self.parts, runs: self.runs, figures: self.figures, error: self.error }
+    }
+
+    /// Bytes of memory in memtables.
+    pub fn resident_bytes(&self) -> usize {
+        let active = self.active.iter().flatten();
+        active
+            .chain(&self.spare)
+            .chain(self.waiting.iter().map(|waiting| &waiting.rows))
+            .map(Memtable::resident_bytes)
+            .sum()
+    }
+}
+
+/// The smallest bounds that hold both.
+fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
+    let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
+    (if less(other.0, one.0) { other.0 } else { one.0 }, if less(one.1, other.1) { other.1 } else { one.1 })
+}
+
+fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> usize {
+    let regular = options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(row_bytes));
+    match kind {
+        RunKind::Regular => regular,
+        // Small ones must not shrink to a few rows when memtables are made tiny.
+        _ => (regular / SIDE_FRACTION).max(regular.min(16 << 10)),
+    }
+}

@@ -1,0 +1,118 @@
+//! What a writer asks for, and the one function that does it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::format::{
+    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunEntry,
+    StageSeconds,
+};
+use crate::schema::Schema;
+use crate::storage::Storage;
+
+/// Work for a background thread. Tasks of one writer come one at a time.
+#[derive(Debug)]
+pub enum Task {
+    /// Sort, encode and write a run, after creating the part if there is none.
+    Append {
+        /// The part being written.
+        part: Option<Box<PartWriter>>,
+        /// The part to create otherwise.
+        create: PartId,
+        /// The records.
+        rows: Memtable,
+        /// What else the run records.
+        context: RunContext,
+    },
+    /// Write the part's footer and make it durable.
+    Finish {
+        /// The part.
+        part: Box<PartWriter>,
+    },
+}
+
+/// The result of a [`Task`].
+#[derive(Debug)]
+pub enum Completion {
+    /// Of [`Task::Append`].
+    Appended {
+        /// The part, to be appended to.
+        part: Option<Box<PartWriter>>,
+        /// The memtable, to be filled again.
+        rows: Memtable,
+        /// The run's row groups.
+        result: Result<Vec<RunEntry>>,
+        /// What this task took.
+        figures: StageSeconds,
+    },
+    /// Of [`Task::Finish`].
+    Finished {
+        /// The closed part.
+        result: Result<PartEntry>,
+        /// What this task took.
+        figures: StageSeconds,
+    },
+}
+
+impl Completion {
+    pub(super) fn figures(&self) -> StageSeconds {
+        match self {
+            Self::Appended { figures, .. } | Self::Finished { figures, .. } => *figures,
+        }
+    }
+}
+
+/// Where an epoch's parts are made, and how.
+#[derive(Debug, Clone)]
+pub struct PartFactory {
+    /// The file system.
+    pub storage: Arc<dyn Storage>,
+    /// The epoch's unfinished folder.
+    pub directory: PathBuf,
+    /// The records' schema.
+    pub schema: Arc<Schema>,
+    /// The parts' layout.
+    pub options: PartOptions,
+    /// What every part's footer says of dataset and commit.
+    pub identity: PartIdentity,
+}
+
+impl PartFactory {
+    /// Creates a part.
+    ///
+    /// # Errors
+    /// When its file exists or cannot be created.
+    pub fn create(&self, part: PartId) -> Result<PartWriter> {
+        let schema = Arc::clone(&self.schema);
+        PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
+    }
+
+    /// Does what a writer asks for, on this thread.
+    pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
+        match task {
+            Task::Append { part, create, rows, context } => {
+                let part = part.map_or_else(|| self.create(create).map(Box::new), Ok);
+                match part {
+                    Ok(mut part) => {
+                        let before = part.figures();
+                        let result = part.append_run_with(&rows, context, buffers);
+                        let figures = part.figures() - before;
+                        Completion::Appended { part: Some(part), rows, result, figures }
+                    }
+                    Err(error) => {
+                        let figures = StageSeconds::default();
+                        Completion::Appended { part: None, rows, result: Err(error), figures }
+                    }
+                }
+            }
+            Task::Finish { part } => {
+                let before = part.figures();
+                match part.finish_with_figures() {
+                    Ok((entry, after)) => Completion::Finished { result: Ok(entry), figures: after - before },
+                    Err(error) => Completion::Finished { result: Err(error), figures: StageSeconds::default() },
+                }
+            }
+        }
+    }
+}

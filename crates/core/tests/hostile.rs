@@ -1,0 +1,303 @@
+//! Hostile key distributions through the whole write path, in one process: no loss, no abort, balanced partitions.
+//!
+//! One million records each (unless the input says otherwise), appended 1,000 at a time, at 16, 61 and 64 ranks. Every
+//! record carries a unique id; the epoch is read back and each id must be there exactly once, with its key.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use turbidite::storage::MemoryStorage;
+use turbidite::{Column, ColumnView, DataType, Dataset, EpochFigures, LocalJob, Query, Schema, WriteOptions};
+
+const RECORDS: usize = 1_000_000;
+const APPEND: usize = 1_000;
+
+/// SplitMix64: the inputs are the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        bits ^ (bits >> 31)
+    }
+
+    fn unit(&mut self) -> f64 {
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
+        radius * (std::f64::consts::TAU * self.unit()).cos()
+    }
+
+    fn lognormal(&mut self) -> f64 {
+        (1.5 * self.normal()).exp()
+    }
+}
+
+/// Keys of each rank, as their little-endian bytes.
+struct Input {
+    data_type: DataType,
+    ranks: Vec<Vec<u8>>,
+}
+
+impl Input {
+    /// Deals `count` keys to ranks in contiguous slices.
+    fn sliced(data_type: DataType, count: usize, ranks: u32, key: impl FnMut(usize) -> Vec<u8>) -> Self {
+        let keys: Vec<Vec<u8>> = (0..count).map(key).collect();
+        let share = count.div_ceil(ranks as usize).max(1);
+        let mut slices: Vec<Vec<u8>> = keys.chunks(share).map(<[Vec<u8>]>::concat).collect();
+        slices.resize(ranks as usize, Vec::new());
+        Self { data_type, ranks: slices }
+    }
+
+    fn f32s(count: usize, ranks: u32, mut key: impl FnMut(usize) -> f64) -> Self {
+        Self::sliced(DataType::F32, count, ranks, |i| (key(i) as f32).to_le_bytes().to_vec())
+    }
+
+    fn rows(&self) -> usize {
+        self.ranks.iter().map(Vec::len).sum::<usize>() / self.data_type.width()
+    }
+}
+
+/// Writes the epochs, each an input, and reads every record back.
+fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochFigures> {
+    let schema =
+        Schema::new(vec![Column::new("key", epochs[0].data_type), Column::new("id", DataType::U64)], "key").unwrap();
+    let storage: Arc<MemoryStorage> = Arc::new(MemoryStorage::new());
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema, WriteOptions::new(ranks)).unwrap();
+    let mut all = Vec::new();
+    for (epoch, input) in epochs.iter().enumerate() {
+        let width = input.data_type.width();
+        job.begin_epoch(epoch as u64).unwrap();
+        let longest = input.ranks.iter().map(Vec::len).max().unwrap_or(0) / width;
+        // All ranks go on together, as a simulation's do.
+        for start in (0..longest).step_by(APPEND) {
+            for (rank, keys) in input.ranks.iter().enumerate() {
+                let rows = keys.len() / width;
+                let (start, end) = (start.min(rows), (start + APPEND).min(rows));
+                let ids: Vec<u8> =
+                    (start..end).flat_map(|row| (((rank as u64) << 32) | row as u64).to_le_bytes()).collect();
+                let columns = [
+                    ColumnView::new(&keys[start * width..], width, end - start, input.data_type).unwrap(),
+                    ColumnView::new(&ids, 8, end - start, DataType::U64).unwrap(),
+                ];
+                job.append(rank as u32, &columns).unwrap();
+            }
+        }
+        all.push(job.end_epoch().unwrap());
+    }
+    job.close().unwrap();
+    let dataset = Dataset::open_with(storage, "/ds").unwrap();
+    for (epoch, input) in epochs.iter().enumerate() {
+        read_back(&dataset, epoch as u64, input);
+    }
+    all
+}
+
+fn read_back(dataset: &Dataset, epoch: u64, input: &Input) {
+    let width = input.data_type.width();
+    let mut missing: Vec<Vec<bool>> = input.ranks.iter().map(|keys| vec![true; keys.len() / width]).collect();
+    let query = Query::new().epochs(turbidite::EpochRange::one(epoch)).columns(["key", "id"]);
+    for batch in dataset.run(&query).unwrap() {
+        let batch = batch.unwrap();
+        let keys = batch.column(0).to_data().buffers()[0].clone();
+        let key_offset = batch.column(0).to_data().offset() * width;
+        let ids = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::UInt64Type>(batch.column(1));
+        for (row, id) in ids.values().iter().enumerate() {
+            let (rank, number) = ((id >> 32) as usize, (id & 0xFFFF_FFFF) as usize);
+            assert!(std::mem::replace(&mut missing[rank][number], false), "record {id} came twice");
+            let start = key_offset + row * width;
+            assert_eq!(keys.as_slice()[start..start + width], input.ranks[rank][number * width..][..width]);
+        }
+    }
+    let lost = missing.iter().flatten().filter(|missing| **missing).count();
+    assert_eq!(lost, 0, "records were lost");
+}
+
+/// Largest partition over the mean; records with a NaN key and spills are counted as they lie.
+fn largest_share(figures: &EpochFigures) -> f64 {
+    let loads = &figures.rows_per_receiver;
+    let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
+    loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1e-9)
+}
+
+fn imbalance(figures: &EpochFigures) -> f64 {
+    let loads = &figures.rows_per_receiver;
+    let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
+    let variance = loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>() / loads.len() as f64;
+    variance.sqrt() / mean.max(1e-9)
+}
+
+fn report(name: &str, ranks: u32, figures: &EpochFigures) {
+    println!(
+        "{name:28} {ranks:3} ranks: imbalance {:5.1} %, largest {:.3} x mean, {} tables, {} strays, {} spills",
+        imbalance(figures) * 100.0,
+        largest_share(figures),
+        figures.renegotiations,
+        figures.strays,
+        figures.spills
+    );
+}
+
+/// Runs an input whose partitions must stay below 1.25 times the mean.
+fn balanced(name: &str, input: impl Fn(u32, &mut Random) -> Input) {
+    for ranks in [16, 61, 64] {
+        let input = input(ranks, &mut Random(u64::from(ranks)));
+        let rows = input.rows() as u64;
+        let figures = ingest(ranks, &[input]);
+        report(name, ranks, &figures[0]);
+        assert_eq!(figures[0].rows, rows);
+        assert!(largest_share(&figures[0]) <= 1.25, "{name} at {ranks} ranks: {}", largest_share(&figures[0]));
+    }
+}
+
+#[test]
+fn lognormal() {
+    balanced("lognormal", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal()));
+}
+
+#[test]
+fn lognormal_of_tiny_scale() {
+    balanced("lognormal x 1e-30", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal() * 1e-30));
+}
+
+#[test]
+fn equal_keys() {
+    for share in [0.5, 0.9, 1.0] {
+        balanced(&format!("{:.0} % equal", share * 100.0), |ranks, random| {
+            Input::f32s(RECORDS, ranks, |_| if random.unit() < share { 3.25 } else { random.lognormal() })
+        });
+    }
+}
+
+#[test]
+fn ten_integers() {
+    balanced("integers 0 to 9", |ranks, random| {
+        Input::sliced(DataType::I32, RECORDS, ranks, |_| ((random.bits() % 10) as i32).to_le_bytes().to_vec())
+    });
+}
+
+#[test]
+fn nan_and_infinity() {
+    balanced("1 % NaN", |ranks, random| {
+        Input::f32s(RECORDS, ranks, |_| if random.unit() < 0.01 { f64::NAN } else { random.lognormal() })
+    });
+    balanced("0.01 % infinite", |ranks, random| {
+        Input::f32s(RECORDS, ranks, |_| match random.unit() {
+            chance if chance < 5e-5 => f64::INFINITY,
+            chance if chance < 1e-4 => f64::NEG_INFINITY,
+            _ => random.lognormal(),
+        })
+    });
+}
+
+#[test]
+fn one_rank_owns_all() {
+    balanced("one rank owns all", |ranks, random| {
+        let mut input = Input::f32s(RECORDS, 1, |_| random.lognormal());
+        input.ranks.resize(ranks as usize, Vec::new());
+        input
+    });
+}
+
+#[test]
+fn half_of_the_ranks_are_empty() {
+    balanced("half of the ranks empty", |ranks, random| {
+        let mut input = Input::f32s(RECORDS, ranks / 2, |_| random.lognormal());
+        let filled = std::mem::take(&mut input.ranks);
+        input.ranks = filled.into_iter().flat_map(|keys| [keys, Vec::new()]).collect();
+        input.ranks.resize(ranks as usize, Vec::new());
+        input
+    });
+}
+
+#[test]
+fn blast_wave_over_ranks_and_epochs() {
+    for ranks in [16u32, 61, 64] {
+        // A mesh of which nine tenths are exactly zero; the front moves over the ranks and from epoch to epoch.
+        let mut random = Random(9);
+        let epochs: Vec<Input> = (0..5)
+            .map(|epoch| {
+                Input::f32s(RECORDS, ranks, |cell| {
+                    let position = cell as f64 / RECORDS as f64;
+                    let front = 0.1 + 0.17 * f64::from(epoch);
+                    if (position - front).abs() < 0.05 {
+                        (1.0 + random.unit()) * (-(position - front).abs() * 40.0).exp()
+                    } else {
+                        0.0
+                    }
+                })
+            })
+            .collect();
+        for (epoch, figures) in ingest(ranks, &epochs).iter().enumerate() {
+            report(&format!("blast wave, epoch {epoch}"), ranks, figures);
+            assert!(largest_share(figures) <= 1.25, "epoch {epoch} at {ranks}: {}", largest_share(figures));
+        }
+    }
+}
+
+#[test]
+fn every_type_and_its_extremes() {
+    macro_rules! integers {
+        ($type:ty, $data_type:expr) => {
+            balanced(concat!(stringify!($type), " with extremes"), |ranks, random| {
+                Input::sliced($data_type, RECORDS, ranks, |_| {
+                    let key = match random.bits() % 1000 {
+                        0 => <$type>::MIN,
+                        1 => <$type>::MAX,
+                        _ => random.bits() as $type,
+                    };
+                    key.to_le_bytes().to_vec()
+                })
+            })
+        };
+    }
+    integers!(i32, DataType::I32);
+    integers!(i64, DataType::I64);
+    integers!(u32, DataType::U32);
+    // Nearly all of these lie beyond 2^63 or at the ends.
+    balanced("u64 beyond 2^63", |ranks, random| {
+        Input::sliced(DataType::U64, RECORDS, ranks, |_| {
+            let key = if random.bits().is_multiple_of(1000) { u64::MAX } else { random.bits() | (1 << 63) };
+            key.to_le_bytes().to_vec()
+        })
+    });
+    balanced("f64 with extremes", |ranks, random| {
+        Input::sliced(DataType::F64, RECORDS, ranks, |_| {
+            let key = match random.bits() % 1000 {
+                0 => f64::MIN,
+                1 => f64::MAX,
+                2 => f64::MIN_POSITIVE,
+                3 => -0.0,
+                _ => random.normal() * 10f64.powf(random.unit() * 600.0 - 300.0),
+            };
+            key.to_le_bytes().to_vec()
+        })
+    });
+}
+
+#[test]
+fn few_or_no_records() {
+    for ranks in [1, 16, 61] {
+        for records in [0, 1, 2, 300] {
+            let input = Input::f32s(records, ranks, |i| i as f64);
+            assert_eq!(ingest(ranks, &[input])[0].rows, records as u64);
+        }
+    }
+}
+
+/// The future is not in the past here: the figures are printed, and nothing may be lost.
+#[test]
+fn sorted_and_reversed() {
+    for ranks in [16, 61, 64] {
+        let sorted = Input::f32s(RECORDS, ranks, |i| i as f64);
+        report("sorted", ranks, &ingest(ranks, &[sorted])[0]);
+        let reversed = Input::f32s(RECORDS, ranks, |i| (RECORDS - i) as f64);
+        report("reverse-sorted", ranks, &ingest(ranks, &[reversed])[0]);
+    }
+}
