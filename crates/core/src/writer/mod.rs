@@ -236,6 +236,7 @@ impl Writer {
                 {
                     rows.clear();
                     self.spare.push(rows);
+                    self.use_spare();
                 }
                 match result {
                     Ok(runs) => {
@@ -252,6 +253,19 @@ impl Writer {
                 }
                 Err(error) => self.fail(error),
             },
+        }
+    }
+
+    /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown to
+    /// full size, it would be a third.
+    fn use_spare(&mut self) {
+        let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
+        let takes_less = |spare: &mut Memtable| {
+            active.resident_bytes() < spare.resident_bytes() && active.rows() <= spare.remaining_rows()
+        };
+        if let Some(mut spare) = self.spare.pop_if(takes_less) {
+            spare.push(active.row_data());
+            *active = spare;
         }
     }
 
