@@ -31,7 +31,7 @@ def ranges(epochs: dict[int, numpy.ndarray]) -> list[Range]:
         begin = int(random.integers(0, len(values) - count))
         found.append(float32_range("energy", values[begin], values[begin + count - 1], last))
         found.append(float32_range("energy", values[begin], values[begin + count - 1]))
-    return [*found, float32_range("ux", 5, 6), float32_range("energy", -1, 1e9)]
+    return [*found, float32_range("ux", 5, 6), float32_range("energy", -1, 1e9, last)]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
