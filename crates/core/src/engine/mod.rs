@@ -240,7 +240,8 @@ impl Engine {
     /// An idle engine.
     pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
         let place = TreePlace::new(options.rank, options.ranks);
-        let seed = options.seed ^ (u64::from(options.rank) << 32);
+        // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
+        let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
         let outbox = Outbox::new(
             options.rank,
             schema.row_bytes(),
