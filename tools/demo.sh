@@ -61,5 +61,5 @@ try() { printf '  %-72s %s\n' "$1" "$2"; }
 try "turbidite inspect $dataset" "what is in it"
 try "turbidite stats $dataset" "how well it is clustered, what writing it took"
 try "turbidite verify $dataset" "check every byte"
-try "turbidite query $dataset --where '…' -o answer.parquet" "rows into a file"
+try "turbidite query $dataset --where 'energy > 50' -o hot.parquet" "rows into a file"
 try "turbidite ingest --help" "your own dumps: VPIC's, or any fixed-size records"
