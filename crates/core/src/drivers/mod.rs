@@ -7,5 +7,6 @@ mod gather;
 pub mod local;
 mod opening;
 mod options;
+pub mod sim;
 
 pub use options::WriteOptions;
