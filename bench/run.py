@@ -27,6 +27,7 @@ import polars
 from pyarrow import parquet
 
 HERE = Path(__file__).resolve().parent
+MEASURE = HERE.parent / "tests" / "support" / "measure.py"
 sys.path.insert(0, str(HERE))
 import data  # noqa: E402
 
@@ -53,17 +54,14 @@ def measure(command: list, own_clock: bool = False) -> Cost:
     With `own_clock` the process prints its wall and processor seconds, since starting Python is no part of the matter.
     """
     os.sync()
-    began = time.perf_counter()
-    process = subprocess.Popen([str(argument) for argument in command], stdout=subprocess.PIPE, text=True)
-    said = process.stdout.read()
-    _, status, usage = os.wait4(process.pid, 0)
-    wall_s, cpu_s = time.perf_counter() - began, usage.ru_utime + usage.ru_stime
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
-        sys.exit(f"exit {process.returncode}: {' '.join(map(str, command))}")
-    if own_clock:
-        wall_s, cpu_s = map(float, said.split())
-    return Cost(wall_s, cpu_s, usage.ru_maxrss / 1024)
+    with tempfile.NamedTemporaryFile("r") as result:
+        measured = [sys.executable, "-S", MEASURE, result.name, *command]
+        done = subprocess.run([str(argument) for argument in measured], stdout=subprocess.PIPE, text=True)
+        if done.returncode != 0:
+            sys.exit(f"exit {done.returncode}: {' '.join(map(str, command))}")
+        figures = json.load(result)
+    wall_s, cpu_s = map(float, done.stdout.split()) if own_clock else (figures["wall_s"], figures["cpu_s"])
+    return Cost(wall_s, cpu_s, figures["peak_bytes"] / (1 << 20))
 
 
 def median(values) -> float:

@@ -1,5 +1,9 @@
-"""Hostile inputs at 16, 61 and 64 ranks, a million records each, appended a thousand at a time: nothing aborts, nothing is lost, and no
-partition is above 1.25 times the mean. The imbalance of every input is printed."""
+"""Hostile inputs through the whole command, a million records each: nothing aborts, nothing is lost, and no partition is
+above 1.25 times the mean. The imbalance of every input is printed.
+
+The command reads a file in an order of which any beginning is a sample, so this says little about a program that
+appends a thousand records at a time; the tests of the core feed the same inputs that way.
+"""
 
 import shutil
 
@@ -11,6 +15,8 @@ from support import raw
 from support.command import answer, turbidite
 from support.hostile import INPUTS, UNPREDICTABLE
 
+# No power of two: trees and even splits must cope.
+RANKS = 61
 MOST_OVER_MEAN = 1.25
 
 
@@ -25,18 +31,17 @@ def as_records(keys: list[numpy.ndarray]) -> list[numpy.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("ranks", [16, 61, 64])
 @pytest.mark.parametrize("name", INPUTS)
-def test_no_abort_no_loss_balanced(scratch, name, ranks):
+def test_no_abort_no_loss_balanced(scratch, name):
     root, target = scratch / "hostile-source", scratch / "hostile"
-    epochs = {epoch: as_records(keys) for epoch, keys in INPUTS[name](ranks).items()}
+    epochs = {epoch: as_records(keys) for epoch, keys in INPUTS[name](RANKS).items()}
     raw.write_source(root, epochs)
     try:
-        turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", ranks, "--append-records", 1000))
+        turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", RANKS))
         stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)}
         for epoch, parts in epochs.items():
             check_content(target, epoch, numpy.concatenate(parts))
-            check_balance(name, ranks, epoch, sum(map(len, parts)), stats[epoch]["figures"])
+            check_balance(name, epoch, sum(map(len, parts)), stats[epoch]["figures"])
     finally:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)
@@ -50,12 +55,12 @@ def check_content(target, epoch: int, rows: numpy.ndarray) -> None:
     assert numpy.asarray(found["key"]).tobytes() == rows["key"].tobytes()
 
 
-def check_balance(name: str, ranks: int, epoch: int, rows: int, stats: dict) -> None:
+def check_balance(name: str, epoch: int, rows: int, stats: dict) -> None:
     loads = numpy.array(stats["rows_per_receiver"], float)
     assert loads.sum() + stats["spills"] == rows
     if rows < 1000:
         return
     imbalance, worst = loads.std() / loads.mean(), loads.max() / loads.mean()
-    print(f"{name}, {ranks} ranks, epoch {epoch}: imbalance {imbalance:.2%}, largest {worst:.3f} x mean, {stats['spills']} spills")
+    print(f"{name}, epoch {epoch}: imbalance {imbalance:.2%}, largest {worst:.3f} x mean, {stats['spills']} spills")
     if name not in UNPREDICTABLE:
         assert worst <= MOST_OVER_MEAN

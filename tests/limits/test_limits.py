@@ -1,8 +1,9 @@
 """What is promised about cost: bytes written per byte stored, and memory, on an ingest of 1 GB."""
 
+import json
 import os
 import re
-import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy
 import pytest
 
 from support import raw
-from support.command import ROOT, answer, binary
+from support.command import ROOT, answer, turbidite
 
 RANKS = 16
 EPOCHS = 4
@@ -43,13 +44,11 @@ def ingested(scratch) -> Ingested:
             rows.tofile(folder / f"records.{rank}")
     raw.write_layout(root / "layout.toml", RECORD, "E.{epoch}/records.{rank}")
     os.sync()
-    command = [binary(), *map(str, raw.ingest_arguments(root, dataset, "energy", "--ranks", RANKS))]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    said = process.stderr.read().decode()
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, said
-    return Ingested(dataset, per_rank * RANKS * EPOCHS, usage.ru_oublock * 512, usage.ru_maxrss * 1024)
+    figures = scratch / "limits.json"
+    measure = (sys.executable, "-S", ROOT / "tests" / "support" / "measure.py", figures)
+    turbidite(*raw.ingest_arguments(root, dataset, "energy", "--ranks", RANKS), prefix=measure)
+    took = json.loads(figures.read_text())
+    return Ingested(dataset, per_rank * RANKS * EPOCHS, took["written_bytes"], took["peak_bytes"])
 
 
 def test_write_amplification(ingested):

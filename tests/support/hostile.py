@@ -87,7 +87,7 @@ INPUTS = {
     "an epoch without records": lambda ranks: {0: [numpy.empty(0, numpy.float32)] * ranks, 1: split(lognormal(), ranks)},
     "one record": lambda ranks: {0: [numpy.float32([3.5])] + [numpy.empty(0, numpy.float32)] * (ranks - 1)},
     "f64": lambda ranks: {0: split(lognormal("f8"), ranks)},
-    "u64 beyond 2^63": lambda ranks: {0: split((numpy.uint64(1 << 63) + lognormal("f8", 1e15).astype("u8")), ranks)},
+    "u64 beyond 2^63": lambda ranks: {0: split((numpy.uint64(1 << 63) + lognormal("f8", 1e14).astype("u8")), ranks)},
     **{f"extremes of {name}": (lambda ranks, dtype=dtype: {0: extremes(dtype, ranks)}) for name, dtype in
        {"f32": "f4", "f64": "f8", "i32": "i4", "i64": "i8", "u32": "u4", "u64": "u8"}.items()},
 }  # fmt: skip
