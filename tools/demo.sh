@@ -57,10 +57,9 @@ title "7. The same questions to DuckDB, which knows nothing but the Parquet file
 "$PYTHON" tools/demo_compare.py "$TURBIDITE" "$dataset" "$output"
 
 title "Try next"
-cat <<END
-  turbidite inspect $dataset               what is in it
-  turbidite stats $dataset                 how well it is clustered, and what writing it took
-  turbidite verify $dataset                check every byte
-  turbidite query $dataset --where '…' -o answer.parquet
-  turbidite ingest --help                  your own dumps: VPIC's, or any fixed-size records
-END
+try() { printf '  %-72s %s\n' "$1" "$2"; }
+try "turbidite inspect $dataset" "what is in it"
+try "turbidite stats $dataset" "how well it is clustered, what writing it took"
+try "turbidite verify $dataset" "check every byte"
+try "turbidite query $dataset --where 'energy > 50' -o hot.parquet" "rows into a file"
+try "turbidite ingest --help" "your own dumps: VPIC's, or any fixed-size records"

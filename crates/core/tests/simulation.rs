@@ -110,7 +110,7 @@ fn a_seed_repeats_its_run() {
 
 #[test]
 fn tables_that_change_under_way_make_strays_that_lie_apart() {
-    let options = SimOptions { delay_steps: 3000, renegotiation: Renegotiation::Every(150), ..SimOptions::new(16, 3) };
+    let options = SimOptions { delay_steps: 100, renegotiation: Renegotiation::Every(500), ..SimOptions::new(16, 3) };
     let outcome = run(options, 20_000, 100, false);
     let strays: u64 = outcome.report.ranks.iter().map(|rank| rank.strays).sum();
     let delivered = outcome.places.values().filter(|(_, kind)| *kind == RunKind::Stray).count() as u64;

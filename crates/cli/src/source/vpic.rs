@@ -282,11 +282,12 @@ fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Fie
             }
             _ => format!("declare them with --extra, for example --extra 'rest:fixed_bytes({more})'"),
         };
-        let what = format!(
-            "an element has {element_bytes} bytes (offset 103), {more} more than VPIC's own {PARTICLE_BYTES}, but the \
-             columns declared for them have {declared}; {advice}"
-        );
-        return Err(SourceError::Unfit { path: path.to_owned(), what });
+        // The data is as it should be; what is missing is an option.
+        return Err(SourceError::Usage(format!(
+            "{}: an element has {element_bytes} bytes (offset 103), {more} more than VPIC's own {PARTICLE_BYTES}, but \
+             the columns declared for them have {declared}; {advice}",
+            path.display()
+        )));
     }
     Ok(fields)
 }

@@ -240,7 +240,8 @@ impl Engine {
     /// An idle engine.
     pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
         let place = TreePlace::new(options.rank, options.ranks);
-        let seed = options.seed ^ (u64::from(options.rank) << 32);
+        // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
+        let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
         let outbox = Outbox::new(
             options.rank,
             schema.row_bytes(),
@@ -392,6 +393,9 @@ impl Engine {
     /// Moves messages both ways until neither side has more, or the receiver is not `willing` to take more records.
     /// Records for this rank go to `deliver`. Returns whether anything moved.
     ///
+    /// Returns at once when a new table came into force, before any record is judged by it, so that the driver can tell
+    /// the writer ([`Engine::bounds`]); it must call again then.
+    ///
     /// # Errors
     /// [`MessageError`] when a message cannot be understood; the job cannot go on then.
     pub fn exchange(
@@ -400,13 +404,19 @@ impl Engine {
         mut willing: impl FnMut() -> bool,
         deliver: &mut dyn FnMut(RunKind, &[u8]),
     ) -> Result<bool, MessageError> {
-        let mut moved = false;
+        let version = self.table_version();
+        let mut moved = self.deliver_ahead(deliver)?;
         loop {
-            self.advance_round(deliver);
+            self.advance_round();
             let mut step = self.send(transport);
-            while let Some(message) = transport.poll(Channel::Control) {
+            while self.table_version() == version
+                && let Some(message) = transport.poll(Channel::Control)
+            {
                 step = true;
-                self.receive_control(&message, deliver)?;
+                self.receive_control(&message)?;
+            }
+            if self.table_version() != version {
+                return Ok(true);
             }
             while self.ahead.len() < AHEAD_LIMIT && willing() {
                 let Some(message) = transport.poll(Channel::Data) else { break };
@@ -418,6 +428,16 @@ impl Engine {
             }
             moved = true;
         }
+    }
+
+    /// Takes the batches that were put aside for a table that is in force now.
+    fn deliver_ahead(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> Result<bool, MessageError> {
+        let waiting = std::mem::take(&mut self.ahead);
+        let before = waiting.len();
+        for message in waiting {
+            self.receive_data(message, deliver)?;
+        }
+        Ok(self.ahead.len() < before)
     }
 
     /// Tells the engine that nothing moved for a moment: rank 0 then counts again whether all records have arrived.
@@ -447,7 +467,7 @@ impl Engine {
         sent
     }
 
-    fn receive_control(&mut self, message: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> Result<(), MessageError> {
+    fn receive_control(&mut self, message: &[u8]) -> Result<(), MessageError> {
         let (session, message) = Control::decode(message)?;
         // A child may begin the next epoch before its parent's application does; anything else of another session is
         // what an ended epoch left on the way.
@@ -477,7 +497,7 @@ impl Engine {
                 })?;
             }
             Control::Table { interval_rows, range, table } => {
-                self.receive_table(interval_rows, range, &table, deliver)?;
+                self.receive_table(interval_rows, range, &table)?;
             }
             Control::Settled { originated } => self.child_settled(originated),
             Control::Probe { round } => self.receive_probe(round),

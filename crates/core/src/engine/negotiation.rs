@@ -5,7 +5,7 @@
 //! round is under way at a time. Records flow with the old table meanwhile.
 
 use super::message::{Control, MessageError};
-use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, RunKind};
+use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation};
 use crate::partition::{PartitionTable, Pivots};
 
 /// A round this rank takes part in: what it knows of its subtree so far. A child's answer has the same form.
@@ -118,7 +118,7 @@ impl Engine {
     }
 
     /// Passes a complete round on, or plans the table on rank 0.
-    pub(super) fn advance_round(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) {
+    pub(super) fn advance_round(&mut self) {
         let Some(round) = self.round.take_if(|round| round.missing_children == 0) else { return };
         match self.place.parent() {
             Some(parent) => {
@@ -157,7 +157,7 @@ impl Engine {
                 table.encode(&mut encoded);
                 let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
                 self.tell_children(&installed);
-                self.install(table, interval_rows, self.seen_range, deliver);
+                self.install(table, interval_rows, self.seen_range);
             }
         }
     }
@@ -184,24 +184,18 @@ impl Engine {
         interval_rows: u64,
         range: (u64, u64),
         table: &[u8],
-        deliver: &mut dyn FnMut(RunKind, &[u8]),
     ) -> Result<(), MessageError> {
         let decoded = PartitionTable::decode(table).map_err(|_| MessageError::Field { field: "table" })?;
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
             return Err(MessageError::Field { field: "table" });
         }
         self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
-        self.install(decoded, interval_rows, range, deliver);
+        self.install(decoded, interval_rows, range);
         Ok(())
     }
 
-    fn install(
-        &mut self,
-        table: PartitionTable,
-        interval_rows: u64,
-        range: (u64, u64),
-        deliver: &mut dyn FnMut(RunKind, &[u8]),
-    ) {
+    /// Puts a table in force. Batches that were put aside for it are taken by the next `exchange`.
+    fn install(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
         let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
         self.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.figures.tables += 1;
@@ -209,11 +203,5 @@ impl Engine {
         let unsent = self.outbox.take_rows();
         self.route_stored(&unsent);
         self.route_held();
-        for message in std::mem::take(&mut self.ahead) {
-            // It was read once already, when it was put aside.
-            if self.receive_data(message, deliver).is_err() {
-                debug_assert!(false, "a batch was readable when it arrived");
-            }
-        }
     }
 }

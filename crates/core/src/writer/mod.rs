@@ -130,12 +130,8 @@ impl Writer {
     /// Tells which table and partition are in force from now on; runs sealed later record them.
     ///
     /// A regular run that mixes two partitions spans both, so the records so far become a run of their own unless they
-    /// are few. Some of those were judged by the new table already: drivers call this after an exchange.
+    /// are few; then it records bounds that hold both.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
-        self.regular_bounds = match (self.regular_bounds, bounds) {
-            (Some(one), Some(other)) => Some(hull(one, other)),
-            (one, other) => one.or(other),
-        };
         let filled = self.active[slot(RunKind::Regular)].as_ref().map_or(0, Memtable::bytes);
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         if filled >= capacity / LEAST_RUN_FRACTION && self.waiting.is_empty() {
@@ -143,9 +139,14 @@ impl Writer {
         }
         self.table_version = table_version;
         self.bounds = bounds;
-        if self.active[slot(RunKind::Regular)].as_ref().is_none_or(Memtable::is_empty) {
-            self.regular_bounds = bounds;
-        }
+        self.regular_bounds = match (self.regular_bounds, bounds) {
+            (Some(one), Some(other)) if !self.is_empty(RunKind::Regular) => Some(hull(one, other)),
+            _ => bounds,
+        };
+    }
+
+    fn is_empty(&self, kind: RunKind) -> bool {
+        self.active[slot(kind)].as_ref().is_none_or(Memtable::is_empty)
     }
 
     /// Whether more records are welcome now.

@@ -413,20 +413,29 @@ impl Shared {
     /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
         // Once the parts are sealed there is no writer, but still control messages.
-        let Rank { engine, link, writer, .. } = state;
+        let Rank { engine, link, writer, table_version, .. } = state;
         let writer = RefCell::new(writer.as_mut());
-        let mut moved = engine
-            .exchange(link, || writer.borrow().as_ref().is_some_and(|writer| writer.accepts()), &mut |kind, rows| {
-                if let Some(writer) = writer.borrow_mut().as_mut() {
-                    writer.push(kind, rows);
-                }
-            })
-            .map_err(|source| Error::Message { rank, source })?;
-        if let Some(writer) = writer.into_inner()
-            && engine.table_version() != state.table_version
-        {
-            state.table_version = engine.table_version();
-            writer.set_partition(state.table_version, engine.bounds());
+        let mut moved = false;
+        loop {
+            moved |= engine
+                .exchange(
+                    link,
+                    || writer.borrow().as_ref().is_some_and(|writer| writer.accepts()),
+                    &mut |kind, rows| {
+                        if let Some(writer) = writer.borrow_mut().as_mut() {
+                            writer.push(kind, rows);
+                        }
+                    },
+                )
+                .map_err(|source| Error::Message { rank, source })?;
+            if engine.table_version() == *table_version {
+                break;
+            }
+            // An exchange ends when a table comes into force, so that what follows is stored under its bounds.
+            *table_version = engine.table_version();
+            if let Some(writer) = writer.borrow_mut().as_mut() {
+                writer.set_partition(*table_version, engine.bounds());
+            }
         }
         while let Some(event) = state.engine.event() {
             moved = true;
