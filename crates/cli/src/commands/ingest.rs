@@ -20,7 +20,7 @@ use crate::text;
 
 /// Index the records of dump files, epoch by epoch
 ///
-/// SOURCE is a folder of VPIC particle dumps, T.<step>/<species>.<step>.<rank>, or of raw fixed-size records that a TOML
+/// SOURCE is a folder of VPIC particle dumps, `T.{step}/{species}.{step}.{rank}`, or of raw fixed-size records that a TOML
 /// file describes (--layout). Every file's name, header and length is checked before anything is written. An epoch
 /// appears in the dataset as a whole when all of it is durable; DATASET/data is a folder of Parquet files that other
 /// tools read as they are.

@@ -1,6 +1,6 @@
 //! The 115 bytes that begin every VPIC dump, and what each of them may be.
 //!
-//! Layout (little-endian, packed): see [`FIELDS`]. A field that is not what it can be is an error that names the file,
+//! Layout (little-endian, packed): see the table `FIELDS`. A field that is not what it can be is an error that names the file,
 //! the offset, what was found and what was expected.
 
 use std::path::Path;

@@ -93,7 +93,7 @@ impl EngineOptions {
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
             batch_bytes: 32 << 10,
-            outbox_bytes: 2 << 20,
+            outbox_bytes: 1 << 20,
             out_of_bounds_rows: 512,
             hold_bytes: 256 << 10,
             seed: 0x7475_7262_6964_6974,

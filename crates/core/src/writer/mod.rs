@@ -24,7 +24,7 @@ use crate::schema::{Schema, Value};
 pub use task::{Completion, PartFactory, Task};
 
 /// Most records of one run: it bounds the memory that sorting takes, whatever the width of a record.
-pub const MAX_RUN_ROWS: usize = 1 << 18;
+pub const MAX_RUN_ROWS: usize = 7 << 15;
 
 /// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
 const SIDE_FRACTION: usize = 32;
