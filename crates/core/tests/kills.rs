@@ -1,0 +1,136 @@
+//! A whole job, killed before every one of its storage operations in turn.
+//!
+//! After each kill: what was committed is whole, what was not is not there, and the next writer goes on. The storage is
+//! what a dying process leaves, and what a power failure leaves of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::sync::Arc;
+
+use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use turbidite::store::{Layout, VerifyOptions, verify};
+use turbidite::{Column, ColumnView, DataType, Dataset, Error, IfExists, LocalJob, Query, Schema, WriteOptions};
+
+const RANKS: u32 = 3;
+const ROWS: usize = 400;
+
+fn options(if_exists: IfExists) -> WriteOptions {
+    WriteOptions {
+        memtable_bytes: 2048,
+        page_rows: 32,
+        threads: 1,
+        if_exists,
+        break_lock: true,
+        ..WriteOptions::new(RANKS)
+    }
+}
+
+fn schema() -> Schema {
+    Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], "key").unwrap()
+}
+
+/// The value that tells one writing of an epoch from another.
+fn id(epoch: u64, writing: u32, rank: u32, row: usize) -> u32 {
+    epoch as u32 * 1_000_000 + writing * 100_000 + rank * 10_000 + row as u32
+}
+
+fn write_epoch(job: &LocalJob, epoch: u64, writing: u32) -> Result<(), Error> {
+    job.begin_epoch(epoch)?;
+    for rank in 0..RANKS {
+        let keys: Vec<u8> = (0..ROWS).flat_map(|row| ((row * 37 % 101) as f32).to_le_bytes()).collect();
+        let ids: Vec<u8> = (0..ROWS).flat_map(|row| id(epoch, writing, rank, row).to_le_bytes()).collect();
+        let columns = [ColumnView::new(&keys, 4, ROWS, DataType::F32)?, ColumnView::new(&ids, 4, ROWS, DataType::U32)?];
+        job.append(rank, &columns)?;
+    }
+    job.end_epoch().map(drop)
+}
+
+/// Epochs 10 and 20, then 10 once more. Answers how many of the three were acknowledged.
+fn job(storage: Arc<dyn Storage>) -> usize {
+    let mut acknowledged = 0;
+    let mut run = || -> Result<(), Error> {
+        let job = LocalJob::open_with(storage, "/ds", schema(), options(IfExists::Replace))?;
+        for (epoch, writing) in [(10, 0), (20, 0), (10, 1)] {
+            write_epoch(&job, epoch, writing)?;
+            acknowledged += 1;
+        }
+        job.close()
+    };
+    // A killed job ends with an error; what counts is what it acknowledged before.
+    drop(run());
+    acknowledged
+}
+
+/// All ids of an epoch, sorted; `None` when it is not there.
+fn read(dataset: &Dataset, epoch: u64) -> Option<Vec<u32>> {
+    dataset.epochs().unwrap().contains(&epoch).then(|| {
+        let mut ids = Vec::new();
+        for batch in dataset.run(&Query::new().epochs(epoch).columns(["id"])).unwrap() {
+            let batch = batch.unwrap();
+            let column = arrow_array::cast::AsArray::as_primitive::<arrow_array::types::UInt32Type>(batch.column(0));
+            ids.extend_from_slice(column.values());
+        }
+        ids.sort_unstable();
+        ids
+    })
+}
+
+fn written(epoch: u64, writing: u32) -> Vec<u32> {
+    let mut ids: Vec<u32> =
+        (0..RANKS).flat_map(|rank| (0..ROWS).map(move |row| id(epoch, writing, rank, row))).collect();
+    ids.sort_unstable();
+    ids
+}
+
+fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
+    // The next writer cleans up and goes on.
+    let next = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(), options(IfExists::Error)).unwrap();
+    let dataset = Dataset::open_with(Arc::clone(&storage), "/ds").unwrap();
+    let (ten, twenty) = (read(&dataset, 10), read(&dataset, 20));
+    match acknowledged {
+        0 => assert!(ten.is_none() || ten == Some(written(10, 0)), "{story}"),
+        1 => assert_eq!(ten, Some(written(10, 0)), "{story}"),
+        2 => assert!(ten == Some(written(10, 0)) || ten == Some(written(10, 1)), "{story}"),
+        _ => assert_eq!(ten, Some(written(10, 1)), "{story}"),
+    }
+    match acknowledged {
+        0 => assert_eq!(twenty, None, "{story}"),
+        1 => assert!(twenty.is_none() || twenty == Some(written(20, 0)), "{story}"),
+        _ => assert_eq!(twenty, Some(written(20, 0)), "{story}"),
+    }
+    write_epoch(&next, 30, 0).unwrap();
+    next.close().unwrap();
+    assert_eq!(read(&Dataset::open_with(Arc::clone(&storage), "/ds").unwrap(), 30), Some(written(30, 0)), "{story}");
+    let report = verify(&storage, &Layout::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.is_clean(), "{story}: {:?}", report.findings);
+}
+
+fn sweep(fresh: impl Fn() -> MemoryStorage, name: &str) {
+    let counted = FaultStorage::new(Arc::new(fresh()));
+    assert_eq!(job(Arc::new(counted.clone())), 3);
+    let operations = counted.counters().operations;
+    let mut acknowledged_counts = [0; 4];
+    for at in 0..operations {
+        let memory = fresh();
+        let fault = Fault::Kill { at, torn: at % 2 == 1 };
+        let acknowledged = job(Arc::new(FaultStorage::with_fault(Arc::new(memory.clone()), fault)));
+        acknowledged_counts[acknowledged] += 1;
+        check(Arc::new(memory.crash()), acknowledged, &format!("{name}, power failure at operation {at}"));
+        check(Arc::new(memory.crash_keeping(at)), acknowledged, &format!("{name}, partial loss at operation {at}"));
+        check(Arc::new(memory), acknowledged, &format!("{name}, killed at operation {at}"));
+    }
+    println!(
+        "{name}: killed before each of {operations} storage operations; epochs acknowledged: {acknowledged_counts:?}"
+    );
+    assert!(acknowledged_counts[..3].iter().all(|&count| count > 0));
+}
+
+#[test]
+fn killed_before_every_storage_operation() {
+    sweep(MemoryStorage::new, "with exchange");
+}
+
+#[test]
+fn killed_before_every_storage_operation_where_folders_cannot_be_exchanged() {
+    sweep(MemoryStorage::without_exchange, "with two renames");
+}
