@@ -99,8 +99,9 @@ impl KeyOrder {
         }
     }
 
-    /// The key a (non-NaN) ordinal stands for; exact inverse but for -0.0. Ordinals that no key has (interpolated
-    /// ones always lie between two keys' and so have one) map to the nearest key of the type.
+    /// The key a (non-NaN) ordinal stands for; exact inverse but for -0.0. Every ordinal between those of two keys has one.
+    /// Ordinals beyond the infinities of a float type give NaN, those beyond an integer type's ends a number outside of
+    /// the type.
     pub fn value(self, ordinal: u64) -> Value {
         match self.data_type {
             DataType::F32 => {
