@@ -48,7 +48,7 @@ fn write_epoch(job: &LocalJob, epoch: u64, writing: u32) -> Result<(), Error> {
 /// Epochs 10 and 20, then 10 once more. Answers how many of the three were acknowledged.
 fn job(storage: Arc<dyn Storage>) -> usize {
     let mut acknowledged = 0;
-    let mut run = || -> Result<(), Error> {
+    let run = || -> Result<(), Error> {
         let job = LocalJob::open_with(storage, "/ds", schema(), options(IfExists::Replace))?;
         for (epoch, writing) in [(10, 0), (20, 0), (10, 1)] {
             write_epoch(&job, epoch, writing)?;
