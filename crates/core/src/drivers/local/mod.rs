@@ -260,7 +260,9 @@ impl LocalJob {
             }
             drop(state);
             let seen = self.shared.queue.completions();
-            if self.drive_others()? {
+            // Without patience the other ranks are not driven on this rank's behalf either.
+            let spilled = self.options.patience.is_zero() && self.spill(rank);
+            if spilled || self.drive_others()? {
                 stuck = None;
             } else if stuck.get_or_insert_with(Instant::now).elapsed() < self.options.patience {
                 self.shared.queue.wait(seen, WAIT);
@@ -273,15 +275,14 @@ impl LocalJob {
         self.attend()
     }
 
-    /// Keeps on this rank what no other takes in time.
-    fn spill(&self, rank: u32) {
+    /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
+    fn spill(&self, rank: u32) -> bool {
         let mut state = lock_rank(&self.shared.ranks[rank as usize]);
-        let Rank { engine, writer: Some(writer), .. } = &mut *state else { return };
+        let Rank { engine, writer: Some(writer), .. } = &mut *state else { return false };
         // The rank's own storage is no other rank's progress: waiting for it is allowed.
-        if writer.accepts() {
-            engine.spill(&mut |kind, rows| writer.push(kind, rows));
-        }
+        let spilled = writer.accepts() && engine.spill(&mut |kind, rows| writer.push(kind, rows)) > 0;
         self.shared.submit_next(rank, &mut state);
+        spilled
     }
 
     /// Asks for a new partition table, for codes that know when their data changed.
