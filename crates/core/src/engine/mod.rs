@@ -233,6 +233,15 @@ pub struct Engine {
 /// Key range of nothing: every key widens it.
 const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
 
+/// Tables that adapt stay for about a sixth of what came before; a table must not try to even out the loads faster.
+fn planner_options(options: &EngineOptions) -> PlannerOptions {
+    let remainder = match options.renegotiation {
+        Renegotiation::Adaptive => 1.0 / negotiation::GROWTH as f64,
+        Renegotiation::Every(_) | Renegotiation::OnRequest => 0.0,
+    };
+    PlannerOptions { remainder, ..PlannerOptions::default() }
+}
+
 /// Batches put aside for a table that has not arrived; past it, data is not polled (control is, so the table comes).
 const AHEAD_LIMIT: usize = 8;
 
@@ -269,7 +278,7 @@ impl Engine {
             since_begin: 0,
             requested: None,
             round: None,
-            planner: Planner::new(options.receivers, 1, PlannerOptions::default()),
+            planner: Planner::new(options.receivers, 1, planner_options(&options)),
             seen_range: EMPTY_RANGE,
             seen_mass: 0,
             seen_contributors: 0,
@@ -345,7 +354,7 @@ impl Engine {
         self.since_begin = 0;
         self.requested = None;
         self.round = None;
-        self.planner = Planner::new(self.options.receivers, 1, PlannerOptions::default());
+        self.planner = Planner::new(self.options.receivers, 1, planner_options(&self.options));
         self.seen_range = EMPTY_RANGE;
         self.seen_mass = 0;
         self.seen_contributors = 0;

@@ -24,7 +24,7 @@ pub(super) struct Round {
 }
 
 /// Tables adapt when the keys seen since the last one reach this fraction of all keys seen before.
-const GROWTH: u64 = 6;
+pub(super) const GROWTH: u64 = 6;
 
 /// Fewest records since the last table for which a rank asks for another on its own account.
 const LEAST_INTERVAL_ROWS: u64 = 256;
@@ -170,7 +170,7 @@ impl Engine {
     fn adapt_interval(&mut self, mass: u64) -> u64 {
         let wanted = self.seen_mass / GROWTH;
         if mass < wanted / 2 {
-            self.interval_shift = (self.interval_shift + 1).min(16);
+            self.interval_shift = (self.interval_shift + 1).min(1);
         } else {
             self.interval_shift = self.interval_shift.saturating_sub(1);
         }

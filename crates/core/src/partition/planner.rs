@@ -81,7 +81,9 @@ impl Planner {
     fn finish(&mut self, pivots: &[Pivots], recent: Model) -> PartitionTable {
         let interval = recent.mass();
         let mut all = pivots.to_vec();
-        all.push(std::mem::take(&mut self.history).scaled(self.options.memory));
+        let history = std::mem::take(&mut self.history);
+        let factor = self.retained(interval, history.mass());
+        all.push(history.scaled(factor));
         let future = if self.options.memory > 0.0 { Pivots::model(&all) } else { recent };
         let cuts = if future.mass() > 0.0 {
             self.cuts(&future, interval)
@@ -98,6 +100,14 @@ impl Planner {
         let table = PartitionTable::sorted(version, cuts);
         self.table = Some(table.clone());
         table
+    }
+
+    /// The factor by which earlier keys count less from now on: `memory` after an interval of the usual size, half of what
+    /// is remembered, and close to 1 after a short one. Rounds that follow each other quickly (a rank met keys outside
+    /// of all it knew) would forget everything otherwise.
+    fn retained(&self, interval: f64, remembered: u64) -> f64 {
+        let usual = remembered as f64 / 2.0;
+        self.options.memory.powf((interval / usual.max(1.0)).min(1.0))
     }
 
     /// Cuts that give every partition the share it lacks.
