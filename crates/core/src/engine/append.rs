@@ -1,16 +1,16 @@
 //! The path of a record: from the application's columns to a batch, and from a batch to `deliver`.
 //!
-//! Columns are packed into stored rows a block at a time, small enough for the first-level cache, and each row is then
-//! copied to its destination's open batch. Blocks of a large append are taken in a golden-ratio order, so that any
-//! beginning of the sequence is a sample of the whole: the first table of an epoch is made from all of the domain,
-//! not from the corner that comes first in memory.
+//! Columns are packed into stored rows a block at a time, small enough for the first-level cache (unless the caller's
+//! records lie as we store them), and each row is then copied to its destination's open batch. Blocks of a large append are taken in a golden-ratio order, so that any
+//! beginning of the sequence is a sample of the whole: tables are made from all of the domain, not from the corner that
+//! comes first in memory.
 
 use super::message::{DataHeader, MessageError};
-use super::{Engine, Phase, RunKind};
+use super::{EMPTY_RANGE, Engine, Phase, RunKind};
 use crate::schema::{ColumnView, SchemaError};
 
 /// Rows of a block for narrow rows; wide ones have fewer.
-const BLOCK_ROWS: usize = 256;
+const BLOCK_ROWS: usize = 1024;
 
 /// Bytes a block of wide rows may have.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -22,6 +22,8 @@ const IN_ORDER_BLOCKS: usize = 4;
 #[derive(Debug)]
 pub struct Append<'a> {
     columns: &'a [ColumnView<'a>],
+    /// All rows, when the caller's memory is laid out as we store them: they need no packing then.
+    stored: Option<&'a [u8]>,
     rows: usize,
     block_rows: usize,
     blocks: usize,
@@ -40,11 +42,11 @@ fn coprime_near(blocks: usize, wanted: usize) -> usize {
 }
 
 impl<'a> Append<'a> {
-    fn new(columns: &'a [ColumnView<'a>], rows: usize, row_bytes: usize) -> Self {
+    fn new(columns: &'a [ColumnView<'a>], stored: Option<&'a [u8]>, rows: usize, row_bytes: usize) -> Self {
         let block_rows = (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS);
         let blocks = rows.div_ceil(block_rows);
         let stride = if blocks <= IN_ORDER_BLOCKS { 1 } else { coprime_near(blocks, blocks * 618 / 1000) };
-        Self { columns, rows, block_rows, blocks, stride, taken: 0 }
+        Self { columns, stored, rows, block_rows, blocks, stride, taken: 0 }
     }
 
     /// Whether all rows have been taken.
@@ -67,7 +69,7 @@ impl Engine {
     /// [`SchemaError`] when they do not fit the schema.
     pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
         let rows = self.schema.check(columns)?;
-        Ok(Append::new(columns, rows, self.schema.row_bytes()))
+        Ok(Append::new(columns, self.schema.stored_rows(columns), rows, self.schema.row_bytes()))
     }
 
     /// Takes as many rows as the buffers have room for; [`Append::is_done`] says whether that was all. When it was not,
@@ -78,7 +80,7 @@ impl Engine {
             if self.installed.is_none() && self.hold_is_full() {
                 break;
             }
-            self.take_block(append.columns, append.next_rows());
+            self.take_block(append);
             append.taken += 1;
         }
         self.consider_renegotiation();
@@ -88,15 +90,22 @@ impl Engine {
         self.held.len() >= self.options.hold_bytes
     }
 
-    fn take_block(&mut self, columns: &[ColumnView<'_>], rows: std::ops::Range<usize>) {
+    fn take_block(&mut self, append: &Append<'_>) {
         let row_bytes = self.schema.row_bytes();
+        let (columns, rows) = (append.columns, append.next_rows());
         let count = rows.len();
         let mut block = std::mem::take(&mut self.block);
         let mut ordinals = std::mem::take(&mut self.block_ordinals);
-        block.resize(count * row_bytes, 0);
-        for (index, column) in columns.iter().enumerate() {
-            column.scatter(rows.clone(), &mut block[self.schema.offset(index)..], row_bytes);
-        }
+        let stored = match append.stored {
+            Some(stored) => &stored[rows.start * row_bytes..rows.end * row_bytes],
+            None => {
+                block.resize(count * row_bytes, 0);
+                for (index, column) in columns.iter().enumerate() {
+                    column.scatter(rows.clone(), &mut block[self.schema.offset(index)..], row_bytes);
+                }
+                &block
+            }
+        };
         ordinals.clear();
         columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
         self.figures.originated += count as u64;
@@ -104,8 +113,8 @@ impl Engine {
         self.outbox.size_batches(appended_bytes, self.options.receivers);
         self.observe(&ordinals);
         match self.installed {
-            Some(_) => self.route(&block, &ordinals, true),
-            None => self.held.extend_from_slice(&block),
+            Some(_) => self.route(stored, &ordinals, true),
+            None => self.held.extend_from_slice(stored),
         }
         self.block = block;
         self.block_ordinals = ordinals;
@@ -113,24 +122,43 @@ impl Engine {
 
     fn observe(&mut self, ordinals: &[u64]) {
         self.since_begin += ordinals.len() as u64;
-        if self.order.data_type().is_float() && ordinals.iter().any(|&ordinal| self.order.is_nan(ordinal)) {
+        let range = span(ordinals);
+        if self.order.is_nan(range.1) {
             let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
-            self.observe_numbers(&numbers);
+            self.observe_numbers(&numbers, span(&numbers));
         } else {
-            self.observe_numbers(ordinals);
+            self.observe_numbers(ordinals, range);
         }
     }
 
-    fn observe_numbers(&mut self, ordinals: &[u64]) {
-        for &ordinal in ordinals {
-            self.sketch_range = (self.sketch_range.0.min(ordinal), self.sketch_range.1.max(ordinal));
-        }
+    fn observe_numbers(&mut self, ordinals: &[u64], (low, high): (u64, u64)) {
+        self.sketch_range = (self.sketch_range.0.min(low), self.sketch_range.1.max(high));
         self.sketch.observe(ordinals);
     }
 
     /// Sends stored rows to their destinations; with `may_hold`, rows outside of all keys known so far are held back
     /// while there is room, since the table says nothing about them.
     fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
+        let Some(installed) = &self.installed else { return };
+        let (low, high) = span(ordinals);
+        let known = low >= installed.range.0 && high <= installed.range.1;
+        if self.order.is_nan(high) || (may_hold && !known) {
+            self.route_singly(rows, ordinals, may_hold);
+            return;
+        }
+        let version = installed.table.version();
+        self.destinations.clear();
+        installed.table.destinations(ordinals, &mut self.ties, &mut self.destinations);
+        if self.options.receivers < self.options.ranks {
+            for destination in &mut self.destinations {
+                *destination = self.options.receiver(*destination);
+            }
+        }
+        self.outbox.push_all(&self.destinations, rows, self.session, version);
+    }
+
+    /// As [`Engine::route`], looking at every record for keys that are not known or no number.
+    fn route_singly(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
         let Some(installed) = &self.installed else { return };
         let row_bytes = self.schema.row_bytes();
         let version = installed.table.version();
@@ -232,6 +260,16 @@ impl Engine {
         ordinals.clear();
         self.key_ordinals(rows, &mut ordinals);
         let bounds = self.installed.as_ref().and_then(|installed| installed.own_bounds);
+        let (least, largest) = span(&ordinals);
+        if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.order.is_nan(largest) {
+            if !rows.is_empty() {
+                deliver(RunKind::Regular, rows);
+            }
+            self.figures.delivered += u64::from(header.rows);
+            self.block_ordinals = ordinals;
+            self.outbox.recycle(message);
+            return Ok(());
+        }
         let mut strays = 0;
         let kinds = ordinals.iter().map(|&ordinal| {
             if self.order.is_nan(ordinal) {
@@ -250,6 +288,11 @@ impl Engine {
         self.outbox.recycle(message);
         Ok(())
     }
+}
+
+/// Smallest and largest of some ordinals; of none, the range that every ordinal widens. NaN is the largest ordinal.
+fn span(ordinals: &[u64]) -> (u64, u64) {
+    ordinals.iter().fold(EMPTY_RANGE, |(low, high), &ordinal| (low.min(ordinal), high.max(ordinal)))
 }
 
 /// Hands over rows in stretches of one kind.

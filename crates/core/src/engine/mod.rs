@@ -228,6 +228,7 @@ pub struct Engine {
     /// Scratch of `append`.
     block: Vec<u8>,
     block_ordinals: Vec<u64>,
+    destinations: Vec<u32>,
 }
 
 /// Key range of nothing: every key widens it.
@@ -289,6 +290,7 @@ impl Engine {
             quiescence: Quiescence::default(),
             block: Vec::new(),
             block_ordinals: Vec::new(),
+            destinations: Vec::new(),
             schema,
             options,
         }

@@ -98,9 +98,18 @@ impl Engine {
             loads: self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect(),
             pivots: vec![own],
         });
-        self.sketch.clear();
+        self.sketch.begin(self.expected_rows());
         self.sketch_range = EMPTY_RANGE;
         self.since_begin = 0;
+    }
+
+    /// About how many records this rank will append until the next round.
+    fn expected_rows(&self) -> u64 {
+        match (&self.installed, self.options.renegotiation) {
+            (None, _) | (_, Renegotiation::OnRequest) => 0,
+            (_, Renegotiation::Every(rows)) => rows,
+            (Some(installed), Renegotiation::Adaptive) => installed.interval_rows,
+        }
     }
 
     pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {

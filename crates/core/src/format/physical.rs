@@ -40,6 +40,9 @@ pub(super) fn physical_width(data_type: DataType) -> usize {
 /// Bytes of rows copied together before their columns are taken apart: they stay in the first-level cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
+/// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
+const STEP: usize = 16;
+
 /// Rows taken apart into columns: one column after the other, packed, in physical width.
 ///
 /// Rows of a memtable are met in random order, and each costs a cache miss or two. So each is fetched once, into a
@@ -65,42 +68,52 @@ impl Columns {
         if self.values.len() < total {
             self.values.resize(total, 0);
         }
-        let row_bytes = schema.row_bytes();
-        let block_rows = (BLOCK_BYTES / row_bytes).max(1);
-        let mut done = 0;
-        for block in order.chunks(block_rows) {
-            let stride = self.fetch(rows, row_bytes, block);
-            let mut begin = 0;
-            for (index, column) in schema.columns().iter().enumerate() {
-                let width = physical_width(column.data_type);
-                let slots = &mut self.values[begin + done * width..begin + (done + block.len()) * width];
-                take_column(&self.block[schema.offset(index)..], stride, column.data_type, slots);
-                begin = self.ends[index];
-            }
-            done += block.len();
-        }
-    }
-
-    /// Copies rows into the block and answers how many bytes apart they lie there.
-    fn fetch(&mut self, rows: &[u8], row_bytes: usize, order: &[u32]) -> usize {
-        /// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
-        const STEP: usize = 16;
-        macro_rules! fetch {
+        macro_rules! gather {
             ($($steps:literal),*) => {
-                match row_bytes.div_ceil(STEP) {
-                    $($steps => fetch_fixed::<{ $steps * STEP }>(rows, row_bytes, order, &mut self.block),)*
-                    _ => {
-                        self.block.clear();
-                        for row in order {
-                            let start = *row as usize * row_bytes;
-                            self.block.extend_from_slice(&rows[start..start + row_bytes]);
-                        }
-                        row_bytes
-                    }
+                match schema.row_bytes().div_ceil(STEP) {
+                    $($steps => self.gather_stepwise::<{ $steps * STEP }>(schema, rows, order),)*
+                    _ => self.gather_wide(schema, rows, order),
                 }
             };
         }
-        fetch!(1, 2, 3, 4, 5, 6, 7, 8)
+        gather!(1, 2, 3, 4, 5, 6, 7, 8);
+    }
+
+    fn gather_stepwise<const STRIDE: usize>(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
+        let mut done = 0;
+        for order in order.chunks(BLOCK_BYTES / STRIDE) {
+            fetch::<STRIDE>(rows, schema.row_bytes(), order, &mut self.block);
+            let (block, _) = self.block[..order.len() * STRIDE].as_chunks::<STRIDE>();
+            let mut begin = 0;
+            for (index, column) in schema.columns().iter().enumerate() {
+                let width = physical_width(column.data_type);
+                let slots = &mut self.values[begin + done * width..begin + (done + order.len()) * width];
+                take_column(block, schema.offset(index), column.data_type, slots);
+                begin = self.ends[index];
+            }
+            done += order.len();
+        }
+    }
+
+    fn gather_wide(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
+        let row_bytes = schema.row_bytes();
+        let mut done = 0;
+        for order in order.chunks((BLOCK_BYTES / row_bytes).max(1)) {
+            self.block.clear();
+            for row in order {
+                let start = *row as usize * row_bytes;
+                self.block.extend_from_slice(&rows[start..start + row_bytes]);
+            }
+            let mut begin = 0;
+            for (index, column) in schema.columns().iter().enumerate() {
+                let width = physical_width(column.data_type);
+                let slots = &mut self.values[begin + done * width..begin + (done + order.len()) * width];
+                let offset = schema.offset(index);
+                take_values(self.block.chunks_exact(row_bytes).map(|row| &row[offset..]), column.data_type, slots);
+                begin = self.ends[index];
+            }
+            done += order.len();
+        }
     }
 
     /// The packed physical values of one column.
@@ -110,8 +123,9 @@ impl Columns {
     }
 }
 
+/// Copies the rows named by `order` into the block, `STRIDE` bytes apart.
 #[inline]
-fn fetch_fixed<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) -> usize {
+fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) {
     if block.len() < order.len() * STRIDE {
         block.resize(order.len() * STRIDE, 0);
     }
@@ -123,7 +137,6 @@ fn fetch_fixed<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32]
             None => fetch_last(slot, &rest[..row_bytes]),
         }
     }
-    STRIDE
 }
 
 /// Copies one of the last rows, which nothing follows that could be copied with it. Apart from the others, since the
@@ -134,13 +147,24 @@ fn fetch_last(slot: &mut [u8], row: &[u8]) {
     slot[..row.len()].copy_from_slice(row);
 }
 
-/// Copies the values that lie `stride` bytes apart, the first at the start of `rows`, into `slots`.
-fn take_column(rows: &[u8], stride: usize, data_type: DataType, slots: &mut [u8]) {
+/// Copies the values at `offset` of each row of a block into `slots`.
+fn take_column<const STRIDE: usize>(rows: &[[u8; STRIDE]], offset: usize, data_type: DataType, slots: &mut [u8]) {
+    take_values(rows.iter().map(|row| &row[offset..]), data_type, slots);
+}
+
+/// Copies values, each at the start of what `rows` gives, into `slots`, in physical width.
+#[inline]
+fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, data_type: DataType, slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
-            take_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(rows, stride, slots, |raw| {
+            take_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(rows, slots, |raw| {
                 <$physical>::from(<$stored>::from_le_bytes(raw)).to_le_bytes()
             })
+        };
+    }
+    macro_rules! payload {
+        ($width:literal) => {
+            take_fixed::<$width, $width>(rows, slots, |raw| raw)
         };
     }
     match data_type {
@@ -150,29 +174,33 @@ fn take_column(rows: &[u8], stride: usize, data_type: DataType, slots: &mut [u8]
         DataType::U16 => values!(u16, u32),
         DataType::I32 | DataType::U32 | DataType::F32 => values!(u32, u32),
         DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
+        // Payloads are mostly whole words; copying those needs no call.
+        DataType::FixedBytes(8) => payload!(8),
+        DataType::FixedBytes(16) => payload!(16),
+        DataType::FixedBytes(24) => payload!(24),
+        DataType::FixedBytes(32) => payload!(32),
+        DataType::FixedBytes(40) => payload!(40),
+        DataType::FixedBytes(48) => payload!(48),
+        DataType::FixedBytes(56) => payload!(56),
         DataType::FixedBytes(width) => {
-            let width = width as usize;
-            for (index, slot) in slots.chunks_exact_mut(width).enumerate() {
-                slot.copy_from_slice(&rows[index * stride..index * stride + width]);
+            for (slot, row) in slots.chunks_exact_mut(width as usize).zip(rows) {
+                slot.copy_from_slice(&row[..width as usize]);
             }
         }
     }
 }
 
 #[inline]
-fn take_fixed<const STORED: usize, const PHYSICAL: usize>(
-    rows: &[u8],
-    stride: usize,
+fn take_fixed<'a, const STORED: usize, const PHYSICAL: usize>(
+    rows: impl Iterator<Item = &'a [u8]>,
     slots: &mut [u8],
     widen: impl Fn([u8; STORED]) -> [u8; PHYSICAL],
 ) {
     let (slots, _) = slots.as_chunks_mut::<PHYSICAL>();
-    let mut rest = rows;
-    for slot in slots {
+    for (slot, row) in slots.iter_mut().zip(rows) {
         let mut raw = [0; STORED];
-        raw.copy_from_slice(&rest[..STORED]);
+        raw.copy_from_slice(&row[..STORED]);
         *slot = widen(raw);
-        rest = rest.get(stride..).unwrap_or_default();
     }
 }
 

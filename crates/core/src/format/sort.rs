@@ -2,21 +2,11 @@
 //!
 //! Keys become ordinals (`u64`, see [`crate::schema::KeyOrder`]). Only the span between the smallest and the largest
 //! matters, and of that the top 32 bits: they are packed with the row number into one `u64`, and those are sorted by
-//! radix, least significant digit first, in as many passes as the span needs. Keys that differ only below the top 32
-//! bits of the span are put right afterwards by comparison; in practice they are few.
+//! radix. Keys that differ only below the top 32 bits of the span are put right afterwards by comparison; in practice they
+//! are few.
 //! NaN has the highest ordinal, so rows with a NaN key come last.
 
-use crate::schema::{KeyOrder, Schema};
-
-/// Below this many rows a comparison sort is faster than three passes with their counters.
-const RADIX_FROM_ROWS: usize = 512;
-
-/// Most bits per radix pass: 2,048 counters fit the first-level cache beside the data.
-const MAX_DIGIT_BITS: u32 = 11;
-const DIGITS: usize = 1 << MAX_DIGIT_BITS;
-
-/// Passes that sort 32 bits.
-const PASSES: usize = 3;
+use crate::schema::{KeyOrder, Schema, radix};
 
 /// Memory for sorting, kept from one memtable to the next: 20 bytes a row.
 #[derive(Debug, Default)]
@@ -44,11 +34,7 @@ impl SortBuffers {
         for (packed, row) in self.packed.iter_mut().zip(0u64..) {
             *packed = ((*packed - low) >> shift) << 32 | row;
         }
-        if count < RADIX_FROM_ROWS {
-            self.packed.sort_unstable();
-        } else {
-            self.radix(bits.min(32));
-        }
+        radix::sort(&mut self.packed, &mut self.other, 32, bits.min(32));
         if shift > 0 {
             keys.settle_ties(&mut self.packed);
         }
@@ -56,43 +42,6 @@ impl SortBuffers {
         self.order.reserve_exact(count);
         self.order.extend(self.packed.iter().map(|packed| *packed as u32));
         &self.order
-    }
-
-    /// Sorts `packed` by `bits` bits above the low 32.
-    fn radix(&mut self, bits: u32) {
-        let count = self.packed.len();
-        if self.other.len() < count {
-            self.other.resize(count, 0);
-        }
-        // Passes share the bits evenly: fewer buckets are filled faster.
-        let passes = bits.div_ceil(MAX_DIGIT_BITS);
-        let digit_bits = bits.div_ceil(passes.max(1));
-        let mask = (1 << digit_bits) - 1;
-        let digit =
-            |packed: u64, pass: usize| (packed >> (32 + digit_bits as usize * pass)) as usize & mask & (DIGITS - 1);
-        let mut counters = [[0u32; DIGITS]; PASSES];
-        for packed in &self.packed {
-            for (pass, counters) in counters.iter_mut().enumerate() {
-                counters[digit(*packed, pass)] += 1;
-            }
-        }
-        for (pass, starts) in counters.iter_mut().enumerate().take(passes as usize) {
-            // A digit that is the same in all keys has nothing to sort.
-            if starts.contains(&(count as u32)) {
-                continue;
-            }
-            let mut next = 0;
-            for start in &mut *starts {
-                next += std::mem::replace(start, next);
-            }
-            for packed in &self.packed {
-                let start = &mut starts[digit(*packed, pass)];
-                self.other[*start as usize] = *packed;
-                *start += 1;
-            }
-            std::mem::swap(&mut self.packed, &mut self.other);
-            self.packed.truncate(count);
-        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! block of two (four, eight, ...) is taken, at a random place of the block. All kept keys weigh the same, and repeated
 //! keys are repeated entries. Most keys of a long interval are skipped without being looked at.
 
-use crate::schema::KeyOrder;
+use crate::schema::{KeyOrder, radix};
 
 use super::pivots::{Entries, Pivots};
 use super::scale::Scale;
@@ -34,6 +34,8 @@ pub struct Sketch {
     scale: Scale,
     capacity: usize,
     entries: Vec<u64>,
+    /// Memory for sorting them.
+    scratch: Vec<u64>,
     /// Each entry stands for 2^level keys.
     level: u32,
     /// Keys to pass over until the next one is taken.
@@ -45,7 +47,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Entries kept unless told otherwise: 64 KiB.
+    /// Entries kept unless told otherwise: 64 KiB, and as much again for sorting them.
     pub const DEFAULT_CAPACITY: usize = 8192;
 
     /// An empty sketch of at most `capacity` keys (at least 64), which is all the memory it will take, once it is needed.
@@ -54,6 +56,7 @@ impl Sketch {
             scale: Scale::Even,
             capacity: capacity.max(64),
             entries: Vec::new(),
+            scratch: Vec::new(),
             level: 0,
             skip: 0,
             after: 0,
@@ -104,7 +107,7 @@ impl Sketch {
 
     /// Drops every other entry in key order and doubles the weight of the rest.
     fn halve(&mut self) {
-        self.entries.sort_unstable();
+        self.sort();
         let first = (self.random.next() & 1) as usize;
         let kept = self.entries.len().saturating_sub(first).div_ceil(2);
         for place in 0..kept {
@@ -113,6 +116,13 @@ impl Sketch {
         self.entries.truncate(kept);
         self.level += 1;
         self.begin_block();
+    }
+
+    fn sort(&mut self) {
+        let first = self.entries.first().copied().unwrap_or(0);
+        // What all keys begin with, such as a float's sign and most of its exponent, needs no sorting.
+        let differing = self.entries.iter().fold(0, |bits, entry| bits | (entry ^ first));
+        radix::sort(&mut self.entries, &mut self.scratch, 0, u64::BITS - differing.leading_zeros());
     }
 
     /// Chooses the key to take in the next block.
@@ -126,8 +136,21 @@ impl Sketch {
     /// The observed keys as pivots in a message of `slots` numbers; `phase` in [0, 1) says where in each stretch of
     /// equal mass the point lies, and should be random so that ranks' errors cancel.
     pub fn summarize(&mut self, slots: usize, phase: f64) -> Pivots {
-        self.entries.sort_unstable();
+        self.sort();
         Pivots::from_entries(Entries { scale: self.scale, sorted: &self.entries, mass: self.mass }, slots, phase)
+    }
+
+    /// Forgets all keys and expects about `mass` new ones, so that as few are kept from the beginning as will be in the end:
+    /// halving sorts all entries.
+    pub fn begin(&mut self, mass: u64) {
+        self.clear();
+        let capacity = self.capacity as u64;
+        while mass >> self.level >= capacity {
+            self.level += 1;
+        }
+        if self.level > 0 {
+            self.begin_block();
+        }
     }
 
     /// Forgets all keys; the memory is kept.

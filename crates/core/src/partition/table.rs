@@ -52,26 +52,63 @@ impl TieSequence {
 pub struct PartitionTable {
     version: u32,
     cuts: Vec<CutPoint>,
-    /// The cuts' ordinals, filled up with the largest to a power of two less one, for the branchless search.
-    ordinals: Vec<u64>,
+    cells: Cells,
 }
 
-/// Keys searched side by side, so that their memory accesses overlap.
-const LANES: usize = 8;
+/// Equal cells over the ordinals from the first cut to the last: most lie between two cuts, so that a key's cell says how
+/// many cuts are below it, and the cost of routing does not grow with the number of partitions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cells {
+    /// Where the first cell begins: one cell before the first cut.
+    begin: u64,
+    /// Binary logarithm of a cell's width.
+    shift: u32,
+    /// Cuts below each cell's beginning.
+    below: Vec<u32>,
+}
+
+/// Fewest cells, and cells per partition where those are many.
+const LEAST_CELLS: usize = 1024;
+const CELLS_PER_CUT: usize = 4;
+
+impl Cells {
+    fn new(cuts: &[CutPoint]) -> Self {
+        let (first, last) = match (cuts.first(), cuts.last()) {
+            (Some(first), Some(last)) => (first.ordinal, last.ordinal),
+            _ => (0, 0),
+        };
+        let wanted = LEAST_CELLS.max(cuts.len().saturating_mul(CELLS_PER_CUT)).next_power_of_two();
+        let span_bits = u64::BITS - (last - first).leading_zeros();
+        let shift = span_bits.saturating_sub(wanted.trailing_zeros());
+        let begin = first.saturating_sub(1 << shift);
+        // The last cell that holds a cut, one behind it for all keys beyond, and where that one would end.
+        let count = ((last - begin) >> shift) as usize + 3;
+        let mut below = Vec::with_capacity(count);
+        let mut passed = 0;
+        for cell in 0..count as u64 {
+            // Behind the last cut it may lie beyond all ordinals.
+            let start = u128::from(begin) + (u128::from(cell) << shift);
+            passed += cuts[passed..].iter().take_while(|cut| u128::from(cut.ordinal) < start).count();
+            below.push(passed as u32);
+        }
+        Self { begin, shift, below }
+    }
+
+    /// Between which numbers the count of cuts below a key lies.
+    #[inline]
+    fn range(&self, ordinal: u64) -> (u32, u32) {
+        let cell = (ordinal.saturating_sub(self.begin) >> self.shift) as usize;
+        // Never fewer than three: `new` counts three more than there are cells with a cut.
+        let cell = cell.min(self.below.len() - 2);
+        (self.below[cell], self.below[cell + 1])
+    }
+}
 
 /// Bytes of one cut point in a message.
 const CUT_BYTES: usize = 12;
 
 /// Bytes before the cut points in a message.
 const HEADER_BYTES: usize = 8;
-
-/// One step of the search, without a branch that could be mispredicted (each would cost more than the whole step).
-#[inline(always)]
-fn descend(ordinals: &[u64], below: usize, step: usize, ordinal: u64) -> usize {
-    // No sum exceeds the slice's length.
-    let smaller = ordinals[below.wrapping_add(step).wrapping_sub(1)] < ordinal;
-    std::hint::select_unpredictable(smaller, below.wrapping_add(step), below)
-}
 
 impl PartitionTable {
     /// A table from cut points; they must not decrease.
@@ -88,10 +125,8 @@ impl PartitionTable {
     /// A table from cut points in any order.
     pub(crate) fn sorted(version: u32, mut cuts: Vec<CutPoint>) -> Self {
         cuts.sort_unstable();
-        let padded = (cuts.len() + 1).next_power_of_two() - 1;
-        let mut ordinals: Vec<u64> = cuts.iter().map(|cut| cut.ordinal).collect();
-        ordinals.resize(padded, u64::MAX);
-        Self { version, cuts, ordinals }
+        let cells = Cells::new(&cuts);
+        Self { version, cuts, cells }
     }
 
     /// The number of the renegotiation that made the table.
@@ -113,35 +148,19 @@ impl PartitionTable {
     /// The partition of one record.
     #[inline]
     pub fn destination(&self, ordinal: u64, tie: u32) -> u32 {
-        let mut below = 0;
-        let mut step = self.ordinals.len().div_ceil(2);
-        while step > 0 {
-            below = descend(&self.ordinals, below, step, ordinal);
-            step /= 2;
-        }
+        let (least, most) = self.cells.range(ordinal);
+        let below = if least == most {
+            least as usize
+        } else {
+            let cuts = &self.cuts[least as usize..most as usize];
+            least as usize + cuts.partition_point(|cut| cut.ordinal < ordinal)
+        };
         self.settle(below, ordinal, tie)
     }
 
     /// Appends the partitions of many records to `out`; every record takes one tie from `ties`.
     pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
-        out.reserve(ordinals.len());
-        let (groups, rest) = ordinals.as_chunks::<LANES>();
-        for group in groups {
-            let mut below = [0usize; LANES];
-            let mut step = self.ordinals.len().div_ceil(2);
-            while step > 0 {
-                for lane in 0..LANES {
-                    below[lane] = descend(&self.ordinals, below[lane], step, group[lane]);
-                }
-                step /= 2;
-            }
-            for lane in 0..LANES {
-                out.push(self.settle(below[lane], group[lane], ties.next_tie()));
-            }
-        }
-        for &ordinal in rest {
-            out.push(self.destination(ordinal, ties.next_tie()));
-        }
+        out.extend(ordinals.iter().map(|&ordinal| self.destination(ordinal, ties.next_tie())));
     }
 
     /// Given the count of cuts at smaller keys, adds those at the same key whose tie is not above.

@@ -5,6 +5,7 @@
 //! columns (partitioner, engine, sort) is written once. [`view`] describes where a caller's columns lie in memory.
 
 mod ordinal;
+pub(crate) mod radix;
 mod value;
 mod view;
 
@@ -271,6 +272,17 @@ impl Schema {
             column.scatter(0..count, &mut rows[start + self.offsets[index]..], self.row_bytes);
         }
         Ok(count)
+    }
+
+    /// The rows of columns that already lie in memory as stored rows, one after the other: nothing has to be packed then.
+    pub(crate) fn stored_rows<'a>(&self, columns: &[ColumnView<'a>]) -> Option<&'a [u8]> {
+        let (first, rows) = (columns.first()?, columns.first()?.len());
+        let all = first.bytes().get(..rows.checked_mul(self.row_bytes)?)?;
+        // Within `all`, equal addresses are equal bytes; only `all` is read.
+        let in_place = |(column, offset): (&ColumnView<'_>, &usize)| {
+            column.stride() == self.row_bytes && column.bytes().as_ptr() as usize == all.as_ptr() as usize + offset
+        };
+        columns.iter().zip(&self.offsets).all(in_place).then_some(all)
     }
 
     /// Checks that the columns fit the schema and returns the number of rows.

@@ -58,6 +58,16 @@ impl<'a> ColumnView<'a> {
         self.data_type
     }
 
+    /// The memory from the first value on, as far as the caller lent it.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Bytes from one value to the next.
+    pub(super) fn stride(&self) -> usize {
+        self.stride
+    }
+
     /// The bytes of value `row`.
     #[inline]
     pub fn value(&self, row: usize) -> &'a [u8] {
@@ -80,23 +90,30 @@ impl<'a> ColumnView<'a> {
 
     /// Copies the values of `rows` into `out`, one every `out_stride` bytes.
     pub fn scatter(&self, rows: Range<usize>, out: &mut [u8], out_stride: usize) {
+        let values = self.slice(rows);
         macro_rules! fixed {
-            ($width:literal) => {
-                for (slot, row) in rows.enumerate() {
-                    let from = row * self.stride;
-                    let to = slot * out_stride;
-                    let mut value = [0u8; $width];
-                    value.copy_from_slice(&self.bytes[from..from + $width]);
-                    out[to..to + $width].copy_from_slice(&value);
+            ($width:literal) => {{
+                let slots = out.chunks_mut(out_stride).filter_map(|slot| slot.first_chunk_mut::<$width>());
+                if values.stride == $width {
+                    slots.zip(values.bytes.as_chunks::<$width>().0).take(values.len).for_each(|(slot, value)| {
+                        *slot = *value;
+                    });
+                } else if values.stride > $width {
+                    let found = values.bytes.chunks(values.stride).filter_map(|rest| rest.first_chunk::<$width>());
+                    slots.zip(found).take(values.len).for_each(|(slot, value)| *slot = *value);
+                } else {
+                    slots.take(values.len).enumerate().for_each(|(row, slot)| {
+                        slot.copy_from_slice(values.value(row));
+                    });
                 }
-            };
+            }};
         }
         match self.data_type.width() {
             4 => fixed!(4),
             8 => fixed!(8),
             width => {
-                for (slot, row) in rows.enumerate() {
-                    out[slot * out_stride..slot * out_stride + width].copy_from_slice(self.value(row));
+                for row in 0..values.len {
+                    out[row * out_stride..row * out_stride + width].copy_from_slice(values.value(row));
                 }
             }
         }

@@ -26,6 +26,9 @@ pub use task::{Completion, PartFactory, Task};
 /// Most records of one run: it bounds the memory that sorting takes, whatever the width of a record.
 pub const MAX_RUN_ROWS: usize = 7 << 15;
 
+/// Memtables for regular records: one is filled while the other is written.
+const MEMTABLES: usize = 2;
+
 /// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
 const SIDE_FRACTION: usize = 32;
 
@@ -53,6 +56,8 @@ pub struct Outcome {
     pub figures: StageSeconds,
     /// The first error; parts and runs are incomplete then.
     pub error: Option<Error>,
+    /// Memtables of regular size that came back, for the next epoch's writer.
+    pub spare: Vec<Memtable>,
 }
 
 /// A change of table ends a regular run that has reached this fraction of a memtable. Smaller runs would cost other
@@ -104,14 +109,15 @@ fn slot(kind: RunKind) -> usize {
 }
 
 impl Writer {
-    /// A writer that has received nothing yet.
-    pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
+    /// A writer that has received nothing yet. `spare` memtables of an earlier epoch ([`Outcome::spare`]) save it asking the
+    /// system for memory.
+    pub fn new(options: WriterOptions, schema: Arc<Schema>, spare: Vec<Memtable>) -> Self {
         Self {
             options,
             schema,
             active: [None, None, None, None],
             waiting: VecDeque::new(),
-            spare: Vec::new(),
+            spare,
             table_version: 0,
             bounds: None,
             regular_bounds: None,
@@ -233,7 +239,7 @@ impl Writer {
             Completion::Appended { part, mut rows, result, .. } => {
                 if rows.rows() * self.schema.row_bytes()
                     > memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes())
-                    && self.spare.is_empty()
+                    && self.spare.len() < self.wanted_spares()
                 {
                     rows.clear();
                     self.spare.push(rows);
@@ -255,6 +261,11 @@ impl Writer {
                 Err(error) => self.fail(error),
             },
         }
+    }
+
+    /// While one memtable is filled only one more is of use; at the end both may come back.
+    fn wanted_spares(&self) -> usize {
+        if self.finishing && self.active[slot(RunKind::Regular)].is_none() { MEMTABLES } else { MEMTABLES - 1 }
     }
 
     /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown to
@@ -285,7 +296,7 @@ impl Writer {
 
     /// What the writer achieved; call it when [`Writer::is_finished`].
     pub fn into_outcome(self) -> Outcome {
-        Outcome { parts: self.parts, runs: self.runs, figures: self.figures, error: self.error }
+        Outcome { parts: self.parts, runs: self.runs, figures: self.figures, error: self.error, spare: self.spare }
     }
 
     /// Bytes of memory in memtables.

@@ -18,7 +18,7 @@ use super::opening::Opened;
 use super::{WriteOptions, gather};
 use crate::engine::{Engine, Event, Failure};
 use crate::error::{Error, Result, UsageError};
-use crate::format::{EpochFigures, PartId, PartIdentity};
+use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
@@ -44,6 +44,8 @@ struct Rank {
     engine: Engine,
     link: MailboxLink,
     writer: Option<Writer>,
+    /// Memtables between epochs.
+    spare: Vec<Memtable>,
     factory: Option<Arc<PartFactory>>,
     table_version: u32,
     route_s: f64,
@@ -136,6 +138,7 @@ impl LocalJob {
                     engine: Engine::new(options.engine(rank), Arc::clone(&schema)),
                     link: MailboxLink { rank, office: Arc::clone(&office) },
                     writer: None,
+                    spare: Vec::new(),
                     factory: None,
                     table_version: 0,
                     route_s: 0.0,
@@ -221,7 +224,9 @@ impl LocalJob {
             let mut state = lock_rank(rank);
             state.commit = commit.take();
             state.factory = Some(Arc::clone(&factory));
-            state.writer = Some(Writer::new(self.options.writer(number as u32), Arc::clone(&self.shared.schema)));
+            let (options, schema) = (self.options.writer(number as u32), Arc::clone(&self.shared.schema));
+            let spare = std::mem::take(&mut state.spare);
+            state.writer = Some(Writer::new(options, schema, spare));
             state.table_version = 0;
             state.route_s = 0.0;
             state.over = None;
@@ -479,6 +484,7 @@ impl Shared {
         let (Some(writer), Some(factory)) = (state.writer.take(), &state.factory) else { return };
         let PartIdentity { epoch, commit, .. } = factory.identity;
         let mut outcome = writer.into_outcome();
+        state.spare = std::mem::take(&mut outcome.spare);
         let result = match outcome.error.take() {
             Some(error) => Err(error),
             None => gather::report(&self.schema, epoch, commit, &state.engine, state.route_s, outcome),

@@ -1,0 +1,4 @@
+//! What the examples share.
+
+pub(crate) mod nowhere;
+pub(crate) mod particles;

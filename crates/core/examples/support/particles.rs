@@ -1,0 +1,75 @@
+//! Particles of VPIC dumps, as the model of generated input.
+
+use std::path::{Path, PathBuf};
+
+/// Bytes before the particles of a dump.
+const HEADER_BYTES: usize = 115;
+
+/// One particle as it lies in a dump: place in its cell, cell, momentum, weight.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Particle {
+    pub(crate) bytes: [u8; 32],
+}
+
+impl Particle {
+    /// Kinetic energy, from the momentum.
+    pub(crate) fn energy(&self) -> f64 {
+        let component = |at: usize| {
+            let raw = [self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]];
+            f64::from(f32::from_le_bytes(raw))
+        };
+        let (ux, uy, uz) = (component(16), component(20), component(24));
+        (1.0 + ux * ux + uy * uy + uz * uz).sqrt() - 1.0
+    }
+}
+
+/// SplitMix64: input repeats exactly.
+#[derive(Debug)]
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        word ^ (word >> 31)
+    }
+
+    /// A number in 0..1.
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// The particles of each step below `source`, steps in order, each in the order of its files.
+pub(crate) fn read_steps(source: &Path) -> std::io::Result<Vec<Vec<Particle>>> {
+    let mut steps: Vec<(u64, PathBuf)> = std::fs::read_dir(source)?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let step = path.file_name()?.to_str()?.strip_prefix("T.")?.parse().ok()?;
+            Some((step, path))
+        })
+        .collect();
+    steps.sort();
+    steps.iter().map(|(_, folder)| read_step(folder)).collect()
+}
+
+fn read_step(folder: &Path) -> std::io::Result<Vec<Particle>> {
+    let mut files = std::fs::read_dir(folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<std::io::Result<Vec<PathBuf>>>()?;
+    // As numbers: the last part of a name is the rank.
+    files.sort_by_key(|path| path.extension().and_then(|rank| rank.to_str()?.parse::<u64>().ok()));
+    let mut particles = Vec::new();
+    for file in files {
+        let content = std::fs::read(file)?;
+        let records = content.get(HEADER_BYTES..).unwrap_or_default();
+        particles.extend(records.as_chunks::<32>().0.iter().map(|bytes| Particle { bytes: *bytes }));
+    }
+    Ok(particles)
+}
