@@ -1,27 +1,29 @@
 //! Ingest of records that lie in memory, next to plain writes of the same bytes: time, processor time, peak memory.
 //!
-//! `ingest_speed MODE --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--ranks N] [--width 36|64] …`
+//! `ingest_speed --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--width N] [--rounds N] CONTESTANT …`
 //!
 //! The records follow VPIC dumps (`T.<step>/eparticle.<step>.<rank>`): the particles of the last steps, each replicated with
-//! jitter, replicas side by side, one contiguous share for each rank. They are made before the clock starts. Modes:
+//! jitter, replicas side by side, one contiguous share for each rank. They are made once, before any clock starts, and
+//! stay for all rounds and contestants. Those are names with settings, such as `index,ranks=64` or `direct,threads=4`:
 //!
-//! - `index`: all ranks append to a dataset in turns of `--append` records, by `--threads` threads; what is timed ends when
-//!   the last epoch is committed and durable.
+//! - `index`: all ranks append to a dataset in turns of `append` records, by `threads` threads; what is timed ends when
+//!   the last epoch is committed and durable. Settings: `ranks`, `memtable`, `row-groups`, `renegotiate`, `pivots`.
 //! - `shuffle`: as `index`, but parts go nowhere: what the processor does without storage.
 //! - `local`: no shuffle: every rank's records are sorted, encoded and written where they are. `sort`: those go nowhere, too.
-//! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `--threads` threads with `--depth` writes of
-//!   `--block` bytes under way on each file.
+//! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `threads` threads with `depth` writes of
+//!   `block` bytes under way on each file.
 //!
-//! Prints one line of JSON.
+//! Prints one line of JSON for each. What was written is removed at once.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use turbidite::{Column, ColumnView, DataType, LocalJob, Schema, WriteOptions};
+use turbidite::storage::{FileSystem, Storage};
+use turbidite::{Column, ColumnView, DataType, LocalJob, Renegotiation, Schema, WriteOptions};
 
 mod support;
 
@@ -33,146 +35,177 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Alignment of direct writes.
 const ALIGNMENT: usize = 4096;
 
-struct Options {
-    mode: String,
+/// Shares that the records of an epoch can be cut into: the numbers of ranks are its divisors.
+const SHARES: usize = 256;
+
+/// The input, the same for all contestants.
+#[derive(Debug)]
+struct Setup {
     dumps: PathBuf,
     scratch: PathBuf,
     bytes: usize,
     epochs: usize,
-    ranks: usize,
     width: usize,
-    append: usize,
-    threads: usize,
-    depth: usize,
-    block: usize,
-    memtable: Option<usize>,
-    row_groups: Option<u32>,
     columns: usize,
-    renegotiate: Option<u64>,
-    pivots: Option<u32>,
+    rounds: usize,
+    contestants: Vec<String>,
 }
 
-impl Options {
+impl Setup {
     fn parse() -> Result<Self, Failure> {
-        let mut arguments = std::env::args().skip(1);
-        let mode = arguments.next().ok_or("a mode is missing")?;
-        let mut options = Self {
-            mode,
+        let mut setup = Self {
             dumps: PathBuf::from("testdata/vpic"),
-            scratch: std::env::temp_dir(),
+            scratch: std::env::temp_dir().join("turbidite-ingest-speed"),
             bytes: 1 << 30,
             epochs: 4,
-            ranks: 16,
             width: 64,
-            append: 4096,
-            threads: std::thread::available_parallelism()?.get(),
-            depth: 1,
-            block: 4 << 20,
-            memtable: None,
-            row_groups: None,
             columns: 0,
-            renegotiate: None,
-            pivots: None,
+            rounds: 1,
+            contestants: Vec::new(),
         };
+        let mut arguments = std::env::args().skip(1);
         while let Some(name) = arguments.next() {
+            if !name.starts_with("--") {
+                setup.contestants.push(name);
+                continue;
+            }
             let value = arguments.next().ok_or_else(|| format!("{name} has no value"))?;
             match name.as_str() {
-                "--dumps" => options.dumps = value.into(),
-                "--scratch" => options.scratch = value.into(),
-                "--bytes" => options.bytes = value.parse()?,
-                "--epochs" => options.epochs = value.parse()?,
-                "--ranks" => options.ranks = value.parse()?,
-                "--width" => options.width = value.parse()?,
-                "--append" => options.append = value.parse()?,
-                "--threads" => options.threads = value.parse()?,
-                "--depth" => options.depth = value.parse()?,
-                "--block" => options.block = value.parse::<usize>()?.next_multiple_of(ALIGNMENT),
-                "--memtable" => options.memtable = Some(value.parse()?),
-                "--row-groups" => options.row_groups = Some(value.parse()?),
-                "--columns" => options.columns = value.parse()?,
-                "--renegotiate" => options.renegotiate = Some(value.parse()?),
-                "--pivots" => options.pivots = Some(value.parse()?),
+                "--dumps" => setup.dumps = value.into(),
+                "--scratch" => setup.scratch = value.into(),
+                "--bytes" => setup.bytes = value.parse()?,
+                "--epochs" => setup.epochs = value.parse()?,
+                "--width" => setup.width = value.parse()?,
+                "--columns" => setup.columns = value.parse()?,
+                "--rounds" => setup.rounds = value.parse()?,
                 _ => return Err(format!("what is {name}?").into()),
             }
         }
-        Ok(options)
+        Ok(setup)
     }
 
-    /// Records of one rank in one epoch.
-    fn share(&self) -> usize {
-        self.bytes / self.width / self.epochs / self.ranks
+    /// Records of an epoch; any number of ranks in question gets whole shares of it.
+    fn rows(&self) -> usize {
+        self.bytes / self.width / self.epochs / SHARES * SHARES
     }
 
     fn schema(&self) -> Result<Schema, Failure> {
+        let float = |name: &str| Column::new(name, DataType::F32);
         let columns = if self.columns > 0 {
-            // As many columns of four bytes as asked for; the first is the key.
-            (0..self.columns).map(|index| Column::new(format!("c{index}"), DataType::F32)).collect()
+            // As many columns of four bytes as asked for.
+            std::iter::once(float("energy")).chain((1..self.columns).map(|index| float(&format!("c{index}")))).collect()
         } else if self.width == 36 {
-            let float = |name: &str| Column::new(name, DataType::F32);
             let mut columns: Vec<Column> = ["energy", "dx", "dy", "dz"].map(float).into();
             columns.push(Column::new("i", DataType::I32));
             columns.extend(["ux", "uy", "uz", "w"].map(float));
             columns
         } else {
             let payload = DataType::FixedBytes(u32::try_from(self.width - 8)?);
-            vec![
-                Column::new("energy", DataType::F32),
-                Column::new("id", DataType::U32),
-                Column::new("payload", payload),
-            ]
+            vec![float("energy"), Column::new("id", DataType::U32), Column::new("payload", payload)]
         };
-        let schema = Schema::new(columns, if self.columns > 0 { "c0" } else { "energy" })?;
+        let schema = Schema::new(columns, "energy")?;
         if schema.row_bytes() == self.width { Ok(schema) } else { Err("the columns have another width".into()) }
     }
 }
 
-/// One rank's records of one epoch: the energy first, then the particle's own bytes or whatever follows.
-fn records(particles: &[Particle], share: std::ops::Range<usize>, total: usize, width: usize, seed: u64) -> Vec<u8> {
-    let mut random = Random::new(seed);
-    let mut out = Vec::with_capacity(share.len() * width);
-    for record in share {
-        let particle = &particles[(record as u128 * particles.len() as u128 / total as u128) as usize];
-        let energy = particle.energy() * (1.0 + 0.01 * (2.0 * random.unit() - 1.0));
-        out.extend_from_slice(&(energy as f32).to_le_bytes());
-        if width == 36 {
-            out.extend_from_slice(&particle.bytes);
-            continue;
-        }
-        out.extend_from_slice(&(record as u32).to_le_bytes());
-        while !out.len().is_multiple_of(width) {
-            let left = width - out.len() % width;
-            out.extend_from_slice(&random.next().to_le_bytes()[..left.min(8)]);
-        }
-    }
-    out
+/// A contestant and its settings.
+#[derive(Debug)]
+struct Contestant<'a> {
+    name: &'a str,
+    setup: &'a Setup,
+    ranks: usize,
+    append: usize,
+    threads: usize,
+    depth: usize,
+    block: usize,
+    memtable: usize,
+    row_groups: Option<u32>,
+    renegotiate: Option<u64>,
+    pivots: Option<u32>,
 }
 
-/// Records by epoch and rank. Made by two threads, since they are many.
-fn make_input(options: &Options) -> Result<Vec<Vec<Vec<u8>>>, Failure> {
-    let steps = read_steps(&options.dumps)?;
-    let share = options.share();
-    let epochs = &steps[steps.len().saturating_sub(options.epochs)..];
-    let next = AtomicUsize::new(0);
-    let slots: Vec<Mutex<Vec<u8>>> = (0..options.epochs * options.ranks).map(|_| Mutex::default()).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(slot) = slots.get(number) else { break };
-                    let (epoch, rank) = (number / options.ranks, number % options.ranks);
-                    let particles = &epochs[epoch % epochs.len()];
-                    let rows = rank * share..(rank + 1) * share;
-                    let made = records(particles, rows, share * options.ranks, options.width, number as u64);
-                    if let Ok(mut slot) = slot.lock() {
-                        *slot = made;
-                    }
-                }
-            });
+impl<'a> Contestant<'a> {
+    fn parse(text: &'a str, setup: &'a Setup) -> Result<Self, Failure> {
+        let mut words = text.split(',');
+        let mut this = Self {
+            name: words.next().unwrap_or_default(),
+            setup,
+            ranks: 16,
+            append: 4096,
+            threads: std::thread::available_parallelism()?.get(),
+            depth: 1,
+            block: 4 << 20,
+            memtable: WriteOptions::new(1).memtable_bytes,
+            row_groups: None,
+            renegotiate: None,
+            pivots: None,
+        };
+        for word in words {
+            let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} has no value"))?;
+            match name {
+                "ranks" => this.ranks = value.parse()?,
+                "append" => this.append = value.parse()?,
+                "threads" => this.threads = value.parse()?,
+                "depth" => this.depth = value.parse()?,
+                "block" => this.block = value.parse::<usize>()?.next_multiple_of(ALIGNMENT),
+                "memtable" => this.memtable = value.parse()?,
+                "row-groups" => this.row_groups = Some(value.parse()?),
+                "renegotiate" => this.renegotiate = Some(value.parse()?),
+                "pivots" => this.pivots = Some(value.parse()?),
+                _ => return Err(format!("what is {name}?").into()),
+            }
         }
-    });
-    let mut all = slots.into_iter().map(|slot| slot.into_inner().unwrap_or_default());
-    Ok((0..options.epochs).map(|_| all.by_ref().take(options.ranks).collect()).collect())
+        if this.ranks == 0 || !SHARES.is_multiple_of(this.ranks) {
+            return Err(format!("{} ranks do not divide {SHARES}", this.ranks).into());
+        }
+        Ok(this)
+    }
+
+    /// A rank's records.
+    fn share<'b>(&self, epoch: &'b [u8], rank: usize) -> &'b [u8] {
+        let bytes = epoch.len() / self.ranks;
+        &epoch[rank * bytes..(rank + 1) * bytes]
+    }
+}
+
+/// Records from number `begin` of `total` on: the energy first, then the particle's own bytes or whatever follows.
+fn fill(out: &mut [u8], particles: &[Particle], begin: usize, total: usize, width: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    for (record, out) in (begin..).zip(out.chunks_exact_mut(width)) {
+        let particle = &particles[(record as u128 * particles.len() as u128 / total as u128) as usize];
+        let energy = particle.energy() * (1.0 + 0.01 * (2.0 * random.unit() - 1.0));
+        let (key, rest) = out.split_at_mut(4);
+        key.copy_from_slice(&(energy as f32).to_le_bytes());
+        if width == 36 {
+            rest.copy_from_slice(&particle.bytes);
+            continue;
+        }
+        for (word, number) in rest.chunks_mut(8).zip(record as u64..) {
+            let bytes = random.next().wrapping_add(number).to_le_bytes();
+            word.copy_from_slice(&bytes[..word.len()]);
+        }
+    }
+}
+
+/// Records by epoch. Each is one piece of memory, made by several threads.
+fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
+    let steps = read_steps(&setup.dumps)?;
+    let steps = &steps[steps.len().saturating_sub(setup.epochs)..];
+    let rows = setup.rows();
+    let mut epochs = Vec::new();
+    for (epoch, particles) in (0..setup.epochs).map(|epoch| (epoch, &steps[epoch % steps.len()])) {
+        let mut records = vec![0; rows * setup.width];
+        let shares: Vec<Mutex<&mut [u8]>> = records.chunks_mut(rows / SHARES * setup.width).map(Mutex::new).collect();
+        parallel(std::thread::available_parallelism()?.get(), shares.len(), |number| {
+            let begin = number * (rows / SHARES);
+            let mut share = shares[number].lock().map_err(|_| "a thread panicked")?;
+            fill(&mut share, particles, begin, rows, setup.width, (epoch * SHARES + number) as u64);
+            Ok(())
+        })?;
+        drop(shares);
+        epochs.push(records);
+    }
+    Ok(epochs)
 }
 
 /// Runs `work` for every number below `count` on `threads` threads.
@@ -204,88 +237,74 @@ struct Outcome {
     stages: String,
 }
 
-fn index(options: &Options, input: &[Vec<Vec<u8>>], parts: bool) -> Result<Outcome, Failure> {
-    let schema = options.schema()?;
-    let mut write = WriteOptions::new(u32::try_from(options.ranks)?);
-    if let Some(bytes) = options.memtable {
-        write.memtable_bytes = bytes;
-    }
-    if let Some(count) = options.row_groups {
-        write.row_groups_per_run = count;
-    }
-    if let Some(rows) = options.renegotiate {
-        write.renegotiation = turbidite::Renegotiation::Every(rows);
-    }
-    if let Some(pivots) = options.pivots {
-        write.pivots = pivots;
-    }
-    let folder = options.scratch.join("dataset");
-    let job = if parts {
-        LocalJob::open(&folder, schema.clone(), write)?
-    } else {
-        LocalJob::open_with(std::sync::Arc::new(PartsNowhere::default()), &folder, schema.clone(), write)?
-    };
-    let mut figures = turbidite::EpochFigures::default();
-    let (mut strays, mut spills, mut stages) = (0, 0, [0.0; 5]);
-    for (epoch, ranks) in input.iter().enumerate() {
-        job.begin_epoch(epoch as u64)?;
-        let turns = options.share().div_ceil(options.append);
-        // A thread drives its own ranks, each a turn at a time, as ranks of a parallel program would advance together.
-        std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..options.threads)
-                .map(|thread| {
-                    let (job, schema) = (&job, &schema);
-                    scope.spawn(move || -> Result<(), Failure> {
-                        for turn in 0..turns {
-                            for rank in (thread..options.ranks).step_by(options.threads) {
-                                let rows = &ranks[rank];
-                                let begin = turn * options.append * options.width;
-                                let end = (begin + options.append * options.width).min(rows.len());
-                                let rows = &rows[begin.min(end)..end];
-                                let views = schema
-                                    .columns()
-                                    .iter()
-                                    .enumerate()
-                                    .map(|(index, column)| {
-                                        ColumnView::new(
-                                            rows.get(schema.offset(index)..).unwrap_or_default(),
-                                            options.width,
-                                            rows.len() / options.width,
-                                            column.data_type,
-                                        )
-                                    })
-                                    .collect::<Result<Vec<_>, _>>()?;
-                                job.append(rank as u32, &views)?;
-                            }
-                        }
-                        Ok(())
-                    })
-                })
-                .collect();
-            workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread panicked")?)
-        })?;
-        figures = job.end_epoch()?;
+fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<Outcome, Failure> {
+    let schema = contestant.setup.schema()?;
+    let mut write = WriteOptions::new(u32::try_from(contestant.ranks)?);
+    write.memtable_bytes = contestant.memtable;
+    write.row_groups_per_run = contestant.row_groups.unwrap_or(write.row_groups_per_run);
+    write.pivots = contestant.pivots.unwrap_or(write.pivots);
+    write.renegotiation = contestant.renegotiate.map_or(write.renegotiation, Renegotiation::Every);
+    let folder = contestant.setup.scratch.join("dataset");
+    let storage: Arc<dyn Storage> = if parts { Arc::new(FileSystem::new()) } else { Arc::new(PartsNowhere::default()) };
+    let job = LocalJob::open_with(storage, &folder, schema.clone(), write)?;
+    let (mut strays, mut spills, mut tables, mut stages) = (0, 0, 0, [0.0; 5]);
+    for (number, records) in (0..).zip(input) {
+        job.begin_epoch(number)?;
+        append_epoch(contestant, &job, &schema, records)?;
+        let figures = job.end_epoch()?;
         strays += figures.strays;
         spills += figures.spills;
+        tables += figures.renegotiations;
         let spent = [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s];
         stages.iter_mut().zip(spent).for_each(|(sum, spent)| *sum += spent);
     }
     job.close()?;
     let [route_s, sort_s, encode_s, write_s, sync_s] = stages;
     let stages = format!(
-        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "renegotiations": {}"#,
-        figures.renegotiations
+        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}"#,
     );
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
 }
 
-fn local(options: &Options, input: &[Vec<Vec<u8>>], parts: bool) -> Result<Outcome, Failure> {
-    let schema = std::sync::Arc::new(options.schema()?);
-    let folder = options.scratch.join("local");
+/// A thread drives its own ranks, each a turn at a time, as ranks of a parallel program would advance together.
+fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, records: &[u8]) -> Result<(), Failure> {
+    let turn_bytes = contestant.append * schema.row_bytes();
+    let turns = contestant.share(records, 0).len().div_ceil(turn_bytes);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..contestant.threads)
+            .map(|thread| {
+                scope.spawn(move || -> Result<(), Failure> {
+                    for turn in 0..turns {
+                        for rank in (thread..contestant.ranks).step_by(contestant.threads) {
+                            let share = contestant.share(records, rank);
+                            let rows = &share[turn * turn_bytes..share.len().min((turn + 1) * turn_bytes)];
+                            job.append(rank as u32, &views(schema, rows)?)?;
+                        }
+                    }
+                    Ok(())
+                })
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| "a thread panicked")?)
+    })
+}
+
+/// The columns of stored rows.
+fn views<'a>(schema: &Schema, rows: &'a [u8]) -> Result<Vec<ColumnView<'a>>, Failure> {
+    let row_bytes = schema.row_bytes();
+    let view = |(index, column): (usize, &Column)| {
+        Ok(ColumnView::new(&rows[schema.offset(index)..], row_bytes, rows.len() / row_bytes, column.data_type)?)
+    };
+    schema.columns().iter().enumerate().map(view).collect()
+}
+
+fn local(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<Outcome, Failure> {
+    let schema = Arc::new(contestant.setup.schema()?);
+    let folder = contestant.setup.scratch.join("local");
     std::fs::create_dir_all(&folder)?;
-    parallel(options.threads, input.len() * options.ranks, |number| {
-        let rows = &input[number / options.ranks][number % options.ranks];
-        Ok(sort_and_encode(&folder, parts, &schema, rows, number as u32, options.memtable.unwrap_or(15 << 19))?)
+    parallel(contestant.threads, input.len() * contestant.ranks, |number| {
+        let rows = contestant.share(&input[number / contestant.ranks], number % contestant.ranks);
+        Ok(sort_and_encode(&folder, parts, &schema, rows, number as u32, contestant.memtable)?)
     })?;
     Ok(Outcome { written_bytes: bytes_below(&folder)?, stages: String::new() })
 }
@@ -302,40 +321,38 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
 
 /// Plain writes. Direct ones take the same aligned block again and again: they are spared the copy that a program with
 /// records anywhere in memory would have to make.
-fn plain(options: &Options, input: &[Vec<Vec<u8>>], direct: bool) -> Result<Outcome, Failure> {
-    /// Of Linux, on x86-64 and arm64 alike for our purposes.
+fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result<Outcome, Failure> {
+    /// Of Linux: x86-64 and arm64 differ.
     const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
-    let written = AtomicU64::new(0);
-    let mut memory = vec![0u8; options.block + ALIGNMENT];
+    let block_bytes = contestant.block;
+    let mut memory = vec![0u8; block_bytes + ALIGNMENT];
     let start = memory.as_ptr().align_offset(ALIGNMENT);
     // Not all zeros, which some devices would not store.
     memory.iter_mut().zip(0u32..).for_each(|(byte, number)| *byte = (number.wrapping_mul(0x9E37_79B9) >> 24) as u8);
-    let block = &memory[start..start + options.block];
-    for (epoch, ranks) in input.iter().enumerate() {
-        let folder = options.scratch.join(format!("raw.{epoch}"));
+    let block = &memory[start..start + block_bytes];
+    let folder = contestant.setup.scratch.join("raw");
+    for (epoch, records) in input.iter().enumerate() {
+        let folder = folder.join(format!("{epoch}"));
         std::fs::create_dir_all(&folder)?;
-        parallel(options.threads, ranks.len(), |rank| {
-            let path = folder.join(format!("records.{rank}"));
-            let rows = &ranks[rank];
+        parallel(contestant.threads, contestant.ranks, |rank| {
+            let rows = contestant.share(records, rank);
             let file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
                 .custom_flags(if direct { O_DIRECT } else { 0 })
-                .open(path)?;
-            parallel(options.depth, rows.len().div_ceil(options.block), |number| {
-                let begin = number * options.block;
-                let piece = &rows[begin..(begin + options.block).min(rows.len())];
+                .open(folder.join(format!("records.{rank}")))?;
+            parallel(contestant.depth, rows.len().div_ceil(block_bytes), |number| {
+                let begin = number * block_bytes;
+                let piece = &rows[begin..(begin + block_bytes).min(rows.len())];
                 let data = if direct { &block[..piece.len().next_multiple_of(ALIGNMENT)] } else { piece };
                 Ok(file.write_all_at(data, begin as u64)?)
             })?;
             file.set_len(rows.len() as u64)?;
-            file.sync_data()?;
-            written.fetch_add(rows.len() as u64, Ordering::Relaxed);
-            Ok(())
+            Ok(file.sync_data()?)
         })?;
         File::open(&folder)?.sync_all()?;
     }
-    Ok(Outcome { written_bytes: written.into_inner(), stages: String::new() })
+    Ok(Outcome { written_bytes: bytes_below(&folder)?, stages: String::new() })
 }
 
 /// User and system seconds of this process so far.
@@ -352,35 +369,46 @@ fn status_mib(name: &str) -> Result<f64, Failure> {
     Ok(line.split_whitespace().nth(1).ok_or("no figure")?.parse::<f64>()? / 1024.0)
 }
 
-fn main() -> Result<(), Failure> {
-    let options = Options::parse()?;
-    std::fs::create_dir_all(&options.scratch)?;
-    let input = make_input(&options)?;
-    let bytes = options.share() * options.width * options.ranks * options.epochs;
-    // The peak starts again from what the input takes.
+fn measure(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Result<String, Failure> {
+    // What was written before is on disk, so that it does not count here, and the peak starts again from what the input
+    // takes.
+    rustix::fs::sync();
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before_mib = status_mib("VmRSS")?;
     let (begun, [user, system]) = (Instant::now(), cpu_s()?);
-    let outcome = match options.mode.as_str() {
-        "index" => index(&options, &input, true)?,
-        "shuffle" => index(&options, &input, false)?,
-        "local" => local(&options, &input, true)?,
-        "sort" => local(&options, &input, false)?,
-        "buffered" => plain(&options, &input, false)?,
-        "direct" => plain(&options, &input, true)?,
-        other => return Err(format!("there is no mode {other}").into()),
+    let outcome = match contestant.name {
+        "index" => index(contestant, input, true)?,
+        "shuffle" => index(contestant, input, false)?,
+        "local" => local(contestant, input, true)?,
+        "sort" => local(contestant, input, false)?,
+        "buffered" => plain(contestant, input, false)?,
+        "direct" => plain(contestant, input, true)?,
+        other => return Err(format!("there is no contestant {other}").into()),
     };
     let (wall_s, [user_end, system_end]) = (begun.elapsed().as_secs_f64(), cpu_s()?);
-    let (user_s, system_s) = (user_end - user, system_end - system);
-    let megabytes = bytes as f64 / 1e6;
-    println!(
-        r#"{{"mode": "{}", "bytes": {bytes}, "wall_s": {wall_s:.4}, "user_s": {user_s:.2}, "system_s": {system_s:.2}, "mb_per_s": {:.0}, "mb_per_cpu_s": {:.0}, "peak_mib": {:.1}, "written_bytes": {}{}}}"#,
-        options.mode,
-        megabytes / wall_s,
-        megabytes / (user_s + system_s),
+    let bytes: usize = input.iter().map(Vec::len).sum();
+    Ok(format!(
+        r#""bytes": {bytes}, "wall_s": {wall_s:.4}, "user_s": {:.2}, "system_s": {:.2}, "peak_mib": {:.1}, "written_bytes": {}{}"#,
+        user_end - user,
+        system_end - system,
         status_mib("VmHWM")? - before_mib,
         outcome.written_bytes,
         outcome.stages
-    );
+    ))
+}
+
+fn main() -> Result<(), Failure> {
+    let setup = Setup::parse()?;
+    let contestants: Vec<Contestant<'_>> =
+        setup.contestants.iter().map(|text| Contestant::parse(text, &setup)).collect::<Result<_, _>>()?;
+    let input = make_input(&setup)?;
+    for round in 0..setup.rounds {
+        for (text, contestant) in setup.contestants.iter().zip(&contestants) {
+            std::fs::create_dir_all(&setup.scratch)?;
+            let figures = measure(contestant, &input)?;
+            println!(r#"{{"contestant": "{text}", "round": {round}, {figures}}}"#);
+            std::fs::remove_dir_all(&setup.scratch)?;
+        }
+    }
     Ok(())
 }
