@@ -125,13 +125,13 @@ impl<'a> EpochWork<'a> {
     fn lane_rows(&self) -> u64 {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
-        let run_rows = self.options.run_rows(self.schema);
+        let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
         // Slabs that do not divide a lane evenly make up to twice as many runs.
         let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
         (rows / (LANES_PER_THREAD * threads))
-            .max(self.options.slab_rows(self.schema))
+            .max(slab_rows)
             .min(rows.div_ceil(threads))
-            .max(run_rows)
+            .max(run_rows.min(slab_rows))
             .min((PART_BYTES / self.schema.row_bytes() as u64).max(1))
             .min(run_rows.saturating_mul(runs))
     }

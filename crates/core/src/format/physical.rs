@@ -195,14 +195,26 @@ pub(super) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], out
         DataType::U16 => values!(u16, u32),
         DataType::I32 | DataType::U32 | DataType::F32 => values!(u32, u32),
         DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
-        DataType::FixedBytes(width) => {
-            let width = width as usize;
-            for (slot, row) in slots.chunks_exact_mut(width).zip(order) {
-                let begin = *row as usize * width;
-                slot.copy_from_slice(&values[begin..begin + width]);
-            }
-        }
+        DataType::FixedBytes(width) => pick_bytes(values, width as usize, order, slots),
     }
+}
+
+/// As [`pick_column`], for opaque bytes. Copies of a known size are moves, not calls: the usual sizes have one each.
+fn pick_bytes(values: &[u8], width: usize, order: &[u32], slots: &mut [u8]) {
+    macro_rules! pick {
+        ($($width:literal),*) => {
+            match width {
+                $($width => pick_fixed::<$width, $width>(values, order, slots, |raw| raw),)*
+                _ => {
+                    for (slot, row) in slots.chunks_exact_mut(width).zip(order) {
+                        let begin = *row as usize * width;
+                        slot.copy_from_slice(&values[begin..begin + width]);
+                    }
+                }
+            }
+        };
+    }
+    pick!(1, 2, 3, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
 }
 
 #[inline]
