@@ -38,10 +38,10 @@ pub(crate) struct Compact {
     /// Take over the copy's lock; only when its holder is gone for certain
     #[arg(long)]
     break_lock: bool,
-    /// Threads that read, sort and write [default: the number of cores]
+    /// Threads that read, sort and write [default: two per core, since they also wait for storage]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory in which each thread sorts [default: 64MiB]; with more, fewer pages are read twice
+    /// Memory in which each thread sorts [default: 48MiB]; with more, fewer pages are read twice
     #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes)]
     memory: Option<usize>,
     #[command(flatten)]

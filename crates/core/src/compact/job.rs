@@ -7,7 +7,7 @@ use super::epoch::{Bench, CompactedEpoch, EpochWork};
 use super::options::CompactOptions;
 use super::slab::SlabReader;
 use crate::error::{Error, Result, UsageError};
-use crate::format::EncodeBuffers;
+use crate::format::{EncodeBuffers, EpochManifest};
 use crate::query::{Dataset, EpochGroups};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock, recover, salvage};
@@ -129,22 +129,13 @@ impl Compaction {
     /// [`Error::EpochExists`], [`Error::EpochMissing`]; damage to the source, or a failure of storage. Nothing of the
     /// epoch is in the copy then, and what was there before still is.
     pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
-        let groups = EpochGroups::open(&self.source, epoch)?;
         self.clear_attempts(epoch)?;
         let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(None) };
         if let Some(lock) = &self.lock {
             lock.check()?;
         }
-        let factory = PartFactory {
-            storage: Arc::clone(&self.storage),
-            directory: commit.directory(),
-            schema: Arc::clone(&self.descriptor.schema),
-            options: self.options.part,
-            identity: commit.identity(),
-        };
-        let planned = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory);
-        match planned.and_then(|work| work.run(&mut self.benches, progress)) {
+        match self.write_parts(epoch, &commit, progress) {
             Ok((manifest, done)) => {
                 commit.commit(manifest)?;
                 Ok(Some(done))
@@ -155,6 +146,25 @@ impl Compaction {
                 Err(error)
             }
         }
+    }
+
+    /// Writes the parts of an epoch and answers its manifest.
+    fn write_parts(
+        &mut self,
+        epoch: u64,
+        commit: &EpochCommit,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(EpochManifest, CompactedEpoch)> {
+        let groups = EpochGroups::open(&self.source, epoch)?;
+        let factory = PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: commit.directory(),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part,
+            identity: commit.identity(),
+        };
+        let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
+        work.run(&mut self.benches, progress)
     }
 
     /// Removes what killed attempts at an epoch left. A dataset that was begun as a copy of this source holds nothing

@@ -25,7 +25,7 @@ const BASE_BYTES: u64 = 16 << 20;
 /// How a copy is written. The default suits most.
 #[derive(Debug, Clone)]
 pub struct CompactOptions {
-    /// Threads; 0 for one per core.
+    /// Threads; 0 for two per core, so that one computes while the other waits for storage.
     pub threads: usize,
     /// Memory in which each thread sorts, in bytes. The more, the fewer pages are read twice.
     pub slab_bytes: usize,
@@ -41,7 +41,7 @@ impl Default for CompactOptions {
     fn default() -> Self {
         Self {
             threads: 0,
-            slab_bytes: 64 << 20,
+            slab_bytes: 48 << 20,
             part: PartOptions::default(),
             if_exists: IfExists::Error,
             break_lock: false,
@@ -53,7 +53,7 @@ impl CompactOptions {
     /// Threads that will work.
     pub fn thread_count(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => 2 * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         }
     }

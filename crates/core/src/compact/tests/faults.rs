@@ -1,4 +1,5 @@
-//! Kills, failures of storage and damage of the source: nothing is lost, nothing wrong is committed, nothing is left.
+//! Kills, failures of storage and damage of the source: nothing is lost, nothing wrong is committed, nothing is left
+//! once the copy is complete.
 
 use std::io::ErrorKind;
 
@@ -71,7 +72,7 @@ fn killed_before_every_storage_operation() {
 }
 
 #[test]
-fn one_failed_operation_commits_all_or_nothing_and_leaves_nothing() {
+fn one_failed_operation_commits_all_or_nothing() {
     let (memory, epoch) = source();
     let operations = operations(&memory);
     let mut failures = 0;
@@ -104,8 +105,9 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
     let schema = schema(DataType::F32);
     let part = Layout::new(SOURCE).part(2, PartId { rank: 0, roll: 0 });
     let bytes = memory.open(&part).unwrap().bytes();
-    let mut damaged = 0;
-    for offset in 0..bytes {
+    let (mut tried, mut damaged) = (0, 0);
+    for offset in (0..bytes).filter(|offset| mix(!*offset).is_multiple_of(7)) {
+        tried += 1;
         let survivor = memory.crash();
         let flip = Fault::Flip { path: part.clone(), offset, mask: 1 << (mix(offset) % 8) };
         let storage: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(Arc::new(survivor.clone()), flip));
@@ -125,7 +127,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
         }
     }
     // All but padding and seals is looked at.
-    assert!(damaged > bytes / 4, "{damaged} of {bytes}");
+    assert!(damaged > tried / 4, "{damaged} of {tried}");
 }
 
 #[test]
