@@ -99,14 +99,14 @@ impl Compact {
         let source = Dataset::open(&self.dataset)?;
         let epochs = chosen_epochs(&source, &self.dataset, self.epoch)?;
         let row_bytes = source.schema().row_bytes();
-        let mut sizes = Vec::with_capacity(epochs.len());
-        for &epoch in &epochs {
-            sizes.push(source.manifest(epoch)?.rows() * row_bytes as u64);
-        }
         let options = self.options();
         let threads = options.thread_count();
-        let largest = sizes.iter().copied().max().unwrap_or(0);
-        let memory_bound_bytes = options.memory_bound_bytes(source.schema(), largest);
+        let (mut sizes, mut memory_bound_bytes) = (Vec::with_capacity(epochs.len()), 0);
+        for &epoch in &epochs {
+            let manifest = source.manifest(epoch)?;
+            sizes.push(manifest.rows() * row_bytes as u64);
+            memory_bound_bytes = memory_bound_bytes.max(options.memory_bound_bytes(source.schema(), &manifest));
+        }
         let mut copy = Compaction::open(&source, &self.out, options)?;
         let notes: Vec<String> = copy.lock_notice().map(ToString::to_string).into_iter().collect();
         if !as_json {

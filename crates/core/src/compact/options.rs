@@ -1,7 +1,7 @@
 //! How a copy is written: every knob, its default and its check.
 
 use crate::error::UsageError;
-use crate::format::{ColumnTable, PartOptions};
+use crate::format::{ColumnTable, EpochManifest, PartOptions};
 use crate::query::LONGEST_READ_BYTES;
 use crate::schema::Schema;
 use crate::store::IfExists;
@@ -16,8 +16,12 @@ const WORK_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20) + (1 << 20) + (2 << 20);
 /// Most bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
 pub(super) const PART_BYTES: u64 = 1 << 30;
 
-/// Page indexes and run entries take no more than this share of the pages they describe.
-const INDEX_SHARE: u64 = 64;
+/// Page indexes in memory, parsed and as cuts need them, take no more than so many times what they take in a footer.
+const PARSED_INDEX: u64 = 6;
+
+/// What is kept of a page of the copy, and of a column of a row group, until the epoch is committed.
+const PAGE_ENTRY_BYTES: u64 = 48;
+const CHUNK_ENTRY_BYTES: u64 = 384;
 
 /// The program, its libraries and stacks.
 const BASE_BYTES: u64 = 16 << 20;
@@ -58,15 +62,22 @@ impl CompactOptions {
         }
     }
 
-    /// Most memory a compaction takes, in bytes, where the source's largest epoch has `epoch_bytes` of rows. All but the
-    /// page indexes of that epoch is the same for any data.
-    pub fn memory_bound_bytes(&self, schema: &Schema, epoch_bytes: u64) -> u64 {
+    /// Most memory that compacting an epoch takes, in bytes, for the whole process. All but the page indexes and run
+    /// entries of the epoch, about half a percent of it with default sizes, is the same for any data.
+    pub fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
         let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
-        let slab_bytes = self.slab_rows(schema).saturating_mul(row_bytes);
-        let thread_bytes = slab_bytes + WORK_BYTES + PART_BYTES.min(epoch_bytes) / INDEX_SHARE;
+        let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(WORK_BYTES);
+        let source: u64 = epoch.parts.iter().map(|part| part.bytes.saturating_sub(part.footer_offset)).sum();
+        let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
+        let pages = rows.div_ceil(u64::from(self.part.page_rows));
+        // Pieces are equal, not full: there may be twice as many runs as would do.
+        let runs = rows.div_ceil(self.run_rows(schema).min(self.slab_rows(schema))).saturating_mul(2);
+        let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).min(pages);
+        let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
         BASE_BYTES
             .saturating_add(thread_bytes.saturating_mul(self.thread_count() as u64))
-            .saturating_add(epoch_bytes / INDEX_SHARE)
+            .saturating_add(source.saturating_mul(PARSED_INDEX))
+            .saturating_add(entries.saturating_mul(columns))
     }
 
     pub(super) fn check(&self) -> Result<(), UsageError> {
