@@ -158,6 +158,7 @@ def test_requests_that_are_wrong(sample, scratch):
     turbidite("compact", dataset, "--out", dataset, expect=USAGE)
     turbidite("compact", dataset, "--out", dataset / "data" / "copy", expect=USAGE)
     turbidite("compact", dataset, "--out", target, "--memory", "10B", expect=USAGE)
+    turbidite("compact", dataset, "--out", target, "--page-rows", 0, expect=USAGE)
     turbidite("compact", dataset, "--out", target, "--epoch", 7, expect=FAILED)
     turbidite("compact", scratch / "nothing", "--out", target, expect=FAILED)
     assert not target.exists()

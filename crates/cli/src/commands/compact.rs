@@ -101,13 +101,12 @@ impl Compact {
         let row_bytes = source.schema().row_bytes();
         let options = self.options();
         let threads = options.thread_count();
+        let mut copy = Compaction::open(&source, &self.out, options)?;
         let (mut sizes, mut memory_bound_bytes) = (Vec::with_capacity(epochs.len()), 0);
         for &epoch in &epochs {
-            let manifest = source.manifest(epoch)?;
-            sizes.push(manifest.rows() * row_bytes as u64);
-            memory_bound_bytes = memory_bound_bytes.max(options.memory_bound_bytes(source.schema(), &manifest));
+            sizes.push(source.manifest(epoch)?.rows() * row_bytes as u64);
+            memory_bound_bytes = memory_bound_bytes.max(copy.memory_bound_bytes(epoch)?);
         }
-        let mut copy = Compaction::open(&source, &self.out, options)?;
         let notes: Vec<String> = copy.lock_notice().map(ToString::to_string).into_iter().collect();
         if !as_json {
             notes.iter().for_each(|note| complain(&format!("turbidite: {note}")));

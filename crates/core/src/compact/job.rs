@@ -122,6 +122,16 @@ impl Compaction {
         &self.descriptor
     }
 
+    /// Most memory that compacting an epoch takes, in bytes, for the whole process. All but the page indexes and run
+    /// entries of the epoch, about half a percent of it with default sizes, is the same for any data.
+    ///
+    /// # Errors
+    /// [`Error::EpochMissing`], or damage to the epoch's manifest.
+    pub fn memory_bound_bytes(&self, epoch: u64) -> Result<u64> {
+        let manifest = self.source.manifest(epoch)?;
+        Ok(self.options.memory_bound_bytes(&self.descriptor.schema, &manifest))
+    }
+
     /// Writes and commits a sorted copy of an epoch: when this returns it is durable. `None` when the copy has the epoch
     /// already and it is to be skipped. `progress` hears of rows written, from several threads.
     ///

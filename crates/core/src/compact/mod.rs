@@ -17,7 +17,7 @@
 //!   ranks. Equal keys are told apart by where they lie, so one key may fill any number of slabs.
 //! * Runs do not overlap, equal keys at their ends excepted; runs of NaN keys come last, in a part of their own.
 //! * A slab has a fixed number of rows, whatever the keys are: memory does not depend on the data. Page indexes and run
-//!   entries of one epoch come on top ([`CompactOptions::memory_bound_bytes`]).
+//!   entries of one epoch come on top ([`Compaction::memory_bound_bytes`]).
 //! * What the cuts rely on is checked when rows come in: keys ascend, and lie between the keys of the cuts.
 //! * The source is only read. Its epoch is one commit, even if a writer replaces it meanwhile.
 //! * The copy is a dataset like any other, written under its lock and by the store's commit. An attempt that fails before

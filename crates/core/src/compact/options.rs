@@ -62,9 +62,8 @@ impl CompactOptions {
         }
     }
 
-    /// Most memory that compacting an epoch takes, in bytes, for the whole process. All but the page indexes and run
-    /// entries of the epoch, about half a percent of it with default sizes, is the same for any data.
-    pub fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
+    /// What [`super::Compaction::memory_bound_bytes`] answers.
+    pub(super) fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
         let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
         let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(WORK_BYTES);
         let source: u64 = epoch.parts.iter().map(|part| part.bytes.saturating_sub(part.footer_offset)).sum();
