@@ -1,5 +1,6 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 
+pub mod compact;
 pub mod drivers;
 pub mod engine;
 mod error;

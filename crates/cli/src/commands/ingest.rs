@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochFigures;
-use turbidite::store::{EpochRange, IfExists};
+use turbidite::store::EpochRange;
 use turbidite::{EpochStart, LocalJob, Renegotiation, Schema, WriteOptions};
 
 use super::feed::{Crew, Recipe};
 use super::figures::{imbalance, write_amplification};
-use super::{say, say_json};
+use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::source::{Source, SourceOptions, parse_columns};
 use crate::text;
@@ -126,16 +126,6 @@ struct Tuning {
     /// Milliseconds a rank waits for a receiver before it stores records itself, unordered
     #[arg(long, value_name = "MS", hide_short_help = true)]
     patience: Option<u64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Existing {
-    /// Fail
-    Error,
-    /// Write it anew; the old one stays readable until then
-    Replace,
-    /// Leave it and go on
-    Skip,
 }
 
 /// What became of one epoch.
@@ -290,11 +280,7 @@ impl Ingest {
         options.memtable_bytes = self.tuning.memtable.unwrap_or(options.memtable_bytes);
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
         options.patience = self.tuning.patience.map_or(options.patience, Duration::from_millis);
-        options.if_exists = match self.if_exists {
-            Existing::Error => IfExists::Error,
-            Existing::Replace => IfExists::Replace,
-            Existing::Skip => IfExists::Skip,
-        };
+        options.if_exists = self.if_exists.into();
         options.break_lock = self.break_lock;
         options.threads = self.threads();
         options.source = Some(self.source.display().to_string());

@@ -1,5 +1,6 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs; that lies here.
 
+pub(crate) mod compact;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod query;
@@ -15,12 +16,34 @@ mod figures;
 use std::io::Write;
 use std::path::Path;
 
+use clap::ValueEnum;
 use serde::Serialize;
 use turbidite::Error;
 use turbidite::query::Dataset;
-use turbidite::store::EpochRange;
+use turbidite::store::{EpochRange, IfExists};
 
 use crate::failure::{Failure, on_stdout};
+
+/// What to do with an epoch that the dataset has already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Existing {
+    /// Fail
+    Error,
+    /// Write it anew; the old one stays readable until then
+    Replace,
+    /// Leave it and go on
+    Skip,
+}
+
+impl From<Existing> for IfExists {
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Error => Self::Error,
+            Existing::Replace => Self::Replace,
+            Existing::Skip => Self::Skip,
+        }
+    }
+}
 
 /// Writes lines to standard output.
 fn say(text: &str) -> Result<(), Failure> {

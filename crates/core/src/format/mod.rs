@@ -1,9 +1,9 @@
 //! The bytes: memtables become runs, runs become parts, parts are listed in manifests. FORMAT.md is the specification.
 //!
-//! Writing: [`Memtable`] → `sort` (row order by key) → `pages` (`physical` gathers a column, `page_header` and
-//! `page_index` describe it) → `stream` (aligned writes) → `seal` after each run → `footer` at the end; [`PartWriter`]
-//! drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left. `thrift` is the
-//! encoding Parquet's metadata has.
+//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`physical` gathers a column,
+//! `page_header` and `page_index` describe it) → `stream` (aligned writes) → `seal` after each run → `footer` at the
+//! end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left.
+//! `thrift` is the encoding Parquet's metadata has.
 //!
 //! The bytes between our pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its
 //! page headers are private and without checksums, and the format stays ours across its versions. Its readers are the
@@ -13,6 +13,7 @@
 //! block boundary (the first one right after the magic) and its seal ends at one; what is read is checked before it is
 //! used, and damage is an error, never a panic.
 
+mod column_table;
 mod footer;
 mod manifest;
 mod memtable;
@@ -31,6 +32,7 @@ mod stream;
 mod tests;
 mod thrift;
 
+pub use column_table::ColumnTable;
 pub use footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
 pub use memtable::Memtable;
 pub use model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};

@@ -6,7 +6,7 @@ use super::footer::{WrittenChunk, WrittenRowGroup};
 use super::model::ColumnSummary;
 use super::page_header::{PageHeader, encode_page_header};
 use super::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
-use super::physical::{Columns, merge, physical_width, summarize};
+use super::physical::{Columns, merge, physical_width, pick_column, summarize};
 use super::stream::AlignedStream;
 use crate::error::Result;
 use crate::schema::{DataType, Schema};
@@ -74,17 +74,28 @@ impl ChunkBuilder {
     }
 }
 
-/// Memory for encoding a row group, kept from one to the next: its bytes once, and a page header.
+/// Memory for encoding a row group, kept from one to the next: its bytes once where records come as rows, one page where
+/// they come as columns, and a page header.
 #[derive(Debug, Default)]
 pub(super) struct PageBuffers {
     columns: Columns,
+    page: Vec<u8>,
     header: Vec<u8>,
 }
 
-/// Encodes rows as row groups.
+/// Records to be encoded, in the form they are in.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Records<'a> {
+    /// Whole stored rows, one after the other.
+    Rows(&'a [u8]),
+    /// Packed stored values, column by column.
+    Columns(&'a [Vec<u8>]),
+}
+
+/// Encodes records as row groups.
 pub(super) struct RowGroupEncoder<'a> {
     pub(super) schema: &'a Schema,
-    pub(super) rows: &'a [u8],
+    pub(super) records: Records<'a>,
     /// Row numbers in key order.
     pub(super) order: &'a [u32],
     pub(super) page_rows: u32,
@@ -102,15 +113,27 @@ impl RowGroupEncoder<'_> {
         indexes: &mut Vec<u8>,
     ) -> Result<WrittenRowGroup> {
         let order = &self.order[range];
-        buffers.columns.gather(self.schema, self.rows, order);
+        if let Records::Rows(rows) = self.records {
+            buffers.columns.gather(self.schema, rows, order);
+        }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
             let width = physical_width(data_type);
             let mut chunk = ChunkBuilder::new(data_type, stream.position());
-            for body in buffers.columns.column(index).chunks(page_rows(data_type, self.page_rows) * width) {
+            let mut done = 0;
+            for named in order.chunks(page_rows(data_type, self.page_rows)) {
+                let body = match self.records {
+                    Records::Rows(_) => &buffers.columns.column(index)[done * width..(done + named.len()) * width],
+                    // A page at a time: what is picked out stays in the cache while it is summarized and copied.
+                    Records::Columns(columns) => {
+                        pick_column(&columns[index], data_type, named, &mut buffers.page);
+                        &buffers.page
+                    }
+                };
+                done += named.len();
                 let summary = summarize(data_type, body);
-                let rows = (body.len() / width) as u32;
+                let rows = named.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
                 let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
                 buffers.header.clear();

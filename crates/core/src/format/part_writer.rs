@@ -1,15 +1,17 @@
 //! Writing a part: runs one after the other, each sealed, then page indexes and footer.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::column_table::ColumnTable;
 use super::footer::{Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer};
 use super::memtable::Memtable;
 use super::model::{PartEntry, PartId, RunEntry, RunKind};
-use super::pages::{PageBuffers, RowGroupEncoder, expected_bytes};
+use super::pages::{PageBuffers, Records, RowGroupEncoder, expected_bytes};
 use super::seal::{SealedRowGroup, SealedRun, encode_seal};
 use super::sort::SortBuffers;
 use super::stream::{AlignedBuffer, AlignedStream};
@@ -203,16 +205,46 @@ impl PartWriter {
         let EncodeBuffers { sort, pages, write } = buffers;
         let order = sort.sort(&schema, rows.row_data());
         self.figures.sort_s += begun.elapsed().as_secs_f64();
-        let group_rows = self.row_group_rows(rows.rows());
+        self.append_ordered(Records::Rows(rows.row_data()), order, context, pages, write)
+    }
+
+    /// Appends a stretch of a sorted table as one run, as [`PartWriter::append_run_with`] does with a memtable. No rows
+    /// are no run.
+    ///
+    /// # Errors
+    /// As for [`PartWriter::append_run_with`].
+    ///
+    /// # Panics
+    /// When the table has no such rows.
+    pub fn append_sorted(
+        &mut self,
+        table: &ColumnTable,
+        rows: Range<usize>,
+        context: RunContext,
+        buffers: &mut EncodeBuffers,
+    ) -> Result<Vec<RunEntry>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let EncodeBuffers { pages, write, .. } = buffers;
+        self.append_ordered(Records::Columns(table.columns()), &table.order()[rows], context, pages, write)
+    }
+
+    /// Encodes records in the order given as one run.
+    fn append_ordered(
+        &mut self,
+        records: Records<'_>,
+        order: &[u32],
+        context: RunContext,
+        pages: &mut PageBuffers,
+        write: &mut Option<AlignedBuffer>,
+    ) -> Result<Vec<RunEntry>> {
+        let schema = Arc::clone(&self.schema);
+        let group_rows = self.row_group_rows(order.len());
         let page_rows = self.options.page_rows;
-        let encoder = RowGroupEncoder {
-            schema: &schema,
-            rows: rows.row_data(),
-            order,
-            page_rows,
-            sorted: context.kind != RunKind::NanKey,
-        };
-        let expected = expected_bytes(&schema, rows.rows(), page_rows);
+        let sorted = context.kind != RunKind::NanKey;
+        let encoder = RowGroupEncoder { schema: &schema, records, order, page_rows, sorted };
+        let expected = expected_bytes(&schema, order.len(), page_rows);
         self.write_run(context, expected, write, |stream, indexes| {
             let mut groups = Vec::new();
             for start in (0..order.len()).step_by(group_rows) {

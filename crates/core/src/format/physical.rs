@@ -204,6 +204,61 @@ fn take_fixed<'a, const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
+/// Replaces `out` by the values of a packed stored column that `order` names, in that order and in physical width.
+pub(super) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], out: &mut Vec<u8>) {
+    // Pages are mostly of one size, so mostly nothing has to be zeroed here.
+    out.resize(order.len() * physical_width(data_type), 0);
+    let slots = out.as_mut_slice();
+    macro_rules! values {
+        ($stored:ty, $physical:ty) => {
+            pick_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(values, order, slots, |raw| {
+                <$physical>::from(<$stored>::from_le_bytes(raw)).to_le_bytes()
+            })
+        };
+    }
+    match data_type {
+        DataType::I8 => values!(i8, i32),
+        DataType::I16 => values!(i16, i32),
+        DataType::U8 => values!(u8, u32),
+        DataType::U16 => values!(u16, u32),
+        DataType::I32 | DataType::U32 | DataType::F32 => values!(u32, u32),
+        DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
+        DataType::FixedBytes(width) => pick_bytes(values, width as usize, order, slots),
+    }
+}
+
+/// As [`pick_column`], for opaque bytes. Copies of a known size are moves, not calls: the usual sizes have one each.
+fn pick_bytes(values: &[u8], width: usize, order: &[u32], slots: &mut [u8]) {
+    macro_rules! pick {
+        ($($width:literal),*) => {
+            match width {
+                $($width => pick_fixed::<$width, $width>(values, order, slots, |raw| raw),)*
+                _ => {
+                    for (slot, row) in slots.chunks_exact_mut(width).zip(order) {
+                        let begin = *row as usize * width;
+                        slot.copy_from_slice(&values[begin..begin + width]);
+                    }
+                }
+            }
+        };
+    }
+    pick!(1, 2, 3, 4, 8, 12, 16, 24, 32, 40, 48, 56, 64)
+}
+
+#[inline]
+fn pick_fixed<const STORED: usize, const PHYSICAL: usize>(
+    values: &[u8],
+    order: &[u32],
+    slots: &mut [u8],
+    widen: impl Fn([u8; STORED]) -> [u8; PHYSICAL],
+) {
+    let (values, _) = values.as_chunks::<STORED>();
+    let (slots, _) = slots.as_chunks_mut::<PHYSICAL>();
+    for (slot, row) in slots.iter_mut().zip(order) {
+        *slot = widen(values[*row as usize]);
+    }
+}
+
 /// Turns packed physical values back into packed stored ones.
 pub(super) fn narrow(data_type: DataType, physical: &[u8], out: &mut Vec<u8>) {
     let stored = data_type.width();

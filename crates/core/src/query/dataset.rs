@@ -142,6 +142,17 @@ impl Dataset {
     }
 }
 
+impl Dataset {
+    /// The dataset's folder.
+    pub(crate) fn root(&self) -> &Path {
+        self.inner.root()
+    }
+
+    pub(super) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+}
+
 impl Inner {
     pub(super) fn root(&self) -> &Path {
         self.layout.root()

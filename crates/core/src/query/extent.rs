@@ -11,25 +11,25 @@ pub(super) const READ_THROUGH_BYTES: u64 = 32 << 10;
 
 /// Longest read that several ranges are joined into, in bytes: beyond it, throughput no longer grows (same
 /// measurement: 1.9 GB/s from 512 KiB on) and buffers would.
-const LONGEST_READ_BYTES: u64 = 4 << 20;
+pub(crate) const LONGEST_READ_BYTES: u64 = 4 << 20;
 
 /// A byte range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// First byte.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Length.
-    pub(super) bytes: u64,
+    pub(crate) bytes: u64,
 }
 
 impl Extent {
     /// Where a page lies.
-    pub(super) fn of(page: &PageLocation) -> Self {
+    pub(crate) fn of(page: &PageLocation) -> Self {
         Self { offset: page.offset, bytes: u64::from(page.bytes) }
     }
 
     /// One past the last byte. Extents come from checked page locations and do not overflow.
-    pub(super) fn end(self) -> u64 {
+    pub(crate) fn end(self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 
@@ -39,7 +39,7 @@ impl Extent {
 }
 
 /// The reads that fetch all `wanted` ranges: ascending, disjoint, gaps up to [`READ_THROUGH_BYTES`] read through.
-pub(super) fn coalesce(mut wanted: Vec<Extent>) -> Vec<Extent> {
+pub(crate) fn coalesce(mut wanted: Vec<Extent>) -> Vec<Extent> {
     wanted.sort_unstable();
     let mut reads: Vec<Extent> = Vec::new();
     for extent in wanted {

@@ -24,13 +24,14 @@
 //!
 //! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
 //! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `explain`, `profile`: what
-//! queries would cost, told from summaries.
+//! queries would cost, told from summaries. `groups`: an epoch for one who reads all of it.
 
 mod column;
 mod dataset;
 mod explain;
 mod extent;
 mod figures;
+mod groups;
 mod merge;
 mod order;
 mod plan;
@@ -43,6 +44,12 @@ mod stream;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use extent::{Extent, LONGEST_READ_BYTES, coalesce};
+pub(crate) use groups::EpochGroups;
+pub(crate) use order::key_ordinal;
+pub(crate) use plan::{PageIndex, pages_of};
+pub(crate) use scan::Group;
 
 pub use dataset::Dataset;
 pub use explain::{EpochExplanation, Explanation, KindCount, PruneReason};

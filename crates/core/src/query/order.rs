@@ -328,7 +328,7 @@ fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
 }
 
 /// The ordinal of a key that stands in a manifest.
-pub(super) fn key_ordinal(value: Value, schema: &Schema) -> u64 {
+pub(crate) fn key_ordinal(value: Value, schema: &Schema) -> u64 {
     let order = schema.key_order();
     macro_rules! whole {
         ($type:ty) => {

@@ -33,7 +33,7 @@ pub(super) struct Segment {
 }
 
 /// The page index of one row group.
-pub(super) trait PageIndex {
+pub(crate) trait PageIndex {
     /// The pages of a column: ascending, without gaps, over all rows of the row group ([`check_pages`]).
     fn pages(&self, column: usize) -> Result<&[PageLocation]>;
     /// Bounds of a page's values that are not NaN; `None` when nothing is known.
@@ -103,7 +103,7 @@ pub(super) fn check_pages(entry: &RunEntry, pages: &[PageLocation]) -> std::resu
 }
 
 /// The pages that hold any of these rows.
-pub(super) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
+pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
     if rows.is_empty() {
         return 0..0;
     }

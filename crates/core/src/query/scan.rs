@@ -159,7 +159,7 @@ impl EpochScan {
 
 /// One row group of an open part.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(crate) struct Group {
     manifest: Arc<EpochManifest>,
     entry: usize,
     part: Arc<PartReader>,
@@ -169,7 +169,7 @@ pub(super) struct Group {
 
 impl Group {
     /// The manifest's line.
-    pub(super) fn entry(&self) -> &RunEntry {
+    pub(crate) fn entry(&self) -> &RunEntry {
         &self.manifest.runs[self.entry]
     }
 
@@ -188,7 +188,7 @@ impl Group {
     }
 
     /// Damage at a place of this row group.
-    pub(super) fn damage(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
+    pub(crate) fn damage(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
         let entry = self.entry();
         let place = format!("run {}, row group {}, {place}", entry.run, entry.row_group);
         Error::damage_at(self.path(), place, what)
@@ -204,7 +204,7 @@ impl Group {
     }
 
     /// A column as messages name it.
-    pub(super) fn column_name(&self, column: usize) -> String {
+    pub(crate) fn column_name(&self, column: usize) -> String {
         format!("column '{}'", self.schema.columns()[column].name)
     }
 
@@ -218,7 +218,7 @@ impl Group {
     }
 
     /// Fills a buffer with bytes of the file.
-    pub(super) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         match self.part.file().read_at(offset, buffer) {
             Ok(()) => Ok(()),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
@@ -229,7 +229,7 @@ impl Group {
     }
 
     /// Decodes one page, appending its values to `out`.
-    pub(super) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
         let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
         let place = || format!("{}, page {page}", self.column_name(column));
         match self.part.decode_page(raw, column, check, out) {

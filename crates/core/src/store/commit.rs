@@ -107,6 +107,15 @@ impl EpochCommit {
     /// Gives the epoch up. What was written stays for salvage, until the next writer finds nothing in it.
     pub fn abandon(self) {}
 
+    /// Gives the epoch up and removes what was written, where all of it can be had again.
+    ///
+    /// # Errors
+    /// When storage fails.
+    pub fn discard(self) -> Result<()> {
+        let directory = self.directory();
+        self.storage.remove_dir_all(&directory).at("remove", &directory)
+    }
+
     /// Compares the manifest with the folder: a part that it does not list would be data to every other tool.
     fn check(&self, manifest: &EpochManifest) -> Result<()> {
         let directory = self.directory();

@@ -1,0 +1,264 @@
+//! One epoch: its lanes, the threads that work on them, and the manifest of what they wrote.
+//!
+//! A lane is a range of ranks that goes to one part. Lanes are numbered in the order of the key, NaN keys last, and a
+//! part has the number of its lane, so that the order of the files' names is the order of the key.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+use super::options::{CompactOptions, PART_BYTES};
+use super::slab::{Sequences, SlabReader};
+use crate::error::Result;
+use crate::format::{
+    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, PartEntry, PartId, RunContext, RunEntry, StageSeconds,
+};
+use crate::query::EpochGroups;
+use crate::schema::Schema;
+use crate::writer::PartFactory;
+
+/// Lanes for each thread, where the epoch is large: the last ones to be worked on end at nearly the same time.
+const LANES_PER_THREAD: u64 = 4;
+
+/// What became of an epoch.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct CompactedEpoch {
+    /// As for an epoch that was ingested: a lane takes the place of a receiver, and `route_s` is the time that finding and
+    /// reading the records took.
+    pub figures: EpochFigures,
+    /// Bytes of pages that the epoch has in the source.
+    pub source_bytes: u64,
+    /// Bytes of pages that were read: more, since pages in which a cut falls are read by both sides of it.
+    pub bytes_read: u64,
+}
+
+/// A thread's memory, kept from epoch to epoch.
+#[derive(Debug)]
+pub(super) struct Bench {
+    pub(super) reader: SlabReader,
+    pub(super) buffers: EncodeBuffers,
+}
+
+/// A range of ranks that goes to one part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lane {
+    nan: bool,
+    ranks: Range<u64>,
+}
+
+/// What a lane became.
+#[derive(Debug)]
+struct Written {
+    part: PartEntry,
+    runs: Vec<RunEntry>,
+    stages: StageSeconds,
+    rows: u64,
+}
+
+/// Cuts a range into the fewest equal pieces of at most `most`, each but the last a multiple of `unit` if it fits.
+fn pieces(range: Range<u64>, most: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
+    let (rows, most) = (range.end - range.start, most.max(1));
+    let equal = rows.div_ceil(rows.div_ceil(most).max(1));
+    let even = equal.next_multiple_of(unit.max(1));
+    let size = if even <= most { even } else { equal }.max(1);
+    range
+        .clone()
+        .step_by(usize::try_from(size).unwrap_or(usize::MAX))
+        .map(move |start| start..start.saturating_add(size).min(range.end))
+}
+
+/// The work on one epoch.
+pub(super) struct EpochWork<'a> {
+    groups: &'a EpochGroups,
+    schema: &'a Schema,
+    options: &'a CompactOptions,
+    factory: &'a PartFactory,
+    ordered: Sequences<'a>,
+    nan: Sequences<'a>,
+    lanes: Vec<Lane>,
+    next: AtomicUsize,
+    failed: AtomicBool,
+    written: Mutex<Vec<(usize, Result<Written>)>>,
+}
+
+impl<'a> EpochWork<'a> {
+    /// Reads the page indexes of the epoch.
+    ///
+    /// # Errors
+    /// Damage to them; the system's refusal.
+    pub(super) fn plan(
+        groups: &'a EpochGroups,
+        schema: &'a Schema,
+        options: &'a CompactOptions,
+        factory: &'a PartFactory,
+    ) -> Result<Self> {
+        let ordered = Sequences::open(groups, schema, false)?;
+        let nan = Sequences::open(groups, schema, true)?;
+        let mut work = Self {
+            groups,
+            schema,
+            options,
+            factory,
+            ordered,
+            nan,
+            lanes: Vec::new(),
+            next: AtomicUsize::new(0),
+            failed: AtomicBool::new(false),
+            written: Mutex::new(Vec::new()),
+        };
+        let most = work.lane_rows();
+        for (nan, rows) in [(false, work.ordered.rows()), (true, work.nan.rows())] {
+            work.lanes.extend(pieces(0..rows, most, work.unit_rows()).map(|ranks| Lane { nan, ranks }));
+        }
+        Ok(work)
+    }
+
+    /// Rows that make whole row groups of whole pages.
+    fn unit_rows(&self) -> u64 {
+        u64::from(self.options.part.page_rows) * u64::from(self.options.part.row_groups_per_run)
+    }
+
+    /// Most rows of a lane: few enough for all threads to have some, and for a part not to roll over, which would upset
+    /// the order of names.
+    fn lane_rows(&self) -> u64 {
+        let threads = self.options.thread_count() as u64;
+        let rows = self.ordered.rows();
+        let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
+        // Slabs that do not divide a lane evenly make up to twice as many runs.
+        let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
+        (rows / (LANES_PER_THREAD * threads))
+            .max(slab_rows)
+            .min(rows.div_ceil(threads))
+            .max(run_rows.min(slab_rows))
+            .min((PART_BYTES / self.schema.row_bytes() as u64).max(1))
+            .min(run_rows.saturating_mul(runs))
+    }
+
+    /// Writes all parts, a thread for each bench, and answers the manifest. `progress` hears of rows written.
+    ///
+    /// # Errors
+    /// The error of the first lane, in the order of the key, that had one; the others stop as soon as they notice.
+    pub(super) fn run(
+        self,
+        benches: &mut [Bench],
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(EpochManifest, CompactedEpoch)> {
+        let begun = Instant::now();
+        let read_before: u64 = benches.iter().map(|bench| bench.reader.read_bytes).sum();
+        std::thread::scope(|scope| {
+            for bench in benches.iter_mut().take(self.lanes.len()) {
+                scope.spawn(|| self.work(bench, progress));
+            }
+        });
+        let read_after: u64 = benches.iter().map(|bench| bench.reader.read_bytes).sum();
+        let (groups, factory, nan_keys) = (self.groups, self.factory, self.nan.rows());
+        let mut lanes = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
+        lanes.sort_unstable_by_key(|(number, _)| *number);
+        let identity = factory.identity;
+        let mut manifest = EpochManifest {
+            epoch: identity.epoch,
+            commit: identity.commit,
+            parts: Vec::new(),
+            runs: Vec::new(),
+            figures: EpochFigures { ranks: lanes.len() as u32, nan_keys, ..EpochFigures::default() },
+        };
+        for (_, lane) in lanes {
+            let lane = lane?;
+            manifest.parts.push(lane.part);
+            manifest.runs.extend(lane.runs);
+            let figures = &mut manifest.figures;
+            figures.receivers += 1;
+            figures.rows += lane.rows;
+            figures.rows_per_receiver.push(lane.rows);
+            figures.bytes_written += lane.stages.bytes_written;
+            figures.encode_s += lane.stages.encode_s;
+            figures.write_s += lane.stages.write_s;
+            figures.sync_s += lane.stages.sync_s;
+        }
+        if manifest.parts.is_empty() {
+            // An epoch without records is one part without rows: the folder must open in every tool.
+            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
+        }
+        for bench in benches {
+            manifest.figures.route_s += std::mem::take(&mut bench.reader.read_s);
+            manifest.figures.sort_s += std::mem::take(&mut bench.reader.sort_s);
+        }
+        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
+        let done = CompactedEpoch {
+            figures: manifest.figures.clone(),
+            source_bytes: groups.entries().map(|entry| entry.bytes).sum(),
+            bytes_read: read_after - read_before,
+        };
+        Ok((manifest, done))
+    }
+
+    /// One thread: lane after lane, until none is left or one has failed.
+    fn work(&self, bench: &mut Bench, progress: &(dyn Fn(u64) + Sync)) {
+        while !self.failed.load(Ordering::Relaxed) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(lane) = self.lanes.get(number) else { break };
+            let Some(result) = self.write_lane(number, lane, bench, progress).transpose() else { break };
+            if result.is_err() {
+                self.failed.store(true, Ordering::Relaxed);
+            }
+            self.written.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+        }
+    }
+
+    /// Writes a lane's part; `None` when another lane has failed meanwhile.
+    fn write_lane(
+        &self,
+        number: usize,
+        lane: &Lane,
+        bench: &mut Bench,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<Option<Written>> {
+        let Bench { reader, buffers } = bench;
+        let sequences = if lane.nan { &self.nan } else { &self.ordered };
+        let (unit, run_rows) = (self.unit_rows(), self.options.run_rows(self.schema));
+        // An epoch has fewer lanes than Parquet files have row groups; ranks beyond that would fail in `create`.
+        let mut part = self.factory.create(PartId { rank: u32::try_from(number).unwrap_or(u32::MAX), roll: 0 })?;
+        let mut runs = Vec::new();
+        let mut run = 0;
+        let mut from = reader.cut(sequences, lane.ranks.start)?;
+        for slab in pieces(lane.ranks.clone(), self.options.slab_rows(self.schema), unit) {
+            let to = reader.cut(sequences, slab.end)?;
+            reader.load(sequences, &from, &to)?;
+            for rows in pieces(0..slab.end - slab.start, run_rows, unit) {
+                if self.failed.load(Ordering::Relaxed) {
+                    return Ok(None);
+                }
+                let context = RunContext { run, kind: sequences.kind(), table_version: 0, bounds: None };
+                // A slab has at most `u32::MAX` rows.
+                let stretch = rows.start as usize..rows.end as usize;
+                runs.extend(part.append_sorted(&reader.table, stretch, context, buffers)?);
+                run += 1;
+                progress(rows.end - rows.start);
+            }
+            from = to;
+        }
+        let (part, stages) = part.finish_with_figures()?;
+        Ok(Some(Written { part, runs, stages, rows: lane.ranks.end - lane.ranks.start }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn pieces_cover_a_range_and_are_bounded(start in 0u64..100, rows in 0u64..5000, most in 1u64..3000, unit in 1u64..500) {
+            let cut: Vec<Range<u64>> = pieces(start..start + rows, most, unit).collect();
+            prop_assert!(cut.iter().all(|piece| !piece.is_empty() && piece.end - piece.start <= most));
+            prop_assert!(cut.len() as u64 <= rows.div_ceil(most), "no more than needed");
+            prop_assert!(cut.windows(2).all(|pair| pair[0].end == pair[1].start));
+            prop_assert_eq!(cut.first().map_or(start, |piece| piece.start), start);
+            prop_assert_eq!(cut.last().map_or(start, |piece| piece.end), start + rows);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The copy, open for writing: which dataset it is, its lock, and one epoch after the other.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::epoch::{Bench, CompactedEpoch, EpochWork};
+use super::options::CompactOptions;
+use super::slab::SlabReader;
+use crate::error::{Error, Result, UsageError};
+use crate::format::{EncodeBuffers, EpochManifest};
+use crate::query::{Dataset, EpochGroups};
+use crate::storage::{FileSystem, Storage};
+use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock, recover, salvage};
+use crate::writer::PartFactory;
+
+/// A sorted copy that is being written.
+///
+/// ```no_run
+/// use turbidite::compact::{CompactOptions, Compaction};
+/// use turbidite::query::Dataset;
+/// let source = Dataset::open("particles.tbd")?;
+/// let mut copy = Compaction::open(&source, "sorted.tbd", CompactOptions::default())?;
+/// for epoch in source.epochs()? {
+///     copy.compact_epoch(epoch, &|_rows| ())?;
+/// }
+/// copy.close()?;
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Compaction {
+    source: Dataset,
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    /// Whether the copy holds nothing that the source does not, so that what an earlier attempt left is worth nothing.
+    made_of_source: bool,
+    options: CompactOptions,
+    benches: Vec<Bench>,
+    notice: Option<LockNotice>,
+    recovery: Recovery,
+    lock: Option<WriterLock>,
+}
+
+/// The description of a copy: that of the source, and where it comes from.
+fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
+    let origin = match &source.source {
+        Some(text) => format!("sorted copy of dataset {}, from {text}", source.uuid),
+        None => format!("sorted copy of dataset {}", source.uuid),
+    };
+    DatasetDescriptor {
+        derivations: source.derivations.clone(),
+        source: Some(origin),
+        ..DatasetDescriptor::new(Arc::clone(&source.schema))
+    }
+}
+
+/// Refuses to write a copy into its own source.
+fn check_target(source: &Dataset, storage: &dyn Storage, layout: &Layout) -> Result<()> {
+    let refuse = |what: &str| {
+        let what = format!("{} {what}; give another folder", layout.root().display());
+        Err(UsageError::Option { option: "out", what }.into())
+    };
+    if layout.root().starts_with(source.root()) {
+        return refuse("lies in the dataset that is to be copied");
+    }
+    match DatasetDescriptor::read(storage, layout) {
+        Ok(found) if found.uuid == source.descriptor().uuid => refuse("is the dataset that is to be copied"),
+        Ok(_) | Err(Error::NotADataset { .. }) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+impl Compaction {
+    /// Opens the copy in a folder of the file system, or begins it. It has the source's columns, key and derivations.
+    ///
+    /// # Errors
+    /// [`Error::Locked`]; [`Error::Mismatch`] where there is a dataset of another shape; usage errors for options out of
+    /// range or a copy into the source; I/O errors.
+    pub fn open(source: &Dataset, target: impl AsRef<Path>, options: CompactOptions) -> Result<Self> {
+        Self::open_with(source, Arc::new(FileSystem::new()), target, options)
+    }
+
+    /// Opens the copy on any storage.
+    ///
+    /// # Errors
+    /// As for [`Compaction::open`].
+    pub fn open_with(
+        source: &Dataset,
+        storage: Arc<dyn Storage>,
+        target: impl AsRef<Path>,
+        options: CompactOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let layout = Layout::new(target.as_ref());
+        check_target(source, &*storage, &layout)?;
+        let (lock, notice) = WriterLock::acquire(&storage, &layout, options.break_lock)?;
+        let wanted = describe_copy(source.descriptor());
+        let descriptor = DatasetDescriptor::open_or_create(&*storage, &layout, &wanted)?;
+        let recovery = recover(&storage, &layout, &descriptor)?;
+        let bench = || Bench { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
+        Ok(Self {
+            source: source.clone(),
+            storage,
+            layout,
+            made_of_source: descriptor.source == wanted.source,
+            benches: (0..options.thread_count()).map(|_| bench()).collect(),
+            descriptor,
+            options,
+            notice,
+            recovery,
+            lock: Some(lock),
+        })
+    }
+
+    /// What was done about a lock that a dead writer had left, for the user to know.
+    pub fn lock_notice(&self) -> Option<&LockNotice> {
+        self.notice.as_ref()
+    }
+
+    /// What dataset.json of the copy says.
+    pub fn descriptor(&self) -> &DatasetDescriptor {
+        &self.descriptor
+    }
+
+    /// Most memory that compacting an epoch takes, in bytes, for the whole process. All but the page indexes and run
+    /// entries of the epoch, about half a percent of it with default sizes, is the same for any data.
+    ///
+    /// # Errors
+    /// [`Error::EpochMissing`], or damage to the epoch's manifest.
+    pub fn memory_bound_bytes(&self, epoch: u64) -> Result<u64> {
+        let manifest = self.source.manifest(epoch)?;
+        Ok(self.options.memory_bound_bytes(&self.descriptor.schema, &manifest))
+    }
+
+    /// Writes and commits a sorted copy of an epoch: when this returns it is durable. `None` when the copy has the epoch
+    /// already and it is to be skipped. `progress` hears of rows written, from several threads.
+    ///
+    /// # Errors
+    /// [`Error::EpochExists`], [`Error::EpochMissing`]; damage to the source, or a failure of storage. Nothing of the
+    /// epoch is in the copy then, and what was there before still is.
+    pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
+        self.clear_attempts(epoch)?;
+        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let Some(commit) = begun else { return Ok(None) };
+        if let Some(lock) = &self.lock {
+            lock.check()?;
+        }
+        match self.write_parts(epoch, &commit, progress) {
+            Ok((manifest, done)) => {
+                commit.commit(manifest)?;
+                Ok(Some(done))
+            }
+            Err(error) => {
+                // The error counts; what cannot be removed now is cleared away by the next attempt.
+                drop(commit.discard());
+                Err(error)
+            }
+        }
+    }
+
+    /// Writes the parts of an epoch and answers its manifest.
+    fn write_parts(
+        &mut self,
+        epoch: u64,
+        commit: &EpochCommit,
+        progress: &(dyn Fn(u64) + Sync),
+    ) -> Result<(EpochManifest, CompactedEpoch)> {
+        let groups = EpochGroups::open(&self.source, epoch)?;
+        let factory = PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: commit.directory(),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part,
+            identity: commit.identity(),
+        };
+        let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
+        work.run(&mut self.benches, progress)
+    }
+
+    /// Removes what killed attempts at an epoch left. A dataset that was begun as a copy of this source holds nothing
+    /// that the source lacks, so nobody would salvage it.
+    fn clear_attempts(&self, epoch: u64) -> Result<()> {
+        if !self.made_of_source || !self.recovery.unfinished.contains(&epoch) {
+            return Ok(());
+        }
+        let attempts = salvage::list(&*self.storage, &self.layout, &self.descriptor)?;
+        attempts
+            .iter()
+            .filter(|attempt| attempt.epoch == epoch)
+            .try_for_each(|attempt| salvage::discard(&*self.storage, attempt))
+    }
+
+    /// Closes the copy and gives up its lock. Dropping it does the same but cannot report an error.
+    ///
+    /// # Errors
+    /// When the lock file cannot be removed.
+    pub fn close(mut self) -> Result<()> {
+        self.lock.take().map_or(Ok(()), WriterLock::release)
+    }
+}
+
+impl Drop for Compaction {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            drop(lock.release());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! How a copy is written: every knob, its default and its check.
+
+use crate::error::UsageError;
+use crate::format::{ColumnTable, EpochManifest, PartOptions};
+use crate::query::LONGEST_READ_BYTES;
+use crate::schema::Schema;
+use crate::store::IfExists;
+use crate::writer::MAX_RUN_ROWS;
+
+/// Most bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
+const RUN_BYTES: usize = 15 << 19;
+
+/// What a thread holds beside its slab: the bytes just read, a page decoded, a page encoded, and a write.
+const WORK_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20) + (1 << 20) + (2 << 20);
+
+/// Most bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
+pub(super) const PART_BYTES: u64 = 1 << 30;
+
+/// Page indexes in memory, parsed and as cuts need them, take no more than so many times what they take in a footer.
+const PARSED_INDEX: u64 = 6;
+
+/// What is kept of a page of the copy, and of a column of a row group, until the epoch is committed.
+const PAGE_ENTRY_BYTES: u64 = 48;
+const CHUNK_ENTRY_BYTES: u64 = 384;
+
+/// The program, its libraries and stacks.
+const BASE_BYTES: u64 = 16 << 20;
+
+/// How a copy is written. The default suits most.
+#[derive(Debug, Clone)]
+pub struct CompactOptions {
+    /// Threads; 0 for two per core, so that one computes while the other waits for storage.
+    pub threads: usize,
+    /// Memory in which each thread sorts, in bytes. The more, the fewer pages are read twice.
+    pub slab_bytes: usize,
+    /// How pages and row groups are laid out.
+    pub part: PartOptions,
+    /// What to do about an epoch that the copy has already.
+    pub if_exists: IfExists,
+    /// Take over a lock whose holder cannot be judged from here.
+    pub break_lock: bool,
+}
+
+impl Default for CompactOptions {
+    fn default() -> Self {
+        Self {
+            threads: 0,
+            slab_bytes: 48 << 20,
+            part: PartOptions::default(),
+            if_exists: IfExists::Error,
+            break_lock: false,
+        }
+    }
+}
+
+impl CompactOptions {
+    /// Threads that will work.
+    pub fn thread_count(&self) -> usize {
+        match self.threads {
+            0 => 2 * std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        }
+    }
+
+    /// What [`super::Compaction::memory_bound_bytes`] answers.
+    pub(super) fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
+        let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
+        let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(WORK_BYTES);
+        let source: u64 = epoch.parts.iter().map(|part| part.bytes.saturating_sub(part.footer_offset)).sum();
+        let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
+        let pages = rows.div_ceil(u64::from(self.part.page_rows));
+        // Pieces are equal, not full: there may be twice as many runs as would do.
+        let runs = rows.div_ceil(self.run_rows(schema).min(self.slab_rows(schema))).saturating_mul(2);
+        let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).min(pages);
+        let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
+        BASE_BYTES
+            .saturating_add(thread_bytes.saturating_mul(self.thread_count() as u64))
+            .saturating_add(source.saturating_mul(PARSED_INDEX))
+            .saturating_add(entries.saturating_mul(columns))
+    }
+
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        let within = |option: &'static str, value: usize, low: usize, high: usize| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                Err(UsageError::Option { option, what: format!("{value} is outside {low} to {high}") })
+            }
+        };
+        within("threads", self.threads, 0, 1 << 10)?;
+        within("memory", self.slab_bytes, 1 << 10, 1 << 36)?;
+        within("page rows", self.part.page_rows as usize, 1, 1 << 20)?;
+        within("row groups per run", self.part.row_groups_per_run as usize, 1, 1 << 10)
+    }
+
+    /// Rows of a run: whole row groups of whole pages where a run has as many.
+    pub(super) fn run_rows(&self, schema: &Schema) -> u64 {
+        let most = (RUN_BYTES / schema.row_bytes()).clamp(1, MAX_RUN_ROWS) as u64;
+        let unit = u64::from(self.part.page_rows) * u64::from(self.part.row_groups_per_run);
+        if most < unit { most } else { most - most % unit }
+    }
+
+    /// Rows of a slab.
+    pub(super) fn slab_rows(&self, schema: &Schema) -> u64 {
+        let most = (self.slab_bytes / (schema.row_bytes() + ColumnTable::SORT_BYTES)) as u64;
+        // Sorting numbers rows with u32.
+        most.clamp(1, u64::from(u32::MAX))
+    }
+}

@@ -1,0 +1,240 @@
+//! The rows between two cuts, brought into memory column by column and sorted.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::cuts::{Cut, KeyMap, KeyPage};
+use crate::error::Result;
+use crate::format::{ColumnTable, RunEntry, RunKind};
+use crate::query::{EpochGroups, Extent, Group, PageIndex, coalesce, key_ordinal, pages_of};
+use crate::schema::Schema;
+
+/// The row groups of an epoch whose keys have an order, or those whose keys are NaN.
+#[derive(Debug)]
+pub(super) struct Sequences<'a> {
+    groups: &'a EpochGroups,
+    nan: bool,
+    /// The number of each sequence's row group.
+    numbers: Vec<usize>,
+    map: KeyMap,
+}
+
+impl<'a> Sequences<'a> {
+    /// Reads the page indexes of the row groups with NaN keys, or of all others.
+    ///
+    /// # Errors
+    /// Damage to a page index; the system's refusal.
+    pub(super) fn open(groups: &'a EpochGroups, schema: &Schema, nan: bool) -> Result<Self> {
+        let chosen = |entry: &RunEntry| (entry.kind == RunKind::NanKey) == nan;
+        let numbers: Vec<usize> =
+            groups.entries().enumerate().filter(|(_, entry)| chosen(entry)).map(|(number, _)| number).collect();
+        let mut sequences = Self { groups, nan, numbers, map: KeyMap::default() };
+        for number in &sequences.numbers {
+            let pages = key_pages(&groups.group(*number)?, schema, nan)?;
+            sequences.map.push(pages);
+        }
+        sequences.map.finish();
+        Ok(sequences)
+    }
+
+    /// Rows of all sequences.
+    pub(super) fn rows(&self) -> u64 {
+        self.map.rows()
+    }
+
+    /// Why the rows lie together in the copy.
+    pub(super) fn kind(&self) -> RunKind {
+        if self.nan { RunKind::NanKey } else { RunKind::Regular }
+    }
+
+    /// The row group of a sequence.
+    fn group(&self, sequence: u32) -> Result<Group> {
+        self.groups.group(self.numbers[sequence as usize])
+    }
+
+    /// The stretches of rows between two cuts, by sequence.
+    fn between(&self, from: &Cut, to: &Cut) -> Vec<(u32, Range<u32>)> {
+        let rows = from.rows.iter().zip(&to.rows).map(|(from, to)| *from..*to);
+        (0..).zip(rows).filter(|(_, rows)| !rows.is_empty()).collect()
+    }
+}
+
+/// The keys of a row group's pages, as far as its page index knows them.
+fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> {
+    let column = schema.key_index();
+    let stated = group.entry().columns.get(column).and_then(|summary| summary.range);
+    let mut pages: Vec<KeyPage> = Vec::new();
+    for (number, page) in group.pages(column)?.iter().enumerate() {
+        let (low, high) = match group.range(column, number).or(stated) {
+            // All NaN keys are alike.
+            _ if nan => (u64::MAX, u64::MAX),
+            Some((low, high)) => (key_ordinal(low, schema), key_ordinal(high, schema)),
+            None => (0, u64::MAX),
+        };
+        if low > high || pages.last().is_some_and(|before| low < before.low || high < before.high) {
+            return Err(group.damage(group.column_name(column), format!("the keys of page {number} do not ascend")));
+        }
+        // `Group` made sure that row numbers fit.
+        pages.push(KeyPage { first_row: page.first_row as u32, rows: page.rows, low, high });
+    }
+    Ok(pages)
+}
+
+/// A page to be read, and what of it.
+struct Wanted {
+    extent: Extent,
+    column: usize,
+    page: usize,
+    /// Rows, counted from the page's first; `None` for all.
+    rows: Option<Range<usize>>,
+}
+
+/// One thread's hands: what it brought in, and memory kept from slab to slab.
+#[derive(Debug)]
+pub(super) struct SlabReader {
+    schema: Arc<Schema>,
+    /// The rows of the last slab, sorted.
+    pub(super) table: ColumnTable,
+    /// Bytes of pages read so far, those for cuts included.
+    pub(super) read_bytes: u64,
+    /// Seconds spent on cuts and on bringing rows in.
+    pub(super) read_s: f64,
+    /// Seconds spent on sorting.
+    pub(super) sort_s: f64,
+    /// Bytes just read.
+    raw: Vec<u8>,
+    /// A decoded page.
+    page: Vec<u8>,
+}
+
+impl SlabReader {
+    /// Takes its memory when it is first used.
+    pub(super) fn new(schema: &Arc<Schema>) -> Self {
+        Self {
+            schema: Arc::clone(schema),
+            table: ColumnTable::new(Arc::clone(schema)),
+            read_bytes: 0,
+            read_s: 0.0,
+            sort_s: 0.0,
+            raw: Vec::new(),
+            page: Vec::new(),
+        }
+    }
+
+    /// Finds the cut before which `rank` rows lie.
+    ///
+    /// # Errors
+    /// Damage to a page of keys; the system's refusal.
+    pub(super) fn cut(&mut self, sequences: &Sequences<'_>, rank: u64) -> Result<Cut> {
+        let begun = Instant::now();
+        let cut =
+            sequences.map.cut(rank, |sequence, page, keys| self.read_keys(&sequences.group(sequence)?, page, keys));
+        self.read_s += begun.elapsed().as_secs_f64();
+        cut
+    }
+
+    /// Reads the ordinals of one page of keys.
+    fn read_keys(&mut self, group: &Group, expected: &KeyPage, keys: &mut Vec<u64>) -> Result<()> {
+        let column = self.schema.key_index();
+        let pages = group.pages(column)?;
+        let number = pages.partition_point(|page| page.first_row < u64::from(expected.first_row));
+        let extent = pages.get(number).map(Extent::of).ok_or_else(|| group.damage("page list", "a page is gone"))?;
+        self.fetch(group, extent)?;
+        self.page.clear();
+        group.decode(&self.raw[..extent.bytes as usize], column, number, true, &mut self.page)?;
+        let order = self.schema.key_order();
+        order.ordinals(&self.page, order.data_type().width(), expected.rows as usize, keys);
+        let within = keys.first().is_some_and(|first| *first >= expected.low)
+            && keys.last().is_some_and(|last| *last <= expected.high);
+        if !within || !keys.is_sorted() {
+            let place = format!("{}, page {number}", group.column_name(column));
+            return Err(group.damage(place, "its keys do not ascend within the bounds of the page index"));
+        }
+        Ok(())
+    }
+
+    /// Reads the rows between two cuts and sorts them.
+    ///
+    /// # Errors
+    /// Damage to a page, or keys that are not where page indexes say; the system's refusal.
+    pub(super) fn load(&mut self, sequences: &Sequences<'_>, from: &Cut, to: &Cut) -> Result<()> {
+        let begun = Instant::now();
+        let stretches = sequences.between(from, to);
+        let rows: usize = stretches.iter().map(|(_, rows)| rows.len()).sum();
+        self.table.clear(rows);
+        for (sequence, rows) in &stretches {
+            self.load_stretch(&sequences.group(*sequence)?, rows)?;
+        }
+        let read = Instant::now();
+        self.read_s += (read - begun).as_secs_f64();
+        let order = self.schema.key_order();
+        self.table.sort(|ordinals| {
+            let mut rest = ordinals;
+            for (sequence, rows) in &stretches {
+                let (keys, others) = rest.split_at(rows.len());
+                rest = others;
+                let within =
+                    |key: &u64| (from.ordinal..=to.ordinal).contains(key) && order.is_nan(*key) == sequences.nan;
+                if !keys.is_sorted() || !keys.first().is_some_and(within) || !keys.last().is_some_and(within) {
+                    let group = sequences.group(*sequence)?;
+                    let place =
+                        format!("{}, rows {} to {}", group.column_name(self.schema.key_index()), rows.start, rows.end);
+                    return Err(group.damage(place, "its keys are not in the order that the page index tells"));
+                }
+            }
+            Ok(())
+        })?;
+        self.sort_s += read.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// Appends some rows of a row group to the table.
+    fn load_stretch(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
+        let mut wanted = Vec::new();
+        for column in 0..self.schema.columns().len() {
+            let pages = group.pages(column)?;
+            for number in pages_of(pages, rows) {
+                let page = &pages[number];
+                // `Group` made sure that row numbers fit.
+                let first = page.first_row as u32;
+                let part = rows.start.saturating_sub(first)..rows.end.saturating_sub(first).min(page.rows);
+                let all = part == (0..page.rows);
+                let part = (!all).then_some(part.start as usize..part.end as usize);
+                wanted.push(Wanted { extent: Extent::of(page), column, page: number, rows: part });
+            }
+        }
+        wanted.sort_by_key(|wanted| wanted.extent.offset);
+        let mut next = wanted.iter().peekable();
+        for read in coalesce(wanted.iter().map(|wanted| wanted.extent).collect()) {
+            self.fetch(group, read)?;
+            while let Some(wanted) = next.next_if(|wanted| wanted.extent.end() <= read.end()) {
+                self.take(group, wanted, (wanted.extent.offset - read.offset) as usize)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills the start of `raw` with bytes of the row group's file.
+    fn fetch(&mut self, group: &Group, extent: Extent) -> Result<()> {
+        // Reads are bounded by `coalesce`, pages by their format.
+        let bytes = extent.bytes as usize;
+        if self.raw.len() < bytes {
+            self.raw.resize(bytes, 0);
+        }
+        self.read_bytes += extent.bytes;
+        group.read(extent.offset, &mut self.raw[..bytes])
+    }
+
+    /// Appends the wanted rows of a page, whose bytes begin at `start` of `raw`, to its column.
+    fn take(&mut self, group: &Group, wanted: &Wanted, start: usize) -> Result<()> {
+        let raw = &self.raw[start..start + wanted.extent.bytes as usize];
+        let out = self.table.column_mut(wanted.column);
+        let Some(rows) = &wanted.rows else { return group.decode(raw, wanted.column, wanted.page, true, out) };
+        self.page.clear();
+        group.decode(raw, wanted.column, wanted.page, true, &mut self.page)?;
+        let width = self.schema.columns()[wanted.column].data_type.width();
+        out.extend_from_slice(&self.page[rows.start * width..rows.end * width]);
+        Ok(())
+    }
+}

@@ -1,0 +1,205 @@
+//! Copies of small datasets with everything in them, judged by their rows and files alone.
+
+mod copies;
+mod faults;
+
+use std::sync::Arc;
+
+use super::{CompactOptions, CompactedEpoch, Compaction};
+use crate::error::Result;
+use crate::format::{
+    EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunKind,
+};
+use crate::query::Dataset;
+use crate::schema::{Column, DataType, Schema, Value};
+use crate::storage::{MemoryStorage, Storage};
+use crate::store::{
+    DatasetDescriptor, EpochCommit, IfExists, Layout, VerifyOptions, WriterLock, list_epochs, load_manifest, verify,
+};
+
+const SOURCE: &str = "/source.tbd";
+const COPY: &str = "/copy.tbd";
+
+fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Two widths that Parquet lacks, an odd opaque one, and an id that tells every row from every other.
+fn schema(key: DataType) -> Arc<Schema> {
+    let columns = vec![
+        Column::new("small", DataType::I8),
+        Column::new("energy", key).with_unit("J"),
+        Column::new("tag", DataType::FixedBytes(3)),
+        Column::new("short", DataType::U16),
+        Column::new("id", DataType::U64),
+    ];
+    Arc::new(Schema::new(columns, "energy").unwrap())
+}
+
+/// One run of the source: why its rows lie together, and the bytes of their keys.
+#[derive(Debug, Clone)]
+struct TestRun {
+    kind: RunKind,
+    keys: Vec<u64>,
+}
+
+/// The runs of each part of an epoch.
+type TestEpoch = Vec<Vec<TestRun>>;
+
+/// A stored row whose other columns follow from its id.
+fn row(schema: &Schema, key: u64, id: u64) -> Vec<u8> {
+    let mut row = vec![id as u8 ^ 0x5A];
+    row.extend_from_slice(&key.to_le_bytes()[..schema.key().data_type.width()]);
+    row.extend_from_slice(&[1, id as u8, (id >> 8) as u8]);
+    row.extend_from_slice(&(id as u16).wrapping_mul(40_503).to_le_bytes());
+    row.extend_from_slice(&id.to_le_bytes());
+    row
+}
+
+/// The rows of an epoch, by id; `seed` makes the ids.
+fn rows_of(schema: &Schema, epoch: &TestEpoch, seed: u64) -> Vec<Vec<u8>> {
+    let keys = epoch.iter().flatten().flat_map(|run| &run.keys);
+    keys.zip(seed * 1_000_000..).map(|(key, id)| row(schema, *key, id)).collect()
+}
+
+fn describe(key: DataType) -> DatasetDescriptor {
+    DatasetDescriptor {
+        derivations: vec!["energy = ux*ux".to_owned()],
+        source: Some("dumps/run7".to_owned()),
+        ..DatasetDescriptor::new(schema(key))
+    }
+}
+
+/// Writes an epoch of the source; `change` may tamper with the manifest.
+fn write_source(
+    storage: &Arc<dyn Storage>,
+    key: DataType,
+    options: PartOptions,
+    (label, epoch, seed): (u64, &TestEpoch, u64),
+    change: impl FnOnce(&mut EpochManifest),
+) {
+    let layout = Layout::new(SOURCE);
+    let (lock, _) = WriterLock::acquire(storage, &layout, true).unwrap();
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout, &describe(key)).unwrap();
+    let commit = EpochCommit::begin(storage, &layout, &descriptor, label, IfExists::Replace).unwrap().unwrap();
+    let schema = &descriptor.schema;
+    let mut rows = rows_of(schema, epoch, seed).into_iter();
+    let mut manifest = EpochManifest {
+        epoch: label,
+        commit: commit.identity().commit,
+        parts: Vec::new(),
+        runs: Vec::new(),
+        figures: EpochFigures::default(),
+    };
+    for (rank, runs) in (0..).zip(epoch) {
+        let part = PartId { rank, roll: 0 };
+        let (folder, identity) = (commit.directory(), commit.identity());
+        let mut writer =
+            PartWriter::create(Arc::clone(storage), &folder, part, Arc::clone(schema), options, identity).unwrap();
+        for (number, run) in (0..).zip(runs) {
+            let mut memtable = Memtable::new(Arc::clone(schema), (run.keys.len() * schema.row_bytes()).max(64));
+            rows.by_ref().take(run.keys.len()).for_each(|row| memtable.push(&row));
+            let context = RunContext { run: number, kind: run.kind, table_version: 1, bounds: None };
+            manifest.runs.extend(writer.append_run(&memtable, context).unwrap());
+        }
+        manifest.parts.push(writer.finish().unwrap());
+    }
+    let rows = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
+    manifest.figures = EpochFigures {
+        rows: manifest.rows(),
+        strays: rows(RunKind::Stray),
+        spills: rows(RunKind::Unordered),
+        nan_keys: rows(RunKind::NanKey),
+        ..EpochFigures::default()
+    };
+    change(&mut manifest);
+    commit.commit(manifest).unwrap();
+    lock.release().unwrap();
+}
+
+/// Options so small that a few hundred rows take several slabs.
+fn small_options() -> CompactOptions {
+    CompactOptions {
+        threads: 1,
+        slab_bytes: 4096,
+        part: PartOptions { page_rows: 16, row_groups_per_run: 2, ..PartOptions::default() },
+        if_exists: IfExists::Error,
+        break_lock: true,
+    }
+}
+
+/// Copies all epochs.
+fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Option<CompactedEpoch>>> {
+    let source = Dataset::open_with(Arc::clone(storage), SOURCE)?;
+    let mut copy = Compaction::open_with(&source, Arc::clone(storage), COPY, options)?;
+    let done = source.epochs()?.into_iter().map(|epoch| copy.compact_epoch(epoch, &|_| ())).collect::<Result<_>>()?;
+    copy.close()?;
+    Ok(done)
+}
+
+/// What an epoch of the copy holds, in the order of its files' names and of the rows in them, with the kind of each row's
+/// run.
+fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
+    let layout = Layout::new(COPY);
+    let descriptor = DatasetDescriptor::read(storage, &layout).unwrap();
+    let schema = &descriptor.schema;
+    let manifest = load_manifest(storage, &layout, &descriptor, label).unwrap();
+    let mut parts = manifest.parts.clone();
+    parts.sort_by_key(|entry| entry.part.file_name());
+    assert_eq!(parts, manifest.parts, "names are in the order of the parts");
+    let mut found = Vec::new();
+    for entry in &parts {
+        let path = layout.part(label, entry.part);
+        let reader = PartReader::open(storage, &path, entry, manifest.commit, Arc::clone(schema)).unwrap();
+        for run in manifest.runs.iter().filter(|run| run.part == entry.part) {
+            let mut columns = Vec::new();
+            for (index, column) in schema.columns().iter().enumerate() {
+                let mut values = Vec::new();
+                for page in 0..reader.pages(run.row_group, index).unwrap().len() {
+                    reader.read_page(run.row_group, index, page, true, &mut values).unwrap();
+                }
+                columns.push((values, column.data_type.width()));
+            }
+            for number in 0..run.rows as usize {
+                let value = |(values, width): &(Vec<u8>, usize)| values[number * width..(number + 1) * width].to_vec();
+                found.push((run.kind, columns.iter().flat_map(value).collect()));
+            }
+        }
+    }
+    found
+}
+
+/// Whether an epoch of the copy is the given rows, sorted as a whole, and nothing in it is damaged.
+fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expected: Vec<Vec<u8>>) {
+    let schema = schema(key);
+    let found = copied_rows(&**storage, label);
+    let key_of = |row: &[u8]| Value::from_stored(key, &row[schema.offset(schema.key_index())..]);
+    let is_nan = |row: &[u8]| key_of(row).as_f64().is_nan();
+    for pair in found.windows(2) {
+        let ((_, one), (_, other)) = (&pair[0], &pair[1]);
+        let order = key_of(one).compare(key_of(other));
+        assert!(is_nan(other) || order.is_some_and(|order| order.is_le()), "{one:?} before {other:?}");
+    }
+    for (kind, row) in &found {
+        assert_eq!(*kind, if is_nan(row) { RunKind::NanKey } else { RunKind::Regular });
+    }
+    let id = |row: &Vec<u8>| row[row.len() - 8..].iter().rev().fold(0u64, |id, byte| id << 8 | u64::from(*byte));
+    let mut found: Vec<Vec<u8>> = found.into_iter().map(|(_, row)| row).collect();
+    found.sort_by_key(id);
+    expected.sort_by_key(id);
+    assert!(found == expected, "every row once, bit by bit: {} of {}", found.len(), expected.len());
+    let report = verify(storage, &Layout::new(COPY), &VerifyOptions::default(), &|_| ()).unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+}
+
+/// An epoch of regular runs that overlap, strays, spills and NaN keys, of `f32`.
+fn mixed_epoch(runs: u64, rows: u64) -> TestEpoch {
+    let key = |run: u64, row: u64| u64::from(((mix(run << 32 | row) % 500) as f32 / 4.0).to_bits());
+    let run = |kind, number: u64| TestRun { kind, keys: (0..rows).map(|row| key(number, row)).collect() };
+    let nan = TestRun { kind: RunKind::NanKey, keys: vec![u64::from(f32::NAN.to_bits()), 0xffc0_0001, 0x7f80_0001] };
+    let regular = (0..runs).map(|number| run(RunKind::Regular, number)).collect();
+    vec![regular, vec![run(RunKind::Stray, 100), nan, run(RunKind::Unordered, 101)]]
+}
