@@ -94,12 +94,13 @@ pub(crate) fn sort_and_encode(
     let mut writer = PartWriter::create(storage, folder, part, Arc::clone(schema), PartOptions::default(), identity)?;
     let mut buffers = EncodeBuffers::new();
     let mut table = Memtable::new(Arc::clone(schema), memtable_bytes);
-    let run_bytes = table.remaining_rows() * schema.row_bytes();
-    for (run, rows) in (0..).zip(rows.chunks(run_bytes)) {
-        table.clear();
-        table.push(rows);
+    let (mut rest, mut run) = (rows, 0);
+    while !rest.is_empty() {
+        table.clear_for(buffers.bucket_bounds());
+        rest = &rest[table.push_fitting(rest)..];
         let context = RunContext { run, kind: RunKind::Regular, table_version: 0, bounds: None };
         writer.append_run_with(&table, context, &mut buffers)?;
+        run += 1;
     }
     writer.finish().map(drop)
 }

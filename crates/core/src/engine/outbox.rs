@@ -21,14 +21,6 @@ const STEP: usize = 16;
 /// Steps of the widest row that is copied so.
 const MOST_STEPS: usize = 8;
 
-/// A batch being filled. The message is as long as it may become, and all behind `filled` is of no meaning; no message
-/// is held while nothing is filled in.
-#[derive(Debug, Clone, Default)]
-struct Open {
-    message: Vec<u8>,
-    filled: usize,
-}
-
 /// Invariant: an open batch holds its header's space and at least one whole row, and less than `batch_bytes` of rows
 /// unless a single row is larger. The queue exceeds `queue_limit` by at most the batches that one block of rows fills.
 #[derive(Debug)]
@@ -39,7 +31,7 @@ pub(super) struct Outbox {
     /// What a batch may hold now; it grows to `batch_bytes`.
     current_bytes: usize,
     queue_limit: usize,
-    open: Vec<Open>,
+    open: Vec<Vec<u8>>,
     queue: VecDeque<Batch>,
     pool: Vec<Vec<u8>>,
 }
@@ -57,7 +49,7 @@ impl Outbox {
             batch_bytes,
             current_bytes: row_bytes,
             queue_limit,
-            open: vec![Open::default(); ranks],
+            open: vec![Vec::new(); ranks],
             queue: VecDeque::new(),
             pool: Vec::new(),
         }
@@ -76,7 +68,7 @@ impl Outbox {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.open.iter().all(|open| open.filled == 0)
+        self.queue.is_empty() && self.open.iter().all(Vec::is_empty)
     }
 
     /// Adds one stored row for `destination`.
@@ -109,28 +101,30 @@ impl Outbox {
         for &destination in destinations {
             let rest = &rows[begin..];
             let open = self.opened(destination);
-            let slots = &mut open.message[open.filled..];
-            match (slots.first_chunk_mut::<STEPS_BYTES>(), rest.first_chunk::<STEPS_BYTES>()) {
-                (Some(slot), Some(row)) => *slot = *row,
-                _ => copy_last(slots, &rest[..row_bytes]),
+            match rest.first_chunk::<STEPS_BYTES>() {
+                Some(row) => {
+                    let end = open.len() + row_bytes;
+                    open.extend_from_slice(row);
+                    open.truncate(end);
+                }
+                None => extend_by_last(open, &rest[..row_bytes]),
             }
             begin += row_bytes;
-            self.advance(destination, session, table_version);
+            self.close_if_full(destination, session, table_version);
         }
     }
 
     fn push_wide(&mut self, destinations: &[u32], rows: &[u8], session: u32, table_version: u32) {
         for (row, &destination) in rows.chunks_exact(self.row_bytes).zip(destinations) {
-            let open = self.opened(destination);
-            open.message[open.filled..open.filled + row.len()].copy_from_slice(row);
-            self.advance(destination, session, table_version);
+            self.opened(destination).extend_from_slice(row);
+            self.close_if_full(destination, session, table_version);
         }
     }
 
     /// The batch for a destination, begun if there is none.
     #[inline]
-    fn opened(&mut self, destination: u32) -> &mut Open {
-        if self.open[destination as usize].filled == 0 {
+    fn opened(&mut self, destination: u32) -> &mut Vec<u8> {
+        if self.open[destination as usize].is_empty() {
             self.begin(destination);
         }
         &mut self.open[destination as usize]
@@ -139,39 +133,36 @@ impl Outbox {
     #[inline(never)]
     fn begin(&mut self, destination: u32) {
         let mut message = self.pool.pop().unwrap_or_default();
-        // A recycled message keeps its bytes: only what it was shorter than it may become now is filled anew.
-        message.reserve_exact(self.message_bytes(self.batch_bytes).saturating_sub(message.len()));
-        message.resize(self.message_bytes(self.current_bytes), 0);
-        self.open[destination as usize] = Open { message, filled: DATA_HEADER_BYTES };
+        message.clear();
+        message.reserve_exact(self.message_bytes());
+        message.resize(DATA_HEADER_BYTES, 0);
+        self.open[destination as usize] = message;
     }
 
-    /// Counts a row that was copied to the end of an open batch, and closes the batch when no other row fits.
     #[inline]
-    fn advance(&mut self, destination: u32, session: u32, table_version: u32) {
-        let open = &mut self.open[destination as usize];
-        open.filled += self.row_bytes;
-        if open.filled + self.row_bytes + STEP * MOST_STEPS > open.message.len() {
+    fn close_if_full(&mut self, destination: u32, session: u32, table_version: u32) {
+        let bytes = self.open[destination as usize].len() - DATA_HEADER_BYTES;
+        if bytes + self.row_bytes > self.current_bytes {
             self.close(destination, session, table_version);
         }
     }
 
-    /// Length of an open batch's message: `row_bytes` of rows, and what copying in steps may touch behind the last.
-    fn message_bytes(&self, row_bytes: usize) -> usize {
-        DATA_HEADER_BYTES + row_bytes + STEP * MOST_STEPS
+    /// Memory of a message: a full batch, and what copying in steps may touch behind its last row.
+    fn message_bytes(&self) -> usize {
+        DATA_HEADER_BYTES + self.batch_bytes + STEP * MOST_STEPS
     }
 
     /// Queues the open batches of all destinations.
     pub(super) fn flush(&mut self, session: u32, table_version: u32) {
         for destination in 0..self.open.len() {
-            if self.open[destination].filled > 0 {
+            if !self.open[destination].is_empty() {
                 self.close(destination as u32, session, table_version);
             }
         }
     }
 
     fn close(&mut self, destination: u32, session: u32, table_version: u32) {
-        let Open { mut message, filled } = std::mem::take(&mut self.open[destination as usize]);
-        message.truncate(filled);
+        let mut message = std::mem::take(&mut self.open[destination as usize]);
         let rows = ((message.len() - DATA_HEADER_BYTES) / self.row_bytes) as u32;
         DataHeader { session, origin: self.origin, destination, table_version, rows }.write(&mut message);
         self.queue.push_back(Batch { destination, message });
@@ -181,13 +172,7 @@ impl Outbox {
     pub(super) fn take_rows(&mut self) -> Vec<u8> {
         let mut rows = Vec::new();
         let queued = std::mem::take(&mut self.queue).into_iter().map(|batch| batch.message);
-        let open = self.open.iter_mut().map(std::mem::take).filter(|open| open.filled > 0);
-        let open: Vec<Vec<u8>> = open
-            .map(|Open { mut message, filled }| {
-                message.truncate(filled);
-                message
-            })
-            .collect();
+        let open: Vec<Vec<u8>> = self.open.iter_mut().map(std::mem::take).collect();
         for message in queued.chain(open) {
             rows.extend_from_slice(message.get(DATA_HEADER_BYTES..).unwrap_or_default());
             self.recycle(message);
@@ -206,9 +191,9 @@ impl Outbox {
 
     /// Rows in batches that have not left.
     pub(super) fn rows(&self) -> u64 {
-        let queued = self.queue.iter().map(|batch| batch.message.len());
-        let open = self.open.iter().map(|open| open.filled);
-        let bytes: usize = queued.chain(open).map(|bytes| bytes.saturating_sub(DATA_HEADER_BYTES)).sum();
+        let queued = self.queue.iter().map(|batch| &batch.message);
+        let bytes: usize =
+            queued.chain(&self.open).map(|message| message.len().saturating_sub(DATA_HEADER_BYTES)).sum();
         (bytes / self.row_bytes) as u64
     }
 
@@ -218,21 +203,20 @@ impl Outbox {
 
     /// Takes a message buffer whose content is no longer needed.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.pool.len() < self.queue_limit && buffer.capacity() <= self.message_bytes(self.batch_bytes) {
+        if self.pool.len() < self.queue_limit && buffer.capacity() <= self.message_bytes() && buffer.capacity() > 0 {
             self.pool.push(buffer);
         }
     }
 
     pub(super) fn resident_bytes(&self) -> usize {
         let queued: usize = self.queue.iter().map(|batch| batch.message.capacity()).sum();
-        let open = self.open.iter().map(|open| &open.message);
-        queued + open.chain(&self.pool).map(Vec::capacity).sum::<usize>()
+        queued + self.open.iter().chain(&self.pool).map(Vec::capacity).sum::<usize>()
     }
 }
 
-/// Copies a row that cannot be copied in steps, since too little follows it or its slot.
+/// Copies a row that cannot be copied in steps, since too little follows it.
 #[cold]
 #[inline(never)]
-fn copy_last(slots: &mut [u8], row: &[u8]) {
-    slots[..row.len()].copy_from_slice(row);
+fn extend_by_last(open: &mut Vec<u8>, row: &[u8]) {
+    open.extend_from_slice(row);
 }

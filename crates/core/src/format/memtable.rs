@@ -1,10 +1,56 @@
 //! The buffer in which records gather until they become a run.
+//!
+//! A memtable is larger than the processor's caches, and sorting it means visiting its rows in random order: each visit
+//! would go to memory. So rows are spread over a few *buckets* by key as they arrive (they have to be copied anyway), and
+//! each bucket, small enough for the cache, is sorted by itself. The bounds of the buckets are the quantiles of the run
+//! before; without one there is a single bucket. Bounds that fit badly cost time, never correctness.
+//!
+//! Invariants: a bucket takes memory in chunks of whole rows, in ascending order, so that within a bucket a higher *slot*
+//! means a later arrival; equal keys share a bucket.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::schema::Schema;
 
-/// A bounded buffer of stored rows, in the order they came.
+/// Buckets of a memtable.
+pub(super) const BUCKETS: usize = 8;
+
+/// Most bytes and rows of a chunk. What is left unused in the last chunks of the buckets is about 1 % of a memtable.
+const CHUNK_BYTES: usize = 16 << 10;
+const CHUNK_ROWS: usize = 512;
+
+/// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
+const LEAST_CHUNKS: usize = 64;
+
+/// Rows are copied in steps of this many bytes, in line; the last one overlaps the one before.
+const STEP: usize = 16;
+
+/// Keys that divide the rows of a memtable into buckets of about equal size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketBounds(pub(super) [u64; BUCKETS - 1]);
+
+impl BucketBounds {
+    /// The number of bounds at or below a key.
+    #[inline]
+    fn bucket(&self, ordinal: u64) -> usize {
+        let bounds = &self.0;
+        let mut bucket = 4 * usize::from(bounds[3] <= ordinal);
+        bucket += 2 * usize::from(bounds[bucket + 1] <= ordinal);
+        bucket + usize::from(bounds[bucket] <= ordinal)
+    }
+}
+
+/// Rows with neighbouring keys: chunks, all full but the last.
+#[derive(Debug, Clone, Default)]
+struct Bucket {
+    chunks: Vec<u32>,
+    /// Slot for the next row, and the end of the last chunk.
+    next: usize,
+    end: usize,
+}
+
+/// A bounded buffer of stored rows.
 ///
 /// Memory is taken as rows arrive, in steps that double, and never beyond the capacity; [`Memtable::clear`] keeps it
 /// for the next run.
@@ -12,8 +58,15 @@ use crate::schema::Schema;
 pub struct Memtable {
     schema: Arc<Schema>,
     data: Vec<u8>,
-    /// Capacity in bytes, a whole number of rows.
-    limit_bytes: usize,
+    chunk_rows: usize,
+    /// Capacity; the last chunk may be shorter than the others.
+    limit_rows: usize,
+    used_chunks: usize,
+    bounds: Option<BucketBounds>,
+    buckets: [Bucket; BUCKETS],
+    rows: usize,
+    /// Scratch: keys of the rows being pushed.
+    ordinals: Vec<u64>,
 }
 
 impl Memtable {
@@ -21,8 +74,18 @@ impl Memtable {
     pub fn new(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         // Sorting numbers rows with u32.
         let rows = (capacity_bytes / schema.row_bytes()).clamp(1, u32::MAX as usize);
-        let limit_bytes = rows * schema.row_bytes();
-        Self { schema, data: Vec::new(), limit_bytes }
+        let chunk_rows = (CHUNK_BYTES / schema.row_bytes()).clamp(1, CHUNK_ROWS);
+        Self {
+            schema,
+            data: Vec::new(),
+            chunk_rows,
+            limit_rows: rows,
+            used_chunks: 0,
+            bounds: None,
+            buckets: Default::default(),
+            rows: 0,
+            ordinals: Vec::new(),
+        }
     }
 
     /// The schema of the rows.
@@ -32,12 +95,12 @@ impl Memtable {
 
     /// Number of rows held.
     pub fn rows(&self) -> usize {
-        self.data.len() / self.schema.row_bytes()
+        self.rows
     }
 
     /// Bytes of rows held.
     pub fn bytes(&self) -> usize {
-        self.data.len()
+        self.rows * self.schema.row_bytes()
     }
 
     /// Bytes of memory taken.
@@ -47,12 +110,18 @@ impl Memtable {
 
     /// Whether no rows are held.
     pub fn is_empty(&self) -> bool {
-        self.data.is_empty()
+        self.rows == 0
     }
 
-    /// Rows that still fit.
+    /// Rows that still fit, whatever their keys.
     pub fn remaining_rows(&self) -> usize {
-        (self.limit_bytes - self.data.len()) / self.schema.row_bytes()
+        let free = self.limit_rows - self.chunk(self.used_chunks).start;
+        if self.bounds.is_none() {
+            return free + self.buckets[0].end - self.buckets[0].next;
+        }
+        // At worst every bucket begins a chunk for a single row.
+        let chunks = free / self.chunk_rows;
+        if chunks > BUCKETS { (chunks - BUCKETS) * self.chunk_rows + BUCKETS } else { chunks }
     }
 
     /// Takes whole stored rows.
@@ -60,25 +129,166 @@ impl Memtable {
     /// # Panics
     /// When `rows` is not a whole number of rows or does not fit: ask [`Memtable::remaining_rows`] first.
     pub fn push(&mut self, rows: &[u8]) {
-        assert!(rows.len().is_multiple_of(self.schema.row_bytes()), "part of a row was pushed");
-        assert!(rows.len() <= self.limit_bytes - self.data.len(), "more rows were pushed than fit");
-        let needed = self.data.len() + rows.len();
+        assert_eq!(self.push_fitting(rows), rows.len(), "more rows were pushed than fit");
+    }
+
+    /// Takes stored rows from the beginning of `rows` until one does not fit, and answers how many bytes it took. An empty
+    /// memtable takes at least one row.
+    ///
+    /// # Panics
+    /// When `rows` is not a whole number of rows.
+    #[must_use]
+    pub fn push_fitting(&mut self, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        assert!(rows.len().is_multiple_of(row_bytes), "part of a row was pushed");
+        let Some(bounds) = self.bounds else { return self.push_in_order(rows) };
+        let mut taken = 0;
+        // Few enough at a time for the first-level cache: keys are looked at before rows are copied.
+        for block in rows.chunks(self.chunk_rows * row_bytes) {
+            let fitted = self.push_spread(bounds, block);
+            taken += fitted;
+            if fitted < block.len() {
+                break;
+            }
+        }
+        self.rows += taken / row_bytes;
+        taken
+    }
+
+    fn push_spread(&mut self, bounds: BucketBounds, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        macro_rules! spread {
+            ($($steps:literal),*) => {
+                match row_bytes.div_ceil(STEP) {
+                    _ if row_bytes < STEP => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                    $($steps => self.spread(bounds, rows, copy_in_steps::<$steps>),)*
+                    _ => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                }
+            };
+        }
+        spread!(1, 2, 3, 4, 5, 6, 7, 8)
+    }
+
+    fn push_in_order(&mut self, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        let fitting = (self.remaining_rows() * row_bytes).min(rows.len());
+        let mut taken = 0;
+        while taken < fitting {
+            let Bucket { next, end, .. } = self.buckets[0];
+            let length = ((end - next) * row_bytes).min(fitting - taken);
+            self.data[next * row_bytes..next * row_bytes + length].copy_from_slice(&rows[taken..taken + length]);
+            self.buckets[0].next += length / row_bytes;
+            taken += length;
+            if taken < fitting && !self.extend(0) {
+                break;
+            }
+        }
+        self.rows += taken / row_bytes;
+        taken
+    }
+
+    #[inline]
+    fn spread(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        let mut ordinals = std::mem::take(&mut self.ordinals);
+        ordinals.clear();
+        let key = rows.get(self.schema.offset(self.schema.key_index())..).unwrap_or_default();
+        self.schema.key_order().ordinals(key, row_bytes, rows.len() / row_bytes, &mut ordinals);
+        let mut taken = 0;
+        for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(&ordinals) {
+            let number = bounds.bucket(ordinal);
+            if self.buckets[number].next == self.buckets[number].end && !self.extend(number) {
+                break;
+            }
+            let bucket = &mut self.buckets[number];
+            copy(&mut self.data[bucket.next * row_bytes..(bucket.next + 1) * row_bytes], row);
+            bucket.next += 1;
+            taken += row_bytes;
+        }
+        self.ordinals = ordinals;
+        taken
+    }
+
+    /// The slots of a chunk; none beyond the capacity.
+    fn chunk(&self, number: usize) -> Range<usize> {
+        let start = (number * self.chunk_rows).min(self.limit_rows);
+        start..(start + self.chunk_rows).min(self.limit_rows)
+    }
+
+    /// Gives a bucket another chunk, if there is one.
+    #[inline(never)]
+    fn extend(&mut self, number: usize) -> bool {
+        let slots = self.chunk(self.used_chunks);
+        if slots.is_empty() {
+            return false;
+        }
+        let row_bytes = self.schema.row_bytes();
+        let needed = slots.end * row_bytes;
         if needed > self.data.capacity() {
             // `reserve` alone would round up past the limit.
-            let target = needed.max(self.data.capacity().saturating_mul(2)).min(self.limit_bytes);
+            let target = needed.max(self.data.capacity().saturating_mul(2)).min(self.limit_rows * row_bytes);
             self.data.reserve_exact(target - self.data.len());
         }
-        self.data.extend_from_slice(rows);
+        if needed > self.data.len() {
+            self.data.resize(needed, 0);
+        }
+        let bucket = &mut self.buckets[number];
+        bucket.chunks.push(self.used_chunks as u32);
+        (bucket.next, bucket.end) = (slots.start, slots.end);
+        self.used_chunks += 1;
+        true
     }
 
     /// Drops the rows and keeps the memory.
     pub fn clear(&mut self) {
-        self.data.clear();
+        self.rows = 0;
+        self.used_chunks = 0;
+        for bucket in &mut self.buckets {
+            bucket.chunks.clear();
+            (bucket.next, bucket.end) = (0, 0);
+        }
     }
 
-    /// All rows, one after the other.
-    pub fn row_data(&self) -> &[u8] {
+    /// Drops the rows and spreads those to come over buckets.
+    pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
+        self.clear();
+        if self.limit_rows / self.chunk_rows >= LEAST_CHUNKS {
+            self.bounds = bounds.or(self.bounds);
+        }
+    }
+
+    /// Memory that holds each row at its slot; what lies at other slots is of no meaning.
+    pub(super) fn slots(&self) -> &[u8] {
         &self.data
+    }
+
+    /// The slots of a bucket's rows, in the order they came.
+    pub(super) fn bucket(&self, number: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+        let Bucket { chunks, next, .. } = &self.buckets[number];
+        chunks.iter().map(move |chunk| {
+            let slots = self.chunk(*chunk as usize);
+            // All chunks but the last are full.
+            if slots.contains(next) { slots.start..*next } else { slots }
+        })
+    }
+
+    /// The rows in pieces, those of one bucket after those of another.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let row_bytes = self.schema.row_bytes();
+        let slots = (0..BUCKETS).flat_map(|number| self.bucket(number));
+        slots.map(move |slots| &self.data[slots.start * row_bytes..slots.end * row_bytes])
+    }
+}
+
+/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end.
+#[inline]
+fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
+    let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);
+    for (to, from) in to.iter_mut().zip(from).take(STEPS) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (slot.last_chunk_mut::<STEP>(), row.last_chunk::<STEP>()) {
+        *to = *from;
     }
 }
 
@@ -96,13 +306,60 @@ mod tests {
         assert_eq!(table.remaining_rows(), 14);
         for row in 0..14u8 {
             table.push(&[row; 7]);
+            assert_eq!(table.rows(), usize::from(row) + 1);
             assert!(table.data.capacity() <= 98, "{}", table.data.capacity());
         }
         assert_eq!((table.rows(), table.bytes(), table.remaining_rows()), (14, 98, 0));
-        assert_eq!(&table.row_data()[91..], &[13; 7]);
+        assert_eq!(table.push_fitting(&[9; 7]), 0, "a full memtable takes nothing");
+        assert_eq!(&table.slots()[91..], &[13; 7]);
         table.clear();
         assert!(table.is_empty());
         assert_eq!(table.data.capacity(), 98);
+    }
+
+    #[test]
+    fn buckets_hold_neighbours_in_the_order_they_came() {
+        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(13))];
+        let schema = Arc::new(Schema::new(columns, "key").unwrap());
+        let capacity = 100 * CHUNK_ROWS * schema.row_bytes();
+        let mut table = Memtable::new(Arc::clone(&schema), capacity);
+        table.clear_for(Some(BucketBounds([10, 20, 30, 30, 30, 60, 70])));
+        let row = |number: u32| {
+            let mut row = [0; 17];
+            row[..4].copy_from_slice(&(number.wrapping_mul(0x9E37_79B9) >> 16 & 0x7f).to_le_bytes());
+            row[13..].copy_from_slice(&number.to_le_bytes());
+            row
+        };
+        let mut pushed = 0;
+        loop {
+            let rows: Vec<u8> = (pushed..pushed + 100).flat_map(row).collect();
+            let taken = (table.push_fitting(&rows) / 17) as u32;
+            pushed += taken;
+            if taken < 100 {
+                break;
+            }
+        }
+        assert_eq!(table.rows(), pushed as usize);
+        assert!(table.rows() > (100 - BUCKETS) * CHUNK_ROWS, "{pushed}: little is left unused");
+        assert!(table.resident_bytes() <= capacity);
+        let mut seen = vec![false; pushed as usize];
+        for number in 0..BUCKETS {
+            let mut last = None;
+            for slot in table.bucket(number).flatten() {
+                let found = &table.slots()[slot * 17..slot * 17 + 17];
+                let arrival = u32::from_le_bytes(found[13..].try_into().unwrap());
+                assert_eq!(found, row(arrival), "whole rows");
+                assert!(last < Some(arrival), "later arrivals have higher slots");
+                last = Some(arrival);
+                let key = u64::from(found[0]);
+                assert_eq!(number, [10, 20, 30, 30, 30, 60, 70].iter().filter(|bound| **bound <= key).count());
+                assert!(!std::mem::replace(&mut seen[arrival as usize], true));
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        assert_eq!(table.pieces().map(<[u8]>::len).sum::<usize>(), table.bytes());
+        table.clear();
+        assert_eq!((table.rows(), table.pieces().count()), (0, 0));
     }
 
     #[test]

@@ -14,6 +14,7 @@
 //! used, and damage is an error, never a panic.
 
 mod column_table;
+mod drain;
 mod footer;
 mod manifest;
 mod memtable;
@@ -34,7 +35,7 @@ mod thrift;
 
 pub use column_table::ColumnTable;
 pub use footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
-pub use memtable::Memtable;
+pub use memtable::{BucketBounds, Memtable};
 pub use model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
 pub use page_index::PageLocation;
 pub use part_reader::PartReader;

@@ -1,7 +1,5 @@
 //! Turning sorted rows into row groups of pages, and row groups already encoded into copies elsewhere.
 
-use std::ops::Range;
-
 use super::footer::{WrittenChunk, WrittenRowGroup};
 use super::model::ColumnSummary;
 use super::page_header::{PageHeader, encode_page_header};
@@ -78,62 +76,65 @@ impl ChunkBuilder {
 /// they come as columns, and a page header.
 #[derive(Debug, Default)]
 pub(super) struct PageBuffers {
-    columns: Columns,
+    pub(super) columns: Columns,
     page: Vec<u8>,
     header: Vec<u8>,
 }
 
-/// Records to be encoded, in the form they are in.
+/// The records of a row group, in the form they are in.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Records<'a> {
-    /// Whole stored rows, one after the other.
-    Rows(&'a [u8]),
-    /// Packed stored values, column by column.
-    Columns(&'a [Vec<u8>]),
+    /// So many, taken apart into the buffers' columns already.
+    Gathered(usize),
+    /// Packed stored values, column by column, and the numbers of the rows in key order.
+    Columns(&'a [Vec<u8>], &'a [u32]),
+}
+
+impl Records<'_> {
+    fn rows(&self) -> usize {
+        match self {
+            Self::Gathered(rows) => *rows,
+            Self::Columns(_, order) => order.len(),
+        }
+    }
 }
 
 /// Encodes records as row groups.
 pub(super) struct RowGroupEncoder<'a> {
     pub(super) schema: &'a Schema,
-    pub(super) records: Records<'a>,
-    /// Row numbers in key order.
-    pub(super) order: &'a [u32],
     pub(super) page_rows: u32,
     /// Whether the key has an order that engines agree on.
     pub(super) sorted: bool,
 }
 
 impl RowGroupEncoder<'_> {
-    /// Encodes the rows at `range` of the order as one row group.
+    /// Encodes records as one row group.
     pub(super) fn encode(
         &self,
-        range: Range<usize>,
+        records: Records<'_>,
         stream: &mut AlignedStream<'_>,
         buffers: &mut PageBuffers,
         indexes: &mut Vec<u8>,
     ) -> Result<WrittenRowGroup> {
-        let order = &self.order[range];
-        if let Records::Rows(rows) = self.records {
-            buffers.columns.gather(self.schema, rows, order);
-        }
+        let rows = records.rows();
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
             let width = physical_width(data_type);
             let mut chunk = ChunkBuilder::new(data_type, stream.position());
-            let mut done = 0;
-            for named in order.chunks(page_rows(data_type, self.page_rows)) {
-                let body = match self.records {
-                    Records::Rows(_) => &buffers.columns.column(index)[done * width..(done + named.len()) * width],
+            let page_rows = page_rows(data_type, self.page_rows);
+            for begin in (0..rows).step_by(page_rows) {
+                let page = begin..rows.min(begin + page_rows);
+                let body = match records {
+                    Records::Gathered(_) => &buffers.columns.column(index)[page.start * width..page.end * width],
                     // A page at a time: what is picked out stays in the cache while it is summarized and copied.
-                    Records::Columns(columns) => {
-                        pick_column(&columns[index], data_type, named, &mut buffers.page);
+                    Records::Columns(columns, order) => {
+                        pick_column(&columns[index], data_type, &order[page.clone()], &mut buffers.page);
                         &buffers.page
                     }
                 };
-                done += named.len();
                 let summary = summarize(data_type, body);
-                let rows = named.len() as u32;
+                let rows = page.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
                 let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
                 buffers.header.clear();
@@ -144,6 +145,6 @@ impl RowGroupEncoder<'_> {
             }
             columns.push(chunk.finish(indexes));
         }
-        Ok(WrittenRowGroup { rows: order.len() as u64, sorted: self.sorted, columns })
+        Ok(WrittenRowGroup { rows: rows as u64, sorted: self.sorted, columns })
     }
 }

@@ -8,8 +8,9 @@ use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::column_table::ColumnTable;
+use super::drain::Drain;
 use super::footer::{Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer};
-use super::memtable::Memtable;
+use super::memtable::{BucketBounds, Memtable};
 use super::model::{PartEntry, PartId, RunEntry, RunKind};
 use super::pages::{PageBuffers, Records, RowGroupEncoder, expected_bytes};
 use super::seal::{SealedRowGroup, SealedRun, encode_seal};
@@ -96,12 +97,19 @@ pub struct EncodeBuffers {
     sort: SortBuffers,
     pages: PageBuffers,
     write: Option<AlignedBuffer>,
+    /// What would divide the last run into equal buckets.
+    bounds: Option<BucketBounds>,
 }
 
 impl EncodeBuffers {
     /// Buffers that take their memory when they are first used.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Keys that divide the regular run just written into parts of equal size, for [`Memtable::clear_for`].
+    pub fn bucket_bounds(&self) -> Option<BucketBounds> {
+        self.bounds
     }
 
     fn write_buffer(write: &mut Option<AlignedBuffer>, bytes: usize) -> &mut AlignedBuffer {
@@ -200,12 +208,17 @@ impl PartWriter {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
-        let begun = Instant::now();
-        let schema = Arc::clone(&self.schema);
-        let EncodeBuffers { sort, pages, write } = buffers;
-        let order = sort.sort(&schema, rows.row_data());
-        self.figures.sort_s += begun.elapsed().as_secs_f64();
-        self.append_ordered(Records::Rows(rows.row_data()), order, context, pages, write)
+        let EncodeBuffers { sort, pages, write, bounds } = buffers;
+        let mut drain = Drain::new(rows, sort);
+        let entries = self.append_groups(rows.rows(), context, pages, write, |range, pages| {
+            drain.take(range.len(), &mut pages.columns);
+            Records::Gathered(range.len())
+        })?;
+        let (sort_s, quantiles) = drain.finish();
+        *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
+        self.figures.sort_s += sort_s;
+        self.figures.encode_s -= sort_s;
+        Ok(entries)
     }
 
     /// Appends a stretch of a sorted table as one run, as [`PartWriter::append_run_with`] does with a memtable. No rows
@@ -227,29 +240,31 @@ impl PartWriter {
             return Ok(Vec::new());
         }
         let EncodeBuffers { pages, write, .. } = buffers;
-        self.append_ordered(Records::Columns(table.columns()), &table.order()[rows], context, pages, write)
+        let order = &table.order()[rows];
+        self.append_groups(order.len(), context, pages, write, |range, _| {
+            Records::Columns(table.columns(), &order[range])
+        })
     }
 
-    /// Encodes records in the order given as one run.
-    fn append_ordered(
+    /// Encodes one run of `rows` records, row group by row group; `records` answers those of a range.
+    fn append_groups<'a>(
         &mut self,
-        records: Records<'_>,
-        order: &[u32],
+        rows: usize,
         context: RunContext,
         pages: &mut PageBuffers,
         write: &mut Option<AlignedBuffer>,
+        mut records: impl FnMut(Range<usize>, &mut PageBuffers) -> Records<'a>,
     ) -> Result<Vec<RunEntry>> {
         let schema = Arc::clone(&self.schema);
-        let group_rows = self.row_group_rows(order.len());
+        let group_rows = self.row_group_rows(rows);
         let page_rows = self.options.page_rows;
-        let sorted = context.kind != RunKind::NanKey;
-        let encoder = RowGroupEncoder { schema: &schema, records, order, page_rows, sorted };
-        let expected = expected_bytes(&schema, order.len(), page_rows);
+        let encoder = RowGroupEncoder { schema: &schema, page_rows, sorted: context.kind != RunKind::NanKey };
+        let expected = expected_bytes(&schema, rows, page_rows);
         self.write_run(context, expected, write, |stream, indexes| {
             let mut groups = Vec::new();
-            for start in (0..order.len()).step_by(group_rows) {
-                let end = (start + group_rows).min(order.len());
-                let group = encoder.encode(start..end, stream, pages, indexes)?;
+            for start in (0..rows).step_by(group_rows) {
+                let found = records(start..rows.min(start + group_rows), pages);
+                let group = encoder.encode(found, stream, pages, indexes)?;
                 groups.push((group, stream.take_checksum()));
             }
             Ok(groups)

@@ -53,21 +53,28 @@ pub(super) struct Columns {
     values: Vec<u8>,
     /// Where each column ends in `values`.
     ends: Vec<usize>,
+    /// Rows added so far.
+    filled: usize,
 }
 
 impl Columns {
-    /// Replaces the content by the rows named by `order`, in that order; `rows` are whole stored rows.
-    pub(super) fn gather(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
+    /// Drops the content and makes room for `rows` new rows.
+    pub(super) fn begin(&mut self, schema: &Schema, rows: usize) {
         let widths = schema.columns().iter().map(|column| physical_width(column.data_type));
         self.ends.clear();
         self.ends.extend(widths.scan(0, |end, width| {
-            *end += width * order.len();
+            *end += width * rows;
             Some(*end)
         }));
         let total = self.ends.last().copied().unwrap_or_default();
         if self.values.len() < total {
             self.values.resize(total, 0);
         }
+        self.filled = 0;
+    }
+
+    /// Adds the rows named by `order`, in that order; `rows` are whole stored rows. Not more than there is room for.
+    pub(super) fn gather(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
         macro_rules! gather {
             ($($steps:literal),*) => {
                 match schema.row_bytes().div_ceil(STEP) {
@@ -80,24 +87,23 @@ impl Columns {
     }
 
     fn gather_stepwise<const STRIDE: usize>(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
-        let mut done = 0;
         for order in order.chunks(BLOCK_BYTES / STRIDE) {
             fetch::<STRIDE>(rows, schema.row_bytes(), order, &mut self.block);
             let (block, _) = self.block[..order.len() * STRIDE].as_chunks::<STRIDE>();
             let mut begin = 0;
             for (index, column) in schema.columns().iter().enumerate() {
                 let width = physical_width(column.data_type);
-                let slots = &mut self.values[begin + done * width..begin + (done + order.len()) * width];
+                let first = begin + self.filled * width;
+                let slots = &mut self.values[first..first + order.len() * width];
                 take_column(block, schema.offset(index), column.data_type, slots);
                 begin = self.ends[index];
             }
-            done += order.len();
+            self.filled += order.len();
         }
     }
 
     fn gather_wide(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
         let row_bytes = schema.row_bytes();
-        let mut done = 0;
         for order in order.chunks((BLOCK_BYTES / row_bytes).max(1)) {
             self.block.clear();
             for row in order {
@@ -107,12 +113,13 @@ impl Columns {
             let mut begin = 0;
             for (index, column) in schema.columns().iter().enumerate() {
                 let width = physical_width(column.data_type);
-                let slots = &mut self.values[begin + done * width..begin + (done + order.len()) * width];
+                let first = begin + self.filled * width;
+                let slots = &mut self.values[first..first + order.len() * width];
                 let offset = schema.offset(index);
                 take_values(self.block.chunks_exact(row_bytes).map(|row| &row[offset..]), column.data_type, slots);
                 begin = self.ends[index];
             }
-            done += order.len();
+            self.filled += order.len();
         }
     }
 

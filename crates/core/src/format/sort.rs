@@ -6,8 +6,9 @@
 //! are few.
 //! NaN has the highest ordinal, so rows with a NaN key come last.
 
+use super::memtable::Memtable;
 use crate::error::Result;
-use crate::schema::{KeyOrder, Schema, radix};
+use crate::schema::{KeyOrder, radix};
 
 /// Memory for sorting, kept from one memtable to the next: 20 bytes a row.
 #[derive(Debug, Default)]
@@ -18,14 +19,16 @@ pub(super) struct SortBuffers {
 }
 
 impl SortBuffers {
-    /// The row numbers of `rows` in key order.
-    pub(super) fn sort(&mut self, schema: &Schema, rows: &[u8]) -> &[u32] {
-        let (order, offset) = (schema.key_order(), schema.offset(schema.key_index()));
-        let count = rows.len() / schema.row_bytes();
-        let keys = Keys { order, bytes: rows.get(offset..).unwrap_or_default(), stride: schema.row_bytes() };
-        self.take_ordinals(&keys, count);
-        self.sort_ordinals(&keys);
-        &self.order
+    /// The slots of the rows of one bucket in key order, kept for [`SortBuffers::order`].
+    pub(super) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
+        let schema = table.schema();
+        let (order, offset, stride) = (schema.key_order(), schema.offset(schema.key_index()), schema.row_bytes());
+        let bytes = table.slots().get(offset..).unwrap_or_default();
+        self.packed.clear();
+        for slots in table.bucket(number) {
+            order.ordinals(&bytes[slots.start * stride..], stride, slots.len(), &mut self.packed);
+        }
+        self.sort_ordinals(&Keys { order, bytes, stride }, table.bucket(number).flatten());
     }
 
     /// The row numbers of `count` packed keys in key order, kept for [`SortBuffers::order`]. `check` sees the keys'
@@ -41,8 +44,13 @@ impl SortBuffers {
         let keys = Keys { order, bytes: keys, stride };
         self.take_ordinals(&keys, count);
         check(&self.packed)?;
-        self.sort_ordinals(&keys);
+        self.sort_ordinals(&keys, 0..count);
         Ok(())
+    }
+
+    /// Forgets the last sort.
+    pub(super) fn clear(&mut self) {
+        self.order.clear();
     }
 
     /// The row numbers of the last sort.
@@ -57,15 +65,15 @@ impl SortBuffers {
         keys.order.ordinals(keys.bytes, keys.stride, count, &mut self.packed);
     }
 
-    /// Turns the ordinals in `packed` into row numbers in `order`.
-    fn sort_ordinals(&mut self, keys: &Keys<'_>) {
+    /// Turns the ordinals in `packed` into the numbers of their rows, which ascend, in key order in `order`.
+    fn sort_ordinals(&mut self, keys: &Keys<'_>, rows: impl Iterator<Item = usize>) {
         let count = self.packed.len();
         let whole = (u64::MAX, u64::MIN);
         let (low, high) = self.packed.iter().fold(whole, |(low, high), key| (low.min(*key), high.max(*key)));
         let bits = u64::BITS - high.saturating_sub(low).leading_zeros();
         let shift = bits.saturating_sub(32);
-        for (packed, row) in self.packed.iter_mut().zip(0u64..) {
-            *packed = ((*packed - low) >> shift) << 32 | row;
+        for (packed, row) in self.packed.iter_mut().zip(rows) {
+            *packed = ((*packed - low) >> shift) << 32 | row as u64;
         }
         radix::sort(&mut self.packed, &mut self.other, 32, bits.min(32));
         if shift > 0 {
@@ -101,18 +109,31 @@ impl Keys<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::memtable::{BUCKETS, BucketBounds};
     use super::*;
-    use crate::schema::{Column, DataType};
+    use crate::schema::{Column, DataType, Schema};
     use proptest::prelude::*;
 
-    /// The order by a stable sort of the ordinals.
-    fn plain_order(schema: &Schema, rows: &[u8]) -> Vec<u32> {
+    /// All rows of a memtable by a stable sort of their ordinals.
+    fn plain_order(schema: &Schema, rows: &[u8]) -> Vec<Vec<u8>> {
         let key = schema.offset(schema.key_index());
-        let ordinals: Vec<u64> =
-            rows.chunks(schema.row_bytes()).map(|row| schema.key_order().ordinal(&row[key..])).collect();
-        let mut order: Vec<u32> = (0..ordinals.len() as u32).collect();
-        order.sort_by_key(|row| ordinals[*row as usize]);
-        order
+        let mut rows: Vec<Vec<u8>> = rows.chunks(schema.row_bytes()).map(<[u8]>::to_vec).collect();
+        rows.sort_by_key(|row| schema.key_order().ordinal(&row[key..]));
+        rows
+    }
+
+    /// The same by buckets.
+    fn bucket_order(table: &Memtable, buffers: &mut SortBuffers) -> Vec<Vec<u8>> {
+        let row_bytes = table.schema().row_bytes();
+        let mut rows = Vec::new();
+        for number in 0..BUCKETS {
+            buffers.sort_bucket(table, number);
+            let slots = buffers.order().iter().map(|slot| *slot as usize * row_bytes);
+            rows.extend(slots.map(|begin| table.slots()[begin..begin + row_bytes].to_vec()));
+        }
+        rows
     }
 
     fn key_types() -> impl Strategy<Value = DataType> {
@@ -129,29 +150,29 @@ mod tests {
             mask in prop::sample::select(vec![u64::MAX, 0, 3, 0xff, 0xffff_0000_0000_0000, 0xffff_ffff_0000_0001, 0x7ff8_0000_7fc0_0000]),
             count in prop_oneof![0usize..40, 500usize..3000],
             seed in any::<u64>(),
+            bounds in prop::option::of(prop::array::uniform7(any::<u64>())),
         ) {
-            let columns = vec![Column::new("pad", DataType::FixedBytes(3)), Column::new("key", data_type)];
-            let schema = Schema::new(columns, "key").unwrap();
+            let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
+            let schema = Arc::new(Schema::new(columns, "key").unwrap());
             let mut state = seed | 1;
             let mut rows = Vec::new();
-            for _ in 0..count {
+            for number in 0..count as u32 {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                rows.extend_from_slice(&[0; 3]);
+                rows.extend_from_slice(&number.to_le_bytes());
                 rows.extend_from_slice(&(state & mask).to_le_bytes()[..data_type.width()]);
             }
+            let mut table = Memtable::new(Arc::clone(&schema), 1 << 20);
+            table.clear_for(bounds.map(|mut bounds| {
+                bounds.sort_unstable();
+                BucketBounds(bounds)
+            }));
+            table.push(&rows);
             let mut buffers = SortBuffers::default();
-            prop_assert_eq!(buffers.sort(&schema, &rows), plain_order(&schema, &rows));
+            prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
             // Used buffers do not show in the next sort.
-            prop_assert_eq!(buffers.sort(&schema, &rows), plain_order(&schema, &rows));
-            // Keys that lie by themselves are sorted alike.
-            let key: Vec<u8> = rows.chunks(schema.row_bytes()).flat_map(|row| row[3..].to_vec()).collect();
-            buffers.sort_column(schema.key_order(), &key, |ordinals| {
-                assert_eq!(ordinals.len(), count);
-                Ok(())
-            }).unwrap();
-            prop_assert_eq!(buffers.order(), plain_order(&schema, &rows));
+            prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
         }
     }
 }

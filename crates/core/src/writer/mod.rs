@@ -175,11 +175,9 @@ impl Writer {
                     empty.insert(spare.unwrap_or_else(fresh))
                 }
             };
-            let fitting = (table.remaining_rows() * row_bytes).min(rows.len());
-            let (head, rest) = rows.split_at(fitting);
-            table.push(head);
-            rows = rest;
-            if table.remaining_rows() == 0 {
+            rows = &rows[table.push_fitting(rows)..];
+            // A memtable with buckets may have room for some keys when it has none for others.
+            if !rows.is_empty() || table.remaining_rows() == 0 {
                 self.seal(kind);
             }
         }
@@ -236,12 +234,9 @@ impl Writer {
         self.busy = false;
         self.figures += completion.figures();
         match completion {
-            Completion::Appended { part, mut rows, result, .. } => {
-                if rows.rows() * self.schema.row_bytes()
-                    > memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes())
-                    && self.spare.len() < self.wanted_spares()
-                {
-                    rows.clear();
+            Completion::Appended { part, rows, result, .. } => {
+                let side_bytes = memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes());
+                if rows.resident_bytes() > side_bytes && self.spare.len() < self.wanted_spares() {
                     self.spare.push(rows);
                     self.use_spare();
                 }
@@ -276,7 +271,7 @@ impl Writer {
             active.resident_bytes() < spare.resident_bytes() && active.rows() <= spare.remaining_rows()
         };
         if let Some(mut spare) = self.spare.pop_if(takes_less) {
-            spare.push(active.row_data());
+            active.pieces().for_each(|rows| spare.push(rows));
             *active = spare;
         }
     }

@@ -39,7 +39,7 @@ pub enum Completion {
     Appended {
         /// The part, to be appended to.
         part: Option<Box<PartWriter>>,
-        /// The memtable, to be filled again.
+        /// The memtable, to be filled again: it is empty.
         rows: Memtable,
         /// The run's row groups.
         result: Result<Vec<RunEntry>>,
@@ -91,17 +91,19 @@ impl PartFactory {
     /// Does what a writer asks for, on this thread.
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {
-            Task::Append { part, create, rows, context } => {
+            Task::Append { part, create, mut rows, context } => {
                 let part = part.map_or_else(|| self.create(create).map(Box::new), Ok);
                 match part {
                     Ok(mut part) => {
                         let before = part.figures();
                         let result = part.append_run_with(&rows, context, buffers);
                         let figures = part.figures() - before;
+                        rows.clear_for(buffers.bucket_bounds());
                         Completion::Appended { part: Some(part), rows, result, figures }
                     }
                     Err(error) => {
                         let figures = StageSeconds::default();
+                        rows.clear();
                         Completion::Appended { part: None, rows, result: Err(error), figures }
                     }
                 }
