@@ -40,6 +40,7 @@ struct CommandLine {
 enum Command {
     Ingest(commands::ingest::Ingest),
     Query(commands::query::QueryCommand),
+    Tracks(commands::tracks::TracksCommand),
     Stats(commands::stats::Stats),
     Verify(commands::verify::Verify),
     Inspect(commands::inspect::Inspect),
@@ -66,6 +67,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     match &line.command {
         Command::Ingest(command) => command.run(line.json),
         Command::Query(command) => command.run(line.json),
+        Command::Tracks(command) => command.run(line.json),
         Command::Stats(command) => command.run(line.json),
         Command::Verify(command) => command.run(line.json),
         Command::Inspect(command) => command.run(line.json),

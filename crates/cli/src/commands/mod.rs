@@ -5,6 +5,7 @@ pub(crate) mod inspect;
 pub(crate) mod query;
 pub(crate) mod salvage;
 pub(crate) mod stats;
+pub(crate) mod tracks;
 pub(crate) mod truncate;
 pub(crate) mod verify;
 

@@ -23,8 +23,8 @@
 //! # Map
 //!
 //! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
-//! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `explain`, `profile`: what
-//! queries would cost, told from summaries.
+//! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `tracks`: the same particles in
+//! all epochs. `explain`, `profile`: what queries would cost, told from summaries.
 
 mod column;
 mod dataset;
@@ -40,6 +40,7 @@ mod read;
 mod request;
 mod scan;
 mod stream;
+mod tracks;
 
 #[cfg(test)]
 mod tests;
@@ -50,3 +51,4 @@ pub use figures::QueryFigures;
 pub use profile::{KeyProfile, ProfilePoint, key_profile};
 pub use request::{EpochSelection, Query};
 pub use stream::QueryStream;
+pub use tracks::{TrackFigures, TrackProgress, TrackRequest, Tracks};
