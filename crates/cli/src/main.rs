@@ -1,14 +1,16 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
 //! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `text` puts numbers into words, `failure` knows exit codes and messages. Results go to standard output, all
-//! else (progress, notes, errors) to standard error; with `--json` both are for machines.
+//! them, `text` puts numbers into words, `failure` knows exit codes and messages, `panics` makes those of other people's
+//! code into errors. Results go to standard output, all else (progress, notes, errors) to standard error; with `--json`
+//! both are for machines.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod commands;
 mod failure;
 mod output;
+mod panics;
 mod source;
 mod text;
 
@@ -38,7 +40,7 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Ingest(commands::ingest::Ingest),
+    Ingest(Box<commands::ingest::Ingest>),
     Query(commands::query::QueryCommand),
     Tracks(commands::tracks::TracksCommand),
     Stats(commands::stats::Stats),
@@ -93,9 +95,10 @@ fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
 /// Makes a panic one line in the form of an error; where it happened helps whoever mends it.
 fn hook_panics(as_json: bool) {
     std::panic::set_hook(Box::new(move |panic| {
-        let payload = panic.payload();
-        let text = payload.downcast_ref::<&str>().copied();
-        let what = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
+        if panics::is_caught() {
+            return;
+        }
+        let what = panics::text(panic.payload());
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         let failure = Failure::Internal(format!("{what}{place}"));
         if as_json {
@@ -110,8 +113,10 @@ fn hook_panics(as_json: bool) {
 mod tests {
     use clap::CommandFactory;
 
+    use super::*;
+
     #[test]
     fn the_command_line_is_consistent() {
-        super::CommandLine::command().debug_assert();
+        CommandLine::command().debug_assert();
     }
 }
