@@ -18,7 +18,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, complain};
 
@@ -48,6 +48,8 @@ enum Command {
     Inspect(commands::inspect::Inspect),
     Salvage(commands::salvage::Salvage),
     Truncate(commands::truncate::Truncate),
+    Completions(commands::completions::Completions),
+    Man(commands::man::Man),
 }
 
 fn main() -> ExitCode {
@@ -75,6 +77,8 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         Command::Inspect(command) => command.run(line.json),
         Command::Salvage(command) => command.run(line.json),
         Command::Truncate(command) => command.run(line.json),
+        Command::Completions(command) => command.run(CommandLine::command(), line.json),
+        Command::Man(command) => command.run(CommandLine::command(), line.json),
     }
 }
 
@@ -111,12 +115,24 @@ fn hook_panics(as_json: bool) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_every_option_is_described() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some_and(|about| about.to_string().len() > 5), "{name}");
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.len() > 10 || argument.get_id() == "dataset", "{name} {}: '{help}'", argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&CommandLine::command());
     }
 }

@@ -1,7 +1,9 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs; that lies here.
 
+pub(crate) mod completions;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
+pub(crate) mod man;
 pub(crate) mod query;
 pub(crate) mod salvage;
 pub(crate) mod stats;
