@@ -1,14 +1,16 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
 //! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `text` puts numbers into words, `failure` knows exit codes and messages. Results go to standard output, all
-//! else (progress, notes, errors) to standard error; with `--json` both are for machines.
+//! them, `text` puts numbers into words, `failure` knows exit codes and messages, `panics` makes those of other people's
+//! code into errors. Results go to standard output, all else (progress, notes, errors) to standard error; with `--json`
+//! both are for machines.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod commands;
 mod failure;
 mod output;
+mod panics;
 mod source;
 mod text;
 
@@ -16,7 +18,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, complain};
 
@@ -38,14 +40,17 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Ingest(commands::ingest::Ingest),
+    Ingest(Box<commands::ingest::Ingest>),
     Query(commands::query::QueryCommand),
     Compact(commands::compact::Compact),
+    Tracks(commands::tracks::TracksCommand),
     Stats(commands::stats::Stats),
     Verify(commands::verify::Verify),
     Inspect(commands::inspect::Inspect),
     Salvage(commands::salvage::Salvage),
     Truncate(commands::truncate::Truncate),
+    Completions(commands::completions::Completions),
+    Man(commands::man::Man),
 }
 
 fn main() -> ExitCode {
@@ -68,11 +73,14 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         Command::Ingest(command) => command.run(line.json),
         Command::Query(command) => command.run(line.json),
         Command::Compact(command) => command.run(line.json),
+        Command::Tracks(command) => command.run(line.json),
         Command::Stats(command) => command.run(line.json),
         Command::Verify(command) => command.run(line.json),
         Command::Inspect(command) => command.run(line.json),
         Command::Salvage(command) => command.run(line.json),
         Command::Truncate(command) => command.run(line.json),
+        Command::Completions(command) => command.run(CommandLine::command(), line.json),
+        Command::Man(command) => command.run(CommandLine::command(), line.json),
     }
 }
 
@@ -93,9 +101,10 @@ fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
 /// Makes a panic one line in the form of an error; where it happened helps whoever mends it.
 fn hook_panics(as_json: bool) {
     std::panic::set_hook(Box::new(move |panic| {
-        let payload = panic.payload();
-        let text = payload.downcast_ref::<&str>().copied();
-        let what = text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("unknown");
+        if panics::is_caught() {
+            return;
+        }
+        let what = panics::text(panic.payload());
         let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
         let failure = Failure::Internal(format!("{what}{place}"));
         if as_json {
@@ -108,10 +117,24 @@ fn hook_panics(as_json: bool) {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        super::CommandLine::command().debug_assert();
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_and_every_option_is_described() {
+        fn check(command: &clap::Command) {
+            let name = command.get_name();
+            assert!(command.get_about().is_some_and(|about| about.to_string().len() > 5), "{name}");
+            for argument in command.get_arguments() {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                assert!(help.len() > 10 || argument.get_id() == "dataset", "{name} {}: '{help}'", argument.get_id());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&CommandLine::command());
     }
 }

@@ -109,7 +109,7 @@ impl Worker<'_> {
             let Some(chunk) = turn.reader.next(limit as usize, &mut records)? else { continue };
             self.append(turn.rank, &chunk, &records, &mut filler)?;
             turn.handed_over += chunk.records as u64;
-            self.progress.inc(records.len() as u64);
+            self.progress.inc((chunk.records * self.recipe.source.record_bytes()) as u64);
             if !self.keeps_open {
                 turn.reader.release();
             }
@@ -120,7 +120,7 @@ impl Worker<'_> {
 
     fn append(&self, rank: u32, chunk: &Chunk<'_>, records: &[u8], filler: &mut Vec<u8>) -> Result<(), Failure> {
         let Recipe { source, derivations, stored } = self.recipe;
-        let mut views = chunk.views(source, records)?;
+        let mut views = chunk.views(records)?;
         if let Some(kind) = source.filler() {
             kind.fill(self.epoch, chunk.file.rank, chunk.first, chunk.records, filler);
             views.push(kind.view(filler, chunk.records)?);

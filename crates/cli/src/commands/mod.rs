@@ -1,11 +1,14 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs; that lies here.
 
 pub(crate) mod compact;
+pub(crate) mod completions;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
+pub(crate) mod man;
 pub(crate) mod query;
 pub(crate) mod salvage;
 pub(crate) mod stats;
+pub(crate) mod tracks;
 pub(crate) mod truncate;
 pub(crate) mod verify;
 

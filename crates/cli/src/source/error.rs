@@ -18,6 +18,9 @@ pub(crate) enum SourceError {
     /// A file shrank while it was read.
     #[error("{}: the file ends before offset {end}; is something still writing to it?", path.display())]
     Shrunk { path: PathBuf, end: u64 },
+    /// An encoded file is damaged, or not what its name says.
+    #[error("{}: {place} cannot be read: {what}", path.display())]
+    Undecodable { path: PathBuf, place: String, what: String },
     /// A file or folder is not what was looked for.
     #[error("{}: {what}", path.display())]
     Unfit { path: PathBuf, what: String },

@@ -1,15 +1,17 @@
-//! Where records come from: folders of dump files, one file per epoch and rank, holding fixed-size records.
+//! Where records come from: folders of dump files, one file per epoch and rank, or a single Parquet file.
 //!
 //! Opening a source looks at every file's name, header and length, so that a missing rank or a truncated file is found
 //! before anything is written. Records are then read in bounded chunks: a source never holds an epoch in memory.
 //!
-//! [`vpic`] knows VPIC's particle dumps ([`header`] their first 115 bytes), [`raw`] records that a TOML file describes
-//! ([`pattern`] its path patterns). Both end in the same catalogue of files, [`Source`]; [`slices`] spreads it over any
-//! number of ranks and [`reader`] reads a rank's share.
+//! [`vpic`] knows VPIC's particle dumps ([`header`] their first 115 bytes). Other files are found by a TOML file, [`layout`]
+//! ([`pattern`] its path patterns): [`raw`] records of a fixed size, or [`parquet`]. All end in the same catalogue of files,
+//! [`Source`]; [`slices`] spreads it over any number of ranks and [`reader`] reads a rank's share.
 
 mod error;
 mod filler;
 mod header;
+mod layout;
+mod parquet;
 mod pattern;
 mod raw;
 mod reader;
@@ -27,6 +29,9 @@ pub(crate) use reader::{Chunk, RankReader};
 
 use error::SourceContext;
 
+/// Most ranks of a job that nobody gave a number of: a file with more row groups is no sign that more are wanted.
+const MOST_ASSUMED_RANKS: usize = 16;
+
 /// What a user may say about a source beside its path.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SourceOptions {
@@ -34,8 +39,12 @@ pub(crate) struct SourceOptions {
     pub species: Option<String>,
     /// Columns in the bytes that follow VPIC's own 32 of each particle.
     pub extra: Vec<Column>,
-    /// A TOML file that describes raw records; without it the source holds VPIC dumps.
+    /// A TOML file that describes other files; without it a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
+    /// Which columns to read of Parquet files; all without it.
+    pub columns: Option<Vec<String>>,
+    /// The epoch of a source that is a single file.
+    pub epoch: Option<u64>,
 }
 
 /// One column inside a record.
@@ -58,33 +67,53 @@ pub(crate) struct RecordFile {
     pub records: u64,
     /// Values of the source's constants in this file, in the order of [`Source::constant`].
     pub constants: Box<[f64]>,
+    /// Records of each row group of a Parquet file; other files have none.
+    pub row_groups: Box<[u64]>,
 }
 
-/// A checked catalogue of record files.
+/// What lies in the files.
 #[derive(Debug)]
-pub(crate) struct Source {
-    epochs: BTreeMap<u64, Vec<RecordFile>>,
+enum Form {
+    /// Records of a fixed size.
+    Records(RecordForm),
+    /// Columns of these names and types, among others perhaps.
+    Parquet(Vec<Column>),
+}
+
+/// How records of a fixed size lie in their file.
+#[derive(Debug)]
+struct RecordForm {
     fields: Vec<Field>,
     filler: Option<Filler>,
     header_bytes: u64,
-    record_bytes: usize,
     constants: &'static [&'static str],
+}
+
+/// A checked catalogue of files.
+#[derive(Debug)]
+pub(crate) struct Source {
+    epochs: BTreeMap<u64, Vec<RecordFile>>,
+    form: Form,
+    record_bytes: usize,
     notes: Vec<String>,
 }
 
 impl Source {
-    /// Looks through a folder and checks every file in it.
+    /// Looks through a folder, or at a single file, and checks every file.
     pub(crate) fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
         let kind = std::fs::metadata(path).of("read", path)?;
-        if !kind.is_dir() {
-            return Err(SourceError::Unfit {
-                path: path.to_owned(),
-                what: "not a folder; give the one that holds the dumps of all epochs".into(),
-            });
-        }
-        match &options.layout {
-            Some(layout) => raw::open(path, layout, options),
-            None => vpic::open(path, options),
+        let usage = |what: &str| Err(SourceError::Usage(what.into()));
+        match (&options.layout, kind.is_dir()) {
+            (None, false) => parquet::open_file(path, options),
+            (Some(_), false) => usage("--layout describes the files of a folder; SOURCE is a file"),
+            (_, true) if options.epoch.is_some() => {
+                usage("--epoch is for a source that is a single file; --epochs chooses among those of a folder")
+            }
+            (Some(layout), true) => layout::open(path, layout, options),
+            (None, true) if options.columns.is_some() => {
+                usage("--columns is for Parquet files; --drop leaves out columns of other sources")
+            }
+            (None, true) => vpic::open(path, options),
         }
     }
 
@@ -98,10 +127,14 @@ impl Source {
         self.epochs.get(&epoch).map_or(&[], Vec::as_slice)
     }
 
-    /// Number of ranks that wrote the largest epoch.
+    /// Number of ranks that wrote the largest epoch; for an epoch in one Parquet file as many as can read it side by side.
     pub(crate) fn ranks(&self) -> u32 {
+        let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
+            [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
+            files => files.len(),
+        };
         // File counts came from u32 ranks.
-        self.epochs.values().map(|files| files.len() as u32).max().unwrap_or(0)
+        self.epochs.values().map(|files| ranks(files) as u32).max().unwrap_or(0)
     }
 
     /// Number of records in an epoch.
@@ -111,27 +144,34 @@ impl Source {
 
     /// Generated bytes that are attached to each record, if asked for.
     pub(crate) fn filler(&self) -> Option<&Filler> {
-        self.filler.as_ref()
+        match &self.form {
+            Form::Records(form) => form.filler.as_ref(),
+            Form::Parquet(_) => None,
+        }
     }
 
     /// The columns a record has: its fields, then the filler.
     pub(crate) fn columns(&self) -> Vec<Column> {
-        self.fields
-            .iter()
-            .map(|field| &field.column)
-            .chain(self.filler.iter().map(|filler| &filler.column))
-            .cloned()
-            .collect()
+        match &self.form {
+            Form::Records(form) => {
+                let fields = form.fields.iter().map(|field| &field.column);
+                fields.chain(form.filler.iter().map(|filler| &filler.column)).cloned().collect()
+            }
+            Form::Parquet(columns) => columns.clone(),
+        }
     }
 
-    /// Length of one record in its file, in bytes.
+    /// Length of one record, in bytes: in its file, or of its values where the file is encoded.
     pub(crate) fn record_bytes(&self) -> usize {
         self.record_bytes
     }
 
     /// Position of a constant such as `header.x0` among [`RecordFile::constants`].
     pub(crate) fn constant(&self, name: &str) -> Option<usize> {
-        self.constants.iter().position(|known| known.eq_ignore_ascii_case(name))
+        match &self.form {
+            Form::Records(form) => form.constants.iter().position(|known| known.eq_ignore_ascii_case(name)),
+            Form::Parquet(_) => None,
+        }
     }
 
     /// What a user may want to know about files that were left out.

@@ -1,115 +1,61 @@
-//! Raw fixed-size records that a TOML file describes.
-//!
-//! ```toml
-//! # CARP's published VPIC traces: one energy per record and nothing else.
-//! path = "T.{epoch}/eparticle.{epoch}.{rank}"
-//! header_bytes = 0          # skipped at the beginning of each file
-//! record_bytes = 4          # may be left out: then records end with their last field
-//! ranks = 512               # may be left out: then the ranks that are there must be 0, 1, 2, … without a gap
-//!
-//! [[field]]
-//! name = "energy"
-//! type = "f32"
-//! unit = "mc^2"             # may be left out
-//! offset = 0                # may be left out: then the field follows the one before it
-//!
-//! [filler]                  # may be left out: bytes attached to each record, generated
-//! name = "payload"
-//! bytes = 56
-//! ```
+//! Raw fixed-size records, as a layout file describes them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::PathBuf;
 
-use serde::Deserialize;
 use turbidite::{Column, DataType};
 
-use super::error::{SourceContext, SourceError};
-use super::pattern::{Match, Pattern};
-use super::{Field, Filler, RecordFile, Source, SourceOptions, file_bytes};
-
-/// Longest layout file that is read: a misgiven data file should not be.
-const MAX_LAYOUT_BYTES: u64 = 1 << 20;
+use super::error::SourceError;
+use super::layout::{Catalogue, Layout};
+use super::{Field, Filler, Form, RecordFile, RecordForm, Source, file_bytes};
 
 /// Longest record, in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Layout {
-    path: String,
-    #[serde(default)]
-    header_bytes: u64,
-    record_bytes: Option<usize>,
-    ranks: Option<u32>,
-    #[serde(rename = "field", default)]
-    fields: Vec<FieldLayout>,
-    filler: Option<FillerLayout>,
+/// How records lie in their files.
+#[derive(Debug)]
+pub(super) struct RawRecords {
+    records: RecordForm,
+    record_bytes: usize,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FieldLayout {
-    name: String,
-    #[serde(rename = "type")]
-    data_type: String,
-    unit: Option<String>,
-    offset: Option<usize>,
-}
+impl RawRecords {
+    /// What a layout says; the error says what is wrong with it.
+    pub(super) fn of(layout: &Layout) -> Result<Self, String> {
+        let (fields, record_bytes) = fields(layout)?;
+        if let Some(filler) = &layout.filler
+            && (filler.bytes == 0 || filler.bytes > turbidite::MAX_FIXED_BYTES)
+        {
+            return Err(format!("filler: {} bytes are outside 1 to {}", filler.bytes, turbidite::MAX_FIXED_BYTES));
+        }
+        let filler = layout.filler.as_ref().map(|filler| Filler::new(&filler.name, filler.bytes));
+        let header_bytes = layout.header_bytes.unwrap_or(0);
+        Ok(Self { records: RecordForm { fields, filler, header_bytes, constants: &[] }, record_bytes })
+    }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FillerLayout {
-    name: String,
-    bytes: u32,
-}
+    /// Checks the length of every file.
+    pub(super) fn open(self, files: Catalogue, notes: Vec<String>) -> Result<Source, SourceError> {
+        let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
+            let files = files.into_iter().map(|(rank, path)| self.file(rank, path));
+            Ok((epoch, files.collect::<Result<Vec<_>, SourceError>>()?))
+        };
+        let epochs = files.into_iter().map(epoch).collect::<Result<_, SourceError>>()?;
+        Ok(Source { epochs, form: Form::Records(self.records), record_bytes: self.record_bytes, notes })
+    }
 
-/// Looks through the files below `root` that the layout describes.
-pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
-    if options.species.is_some() || !options.extra.is_empty() {
-        return Err(SourceError::Usage(
-            "--species and --extra are for VPIC dumps; with --layout the layout says it".into(),
-        ));
+    /// Checks a file's length and counts its records.
+    fn file(&self, rank: u32, path: PathBuf) -> Result<RecordFile, SourceError> {
+        let (header_bytes, record_bytes) = (self.records.header_bytes, self.record_bytes);
+        let length = file_bytes(&path)?;
+        let body = length.checked_sub(header_bytes).filter(|body| body.is_multiple_of(record_bytes as u64));
+        let Some(body) = body else {
+            let header = if header_bytes > 0 { format!("{header_bytes} of header and ") } else { String::new() };
+            let expected = format!("{header}a multiple of the {record_bytes} bytes of a record");
+            return Err(SourceError::Length { path, found: length, expected });
+        };
+        let records = body / record_bytes as u64;
+        Ok(RecordFile { path, rank, records, constants: Box::default(), row_groups: Box::default() })
     }
-    let layout = read_layout(layout_path)?;
-    let wrong = |what: String| SourceError::Layout { path: layout_path.to_owned(), what };
-    let pattern = Pattern::parse(&layout.path).map_err(wrong)?;
-    let (fields, record_bytes) = fields(&layout).map_err(wrong)?;
-    if let Some(filler) = &layout.filler
-        && (filler.bytes == 0 || filler.bytes > turbidite::MAX_FIXED_BYTES)
-    {
-        return Err(wrong(format!("filler: {} bytes are outside 1 to {}", filler.bytes, turbidite::MAX_FIXED_BYTES)));
-    }
-    let matches = pattern.find(root)?;
-    if matches.is_empty() {
-        let what = format!("no files called {} in it, as {} says", layout.path, layout_path.display());
-        return Err(SourceError::Unfit { path: root.to_owned(), what });
-    }
-    let mut epochs: BTreeMap<u64, BTreeMap<u32, RecordFile>> = BTreeMap::new();
-    for one in matches {
-        add_file(&mut epochs, one, layout.header_bytes, record_bytes)?;
-    }
-    for (&epoch, files) in &epochs {
-        check_ranks(root, &pattern, epoch, files, layout.ranks)?;
-    }
-    let notes = notes(&epochs);
-    Ok(Source {
-        epochs: epochs.into_iter().map(|(epoch, files)| (epoch, files.into_values().collect())).collect(),
-        fields,
-        filler: layout.filler.map(|filler| Filler::new(&filler.name, filler.bytes)),
-        header_bytes: layout.header_bytes,
-        record_bytes,
-        constants: &[],
-        notes,
-    })
-}
-
-fn read_layout(path: &Path) -> Result<Layout, SourceError> {
-    if file_bytes(path)? > MAX_LAYOUT_BYTES {
-        return Err(SourceError::Layout { path: path.to_owned(), what: "too long for a layout".into() });
-    }
-    let text = std::fs::read_to_string(path).of("read", path)?;
-    toml::from_str(&text).map_err(|error| SourceError::Layout { path: path.to_owned(), what: error.to_string() })
 }
 
 /// Places the fields and finds the record's length.
@@ -140,68 +86,9 @@ fn fields(layout: &Layout) -> Result<(Vec<Field>, usize), String> {
     Ok((fields, record_bytes))
 }
 
-/// Checks a file's length and enters it.
-fn add_file(
-    epochs: &mut BTreeMap<u64, BTreeMap<u32, RecordFile>>,
-    found: Match,
-    header_bytes: u64,
-    record_bytes: usize,
-) -> Result<(), SourceError> {
-    let Match { epoch, rank, path } = found;
-    let length = file_bytes(&path)?;
-    let record = record_bytes as u64;
-    let body = length.checked_sub(header_bytes).filter(|body| body.is_multiple_of(record));
-    let Some(body) = body else {
-        let header = if header_bytes > 0 { format!("{header_bytes} of header and ") } else { String::new() };
-        let expected = format!("{header}a multiple of the {record_bytes} bytes of a record");
-        return Err(SourceError::Length { path, found: length, expected });
-    };
-    let file = RecordFile { path, rank, records: body / record, constants: Box::default() };
-    match epochs.entry(epoch).or_default().insert(rank, file.clone()) {
-        Some(other) => Err(SourceError::Twice { one: other.path, other: file.path, epoch, rank }),
-        None => Ok(()),
-    }
-}
-
-/// Checks that the ranks are 0, 1, 2, … to the end.
-fn check_ranks(
-    root: &Path,
-    pattern: &Pattern,
-    epoch: u64,
-    files: &BTreeMap<u32, RecordFile>,
-    stated: Option<u32>,
-) -> Result<(), SourceError> {
-    let found = files.keys().last().map_or(0, |last| u64::from(*last) + 1);
-    let expected = stated.map_or(found, u64::from);
-    // The number of files bounds the search, however large the stated number is.
-    let missing = (0..=u32::MAX).zip(files.keys()).find(|(rank, key)| rank != *key).map(|(rank, _)| rank);
-    let missing = missing.or_else(|| u32::try_from(files.len()).ok().filter(|next| u64::from(*next) < expected));
-    if let Some(rank) = missing {
-        return Err(SourceError::MissingRank {
-            path: pattern.path(root, epoch, rank),
-            reason: format!("epoch {epoch} has {} of {} ranks", files.len(), expected.max(found)),
-        });
-    }
-    if found > expected {
-        let what = format!("epoch {epoch} has {found} ranks, but the layout states ranks = {expected}");
-        return Err(SourceError::Unfit { path: root.to_owned(), what });
-    }
-    Ok(())
-}
-
-/// Without a header nothing says how many ranks there were: point out epochs that differ.
-fn notes(epochs: &BTreeMap<u64, BTreeMap<u32, RecordFile>>) -> Vec<String> {
-    let mut counts = epochs.iter().map(|(epoch, files)| (epoch, files.len()));
-    let Some((first, ranks)) = counts.next() else { return Vec::new() };
-    let other = counts.find(|(_, other)| *other != ranks);
-    let say =
-        |(epoch, other)| format!("epoch {first} has {ranks} ranks, but epoch {epoch} has {other}; are files missing?");
-    other.map(say).into_iter().collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::RankReader;
+    use super::super::{RankReader, SourceOptions};
     use super::*;
 
     const CARP: &str = "path = 'T.{epoch}/e.{epoch}.{rank}'\n[[field]]\nname = 'energy'\ntype = 'f32'\nunit = 'mc^2'\n";
@@ -255,7 +142,7 @@ mod tests {
             for mut reader in RankReader::of_epoch(&source, 200, ranks) {
                 while let Some(chunk) = reader.next(limit, &mut buffer).unwrap() {
                     assert!(chunk.records <= limit && buffer.len() == chunk.records * 6);
-                    let views = chunk.views(&source, &buffer).unwrap();
+                    let views = chunk.views(&buffer).unwrap();
                     assert_eq!(views[0].value(chunk.records - 1), &buffer[(chunk.records - 1) * 6..][..4]);
                     seen.push((chunk.file.rank, chunk.first, buffer.clone()));
                     reader.release();

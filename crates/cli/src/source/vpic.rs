@@ -9,7 +9,7 @@ use turbidite::{Column, DataType};
 
 use super::error::{SourceContext, SourceError};
 use super::header::{CONSTANTS, HEADER_BYTES, Header, PARTICLE_BYTES};
-use super::{Field, RecordFile, Source, SourceOptions, file_bytes, names};
+use super::{Field, Form, RecordFile, RecordForm, Source, SourceOptions, file_bytes, names};
 
 /// A file whose name is that of a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,15 +54,8 @@ pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, Sourc
     }
     let element_bytes = first.as_ref().map_or(PARTICLE_BYTES, |(_, bytes)| *bytes as usize);
     let fields = fields(first.as_ref().map_or(root, |(path, _)| path), element_bytes, &options.extra)?;
-    Ok(Source {
-        epochs,
-        fields,
-        filler: None,
-        header_bytes: HEADER_BYTES as u64,
-        record_bytes: element_bytes,
-        constants: CONSTANTS,
-        notes,
-    })
+    let form = RecordForm { fields, filler: None, header_bytes: HEADER_BYTES as u64, constants: CONSTANTS };
+    Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes })
 }
 
 /// A number as VPIC prints it: digits without leading zeros.
@@ -120,7 +113,7 @@ fn nothing_found(root: &Path) -> String {
         children.iter().find(|child| names(&root.join(child)).unwrap_or_default().iter().any(|name| is_step(name)));
     match below {
         Some(child) => format!("{base}, but in {}: give that one", root.join(child).display()),
-        None => format!("{base}; for records in other files describe them with --layout"),
+        None => format!("{base}; describe other files, raw records or Parquet, with --layout"),
     }
 }
 
@@ -206,6 +199,7 @@ fn check_step(step: u64, dumps: &BTreeMap<u32, PathBuf>) -> Result<(Vec<RecordFi
             rank,
             records: header.particles as u64,
             constants: header.constants(),
+            row_groups: Box::default(),
         });
         first.get_or_insert((path, header));
     }
@@ -408,7 +402,7 @@ mod tests {
         assert!(refused(&root.path().join("particle/T.500"), &options).contains("give the one above"));
         assert!(refused(&root.path().join("nowhere"), &options).starts_with("cannot read "));
         std::fs::write(root.path().join("file"), b"").unwrap();
-        assert!(refused(&root.path().join("file"), &options).contains("not a folder"));
+        assert!(refused(&root.path().join("file"), &options).contains("neither a folder"));
     }
 
     #[test]
@@ -420,7 +414,8 @@ mod tests {
         assert!(message.contains("--extra 'tag0:i64,tag1:i64'"), "{message}");
         assert!(refused(root.path(), &extra("tag0:i64")).contains("16 more"));
         let source = Source::open(root.path(), &extra("tag0:i64,tag1:i64")).unwrap();
-        assert_eq!(source.fields[9].offset, 40);
+        let Form::Records(form) = &source.form else { panic!("dumps hold records") };
+        assert_eq!(form.fields[9].offset, 40);
         dump(root.path(), "e", 600, 0, 1, 32);
         let message = refused(root.path(), &extra("tag0:i64,tag1:i64"));
         assert!(message.contains("e.600.0: the element size at offset 103 is 32, expected 48 as in"), "{message}");

@@ -172,6 +172,17 @@ fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Va
     (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
 }
 
+impl Plan {
+    /// Whether a value read without arithmetic is one of a list.
+    pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
+        match *members.values() {
+            [] => Self::Constant(!inside),
+            [value] => range(source, Some((value, value)), inside),
+            _ => Self::Member { source, members, inside },
+        }
+    }
+}
+
 /// How much a plan costs per row, roughly: cheap ones go first and may spare the others.
 fn cost(plan: &Plan) -> usize {
     match plan {
@@ -291,11 +302,7 @@ impl Planner<'_> {
             Some(source) => {
                 let equal = |literal| interval(CompareOp::Equal, source.data_type(), literal);
                 let members = Members::new(literals.into_iter().filter_map(equal).map(|(value, _)| value));
-                match *members.values() {
-                    [] => Plan::Constant(negated),
-                    [value] => range(source, Some((value, value)), !negated),
-                    _ => Plan::Member { source, members, inside: !negated },
-                }
+                Plan::any_of(source, members, !negated)
             }
             None => {
                 let members = Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64())));

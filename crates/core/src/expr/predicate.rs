@@ -1,5 +1,6 @@
 //! Predicates: which rows match, and which sets of rows cannot.
 
+use std::cmp::Ordering;
 use std::fmt;
 
 use arrow_array::cast::AsArray;
@@ -49,7 +50,8 @@ use super::tree::{CompareOp, Condition, Number};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Predicate {
-    condition: Condition,
+    /// What [`fmt::Display`] says.
+    text: String,
     plan: Plan,
     columns: Vec<usize>,
     types: Vec<DataType>,
@@ -366,7 +368,29 @@ impl Predicate {
         columns.dedup();
         let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
         let plan = Planner { columns: &columns }.plan(&condition);
-        Ok(Self { condition, plan, columns, types, uses_epoch })
+        Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
+    }
+
+    /// The condition that an integer column's value is one of `values`, for lists too long to be written down and parsed.
+    ///
+    /// # Errors
+    /// [`ExpressionError::Input`] when the schema has no such integer column.
+    pub(crate) fn any_of(
+        schema: &Schema,
+        column: usize,
+        values: impl Iterator<Item = i128>,
+    ) -> Result<Self, ExpressionError> {
+        let Some(stated) = schema.columns().get(column).filter(|stated| stated.data_type.is_integer()) else {
+            return Err(ExpressionError::Input(format!("column {column} holds no integers to look for")));
+        };
+        let source = Source::Column { slot: 0, index: column, data_type: stated.data_type };
+        let (least, greatest) = type_range(stated.data_type);
+        let fits = |value: &Value| {
+            least.compare(*value).is_some_and(Ordering::is_le) && greatest.compare(*value).is_some_and(Ordering::is_ge)
+        };
+        let plan = Plan::any_of(source, Members::new(values.map(Value::Int).filter(fits)), true);
+        let text = format!("{} IN (…)", stated.name);
+        Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
 
     /// The columns it reads, as ascending indexes into the schema; `epoch` is not among them.
@@ -424,9 +448,10 @@ impl Predicate {
     }
 }
 
-/// The normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same predicate.
+/// The normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same predicate,
+/// if the predicate came from a text.
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.condition.fmt(f)
+        f.write_str(&self.text)
     }
 }

@@ -63,7 +63,8 @@ pub struct Memtable {
     limit_rows: usize,
     used_chunks: usize,
     bounds: Option<BucketBounds>,
-    buckets: [Bucket; BUCKETS],
+    /// `BUCKETS` of them; only the first is used without bounds.
+    buckets: Vec<Bucket>,
     rows: usize,
     /// Scratch: keys of the rows being pushed.
     ordinals: Vec<u64>,
@@ -82,7 +83,7 @@ impl Memtable {
             limit_rows: rows,
             used_chunks: 0,
             bounds: None,
-            buckets: Default::default(),
+            buckets: vec![Bucket::default(); BUCKETS],
             rows: 0,
             ordinals: Vec::new(),
         }

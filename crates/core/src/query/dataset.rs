@@ -14,6 +14,7 @@ use super::explain::{Explanation, explain};
 use super::figures::QueryFigures;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, Shape};
 use super::stream::{self, QueryStream};
+use super::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PartId, PartReader};
 use crate::schema::Schema;
@@ -48,7 +49,7 @@ pub(super) struct Inner {
     storage: Arc<dyn Storage>,
     layout: Layout,
     descriptor: DatasetDescriptor,
-    schema: Arc<Schema>,
+    pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
 }
@@ -131,6 +132,16 @@ impl Dataset {
         stream::count(self.inner.clone(), shape, epochs)
     }
 
+    /// The trajectories of the particles that satisfy a predicate at one epoch. All is read, and sorted, before this
+    /// returns; `advance` is told after each epoch.
+    ///
+    /// # Errors
+    /// Usage errors (an id column of floats, more ids than can be followed), missing epochs, damage, and the system's
+    /// refusal to read, or to write what does not fit into memory.
+    pub fn tracks(&self, request: &TrackRequest, advance: &dyn Fn(TrackProgress)) -> Result<Tracks> {
+        tracks::follow(&self.inner, request, advance)
+    }
+
     /// What the query would read and why, told from manifests and footers without reading any page.
     ///
     /// # Errors
@@ -159,7 +170,7 @@ impl Inner {
     }
 
     /// The epochs of a selection, ascending.
-    fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
+    pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
         let existing = list_epochs(self.storage.as_ref(), &self.layout)?;
         let missing = |epoch: u64| Error::EpochMissing { epoch, path: self.root().to_owned() };
         match selection {

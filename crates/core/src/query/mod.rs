@@ -23,8 +23,9 @@
 //! # Map
 //!
 //! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
-//! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `explain`, `profile`: what
-//! queries would cost, told from summaries. `groups`: an epoch for one who reads all of it.
+//! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `tracks`: the same particles in
+//! all epochs. `explain`, `profile`: what queries would cost, told from summaries. `groups`: an epoch for one who reads all
+//! of it.
 
 mod column;
 mod dataset;
@@ -41,6 +42,7 @@ mod read;
 mod request;
 mod scan;
 mod stream;
+mod tracks;
 
 #[cfg(test)]
 mod tests;
@@ -57,3 +59,4 @@ pub use figures::QueryFigures;
 pub use profile::{KeyProfile, ProfilePoint, key_profile};
 pub use request::{EpochSelection, Query};
 pub use stream::QueryStream;
+pub use tracks::{TrackFigures, TrackProgress, TrackRequest, Tracks};

@@ -11,7 +11,7 @@ use crate::store::EpochRange;
 
 /// Rows of a batch unless [`Query::batch_rows`] says otherwise: large enough that the cost of a batch vanishes, small
 /// enough that a batch of a few columns stays in the processor's cache.
-const BATCH_ROWS: usize = 1 << 16;
+pub(super) const BATCH_ROWS: usize = 1 << 16;
 
 /// Most rows a batch may have: row numbers within a batch fit 32 bits.
 pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
@@ -263,7 +263,7 @@ impl Shape {
 }
 
 /// Schema indexes of named columns, `None` for the epoch. Names match exactly, else regardless of case.
-fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
+pub(super) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {
         let column = match schema.index_of(name) {

@@ -67,7 +67,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    fn new(dataset: Arc<Inner>, shape: Arc<Shape>, counters: Arc<Counters>, epochs: Vec<u64>) -> Self {
+    pub(super) fn new(dataset: Arc<Inner>, shape: Arc<Shape>, counters: Arc<Counters>, epochs: Vec<u64>) -> Self {
         let by_bytes = CHUNK_BYTES / shape.row_bytes().max(1);
         let most_chunk_rows = shape.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
         let most_ahead = if shape.threads > 1 { shape.threads + 2 } else { 1 };
@@ -92,7 +92,7 @@ impl Scan {
     }
 
     /// The next piece in order; some are empty.
-    fn next_piece(&mut self) -> Result<Option<Piece>> {
+    pub(super) fn next_piece(&mut self) -> Result<Option<Piece>> {
         self.fill()?;
         let Some(load) = self.loads.pop_front() else { return Ok(None) };
         let piece = self.pool.wait(load)?;

@@ -63,6 +63,11 @@ impl DataType {
         matches!(self, Self::F32 | Self::F64)
     }
 
+    /// Whether values are whole numbers.
+    pub fn is_integer(self) -> bool {
+        self.is_numeric() && !self.is_float()
+    }
+
     /// Whether values are numbers (all but `fixed_bytes`).
     pub fn is_numeric(self) -> bool {
         !matches!(self, Self::FixedBytes(_))

@@ -13,6 +13,7 @@ mod contract;
 mod fault;
 mod filesystem;
 mod memory;
+mod scratch;
 
 use std::io;
 use std::path::Path;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 pub use fault::{Fault, FaultStorage, StorageCounters};
 pub use filesystem::FileSystem;
 pub use memory::MemoryStorage;
+pub(crate) use scratch::ScratchFile;
 
 /// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
 pub const ALIGNMENT: usize = 4096;

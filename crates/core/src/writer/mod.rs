@@ -223,7 +223,7 @@ impl Writer {
             let part = PartId { rank: self.options.rank, roll: self.next_roll };
             let context = RunContext { run: self.next_run, kind, table_version, bounds };
             self.next_run += 1;
-            Task::Append { part: self.part.take(), create: part, rows, context }
+            Task::Append { part: self.part.take(), create: part, rows: Box::new(rows), context }
         };
         self.busy = true;
         Some(task)
@@ -237,7 +237,7 @@ impl Writer {
             Completion::Appended { part, rows, result, .. } => {
                 let side_bytes = memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes());
                 if rows.resident_bytes() > side_bytes && self.spare.len() < self.wanted_spares() {
-                    self.spare.push(rows);
+                    self.spare.push(*rows);
                     self.use_spare();
                 }
                 match result {

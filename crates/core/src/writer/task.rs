@@ -21,7 +21,7 @@ pub enum Task {
         /// The part to create otherwise.
         create: PartId,
         /// The records.
-        rows: Memtable,
+        rows: Box<Memtable>,
         /// What else the run records.
         context: RunContext,
     },
@@ -40,7 +40,7 @@ pub enum Completion {
         /// The part, to be appended to.
         part: Option<Box<PartWriter>>,
         /// The memtable, to be filled again: it is empty.
-        rows: Memtable,
+        rows: Box<Memtable>,
         /// The run's row groups.
         result: Result<Vec<RunEntry>>,
         /// What this task took.

@@ -3,6 +3,7 @@
 mod answers;
 mod damage;
 mod effort;
+mod tracks;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,41 @@
+//! `turbidite man`: manual pages, made from the same description as `--help`.
+
+use clap::{Args, Command};
+use serde_json::json;
+
+use super::{say, say_json};
+use crate::failure::{Failure, on_stdout};
+
+/// Print a manual page: of turbidite as a whole, or of one of its commands
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+  turbidite man | man -l -
+  turbidite man ingest > ~/.local/share/man/man1/turbidite-ingest.1")]
+pub(crate) struct Man {
+    /// The command whose page to print, such as ingest
+    command: Option<String>,
+}
+
+impl Man {
+    /// `command` describes the whole command line.
+    pub(crate) fn run(&self, mut command: Command, as_json: bool) -> Result<(), Failure> {
+        // Gives the commands their full names, and the options that all have.
+        command.build();
+        let described = match &self.command {
+            None => &command,
+            Some(name) => command.find_subcommand(name).ok_or_else(|| {
+                let known: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
+                Failure::Usage(format!("there is no command '{name}'; the commands are {}", known.join(", ")))
+            })?,
+        };
+        // Those that the short help leaves out would stand in the page without a word.
+        let complete = described.clone().mut_args(|argument| argument.hide_short_help(false));
+        let mut page = Vec::new();
+        clap_mangen::Man::new(complete).render(&mut page).map_err(on_stdout)?;
+        let page = String::from_utf8_lossy(&page);
+        if as_json {
+            return say_json(&json!({"command": described.get_name(), "page": page}));
+        }
+        say(page.trim_end())
+    }
+}

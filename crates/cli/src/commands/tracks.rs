@@ -1,0 +1,192 @@
+//! `turbidite tracks`: the same particles in all epochs.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use turbidite::Error;
+use turbidite::query::{Dataset, TrackFigures, TrackProgress, TrackRequest};
+use turbidite::store::EpochRange;
+
+use super::{say_json, to_json};
+use crate::failure::{Failure, complain};
+use crate::output::{FileFormat, RowWriter, TextFormat};
+use crate::text;
+
+/// Follow particles through the epochs
+///
+/// Finds the particles for which --of holds at epoch --at, by their ids, and prints their rows in all epochs: the id, the
+/// epoch, then the other columns, sorted by id and epoch. Particles that are missing at some epochs, and rows that share
+/// id and epoch with another, are counted on standard error.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+  turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
+  turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
+
+An id is an integer or fixed_bytes; at most 1,000,000 particles are followed at once. Rows are sorted in 64 MiB of memory;
+more than that goes to a file without a name in the folder of the output, or, without -o, in $TMPDIR.")]
+pub(crate) struct TracksCommand {
+    /// The dataset
+    dataset: PathBuf,
+    /// Which particles: those for which this holds at the epoch --at
+    #[arg(long, value_name = "EXPRESSION")]
+    of: String,
+    /// The epoch at which particles are chosen
+    #[arg(long, value_name = "E")]
+    at: u64,
+    /// The column that tells particles apart
+    #[arg(long, value_name = "COLUMN")]
+    id: String,
+    /// Follow them through one epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Only these columns after id and epoch, in this order
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
+    columns: Option<Vec<String>>,
+    /// End after N rows
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    #[arg(long, value_enum, conflicts_with = "output")]
+    format: Option<TextFormat>,
+    /// Threads [default: the number of cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Do not check the checksums of the pages that are read
+    #[arg(long, hide_short_help = true)]
+    no_check: bool,
+}
+
+/// What came out and what it took.
+#[derive(Debug, Serialize)]
+struct Summary {
+    #[serde(flatten)]
+    found: TrackFigures,
+    /// Rows that were written: fewer than were found if there was a limit.
+    written: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<PathBuf>,
+    wall_s: f64,
+}
+
+impl TracksCommand {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        if let Some(path) = &self.output {
+            FileFormat::of(path)?;
+        }
+        let begun = Instant::now();
+        let dataset = Dataset::open(&self.dataset)?;
+        let bar = progress_bar(as_json);
+        let advance = |progress: TrackProgress| {
+            bar.set_length(progress.epochs);
+            bar.set_position(progress.done_epochs);
+        };
+        let mut tracks = dataset.tracks(&self.request(), &advance).map_err(|error| self.wrong(error))?;
+        bar.finish_and_clear();
+        let schema = tracks.schema();
+        let mut writer = match &self.output {
+            Some(path) => RowWriter::file(path, &schema)?,
+            None => {
+                let default = if as_json { TextFormat::JsonLines } else { TextFormat::of_stdout() };
+                RowWriter::stdout(self.format.unwrap_or(default), &schema)
+            }
+        };
+        for batch in &mut tracks {
+            writer.write(&batch?)?;
+        }
+        let written = writer.finish()?;
+        let wall_s = begun.elapsed().as_secs_f64();
+        let summary = Summary { found: tracks.figures(), written, output: self.output.clone(), wall_s };
+        match &self.output {
+            Some(_) if as_json => say_json(&summary)?,
+            // Standard output has the rows.
+            None if as_json => complain(&to_json(&summary)?),
+            _ => self.tell(&summary),
+        }
+        Ok(())
+    }
+
+    fn request(&self) -> TrackRequest {
+        let mut request = TrackRequest::new(&self.of, self.at, &self.id).check(!self.no_check);
+        if let Some(epochs) = self.epoch {
+            request = request.epochs(epochs);
+        }
+        if let Some(columns) = &self.columns {
+            request = request.columns(columns.iter().map(|name| name.trim()));
+        }
+        if let Some(limit) = self.limit {
+            request = request.limit(limit);
+        }
+        if let Some(threads) = self.threads {
+            request = request.threads(threads);
+        }
+        // Where the output is to lie there is room for it.
+        match self.output.as_ref().and_then(|path| path.parent()) {
+            Some(folder) if folder == Path::new("") => request.scratch_folder("."),
+            Some(folder) => request.scratch_folder(folder),
+            None => request,
+        }
+    }
+
+    /// An error that says which text was wrong, if it was one.
+    fn wrong(&self, error: Error) -> Failure {
+        match error {
+            Error::Expression(error) => Failure::Usage(format!("--of '{}': {error}", self.of)),
+            other => other.into(),
+        }
+    }
+
+    /// Says on standard error what was found. What is wrong with the ids is always said, the rest where somebody may want to
+    /// know.
+    fn tell(&self, summary: &Summary) {
+        let found = &summary.found;
+        if found.incomplete_ids > 0 {
+            complain(&format!(
+                "turbidite: {} of {} {} missing at one epoch or more, {} in all",
+                text::count(found.incomplete_ids),
+                text::counted(found.ids, "particle", "particles"),
+                if found.incomplete_ids == 1 { "is" } else { "are" },
+                text::counted(found.missing, "row", "rows"),
+            ));
+        }
+        if found.duplicates > 0 {
+            complain(&format!(
+                "turbidite: {} beyond the first of their id and epoch: '{}' does not tell all particles apart",
+                text::counted(found.duplicates, "row", "rows"),
+                self.id,
+            ));
+        }
+        if self.output.is_none() && !std::io::stdout().is_terminal() {
+            return;
+        }
+        if let Some(path) = &self.output {
+            complain(&format!("wrote {} to {}", text::counted(summary.written, "row", "rows"), path.display()));
+        }
+        complain(&format!(
+            "{} of {} through {} in {}; read {}",
+            text::counted(found.rows, "row", "rows"),
+            text::counted(found.ids, "particle", "particles"),
+            text::counted(found.epochs, "epoch", "epochs"),
+            text::duration(Duration::from_secs_f64(summary.wall_s)),
+            text::bytes(found.read.bytes_read),
+        ));
+    }
+}
+
+/// A bar that counts epochs, on a terminal.
+fn progress_bar(as_json: bool) -> ProgressBar {
+    if as_json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("epoch {pos} of {len} {wide_bar} {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,174 @@
+//! Trajectories against a scan in memory.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::ErrorClass;
+use crate::query::{TrackFigures, TrackProgress, TrackRequest};
+use crate::store::EpochRange;
+
+/// An epoch of two parts; ids repeat as they like.
+fn epoch(epoch: u64, rows: &[(u64, i8)]) -> TestEpoch {
+    let record =
+        |(id, a): &(u64, i8)| Record { key: (mix(*id) % 64) as f64 / 4.0, a: f32::from(*a), b: *a as i16, id: *id };
+    let part = |rank: u32| {
+        let rows = rows.iter().skip(rank as usize).step_by(2).map(record).collect();
+        (PartId { rank, roll: 0 }, vec![TestRun { kind: RunKind::Regular, rows }])
+    };
+    TestEpoch { epoch, parts: vec![part(0), part(1)] }
+}
+
+fn write(epochs: &[Vec<(u64, i8)>]) -> Dataset {
+    let fixture = Fixture::new(DataType::F32, 8, 2);
+    for (label, rows) in (0..).zip(epochs) {
+        fixture.write(&epoch(10 * label, rows));
+    }
+    fixture.open()
+}
+
+/// Id, epoch and `b` of all rows, in the order they come.
+fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackFigures) {
+    let mut tracks = dataset.tracks(request, &|_| {}).unwrap();
+    let mut rows = Vec::new();
+    for batch in &mut tracks {
+        let batch = batch.unwrap();
+        assert_eq!(batch.schema().field(1).name(), "epoch");
+        let column = |name: &str| batch.column_by_name(name).unwrap().as_ref();
+        let (ids, epochs) = (column("id").as_primitive::<UInt64Type>(), column("epoch").as_primitive::<UInt64Type>());
+        let b = column("b").as_primitive::<Int16Type>();
+        rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row), b.value(row))));
+    }
+    (rows, tracks.figures())
+}
+
+/// What should come: rows sorted by id and epoch (ties as a multiset), and what is missing or double.
+fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackFigures) {
+    let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for (id, a) in &epochs[at] {
+        if *a > above {
+            counts.insert(*id, vec![0; epochs.len()]);
+        }
+    }
+    let mut rows = Vec::new();
+    for (label, epoch) in epochs.iter().enumerate() {
+        for (id, a) in epoch {
+            if let Some(count) = counts.get_mut(id) {
+                count[label] += 1;
+                rows.push((*id, 10 * label as u64, i16::from(*a)));
+            }
+        }
+    }
+    rows.sort_unstable();
+    let each = || counts.values().flatten();
+    let figures = TrackFigures {
+        ids: counts.len() as u64,
+        epochs: epochs.len() as u64,
+        rows: rows.len() as u64,
+        incomplete_ids: counts.values().filter(|count| count.contains(&0)).count() as u64,
+        missing: each().filter(|count| **count == 0).count() as u64,
+        duplicates: each().map(|count| count.saturating_sub(1)).sum(),
+        ..TrackFigures::default()
+    };
+    (rows, figures)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn tracks_are_what_a_scan_finds(
+        epochs in prop::collection::vec(prop::collection::vec((0u64..40, any::<i8>()), 0..80), 1..5),
+        at in any::<prop::sample::Index>(),
+        above in any::<i8>(),
+        sort_bytes in 1usize..3000,
+        threads in 1usize..4,
+    ) {
+        let dataset = write(&epochs);
+        let at = at.index(epochs.len());
+        let (rows, figures) = expected(&epochs, at, above);
+        let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").threads(threads).sort_bytes(sort_bytes);
+        let (mut all, told) = found(&dataset, &request);
+        let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
+        prop_assert!(in_order.is_sorted());
+        let (first, _) = found(&dataset, &request.clone().limit(7).columns(["b"]));
+        prop_assert_eq!(&first[..], &all[..all.len().min(7)]);
+        all.sort_unstable();
+        prop_assert_eq!(all, rows);
+        prop_assert_eq!(TrackFigures { read: figures.read, ..told }, figures);
+    }
+}
+
+#[test]
+fn opaque_ids_are_followed_too() {
+    let epochs = vec![vec![(1, 5), (2, 6), (300, 7)], vec![(2, 1), (300, 1), (300, 2)]];
+    let dataset = write(&epochs);
+    let request = TrackRequest::new("a > 5", 0, "tag").columns(["epoch", "id", "b"]);
+    let (rows, figures) = found(&dataset, &request);
+    // Tags begin with the low bytes of the id: 2, and 300 as 44, 1.
+    assert_eq!(rows[..2], [(2, 0, 6), (2, 10, 1)]);
+    assert_eq!(rows[2], (300, 0, 7));
+    assert_eq!((rows.len(), figures.ids, figures.missing, figures.duplicates), (5, 2, 0, 1));
+}
+
+#[test]
+fn pages_without_any_of_the_ids_are_not_read() {
+    // The key follows the id, so that ids are clustered as keys are.
+    let fixture = Fixture::new(DataType::F64, 16, 1);
+    for label in 0..3 {
+        let record = |id: u64| Record { key: id as f64, a: id as f32, b: 0, id };
+        let rows = (0..4000).map(record).collect();
+        let parts = vec![(PartId { rank: 0, roll: 0 }, vec![TestRun { kind: RunKind::Regular, rows }])];
+        fixture.write(&TestEpoch { epoch: label, parts });
+    }
+    let dataset = fixture.open();
+    let all = dataset.tracks(&TrackRequest::new("true", 0, "id"), &|_| {}).unwrap().figures();
+    let few = dataset.tracks(&TrackRequest::new("a >= 1000 AND a < 1010", 0, "id"), &|_| {}).unwrap().figures();
+    assert_eq!((all.rows, few.rows, few.missing), (12_000, 30, 0));
+    // Pages, not bytes: gaps this short are read through.
+    assert!(few.read.pages_read * 20 < all.read.pages_read, "{} of {}", few.read.pages_read, all.read.pages_read);
+}
+
+#[test]
+fn epochs_are_chosen_and_progress_is_told() {
+    let dataset = write(&[vec![(1, 9)], vec![(2, 9)], vec![(1, 3)], vec![]]);
+    let request = TrackRequest::new("a > 5", 0, "id").epochs(EpochRange { first: 10, last: 30 });
+    let told = std::cell::RefCell::new(Vec::new());
+    let tell = |progress: TrackProgress| told.borrow_mut().push((progress.done_epochs, progress.epochs));
+    let tracks = dataset.tracks(&request, &tell).unwrap();
+    let figures = tracks.figures();
+    assert_eq!((figures.rows, figures.missing, figures.incomplete_ids), (1, 2, 1));
+    assert_eq!(told.into_inner(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
+}
+
+#[test]
+fn nothing_that_matches_is_an_answer() {
+    let dataset = write(&[vec![(1, 9)], vec![(1, 9)]]);
+    for of in ["a > 100", "a > nan", "false"] {
+        let (rows, figures) = found(&dataset, &TrackRequest::new(of, 10, "id"));
+        assert_eq!((rows.len(), figures.ids, figures.missing, figures.epochs), (0, 0, 0, 2), "{of}");
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_met_are_refused() {
+    let dataset = write(&[vec![(1, 9)]]);
+    let refused = |request: &TrackRequest| dataset.tracks(request, &|_| {}).unwrap_err();
+    for (request, words) in [
+        (TrackRequest::new("a > 1", 0, "ident"), "no column 'ident'"),
+        (TrackRequest::new("a > 1", 0, "epoch"), "tells timesteps apart"),
+        (TrackRequest::new("a > 1", 0, "a"), "'a' is f32; ids are integers"),
+        (TrackRequest::new("a >", 0, "id"), "expected an expression"),
+        (TrackRequest::new("a > 1", 0, "id").columns(["a", "a"]), "named twice"),
+        (TrackRequest::new("a > 1", 0, "id").threads(0), "at least 1"),
+    ] {
+        let error = refused(&request);
+        assert_eq!(error.class(), ErrorClass::Usage, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let missing = refused(&TrackRequest::new("a > 1", 7, "id"));
+    assert!(missing.to_string().contains("no epoch 7"), "{missing}");
+    let request = TrackRequest::new("a > 1", 0, "id").epochs(vec![0, 99]);
+    assert!(refused(&request).to_string().contains("no epoch 99"));
+}

@@ -1,0 +1,254 @@
+//! Sorting rows of one width by a `u64`, in bounded memory.
+//!
+//! Rows gather until they fill the budget. Then they are sorted and appended, as one run, to a file without a name; at the
+//! end the runs are merged, each read through a share of the same budget. What fits never touches the disk. Rows with
+//! equal keys keep the order in which they came.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::PathBuf;
+
+use crate::error::Result;
+use crate::storage::ScratchFile;
+
+/// Bytes of a key in front of each row of a run.
+const KEY_BYTES: usize = size_of::<u64>();
+
+/// Bytes that a row in memory takes beside its own: its key and its place.
+const ENTRY_BYTES: usize = size_of::<(u64, u32)>();
+
+/// Bytes gathered before they are appended to a run.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// Takes rows in any order.
+#[derive(Debug)]
+pub(super) struct Sorter {
+    row_bytes: usize,
+    /// Rows that memory may hold.
+    most_rows: usize,
+    folder: PathBuf,
+    rows: Vec<u8>,
+    entries: Vec<(u64, u32)>,
+    spilled: Option<Spilled>,
+}
+
+/// Sorted runs on disk.
+#[derive(Debug)]
+struct Spilled {
+    file: ScratchFile,
+    runs: Vec<Run>,
+}
+
+/// Where the rest of a run lies.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    offset: u64,
+    rows: usize,
+}
+
+impl Sorter {
+    /// A sorter that holds about `budget_bytes` in memory, and the rest in `folder`.
+    pub(super) fn new(row_bytes: usize, budget_bytes: usize, folder: PathBuf) -> Self {
+        let most_rows = (budget_bytes / (row_bytes + ENTRY_BYTES)).clamp(1, u32::MAX as usize);
+        Self { row_bytes, most_rows, folder, rows: Vec::new(), entries: Vec::new(), spilled: None }
+    }
+
+    /// Adds a row, which `write` appends to the bytes it is given.
+    ///
+    /// # Errors
+    /// When rows have to be written to disk and cannot be.
+    pub(super) fn push(&mut self, key: u64, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+        if self.entries.len() == self.most_rows {
+            self.spill()?;
+        }
+        // `most_rows` fits 32 bits.
+        self.entries.push((key, self.entries.len() as u32));
+        write(&mut self.rows);
+        debug_assert_eq!(self.rows.len(), self.entries.len() * self.row_bytes);
+        Ok(())
+    }
+
+    /// Writes all rows in memory to disk as one sorted run.
+    fn spill(&mut self) -> Result<()> {
+        if self.entries.is_empty() {
+            return Ok(());
+        }
+        self.entries.sort_unstable();
+        let spilled = match &mut self.spilled {
+            Some(spilled) => spilled,
+            None => self.spilled.insert(Spilled { file: ScratchFile::create(&self.folder)?, runs: Vec::new() }),
+        };
+        spilled.runs.push(Run { offset: spilled.file.bytes(), rows: self.entries.len() });
+        let mut packed = Vec::with_capacity(WRITE_BYTES + KEY_BYTES + self.row_bytes);
+        for (key, place) in self.entries.drain(..) {
+            packed.extend_from_slice(&key.to_le_bytes());
+            packed.extend_from_slice(&self.rows[place as usize * self.row_bytes..][..self.row_bytes]);
+            if packed.len() >= WRITE_BYTES {
+                spilled.file.append(&packed)?;
+                packed.clear();
+            }
+        }
+        spilled.file.append(&packed)?;
+        self.rows.clear();
+        Ok(())
+    }
+
+    /// All rows in order.
+    ///
+    /// # Errors
+    /// When rows have to be written to disk, or read from it, and cannot be.
+    pub(super) fn finish(mut self) -> Result<Sorted> {
+        if self.spilled.is_some() {
+            self.spill()?;
+        }
+        let Some(Spilled { file, runs }) = self.spilled else {
+            self.entries.sort_unstable();
+            return Ok(Sorted::Held { row_bytes: self.row_bytes, rows: self.rows, entries: self.entries, next: 0 });
+        };
+        let budget_rows = self.most_rows / runs.len().max(1);
+        let mut merge = Merge {
+            file,
+            row_bytes: self.row_bytes,
+            window_rows: budget_rows.max(1),
+            windows: Vec::new(),
+            heads: BinaryHeap::new(),
+        };
+        for (number, run) in runs.into_iter().enumerate() {
+            merge.windows.push(Window { run, bytes: Vec::new(), at: 0 });
+            merge.refill(number)?;
+        }
+        Ok(Sorted::Merged(merge))
+    }
+}
+
+/// Gives rows in order.
+#[derive(Debug)]
+pub(super) enum Sorted {
+    /// All of them were in memory.
+    Held { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
+    /// They are merged from disk.
+    Merged(Merge),
+}
+
+impl Sorted {
+    /// Gives the next row, if there is one, to `take`.
+    ///
+    /// # Errors
+    /// When the rows on disk cannot be read.
+    pub(super) fn next<T>(&mut self, take: impl FnOnce(u64, &[u8]) -> T) -> Result<Option<T>> {
+        match self {
+            Self::Held { row_bytes, rows, entries, next } => {
+                let Some((key, place)) = entries.get(*next) else { return Ok(None) };
+                *next += 1;
+                Ok(Some(take(*key, &rows[*place as usize * *row_bytes..][..*row_bytes])))
+            }
+            Self::Merged(merge) => merge.next(take),
+        }
+    }
+}
+
+/// Runs on disk, each with the beginning of what is left of it in memory.
+#[derive(Debug)]
+pub(super) struct Merge {
+    file: ScratchFile,
+    row_bytes: usize,
+    window_rows: usize,
+    windows: Vec<Window>,
+    /// Key and number of each run that has rows: among equal keys, the earlier run goes first.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+#[derive(Debug)]
+struct Window {
+    /// What is not in memory yet.
+    run: Run,
+    bytes: Vec<u8>,
+    at: usize,
+}
+
+impl Merge {
+    /// Brings in the next rows of a run, and enters its next key.
+    fn refill(&mut self, number: usize) -> Result<()> {
+        let entry_bytes = KEY_BYTES + self.row_bytes;
+        let window = &mut self.windows[number];
+        if window.at == window.bytes.len() {
+            let rows = self.window_rows.min(window.run.rows);
+            window.bytes.resize(rows * entry_bytes, 0);
+            self.file.read_at(window.run.offset, &mut window.bytes)?;
+            window.run = Run { offset: window.run.offset + window.bytes.len() as u64, rows: window.run.rows - rows };
+            window.at = 0;
+        }
+        if let Some(key) = window.bytes[window.at..].first_chunk() {
+            self.heads.push(Reverse((u64::from_le_bytes(*key), number)));
+        }
+        Ok(())
+    }
+
+    fn next<T>(&mut self, take: impl FnOnce(u64, &[u8]) -> T) -> Result<Option<T>> {
+        let Some(Reverse((key, number))) = self.heads.pop() else { return Ok(None) };
+        let window = &mut self.windows[number];
+        let row = &window.bytes[window.at + KEY_BYTES..][..self.row_bytes];
+        let taken = take(key, row);
+        window.at += KEY_BYTES + self.row_bytes;
+        self.refill(number)?;
+        Ok(Some(taken))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Sorts rows that hold their own number, and gives keys and numbers.
+    fn sorted(keys: &[u64], row_bytes: usize, budget_bytes: usize) -> (Vec<(u64, u64)>, bool) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut sorter = Sorter::new(row_bytes, budget_bytes, folder.path().to_owned());
+        for (number, key) in (0u64..).zip(keys) {
+            sorter
+                .push(*key, |rows| {
+                    rows.extend_from_slice(&number.to_le_bytes());
+                    rows.resize(rows.len() + row_bytes - 8, number as u8);
+                })
+                .unwrap();
+            assert!(sorter.rows.len() <= budget_bytes.max(row_bytes), "memory is bounded");
+        }
+        let mut rows = sorter.finish().unwrap();
+        let spilled = matches!(rows, Sorted::Merged(_));
+        let mut found = Vec::new();
+        let read = |key, row: &[u8]| {
+            let number = u64::from_le_bytes(*row.first_chunk().unwrap());
+            assert!(row.len() == row_bytes && row[8..].iter().all(|byte| *byte == number as u8));
+            (key, number)
+        };
+        while let Some(one) = rows.next(read).unwrap() {
+            found.push(one);
+        }
+        (found, spilled)
+    }
+
+    proptest! {
+        #[test]
+        fn rows_come_sorted_and_equal_keys_in_order(
+            keys in prop::collection::vec(0u64..40, 0..300),
+            row_bytes in 8usize..30,
+            budget_bytes in 1usize..6000,
+        ) {
+            let mut expected: Vec<(u64, u64)> = keys.iter().copied().zip(0..).collect();
+            expected.sort();
+            let (found, spilled) = sorted(&keys, row_bytes, budget_bytes);
+            prop_assert_eq!(found, expected);
+            let fits = keys.len() <= (budget_bytes / (row_bytes + ENTRY_BYTES)).max(1);
+            prop_assert_eq!(spilled, !fits);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let mut sorter = Sorter::new(8, 0, PathBuf::from("/nowhere/at/all"));
+        sorter.push(1, |rows| rows.extend_from_slice(&[0; 8])).unwrap();
+        let refused = sorter.push(2, |_| {}).unwrap_err().to_string();
+        assert!(refused.contains("/nowhere/at/all"), "{refused}");
+    }
+}

@@ -1,0 +1,88 @@
+//! A file without a name, for what does not fit into memory: when the process ends, however it ends, it is gone.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use crate::error::{Error, Result};
+
+/// Bytes that are appended, and read back.
+///
+/// Unlike all else here it is not behind [`super::Storage`]: nothing of it outlives the process, so there is nothing in it
+/// that a test of crashes could find.
+#[derive(Debug)]
+pub(crate) struct ScratchFile {
+    file: File,
+    folder: PathBuf,
+    bytes: u64,
+}
+
+impl ScratchFile {
+    /// Makes an empty file in a folder that exists.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub(crate) fn create(folder: &Path) -> Result<Self> {
+        let path = folder.join(format!(".turbidite-{}.tmp", Uuid::new_v4().simple()));
+        let open = || {
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+            std::fs::remove_file(&path)?;
+            Ok(file)
+        };
+        let file = open().map_err(|source| failed("create a temporary file in", folder, source))?;
+        Ok(Self { file, folder: folder.to_owned(), bytes: 0 })
+    }
+
+    /// Number of bytes appended so far: where the next will lie.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Adds to the end.
+    ///
+    /// # Errors
+    /// The system's refusal, a full disk above all.
+    pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(data, self.bytes);
+        written.map_err(|source| failed("write a temporary file in", &self.folder, source))?;
+        self.bytes += data.len() as u64;
+        Ok(())
+    }
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = self.file.read_exact_at(buffer, offset);
+        read.map_err(|source| failed("read a temporary file in", &self.folder, source))
+    }
+}
+
+fn failed(operation: &'static str, folder: &Path, source: io::Error) -> Error {
+    Error::Io { operation, path: folder.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_no_name_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut scratch = ScratchFile::create(folder.path()).unwrap();
+        scratch.append(b"one").unwrap();
+        scratch.append(b"two").unwrap();
+        assert_eq!(scratch.bytes(), 6);
+        let mut found = [0; 4];
+        scratch.read_at(2, &mut found).unwrap();
+        assert_eq!(&found, b"etwo");
+        assert!(scratch.read_at(3, &mut found).is_err(), "beyond the end");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let missing = ScratchFile::create(&folder.path().join("nowhere")).unwrap_err().to_string();
+        assert!(missing.contains("nowhere"), "{missing}");
+    }
+}
