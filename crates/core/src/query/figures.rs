@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::recycle::Recycler;
+
 /// What a query read and did, so far. Seconds are summed over threads, so they can exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -27,7 +29,7 @@ pub struct QueryFigures {
     pub merge_s: f64,
 }
 
-/// The counters behind [`QueryFigures`].
+/// What all threads of a query share: the counters behind [`QueryFigures`], and memory.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) runs_considered: AtomicU64,
@@ -41,6 +43,8 @@ pub(super) struct Counters {
     /// Rows held in decoded chunks now, and the most there have ever been.
     pub(super) resident_rows: AtomicU64,
     pub(super) peak_resident_rows: AtomicU64,
+    /// Memory for the columns that all its threads fill.
+    pub(super) recycler: Recycler,
 }
 
 /// Adds to a counter; order between counters does not matter.

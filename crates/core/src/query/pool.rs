@@ -13,11 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::read::Scratch;
+use super::fetch::Scratch;
 
-/// Queued bytes from which another thread is started. A thread costs 20 to 60 µs to start on the machine this was
-/// measured on, in which one core reads, checks and decodes about 256 KiB.
-const SPAWN_BYTES: u64 = 256 << 10;
+/// Queued bytes from which another thread is started. Starting one, waiting for it and ending it costs 40 to 150 µs on
+/// the machine this was measured on (2026-11-21), and milliseconds when other programs keep the cores busy; one core
+/// reads and checks 2 MiB in 250 µs.
+const SPAWN_BYTES: u64 = 2 << 20;
 
 type Work<T> = Box<dyn FnOnce(&mut Scratch) -> T + Send>;
 

@@ -326,9 +326,8 @@ impl QueryStream {
     /// without a copy.
     fn take(&mut self, mut piece: Piece) -> Result<()> {
         if piece.rows as u64 > self.open {
-            let widths: Vec<usize> = self.shape.stored.iter().map(|column| self.shape.width(*column)).collect();
             // Smaller than the piece's own number of rows.
-            piece.truncate(self.open as usize, widths.into_iter());
+            piece = piece.slice(0..self.open as usize, self.shape.stored_widths());
         }
         self.open -= piece.rows as u64;
         let whole = piece.rows >= WHOLE_PIECE_ROWS;
@@ -352,7 +351,7 @@ impl QueryStream {
             return Ok(());
         }
         let mut clock = Instant::now();
-        let mut pieces = std::mem::take(&mut self.pending);
+        let pieces = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.shape.output.len());
         for output in &self.shape.output {
@@ -360,7 +359,7 @@ impl QueryStream {
                 Output::Epoch => epochs(&pieces, rows),
                 Output::Stored(slot) => {
                     let data_type = self.shape.schema.columns()[self.shape.stored[slot]].data_type;
-                    array(data_type, Buffer::from_vec(join(&mut pieces, slot, rows * data_type.width())))
+                    array(data_type, join(&pieces, slot, rows * data_type.width()))
                 }
             });
         }
@@ -385,16 +384,16 @@ fn epochs(pieces: &[Piece], rows: usize) -> ArrayRef {
     Arc::new(UInt64Array::from(values))
 }
 
-/// One column of all pieces: taken if there is one piece, copied together otherwise.
-fn join(pieces: &mut [Piece], slot: usize, bytes: usize) -> Vec<u8> {
+/// One column of all pieces: shared if there is one piece, copied together otherwise.
+fn join(pieces: &[Piece], slot: usize, bytes: usize) -> Buffer {
     if let [only] = pieces {
-        return std::mem::take(&mut only.columns[slot]);
+        return only.columns[slot].clone();
     }
     let mut values = Vec::with_capacity(bytes);
     for piece in pieces {
         values.extend_from_slice(&piece.columns[slot]);
     }
-    values
+    Buffer::from_vec(values)
 }
 
 impl Iterator for QueryStream {

@@ -80,12 +80,20 @@ impl KeyOrder {
         macro_rules! each {
             ($type:ty, $map:expr) => {{
                 const WIDTH: usize = size_of::<$type>();
-                out.extend((0..count).map(|row| {
-                    let mut raw = [0u8; WIDTH];
-                    raw.copy_from_slice(&bytes[row * stride..row * stride + WIDTH]);
+                let map: fn([u8; WIDTH]) -> u64 = |raw| {
                     let map: fn($type) -> u64 = $map;
                     map(<$type>::from_le_bytes(raw))
-                }))
+                };
+                if stride == WIDTH {
+                    // Packed values: no bounds to check, several at a time.
+                    out.extend(bytes.as_chunks::<WIDTH>().0[..count].iter().map(|raw| map(*raw)));
+                } else {
+                    out.extend((0..count).map(|row| {
+                        let mut raw = [0u8; WIDTH];
+                        raw.copy_from_slice(&bytes[row * stride..row * stride + WIDTH]);
+                        map(raw)
+                    }));
+                }
             }};
         }
         match self.data_type {
@@ -164,6 +172,10 @@ mod tests {
         let mut out = Vec::new();
         order.ordinals(&rows, 8, 50, &mut out);
         let single: Vec<u64> = rows.chunks(8).map(|row| order.ordinal(row)).collect();
+        assert_eq!(out, single);
+        let packed: Vec<u8> = rows.chunks(8).flat_map(|row| row[..4].to_vec()).collect();
+        out.clear();
+        order.ordinals(&packed, 4, 50, &mut out);
         assert_eq!(out, single);
     }
 }

@@ -6,7 +6,7 @@
 //! later write-back of the page cache undoes it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,6 +16,9 @@ use rustix::fs::{CWD, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+
+/// Most buffers of one vectored read: what Linux takes.
+const MOST_BUFFERS: usize = 1024;
 
 /// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system has them.
 #[derive(Debug, Clone)]
@@ -278,6 +281,25 @@ impl ReadableFile for ReadHandle {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+
+    fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let (mut offset, mut rest) = (offset, buffers);
+        // Leading buffers of no length would look like the end of the file.
+        IoSliceMut::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let count = rest.len().min(MOST_BUFFERS);
+            match rustix::io::preadv(&self.file, &mut rest[..count], offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    offset = offset.saturating_add(read as u64);
+                    IoSliceMut::advance_slices(&mut rest, read);
+                }
+                Err(Errno::INTR) => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        Ok(())
     }
 }
 
