@@ -1,5 +1,6 @@
 //! What a query cost: counters that all its threads add to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -44,7 +45,7 @@ pub(super) struct Counters {
     pub(super) resident_rows: AtomicU64,
     pub(super) peak_resident_rows: AtomicU64,
     /// Memory for the columns that all its threads fill.
-    pub(super) recycler: Recycler,
+    pub(super) recycler: Arc<Recycler>,
 }
 
 /// Adds to a counter; order between counters does not matter.
@@ -60,6 +61,11 @@ pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
 }
 
 impl Counters {
+    /// Counters at zero, of a query that uses this memory.
+    pub(super) fn new(recycler: Arc<Recycler>) -> Self {
+        Self { recycler, ..Self::default() }
+    }
+
     /// The figures as they stand.
     pub(super) fn figures(&self) -> QueryFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -204,7 +204,7 @@ impl Slab {
                 scatter(&rows.piece.columns[slot][range.start * width..range.end * width], width, now, &mut merged);
                 rest = later;
             }
-            counters.recycler.lend(merged)
+            merged
         });
         Piece::new(self.epoch, places.len(), columns.collect(), counters)
     }

@@ -26,27 +26,33 @@ pub(super) struct Piece {
     pub(super) rows: usize,
     pub(super) columns: Vec<Buffer>,
     counters: Arc<Counters>,
-    held: u64,
+    /// Whether the columns are parts of those of another piece.
+    is_slice: bool,
 }
 
 impl Piece {
     /// Takes columns that hold `rows` rows each.
-    pub(super) fn new(epoch: u64, rows: usize, columns: Vec<Buffer>, counters: &Arc<Counters>) -> Self {
-        let held = rows as u64;
-        counters.hold(held);
-        Self { epoch, rows, columns, counters: counters.clone(), held }
+    pub(super) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
+        counters.hold(rows as u64);
+        let columns = columns.into_iter().map(Buffer::from_vec).collect();
+        Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
     }
 
     /// Some of its rows, without a copy; `widths` are those of the columns.
     pub(super) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
-        Self::new(self.epoch, rows.len(), self.columns.iter().zip(widths).map(cut).collect(), &self.counters)
+        let columns = self.columns.iter().zip(widths).map(cut).collect();
+        self.counters.hold(rows.len() as u64);
+        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), is_slice: true }
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.counters.let_go(self.held);
+        self.counters.let_go(self.rows as u64);
+        if !self.is_slice {
+            self.columns.drain(..).for_each(|column| self.counters.recycler.give(column));
+        }
     }
 }
 
@@ -66,12 +72,7 @@ pub(super) fn load(
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
     add(&counters.rows_matched, rows as u64);
-    Ok(Piece::new(
-        group.epoch(),
-        rows,
-        columns.into_iter().map(|column| counters.recycler.lend(column)).collect(),
-        counters,
-    ))
+    Ok(Piece::new(group.epoch(), rows, columns, counters))
 }
 
 struct ChunkWork<'a> {
@@ -104,7 +105,7 @@ impl ChunkWork<'_> {
         let mut arrays = Vec::with_capacity(values.len());
         for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
             let data_type = self.shape.schema.columns()[column].data_type;
-            let held = Held { rows: whole, values: self.counters.recycler.lend(values) };
+            let held = Held { rows: whole, values: Buffer::from_vec(values) };
             arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
             self.tested.push(held);
         }
@@ -125,6 +126,7 @@ impl ChunkWork<'_> {
             stored.map(|column| Want { column: *column, rows: selected, held: held(column) }).collect();
         let row_bytes: usize = self.shape.stored.iter().map(|column| self.shape.width(*column)).sum();
         let columns = self.fetch(&wants, gap_budget(rows as u64 * row_bytes as u64))?;
+        tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
         lap(&self.counters.filter_ns, &mut self.clock);
         Ok(columns)
     }
