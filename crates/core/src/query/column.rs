@@ -48,27 +48,27 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     }
 }
 
-/// Moves values, one after the other, to their `places` in `out`, which are counted in values.
-pub(super) fn scatter(values: &[u8], width: usize, places: &[u32], out: &mut [u8]) {
+/// Fills `out` with the values of rows in any order.
+pub(super) fn pick(values: &[u8], width: usize, rows: &[u32], out: &mut [u8]) {
     match width {
-        1 => scatter_fixed::<1>(values, places, out),
-        2 => scatter_fixed::<2>(values, places, out),
-        4 => scatter_fixed::<4>(values, places, out),
-        8 => scatter_fixed::<8>(values, places, out),
+        1 => pick_fixed::<1>(values, rows, out),
+        2 => pick_fixed::<2>(values, rows, out),
+        4 => pick_fixed::<4>(values, rows, out),
+        8 => pick_fixed::<8>(values, rows, out),
         _ => {
-            for (value, place) in values.chunks_exact(width).zip(places) {
-                let start = *place as usize * width;
-                out[start..start + width].copy_from_slice(value);
+            for (slot, row) in out.chunks_exact_mut(width).zip(rows) {
+                let start = *row as usize * width;
+                slot.copy_from_slice(&values[start..start + width]);
             }
         }
     }
 }
 
-fn scatter_fixed<const WIDTH: usize>(values: &[u8], places: &[u32], out: &mut [u8]) {
+fn pick_fixed<const WIDTH: usize>(values: &[u8], rows: &[u32], out: &mut [u8]) {
     let (values, _) = values.as_chunks::<WIDTH>();
     let (slots, _) = out.as_chunks_mut::<WIDTH>();
-    for (value, place) in values.iter().zip(places) {
-        slots[*place as usize] = *value;
+    for (slot, row) in slots.iter_mut().zip(rows) {
+        *slot = values[*row as usize];
     }
 }
 
@@ -130,17 +130,16 @@ mod tests {
         }
 
         #[test]
-        fn scattering_puts_each_value_in_its_place(
+        fn picking_takes_the_rows_in_the_order_given(
             width in 1usize..12,
-            places in (1u32..60).prop_flat_map(|rows| Just((0..rows).collect::<Vec<u32>>()).prop_shuffle()),
+            rows in (1u32..60).prop_flat_map(|rows| prop::collection::vec(0..rows, 0..80)),
         ) {
-            let values: Vec<u8> = (0..places.len() * width).map(|byte| byte as u8).collect();
-            let mut out = vec![0; values.len()];
-            scatter(&values, width, &places, &mut out);
-            for (row, place) in places.iter().enumerate() {
-                let place = *place as usize;
-                prop_assert_eq!(&out[place * width..(place + 1) * width], &values[row * width..(row + 1) * width]);
-            }
+            let values: Vec<u8> = (0..60 * width).map(|byte| byte as u8).collect();
+            let mut out = vec![0; rows.len() * width];
+            pick(&values, width, &rows, &mut out);
+            let expected: Vec<u8> =
+                rows.iter().flat_map(|row| values[*row as usize * width..][..width].to_vec()).collect();
+            prop_assert_eq!(out, expected);
         }
     }
 

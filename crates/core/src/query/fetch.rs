@@ -7,6 +7,7 @@
 
 use std::io::IoSliceMut;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use arrow_buffer::Buffer;
 
@@ -27,6 +28,8 @@ pub(super) struct Scratch {
     /// One decoded page.
     page: Vec<u8>,
     pub(super) merger: Merger,
+    /// One column of all rows to be merged.
+    pub(super) joined: Vec<u8>,
 }
 
 /// Rows of a column (ascending, disjoint ranges), and what of it is in memory already.
@@ -62,8 +65,10 @@ impl Held {
 }
 
 /// What a fetch cost.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Fetched {
+    /// Time spent reading; the rest went into checking and picking rows.
+    pub(super) reading: Duration,
     pub(super) pages: u64,
     /// With the gaps that were read through.
     pub(super) bytes: u64,
@@ -113,7 +118,9 @@ pub(super) fn fetch(
     }
     landings.sort_unstable_by_key(|landing| landing.page.offset);
     let Scratch { raw, page, .. } = scratch;
-    let fetched = read(group, &mut landings, gap_bytes, raw)?;
+    let start = Instant::now();
+    let (pages, bytes) = read(group, &mut landings, gap_bytes, raw)?;
+    let fetched = Fetched { reading: start.elapsed(), pages, bytes };
     for landing in landings {
         land(group, landing, check, page)?;
     }
@@ -144,14 +151,18 @@ fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mu
     if rest.is_empty() { Ok(()) } else { Err(group.damage(group.column_name(column), "pages are missing")) }
 }
 
-/// Reads all pages, in the order of the file.
-fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'a mut Vec<u8>) -> Result<Fetched> {
+/// Reads all pages, in the order of the file; answers how many, and their bytes with the gaps between.
+fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'a mut Vec<u8>) -> Result<(u64, u64)> {
     let extents: Vec<Extent> = landings.iter().map(|landing| Extent::of(&landing.page)).collect();
     let reads = joined(&extents, gap_bytes);
     let pages = extents.len() as u64;
     let ends =
         |read: &Range<usize>| Some((extents.get(read.start)?.offset, extents.get(read.end.checked_sub(1)?)?.end()));
-    let bytes: u64 = reads.iter().filter_map(ends).map(|(start, end)| end - start).sum();
+    let ranges: Vec<(u64, u64)> = reads.iter().filter_map(ends).map(|(start, end)| (start, end - start)).collect();
+    if ranges.len() > 1 {
+        group.announce(&ranges);
+    }
+    let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     let direct_bytes: usize =
         landings.iter().filter(|landing| landing.direct).map(|landing| landing.target.len()).sum();
     // What does not go to its place directly, gaps included.
@@ -182,7 +193,7 @@ fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'
         }
         group.read(offset, &mut buffers)?;
     }
-    Ok(Fetched { pages, bytes })
+    Ok((pages, bytes))
 }
 
 /// Checks a page that was read, and picks the rows that are needed out of it if it is not where it belongs.

@@ -1,4 +1,4 @@
-//! Merging sorted sources by key: to which place each of their rows goes.
+//! Merging sorted sources by key: in which order their rows come.
 //!
 //! Pure bookkeeping over key ordinals; the rows themselves are moved afterwards, column by column. A source is known by
 //! its *rank* (its row group's place in the order of ties) and its *number* within the row group.
@@ -22,30 +22,30 @@ const MOST_PASSES: u32 = 3;
 
 type Counts = [u32; 1 << DIGIT_BITS];
 
-/// Finds places, with memory kept from one merge to the next.
+/// Finds the order of rows, with memory kept from one merge to the next.
 #[derive(Debug, Default)]
 pub(super) struct Merger {
     keys: Vec<u64>,
     spare: Vec<u64>,
-    places: Vec<u32>,
+    order: Vec<u32>,
 }
 
 impl Merger {
-    /// Places in the merged order of the rows of all sources, one source after the other.
+    /// The merged order of the rows of all sources, which are counted one source after the other.
     ///
     /// Each source ascends; of equal ordinals those of an earlier source come first. Sources are many and short, and
     /// rows of a slab have keys that are close together: so key and row go into one number of 64 bits, and those are
     /// sorted by the few digits in which keys differ. A heap of the sources' heads took eight times as long.
-    pub(super) fn places(&mut self, sources: &[&[u64]]) -> &[u32] {
+    pub(super) fn order(&mut self, sources: &[&[u64]]) -> &[u32] {
         let rows: usize = sources.iter().map(|source| source.len()).sum();
         let least = sources.iter().filter_map(|source| source.first()).min().copied().unwrap_or(0);
         let greatest = sources.iter().filter_map(|source| source.last()).max().copied().unwrap_or(0);
         let row_bits = usize::BITS - rows.leading_zeros();
         let key_bits = u64::BITS - greatest.saturating_sub(least).leading_zeros();
-        self.places.resize(rows, 0);
+        self.order.clear();
         if key_bits + row_bits > u64::BITS {
             self.sort_wide(sources);
-            return &self.places;
+            return &self.order;
         }
         self.keys.clear();
         for source in sources {
@@ -58,10 +58,10 @@ impl Merger {
             passes @ 0..=MOST_PASSES => self.sort_by_digits(row_bits, passes.max(1)),
             _ => self.sort_packed(row_bits),
         }
-        &self.places
+        &self.order
     }
 
-    /// From the last digit to the first, each pass keeping the order of the one before; the last one yields places.
+    /// From the last digit to the first, each pass keeping the order of the one before; the last one yields rows.
     fn sort_by_digits(&mut self, row_bits: u32, passes: u32) {
         const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
         self.spare.resize(self.keys.len(), 0);
@@ -84,7 +84,9 @@ impl Merger {
                 std::mem::swap(&mut self.keys, &mut self.spare);
             } else {
                 let row_mask = (1u64 << row_bits) - 1;
-                self.keys.iter().for_each(|key| self.places[(key & row_mask) as usize] = place(*key));
+                self.order.resize(self.keys.len(), 0);
+                // Row numbers fit, since they came from as many.
+                self.keys.iter().for_each(|key| self.order[place(*key) as usize] = (key & row_mask) as u32);
             }
         }
     }
@@ -93,9 +95,7 @@ impl Merger {
     fn sort_packed(&mut self, row_bits: u32) {
         self.keys.sort();
         let row_mask = (1u64 << row_bits) - 1;
-        for (place, key) in (0u32..).zip(&self.keys) {
-            self.places[(key & row_mask) as usize] = place;
-        }
+        self.order.extend(self.keys.iter().map(|key| (key & row_mask) as u32));
     }
 
     /// The same for keys so far apart that they leave no room for the row.
@@ -103,9 +103,7 @@ impl Merger {
         let keys = sources.iter().flat_map(|source| source.iter().copied());
         let mut keys: Vec<(u64, u32)> = keys.zip(0u32..).collect();
         keys.sort();
-        for (place, (_, row)) in (0u32..).zip(keys) {
-            self.places[row as usize] = place;
-        }
+        self.order.extend(keys.into_iter().map(|(_, row)| row));
     }
 }
 
@@ -132,12 +130,8 @@ mod tests {
             expected.sort_unstable();
             let slices: Vec<&[u64]> = sources.iter().map(Vec::as_slice).collect();
             let mut merger = Merger::default();
-            merger.places(&[&[3, 9], &[1]]);
-            let found = merger.places(&slices);
-            let mut merged = vec![usize::MAX; expected.len()];
-            for (row, place) in found.iter().enumerate() {
-                merged[*place as usize] = row;
-            }
+            merger.order(&[&[3, 9], &[1]]);
+            let merged: Vec<usize> = merger.order(&slices).iter().map(|row| *row as usize).collect();
             let expected: Vec<usize> = expected.into_iter().map(|(_, row)| row).collect();
             prop_assert_eq!(merged, expected);
         }

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use arrow_buffer::Buffer;
 
-use super::column::scatter;
+use super::column::pick;
 use super::dataset::Inner;
 use super::fetch::Scratch;
 use super::figures::{Counters, add, lap};
@@ -195,18 +195,20 @@ impl Slab {
         }
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
         let ordinals: Vec<&[u64]> = sources.iter().map(Source::ordinals).collect();
-        let places = scratch.merger.places(&ordinals);
+        let Scratch { merger, joined, .. } = scratch;
+        let order = merger.order(&ordinals);
         let columns = shape.stored_widths().enumerate().map(|(slot, width)| {
-            let mut merged = counters.recycler.take(places.len() * width);
-            let mut rest = places;
+            // Laid one after the other first: values are then picked from as many lines of the cache as there are sources,
+            // each of which is read from end to end.
+            joined.clear();
             for Source { rows, range, .. } in &*sources {
-                let (now, later) = rest.split_at(range.len());
-                scatter(&rows.piece.columns[slot][range.start * width..range.end * width], width, now, &mut merged);
-                rest = later;
+                joined.extend_from_slice(&rows.piece.columns[slot][range.start * width..range.end * width]);
             }
+            let mut merged = counters.recycler.take(joined.len());
+            pick(joined, width, order, &mut merged);
             merged
         });
-        Piece::new(self.epoch, places.len(), columns.collect(), counters)
+        Piece::new(self.epoch, order.len(), columns.collect(), counters)
     }
 }
 

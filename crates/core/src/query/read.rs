@@ -132,11 +132,12 @@ impl ChunkWork<'_> {
     }
 
     fn fetch(&mut self, wants: &[Want<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
-        lap(&self.counters.filter_ns, &mut self.clock);
         let columns = fetch(self.group, wants, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
         add(&self.counters.bytes_read, columns.fetched.bytes);
         add(&self.counters.pages_read, columns.fetched.pages);
-        lap(&self.counters.read_ns, &mut self.clock);
+        add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
+        // What lies before the clock's new start has been counted.
+        self.clock += columns.fetched.reading;
         Ok(columns.values)
     }
 }

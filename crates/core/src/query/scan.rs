@@ -228,6 +228,11 @@ impl Group {
         }
     }
 
+    /// Says which ranges of the file, as offset and length, are about to be read.
+    pub(super) fn announce(&self, ranges: &[(u64, u64)]) {
+        self.part.file().announce(ranges);
+    }
+
     /// Width of a column's values in memory, in bytes.
     pub(super) fn width(&self, column: usize) -> usize {
         self.schema.columns()[column].data_type.width()

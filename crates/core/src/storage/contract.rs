@@ -64,6 +64,10 @@ fn files(storage: &dyn Storage, root: &Path) {
     let mut buffers: Vec<IoSliceMut<'_>> = two.iter_mut().map(|two| IoSliceMut::new(two)).collect();
     assert_eq!(reader.read_vectored_at(27, &mut buffers).unwrap_err().kind(), ErrorKind::UnexpectedEof);
     reader.read_vectored_at(30, &mut []).unwrap();
+    reader.announce(&[]);
+    reader.announce(&[(0, 5), (20, 100), (u64::MAX, 1)]);
+    reader.read_at(10, &mut five).unwrap();
+    assert_eq!(&five, b"world", "announcing changes nothing");
     storage.remove_file(&path).unwrap();
     assert_eq!(storage.kind(&path).unwrap(), None);
     assert_eq!(storage.remove_file(&path).unwrap_err().kind(), ErrorKind::NotFound);
