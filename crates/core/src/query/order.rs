@@ -379,11 +379,11 @@ impl EpochMerge {
     fn refine_due(&mut self, dataset: &Inner, shape: &Shape) -> Result<()> {
         loop {
             let ready = self.ready.first_key_value().map(|(from, _)| *from);
-            let is_due = |waiting: &Waiting| ready.is_none_or(|ready| waiting.from < ready);
-            match self.waiting.pop_front_if(|waiting| is_due(waiting)) {
-                Some(waiting) => self.refine(&waiting, dataset, shape)?,
-                None => return Ok(()),
+            if self.waiting.front().is_none_or(|waiting| ready.is_some_and(|ready| waiting.from >= ready)) {
+                return Ok(());
             }
+            let Some(waiting) = self.waiting.pop_front() else { return Ok(()) };
+            self.refine(&waiting, dataset, shape)?;
         }
     }
 
