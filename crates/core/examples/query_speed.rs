@@ -1,67 +1,127 @@
-//! Measures warm queries over one epoch of particles in 16 parts, by selectivity.
+//! Times range queries over one epoch, inside one process with the dataset opened once.
 //!
-//! `cargo run --release -p turbidite --example query_speed [FOLDER] [RUNS PER PART] [ROW GROUPS PER RUN]`
+//! `query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]`
+//!
+//! FILE has lines `begin,end` (keys, both included), as `bench/query_ranges.py` makes them. Every range is asked once to
+//! warm up and then `--rounds` times, each time in all modes: ordered or not, all columns or the key alone. `--cold`
+//! drops the parts from the system's cache before each query. What counts as a range's time is the median of its rounds;
+//! processor time is the mean over all of them, since on a shared machine it is steadier than wall time.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use turbidite::format::{EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
-use turbidite::query::{Dataset, Query};
-use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{DatasetDescriptor, EpochCommit, IfExists, Layout};
-use turbidite::{Column, DataType, Schema};
+use serde_json::json;
+use turbidite::query::{Dataset, Query, QueryFigures};
 
-const PARTS: u32 = 16;
-const ROWS: u64 = 2_600_000;
+const USAGE: &str =
+    "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]";
+
+/// Names of the modes: whether ordered, whether the key alone.
+const MODES: [(&str, bool, bool); 4] = [
+    ("unordered-all", false, false),
+    ("unordered-key", false, true),
+    ("ordered-all", true, false),
+    ("ordered-key", true, true),
+];
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-fn main() -> Outcome<()> {
-    let mut arguments = std::env::args().skip(1);
-    let folder = arguments.next().map_or_else(|| std::env::temp_dir().join("turbidite-query-speed"), PathBuf::from);
-    let runs = arguments.next().map_or(Ok(4), |text| text.parse())?;
-    let groups = arguments.next().map_or(Ok(4), |text| text.parse())?;
-    if folder.exists() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    write(&folder, runs, groups)?;
-    let start = Instant::now();
-    let dataset = Dataset::open(&folder)?;
-    println!("open: {:.0} us", micros(start));
-    let start = Instant::now();
-    dataset.manifest(1)?;
-    println!("manifest: {:.0} us", micros(start));
-    println!(
-        "{:<34} {:>8} {:>9} {:>10} {:>6} {:>5} {:>8} {:>8} {:>8}",
-        "query", "us", "rows", "bytes", "pages", "runs", "read us", "test us", "merge us"
-    );
-    for threads in [1, 2] {
-        for ordered in [false, true] {
-            for share in [0.0, 1e-6, 1.2e-4, 1e-3, 1e-2, 0.1, 1.0] {
-                let low = if share < 0.5 { 0.37 } else { -1.0 };
-                let filter = format!("energy >= {low} and energy <= {}", low + if share < 0.5 { share } else { 3.0 });
-                let query = Query::new().filter(filter).ordered(ordered).threads(threads);
-                let name = format!("{share:e} of rows, {threads} threads{}", if ordered { ", ordered" } else { "" });
-                measure(&dataset, &name, &query)?;
+struct Options {
+    dataset: PathBuf,
+    epoch: u64,
+    ranges: PathBuf,
+    rounds: usize,
+    threads: Option<usize>,
+    modes: Option<String>,
+    cold: bool,
+    json: bool,
+}
+
+impl Options {
+    fn parse(arguments: impl Iterator<Item = String>) -> Outcome<Self> {
+        let (mut dataset, mut epoch, mut ranges, mut rounds) = (None, None, None, 5);
+        let (mut threads, mut modes, mut cold, mut json) = (None, None, false, false);
+        let mut arguments = arguments;
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().ok_or(USAGE);
+            match argument.as_str() {
+                "--epoch" => epoch = Some(value()?.parse()?),
+                "--ranges" => ranges = Some(PathBuf::from(value()?)),
+                "--rounds" => rounds = value()?.parse::<usize>()?.max(1),
+                "--threads" => threads = Some(value()?.parse()?),
+                "--modes" => modes = Some(value()?),
+                "--cold" => cold = true,
+                "--json" => json = true,
+                path if dataset.is_none() && !path.starts_with('-') => dataset = Some(PathBuf::from(path)),
+                _ => return Err(USAGE.into()),
             }
         }
+        let (dataset, epoch, ranges) = (dataset.ok_or(USAGE)?, epoch.ok_or(USAGE)?, ranges.ok_or(USAGE)?);
+        Ok(Self { dataset, epoch, ranges, rounds, threads, modes, cold, json })
     }
-    measure(&dataset, "id = 1234567", &Query::new().filter("id = 1234567"))?;
-    measure(&dataset, "ux > 0.999 (unclustered)", &Query::new().filter("ux > 0.999"))?;
-    measure(&dataset, "limit 10", &Query::new().limit(10))?;
-    measure(&dataset, "limit 10 ordered", &Query::new().limit(10).ordered(true))?;
-    for filter in ["energy > 0.37", "energy > 0.37 and energy < 0.3701", "ux > 0.5"] {
-        let query = Query::new().filter(filter);
-        let mut times = Vec::new();
-        let mut rows = 0;
-        for _ in 0..25 {
-            let start = Instant::now();
-            rows = dataset.count(&query)?.0;
-            times.push(micros(start));
+}
+
+/// What one mode took: each range's median; sums of processor times and of least times over all ranges.
+#[derive(Default)]
+struct Taken {
+    median_us: Vec<f64>,
+    cpu_us: f64,
+    least_us: f64,
+    rows: u64,
+    figures: QueryFigures,
+}
+
+fn main() -> Outcome<()> {
+    let options = Options::parse(std::env::args().skip(1))?;
+    let dataset = Dataset::open(&options.dataset)?;
+    let start = Instant::now();
+    dataset.manifest(options.epoch)?;
+    let manifest_us = micros(start);
+    let content = std::fs::read_to_string(&options.ranges)?;
+    let ranges: Vec<(&str, &str)> = content.lines().filter_map(|line| line.split_once(',')).collect();
+    let mut modes = serde_json::Map::new();
+    if !options.json {
+        println!(
+            "{:<14} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>11} {:>7}",
+            "mode", "p50 us", "mean us", "p99 us", "least us", "cpu us", "rows", "bytes", "runs"
+        );
+    }
+    for (name, ordered, key_only) in MODES {
+        if options.modes.as_ref().is_some_and(|modes| !modes.split(',').any(|mode| mode == name)) {
+            continue;
         }
-        times.sort_by(f64::total_cmp);
-        println!("count {filter:<38} {:>8.0} us, {rows} rows", times[times.len() / 2]);
+        let mut taken = Taken::default();
+        for (begin, end) in &ranges {
+            measure(&dataset, &options, (begin, end), (ordered, key_only), &mut taken)?;
+        }
+        let count = ranges.len().max(1) as u64;
+        taken.median_us.sort_unstable_by(f64::total_cmp);
+        let at =
+            |percent: usize| taken.median_us[(taken.median_us.len() * percent / 100).min(taken.median_us.len() - 1)];
+        let total_us: f64 = taken.median_us.iter().sum();
+        let (median_us, p99_us, mean_us) = (at(50), at(99), total_us / count as f64);
+        let (least_us, cpu_us) = (taken.least_us / count as f64, taken.cpu_us / count as f64);
+        let QueryFigures { bytes_read, runs_touched, pages_read, .. } = taken.figures;
+        if options.json {
+            let told = json!({
+                "median_us": median_us, "mean_us": mean_us, "p99_us": p99_us, "least_us": least_us, "cpu_us": cpu_us, "total_s": total_us / 1e6,
+                "rows": taken.rows, "bytes_read": bytes_read, "pages_read": pages_read, "runs_touched": runs_touched,
+            });
+            modes.insert(name.to_owned(), told);
+        } else {
+            println!(
+                "{name:<14} {median_us:>9.0} {mean_us:>9.0} {p99_us:>9.0} {least_us:>9.0} {cpu_us:>9.0} {:>9} {:>11} {:>7.1}",
+                taken.rows / count,
+                bytes_read / count,
+                runs_touched as f64 / count as f64,
+            );
+        }
+    }
+    if options.json {
+        println!(
+            "{}",
+            json!({"manifest_us": manifest_us, "ranges": ranges.len(), "cold": options.cold, "modes": modes})
+        );
     }
     Ok(())
 }
@@ -70,80 +130,64 @@ fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-fn measure(dataset: &Dataset, name: &str, query: &Query) -> Outcome<()> {
-    // The best of many: what the machine can do when nothing else runs on it.
-    let (mut best_us, mut runs, mut rows, mut figures) = (f64::INFINITY, 0, 0, None);
-    let begun = Instant::now();
-    while runs < 300 && (runs < 9 || begun.elapsed().as_secs_f64() < 1.0) {
-        let start = Instant::now();
-        let mut stream = dataset.run(query)?;
-        rows = 0;
-        for batch in &mut stream {
-            rows += batch?.num_rows();
-        }
-        let took_us = micros(start);
-        runs += 1;
-        if took_us < best_us {
-            (best_us, figures) = (took_us, Some(stream.figures()));
-        }
+/// Processor time of the whole process so far.
+fn cpu_us() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
+}
+
+/// Asks for one range as often as there are rounds, and once before.
+fn measure(
+    dataset: &Dataset,
+    options: &Options,
+    (begin, end): (&str, &str),
+    (ordered, key_only): (bool, bool),
+    taken: &mut Taken,
+) -> Outcome<()> {
+    let key = &dataset.schema().key().name;
+    let mut query =
+        Query::new().epochs(options.epoch).filter(format!("\"{key}\" BETWEEN {begin} AND {end}")).ordered(ordered);
+    if key_only {
+        query = query.columns([key.clone()]);
     }
-    let figures = figures.ok_or("nothing was measured")?;
-    println!(
-        "{name:<34} {:>8.0} {rows:>9} {:>10} {:>6} {:>5} {:>8.0} {:>8.0} {:>8.0}",
-        best_us,
-        figures.bytes_read,
-        figures.pages_read,
-        figures.runs_touched,
-        figures.read_s * 1e6,
-        figures.filter_s * 1e6,
-        figures.merge_s * 1e6,
-    );
+    if let Some(threads) = options.threads {
+        query = query.threads(threads);
+    }
+    let mut times_us = Vec::with_capacity(options.rounds);
+    let mut total_cpu_us = 0.0;
+    for round in 0..=options.rounds {
+        if options.cold {
+            drop_cached(&options.dataset.join("data").join(format!("epoch={}", options.epoch)))?;
+        }
+        let (start, start_cpu_us) = (Instant::now(), cpu_us());
+        let mut stream = dataset.run(&query)?;
+        let mut rows = 0;
+        for batch in &mut stream {
+            rows += batch?.num_rows() as u64;
+        }
+        if round > 0 {
+            times_us.push(micros(start));
+            total_cpu_us += cpu_us() - start_cpu_us;
+            continue;
+        }
+        let figures = stream.figures();
+        taken.rows += rows;
+        taken.figures.bytes_read += figures.bytes_read;
+        taken.figures.pages_read += figures.pages_read;
+        taken.figures.runs_touched += figures.runs_touched;
+    }
+    times_us.sort_unstable_by(f64::total_cmp);
+    taken.median_us.push(times_us[times_us.len() / 2]);
+    taken.least_us += times_us[0];
+    taken.cpu_us += total_cpu_us / options.rounds as f64;
     Ok(())
 }
 
-/// Nine columns of four bytes; keys evenly over 0 to 1, a sixteenth of them to each part; runs of a part overlap.
-fn write(folder: &PathBuf, runs: u32, row_groups_per_run: u32) -> Outcome<()> {
-    let mut columns: Vec<Column> =
-        ["dx", "dy", "dz", "ux", "uy", "uz", "w"].map(|name| Column::new(name, DataType::F32)).to_vec();
-    columns.push(Column::new("id", DataType::I32));
-    columns.push(Column::new("energy", DataType::F32));
-    let schema = Arc::new(Schema::new(columns, "energy")?);
-    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let layout = Layout::new(folder);
-    let descriptor =
-        DatasetDescriptor::open_or_create(storage.as_ref(), &layout, &DatasetDescriptor::new(schema.clone()))?;
-    let commit = EpochCommit::begin(&storage, &layout, &descriptor, 1, IfExists::Error)?.ok_or("the epoch is there")?;
-    let options = PartOptions { row_groups_per_run, ..PartOptions::default() };
-    let (mut parts, mut entries) = (Vec::new(), Vec::new());
-    let rows_per_run = ROWS / u64::from(PARTS * runs);
-    let mut seed = 1u64;
-    let mut random = move || {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 40) as f32 / (1u32 << 24) as f32
-    };
-    for rank in 0..PARTS {
-        let part = PartId { rank, roll: 0 };
-        let mut writer =
-            PartWriter::create(storage.clone(), &commit.directory(), part, schema.clone(), options, commit.identity())?;
-        for run in 0..runs {
-            let mut rows = Vec::new();
-            for row in 0..rows_per_run {
-                for _ in 0..7 {
-                    rows.extend_from_slice(&random().to_le_bytes());
-                }
-                let id = (u64::from(rank * runs + run) * rows_per_run + row) as i32;
-                rows.extend_from_slice(&id.to_le_bytes());
-                rows.extend_from_slice(&((rank as f32 + random()) / PARTS as f32).to_le_bytes());
-            }
-            let mut memtable = Memtable::new(schema.clone(), rows.len());
-            memtable.push(&rows);
-            let context = RunContext { run, kind: RunKind::Regular, table_version: 1, bounds: None };
-            entries.extend(writer.append_run(&memtable, context)?);
-        }
-        parts.push(writer.finish()?);
+/// Has the system forget the pages of all files of a folder.
+fn drop_cached(folder: &Path) -> Outcome<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let file = std::fs::File::open(entry?.path())?;
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
     }
-    let figures = EpochFigures { receivers: PARTS, ..EpochFigures::default() };
-    let manifest = EpochManifest { epoch: 1, commit: commit.identity().commit, parts, runs: entries, figures };
-    commit.commit(manifest)?;
     Ok(())
 }

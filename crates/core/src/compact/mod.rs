@@ -30,6 +30,7 @@ mod cuts;
 mod epoch;
 mod job;
 mod options;
+mod reads;
 mod slab;
 #[cfg(test)]
 mod tests;

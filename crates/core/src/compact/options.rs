@@ -1,8 +1,8 @@
 //! How a copy is written: every knob, its default and its check.
 
+use super::reads::LONGEST_READ_BYTES;
 use crate::error::UsageError;
 use crate::format::{ColumnTable, EpochManifest, PartOptions};
-use crate::query::LONGEST_READ_BYTES;
 use crate::schema::Schema;
 use crate::store::IfExists;
 use crate::writer::MAX_RUN_ROWS;

@@ -1,13 +1,15 @@
 //! The rows between two cuts, brought into memory column by column and sorted.
 
+use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::cuts::{Cut, KeyMap, KeyPage};
+use super::reads::coalesce;
 use crate::error::Result;
 use crate::format::{ColumnTable, RunEntry, RunKind};
-use crate::query::{EpochGroups, Extent, Group, PageIndex, coalesce, key_ordinal, pages_of};
+use crate::query::{EpochGroups, Extent, Group, PageIndex, key_ordinal, pages_of};
 use crate::schema::Schema;
 
 /// The row groups of an epoch whose keys have an order, or those whose keys are NaN.
@@ -206,7 +208,7 @@ impl SlabReader {
         }
         wanted.sort_by_key(|wanted| wanted.extent.offset);
         let mut next = wanted.iter().peekable();
-        for read in coalesce(wanted.iter().map(|wanted| wanted.extent).collect()) {
+        for read in coalesce(wanted.iter().map(|wanted| wanted.extent)) {
             self.fetch(group, read)?;
             while let Some(wanted) = next.next_if(|wanted| wanted.extent.end() <= read.end()) {
                 self.take(group, wanted, (wanted.extent.offset - read.offset) as usize)?;
@@ -223,7 +225,7 @@ impl SlabReader {
             self.raw.resize(bytes, 0);
         }
         self.read_bytes += extent.bytes;
-        group.read(extent.offset, &mut self.raw[..bytes])
+        group.read(extent.offset, &mut [IoSliceMut::new(&mut self.raw[..bytes])])
     }
 
     /// Appends the wanted rows of a page, whose bytes begin at `start` of `raw`, to its column.

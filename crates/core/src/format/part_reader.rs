@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::footer::{FORMAT_VERSION, PARQUET_MAGIC, ParsedChunk, ParsedFooter, PartIdentity, decode_footer};
 use super::model::PartEntry;
-use super::page_header::decode_page_header;
+use super::page_header::{PageHeader, decode_page_header};
 use super::page_index::{PageLocation, decode_column_index, decode_offset_index};
 use super::physical::{narrow, physical_width};
 use super::thrift::Malformed;
@@ -227,19 +227,49 @@ impl PartReader {
             .get(column)
             .ok_or_else(|| Error::damage(&self.path, format!("it has no column {column}")))?
             .data_type;
-        let place = || format!("a page of column '{}'", self.column_name(column));
-        let (header, header_bytes) =
-            decode_page_header(raw).map_err(|malformed| Error::damage_at(&self.path, place(), malformed.0))?;
+        let (header, header_bytes) = self.page_header(raw, column)?;
         let body = &raw[header_bytes..];
-        let rows = header.rows as usize;
-        if body.len() != header.body_bytes || rows.checked_mul(physical_width(data_type)) != Some(body.len()) {
-            return Err(Error::damage_at(&self.path, place(), "its length is not what its header says"));
+        self.judge_page(header, body, column, check)?;
+        narrow(data_type, body, out);
+        Ok(header.rows as usize)
+    }
+
+    /// Checks one page whose header and body were read apart, as [`PartReader::decode_page`] does. Answers the number of
+    /// rows, whose values are what `body` holds if [`PartReader::value_bytes`] is the column's stored width.
+    ///
+    /// # Errors
+    /// As [`PartReader::decode_page`].
+    pub fn check_page(&self, header: &[u8], body: &[u8], column: usize, check: bool) -> Result<usize> {
+        let (parsed, header_bytes) = self.page_header(header, column)?;
+        if header_bytes != header.len() {
+            return Err(self.page_damage(column, "its header is not as long as its index says"));
+        }
+        self.judge_page(parsed, body, column, check)?;
+        Ok(parsed.rows as usize)
+    }
+
+    /// Bytes of one value of a column within its pages; integers below 32 bits are widened there.
+    pub fn value_bytes(&self, column: usize) -> usize {
+        self.schema.columns().get(column).map_or(0, |column| physical_width(column.data_type))
+    }
+
+    fn page_header(&self, raw: &[u8], column: usize) -> Result<(PageHeader, usize)> {
+        decode_page_header(raw).map_err(|malformed| self.page_damage(column, malformed.0))
+    }
+
+    fn judge_page(&self, header: PageHeader, body: &[u8], column: usize, check: bool) -> Result<()> {
+        let expected = (header.rows as usize).checked_mul(self.value_bytes(column));
+        if body.len() != header.body_bytes || expected != Some(body.len()) {
+            return Err(self.page_damage(column, "its length is not what its header says"));
         }
         if check && crc32fast::hash(body) != header.crc {
-            return Err(Error::damage_at(&self.path, place(), "its checksum is wrong"));
+            return Err(self.page_damage(column, "its checksum is wrong"));
         }
-        narrow(data_type, body, out);
-        Ok(rows)
+        Ok(())
+    }
+
+    fn page_damage(&self, column: usize, what: &str) -> Error {
+        Error::damage_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
     }
 
     /// Reads and decodes one page, as [`PartReader::decode_page`].

@@ -14,81 +14,61 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 
 use crate::schema::DataType;
 
-/// A stretch of rows of one of several sources.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
-    /// Which source.
-    pub(super) source: u32,
-    /// First row in it.
-    pub(super) start: u32,
-    /// Number of rows.
-    pub(super) rows: u32,
-}
-
-/// Appends the values in `ranges` (ascending rows, the first value of `values` being row `base`) to `out`.
-pub(super) fn gather(values: &[u8], width: usize, base: u32, ranges: &[Range<u32>], out: &mut Vec<u8>) {
+/// Fills `out` with the values in `ranges`: ascending rows, the first value of `values` being row `base`.
+pub(super) fn gather(values: &[u8], width: usize, base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     match width {
         1 => gather_fixed::<1>(values, base, ranges, out),
         2 => gather_fixed::<2>(values, base, ranges, out),
         4 => gather_fixed::<4>(values, base, ranges, out),
         8 => gather_fixed::<8>(values, base, ranges, out),
         _ => {
+            let mut rest = out;
             for range in ranges {
-                let start = (range.start - base) as usize * width;
-                let end = (range.end - base) as usize * width;
-                out.extend_from_slice(&values[start..end]);
+                let found = &values[(range.start - base) as usize * width..(range.end - base) as usize * width];
+                let (slots, later) = rest.split_at_mut(found.len());
+                slots.copy_from_slice(found);
+                rest = later;
             }
         }
     }
 }
 
-fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u32>], out: &mut Vec<u8>) {
+fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     let (values, _) = values.as_chunks::<WIDTH>();
+    let (mut rest, _) = out.as_chunks_mut::<WIDTH>();
     for range in ranges {
-        let (start, end) = ((range.start - base) as usize, (range.end - base) as usize);
+        let found = &values[(range.start - base) as usize..(range.end - base) as usize];
+        let (slots, later) = rest.split_at_mut(found.len());
         // Single rows are what sparse matches consist of: a copy of known size is a move, not a call.
-        if end - start == 1 {
-            out.extend_from_slice(&values[start]);
-        } else {
-            out.extend_from_slice(values[start..end].as_flattened());
+        match (slots, found) {
+            ([slot], [value]) => *slot = *value,
+            (slots, found) => slots.copy_from_slice(found),
         }
+        rest = later;
     }
 }
 
-/// Appends stretches of several sources, in the order given, to `out`.
-pub(super) fn interleave(sources: &[&[u8]], width: usize, stretches: &[Stretch], out: &mut Vec<u8>) {
+/// Fills `out` with the values of rows in any order.
+pub(super) fn pick(values: &[u8], width: usize, rows: &[u32], out: &mut [u8]) {
     match width {
-        1 => interleave_fixed::<1>(sources, stretches, out),
-        2 => interleave_fixed::<2>(sources, stretches, out),
-        4 => interleave_fixed::<4>(sources, stretches, out),
-        8 => interleave_fixed::<8>(sources, stretches, out),
+        1 => pick_fixed::<1>(values, rows, out),
+        2 => pick_fixed::<2>(values, rows, out),
+        4 => pick_fixed::<4>(values, rows, out),
+        8 => pick_fixed::<8>(values, rows, out),
         _ => {
-            for stretch in stretches {
-                let start = stretch.start as usize * width;
-                let values = sources[stretch.source as usize];
-                out.extend_from_slice(&values[start..start + stretch.rows as usize * width]);
+            for (slot, row) in out.chunks_exact_mut(width).zip(rows) {
+                let start = *row as usize * width;
+                slot.copy_from_slice(&values[start..start + width]);
             }
         }
     }
 }
 
-fn interleave_fixed<const WIDTH: usize>(sources: &[&[u8]], stretches: &[Stretch], out: &mut Vec<u8>) {
-    let rows: usize = stretches.iter().map(|stretch| stretch.rows as usize).sum();
-    let start = out.len();
-    // Room for all at once: most stretches of overlapping sources are single rows, and a check for each would be the
-    // larger part of moving it.
-    out.resize(start + rows * WIDTH, 0);
-    let (mut slots, _) = out[start..].as_chunks_mut::<WIDTH>();
-    for stretch in stretches {
-        let (values, _) = sources[stretch.source as usize].as_chunks::<WIDTH>();
-        let (first, rows) = (stretch.start as usize, stretch.rows as usize);
-        let (now, later) = slots.split_at_mut(rows);
-        if rows == 1 {
-            now[0] = values[first];
-        } else {
-            now.copy_from_slice(&values[first..first + rows]);
-        }
-        slots = later;
+fn pick_fixed<const WIDTH: usize>(values: &[u8], rows: &[u32], out: &mut [u8]) {
+    let (values, _) = values.as_chunks::<WIDTH>();
+    let (slots, _) = out.as_chunks_mut::<WIDTH>();
+    for (slot, row) in slots.iter_mut().zip(rows) {
+        *slot = values[*row as usize];
     }
 }
 
@@ -143,17 +123,23 @@ mod tests {
             let expected: Vec<u8> =
                 wanted.iter().flat_map(|row| values[*row as usize * width..][..width].to_vec()).collect();
             for ranges in [ranges, joined] {
-                let mut out = Vec::new();
+                let mut out = vec![0; expected.len()];
                 gather(&values, width, base, &ranges, &mut out);
                 prop_assert_eq!(&out, &expected);
-                let stretches: Vec<Stretch> = ranges
-                    .iter()
-                    .map(|range| Stretch { source: 1, start: range.start - base, rows: range.end - range.start })
-                    .collect();
-                let mut out = Vec::new();
-                interleave(&[&[], &values], width, &stretches, &mut out);
-                prop_assert_eq!(&out, &expected);
             }
+        }
+
+        #[test]
+        fn picking_takes_the_rows_in_the_order_given(
+            width in 1usize..12,
+            rows in (1u32..60).prop_flat_map(|rows| prop::collection::vec(0..rows, 0..80)),
+        ) {
+            let values: Vec<u8> = (0..60 * width).map(|byte| byte as u8).collect();
+            let mut out = vec![0; rows.len() * width];
+            pick(&values, width, &rows, &mut out);
+            let expected: Vec<u8> =
+                rows.iter().flat_map(|row| values[*row as usize * width..][..width].to_vec()).collect();
+            prop_assert_eq!(out, expected);
         }
     }
 

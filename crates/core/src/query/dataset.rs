@@ -12,6 +12,7 @@ use uuid::Uuid;
 
 use super::explain::{Explanation, explain};
 use super::figures::QueryFigures;
+use super::recycle::Recycler;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, Shape};
 use super::stream::{self, QueryStream};
 use super::tracks::{self, TrackProgress, TrackRequest, Tracks};
@@ -52,6 +53,8 @@ pub(super) struct Inner {
     pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
+    /// Memory for columns.
+    pub(super) recycler: Arc<Recycler>,
 }
 
 impl Dataset {
@@ -78,6 +81,7 @@ impl Dataset {
             schema,
             manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
+            recycler: Arc::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

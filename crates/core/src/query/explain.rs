@@ -5,14 +5,14 @@ use std::fmt;
 use serde::Serialize;
 
 use super::dataset::Inner;
-use super::extent::{Extent, coalesce};
+use super::extent::gap_budget;
 use super::figures::Counters;
-use super::plan::{GroupChoice, PageIndex, Segment, judge_run, pages_of, refine_by, segment_rows};
+use super::plan::{GroupChoice, PageIndex, Segment, judge_run, page_end, pages_of, refine_by, segment_rows};
 use super::request::{Output, Shape};
 use super::scan::{EpochScan, Group, plan_epoch};
 use crate::error::Result;
 use crate::expr::{Predicate, Truth};
-use crate::format::{RunEntry, RunKind};
+use crate::format::{PageLocation, RunEntry, RunKind};
 use crate::schema::EPOCH_COLUMN;
 
 /// What a query would read.
@@ -213,34 +213,70 @@ fn explain_group(
     let sure = segment_rows(&certain);
     told.rows_least += sure;
     told.rows_most += sure + segment_rows(&tested);
-    let mut least = Vec::new();
-    let before = least.len();
-    want(&group, shape.predicate_columns(), &tested, &mut least)?;
-    told.pages_tested += (least.len() - before) as u64;
-    want(&group, &shape.stored, &certain, &mut least)?;
-    let mut most = least.clone();
-    want(&group, &shape.stored, &tested, &mut most)?;
-    told.bytes_least += read_bytes(least);
-    told.bytes_most += read_bytes(most);
-    Ok(())
-}
-
-fn want(group: &Group, columns: &[usize], segments: &[Segment], wanted: &mut Vec<Extent>) -> Result<()> {
-    for &column in columns {
-        let pages = group.pages(column)?;
-        let mut next = 0;
-        for segment in segments {
-            let touched = pages_of(pages, &segment.rows);
-            let from = touched.start.max(next);
-            next = next.max(touched.end);
-            wanted.extend(pages[from..next].iter().map(Extent::of));
-        }
+    for &column in shape.predicate_columns() {
+        told.pages_tested += touched(group.pages(column)?, &tested).count() as u64;
     }
+    told.bytes_least += least_bytes(&group, shape, &certain, &tested)?;
+    told.bytes_most += most_bytes(&group, shape, &certain, &tested)?;
     Ok(())
 }
 
-fn read_bytes(wanted: Vec<Extent>) -> u64 {
-    coalesce(wanted).iter().map(|read| read.bytes).sum()
+/// The pages that hold rows of these (ascending) segments, each once.
+fn touched<'a>(pages: &'a [PageLocation], segments: &'a [Segment]) -> impl Iterator<Item = &'a PageLocation> {
+    let mut next = 0;
+    segments.iter().flat_map(move |segment| {
+        let touched = pages_of(pages, &segment.rows);
+        let from = touched.start.max(next);
+        next = next.max(touched.end);
+        &pages[from..next]
+    })
+}
+
+/// The columns a query reads pages of, and for each the segments it does: those that are tested for the predicate's, the
+/// `returned` ones for those that are handed back.
+fn read_columns(shape: &Shape, tested: &[Segment], returned: &[Segment]) -> Vec<(usize, Vec<Segment>)> {
+    let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
+    let columns = shape.stored.iter().chain(only_tested);
+    let read = columns.map(|column| {
+        let mut segments = Vec::new();
+        if shape.predicate_columns().contains(column) {
+            segments.extend_from_slice(tested);
+        }
+        if shape.stored.contains(column) {
+            segments.extend_from_slice(returned);
+        }
+        segments.sort_unstable_by_key(|segment| (segment.rows.start, segment.rows.end));
+        (*column, segments)
+    });
+    read.collect()
+}
+
+/// What is read in any case.
+fn least_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
+    let mut least = 0;
+    for (column, segments) in read_columns(shape, tested, certain) {
+        least += touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes)).sum::<u64>();
+    }
+    Ok(least)
+}
+
+/// What is read at most: if every row that may match does, with gaps. Rows are read in chunks that end where pages of one
+/// column do; a page of another column that lies across such an end is read for both chunks.
+fn most_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
+    let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
+    let times = |page: &PageLocation| {
+        let inside =
+            ends.partition_point(|end| *end < page_end(page)) - ends.partition_point(|end| *end <= page.first_row);
+        1 + inside as u64
+    };
+    let possible: Vec<Segment> = certain.iter().chain(tested).cloned().collect();
+    let mut most = 0;
+    for (column, segments) in read_columns(shape, tested, &possible) {
+        let bytes = touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes) * times(page));
+        most += bytes.sum::<u64>();
+    }
+    let row_bytes: usize = shape.stored_widths().sum();
+    Ok(most + gap_budget(segment_rows(&possible).saturating_mul(row_bytes as u64)))
 }
 
 impl fmt::Display for Explanation {

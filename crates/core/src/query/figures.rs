@@ -1,9 +1,12 @@
 //! What a query cost: counters that all its threads add to.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+
+use super::recycle::Recycler;
 
 /// What a query read and did, so far. Seconds are summed over threads, so they can exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -27,7 +30,7 @@ pub struct QueryFigures {
     pub merge_s: f64,
 }
 
-/// The counters behind [`QueryFigures`].
+/// What all threads of a query share: the counters behind [`QueryFigures`], and memory.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) runs_considered: AtomicU64,
@@ -41,6 +44,8 @@ pub(super) struct Counters {
     /// Rows held in decoded chunks now, and the most there have ever been.
     pub(super) resident_rows: AtomicU64,
     pub(super) peak_resident_rows: AtomicU64,
+    /// Memory for the columns that all its threads fill.
+    pub(super) recycler: Arc<Recycler>,
 }
 
 /// Adds to a counter; order between counters does not matter.
@@ -56,6 +61,11 @@ pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
 }
 
 impl Counters {
+    /// Counters at zero, of a query that uses this memory.
+    pub(super) fn new(recycler: Arc<Recycler>) -> Self {
+        Self { recycler, ..Self::default() }
+    }
+
     /// The figures as they stand.
     pub(super) fn figures(&self) -> QueryFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! Work is handed in as closures and collected through [`Ticket`]s, in whatever order the caller likes. Two properties
 //! keep small queries fast and large ones bounded:
 //! - whoever waits for work that no thread has begun does it himself, so a pool without threads is a plain lazy call;
-//! - threads are started only once so much work is queued that they pay for themselves ([`SPAWN_BYTES`]).
+//! - threads are started only once so much work was handed in that they pay for themselves ([`SPAWN_BYTES`]).
 //!
 //! How much is queued is the caller's business: it bounds memory by what it has submitted and not yet collected.
 //! Dropping the pool discards what has not begun and waits for what has.
@@ -13,11 +13,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use super::read::Scratch;
+use super::fetch::Scratch;
 
-/// Queued bytes from which another thread is started. A thread costs 20 to 60 µs to start on the machine this was
-/// measured on, in which one core reads, checks and decodes about 256 KiB.
-const SPAWN_BYTES: u64 = 256 << 10;
+/// Bytes of work handed in from which other threads are started. Starting one, waiting for it and ending it costs 40 to
+/// 150 µs on the machine this was measured on (2026-11-21), and milliseconds when other programs keep the cores busy; one
+/// core reads and checks 2 MiB in 250 to 400 µs.
+const SPAWN_BYTES: u64 = 2 << 20;
 
 type Work<T> = Box<dyn FnOnce(&mut Scratch) -> T + Send>;
 
@@ -31,7 +32,6 @@ enum State<T> {
 struct Slot<T> {
     state: Mutex<State<T>>,
     done: Condvar,
-    cost_bytes: u64,
 }
 
 /// Work in the queue, whatever it yields.
@@ -39,7 +39,6 @@ trait Runnable: Send + Sync {
     /// Does the work unless somebody has begun it; whether it did.
     fn run(&self, scratch: &mut Scratch) -> bool;
     fn is_waiting(&self) -> bool;
-    fn cost_bytes(&self) -> u64;
 }
 
 /// Locks even if another thread panicked: every critical section here leaves the data whole.
@@ -68,10 +67,6 @@ impl<T: Send> Runnable for Slot<T> {
     fn is_waiting(&self) -> bool {
         matches!(*lock(&self.state), State::Waiting(_))
     }
-
-    fn cost_bytes(&self) -> u64 {
-        self.cost_bytes
-    }
 }
 
 /// A claim on the result of submitted work.
@@ -88,8 +83,6 @@ impl<T> Ticket<T> {
 
 struct Queue {
     work: VecDeque<Arc<dyn Runnable>>,
-    /// Sum over `work`.
-    cost_bytes: u64,
     closed: bool,
 }
 
@@ -103,17 +96,20 @@ pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     most_threads: usize,
+    /// Of all that was ever submitted.
+    cost_bytes: u64,
     scratch: Scratch,
 }
 
 impl Pool {
     /// A pool of at most `threads` threads, the caller's own counted.
     pub(super) fn new(threads: usize) -> Self {
-        let queue = Queue { work: VecDeque::new(), cost_bytes: 0, closed: false };
+        let queue = Queue { work: VecDeque::new(), closed: false };
         Self {
             shared: Arc::new(Shared { queue: Mutex::new(queue), arrived: Condvar::new() }),
             threads: Vec::new(),
             most_threads: threads.saturating_sub(1),
+            cost_bytes: 0,
             scratch: Scratch::default(),
         }
     }
@@ -130,12 +126,12 @@ impl Pool {
         F: FnOnce(&mut Scratch) -> T + Send + 'static,
     {
         let state = Mutex::new(State::Waiting(Box::new(work) as Work<T>));
-        let slot = Arc::new(Slot { state, done: Condvar::new(), cost_bytes });
+        let slot = Arc::new(Slot { state, done: Condvar::new() });
         if self.most_threads > 0 {
+            self.cost_bytes = self.cost_bytes.saturating_add(cost_bytes);
             let mut queue = lock(&self.shared.queue);
             queue.work.push_back(slot.clone());
-            queue.cost_bytes = queue.cost_bytes.saturating_add(cost_bytes);
-            let worth_a_thread = queue.cost_bytes > SPAWN_BYTES && queue.work.len() > 1;
+            let worth_a_thread = self.cost_bytes > SPAWN_BYTES && queue.work.len() > 1;
             drop(queue);
             if worth_a_thread && self.threads.len() < self.most_threads {
                 self.start_thread();
@@ -150,7 +146,6 @@ impl Pool {
         if ticket.slot.run(&mut self.scratch) && self.most_threads > 0 {
             let mut queue = lock(&self.shared.queue);
             queue.work.retain(|work| work.is_waiting());
-            queue.cost_bytes = queue.work.iter().map(|work| work.cost_bytes()).sum();
         }
         let mut state = lock(&ticket.slot.state);
         loop {
@@ -188,7 +183,6 @@ fn serve(shared: &Shared) {
                     return;
                 }
                 if let Some(work) = queue.work.pop_front() {
-                    queue.cost_bytes = queue.cost_bytes.saturating_sub(work.cost_bytes());
                     break work;
                 }
                 queue = shared.arrived.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -241,7 +235,21 @@ mod tests {
         assert_eq!(tickets.into_iter().map(|ticket| pool.wait(ticket)).sum::<i32>(), 45);
         assert!(pool.threads.is_empty());
         let queue = lock(&pool.shared.queue);
-        assert_eq!((queue.work.len(), queue.cost_bytes), (0, 0), "what the caller did himself has left the queue");
+        assert_eq!(queue.work.len(), 0, "what the caller did himself has left the queue");
+    }
+
+    #[test]
+    fn work_that_adds_up_starts_threads_however_little_is_queued() {
+        let mut pool = Pool::new(2);
+        for _ in 0..3 {
+            let pair = [(); 2].map(|()| pool.submit(SPAWN_BYTES / 5, |_| ()));
+            assert!(pool.threads.is_empty());
+            pair.into_iter().for_each(|ticket| pool.wait(ticket));
+            pool.cost_bytes -= SPAWN_BYTES / 5;
+        }
+        let pair = [(); 3].map(|()| pool.submit(SPAWN_BYTES, |_| ()));
+        assert_eq!(pool.threads.len(), 1);
+        pair.into_iter().for_each(|ticket| pool.wait(ticket));
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! One chunk of one row group: fetch the pages it needs, test rows, pick out the columns asked for.
+//! One chunk of one row group: test rows, pick out the columns asked for.
 //!
-//! Two phases. Pages of the predicate's columns come first, with those that are needed whatever the test says; then,
-//! of the other columns, only pages that hold a matching row. A page fetched by accident (in a gap that was read
-//! through) is not fetched again.
+//! Two phases. Pages of the predicate's columns come first, where rows have to be tested; then, of the columns that are
+//! handed back, the pages that hold a matching row. No page is fetched twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,59 +10,56 @@ use std::time::Instant;
 use arrow_buffer::{BooleanBuffer, Buffer};
 
 use super::column::{array, gather};
-use super::extent::{Extent, Fetched};
+use super::extent::gap_budget;
+use super::fetch::{Held, Scratch, Want, fetch};
 use super::figures::{Counters, add, lap};
-use super::plan::{PageIndex, Segment, page_end};
+use super::plan::{PageIndex, Segment, page_end, pages_of};
 use super::request::Shape;
 use super::scan::Group;
 use crate::error::Result;
 use crate::format::PageLocation;
-
-/// Memory a thread keeps from chunk to chunk.
-#[derive(Debug, Default)]
-pub(super) struct Scratch {
-    fetched: Fetched,
-    /// One decoded page.
-    page: Vec<u8>,
-}
 
 /// Matching rows of one chunk (or, merged, of several): packed values of each column of [`Shape::stored`].
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) epoch: u64,
     pub(super) rows: usize,
-    pub(super) columns: Vec<Vec<u8>>,
+    pub(super) columns: Vec<Buffer>,
     counters: Arc<Counters>,
-    held: u64,
+    /// Whether the columns are parts of those of another piece.
+    is_slice: bool,
 }
 
 impl Piece {
     /// Takes columns that hold `rows` rows each.
     pub(super) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
-        let held = rows as u64;
-        counters.hold(held);
-        Self { epoch, rows, columns, counters: counters.clone(), held }
+        counters.hold(rows as u64);
+        let columns = columns.into_iter().map(Buffer::from_vec).collect();
+        Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
     }
 
-    /// Cuts the piece to its first rows.
-    pub(super) fn truncate(&mut self, rows: usize, widths: impl Iterator<Item = usize>) {
-        for (column, width) in self.columns.iter_mut().zip(widths) {
-            column.truncate(rows * width);
-        }
-        self.rows = self.rows.min(rows);
+    /// Some of its rows, without a copy; `widths` are those of the columns.
+    pub(super) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
+        let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
+        let columns = self.columns.iter().zip(widths).map(cut).collect();
+        self.counters.hold(rows.len() as u64);
+        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), is_slice: true }
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.counters.let_go(self.held);
+        self.counters.let_go(self.rows as u64);
+        if !self.is_slice {
+            self.columns.drain(..).for_each(|column| self.counters.recycler.give(column));
+        }
     }
 }
 
 /// Reads a chunk and returns its matching rows, at most as many as the query's limit.
 ///
 /// # Errors
-/// [`Error::Damage`] that names file, run and page, or the system's refusal to read.
+/// [`crate::Error::Damage`] that names file, run and page, or the system's refusal to read.
 pub(super) fn load(
     group: &Group,
     shape: &Shape,
@@ -71,9 +67,7 @@ pub(super) fn load(
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
 ) -> Result<Piece> {
-    scratch.fetched.clear();
-    let mut work =
-        ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new(), tested_from: None };
+    let mut work = ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new() };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
@@ -87,156 +81,103 @@ struct ChunkWork<'a> {
     counters: &'a Counters,
     scratch: &'a mut Scratch,
     clock: Instant,
-    /// The predicate's decoded columns.
-    tested: Vec<Buffer>,
-    /// First row of the predicate's decoded columns, when those hold one unbroken stretch: then rows can be picked from
-    /// them without decoding their pages again.
-    tested_from: Option<u32>,
+    /// The pages of the predicate's columns that were tested, in the order of those.
+    tested: Vec<Held>,
 }
 
 impl ChunkWork<'_> {
     /// The rows of the chunk that match.
     fn select(&mut self, chunk: &[Segment]) -> Result<Vec<Range<u32>>> {
-        let (certain, tested): (Vec<&Segment>, Vec<&Segment>) = chunk.iter().partition(|segment| segment.certain);
+        let tested = chunk.iter().filter(|segment| !segment.certain).map(|segment| segment.rows.clone());
+        let tested: Vec<Range<u32>> = tested.collect();
         let predicate = match &self.shape.predicate {
             Some(predicate) if !tested.is_empty() => predicate,
             _ => return Ok(matching_rows(chunk, None, self.shape.limit)),
         };
-        let certain: Vec<Range<u32>> = certain.into_iter().map(|segment| segment.rows.clone()).collect();
-        let tested: Vec<Range<u32>> = tested.into_iter().map(|segment| segment.rows.clone()).collect();
-        let mut wanted = Vec::new();
+        let mut whole = Vec::with_capacity(predicate.columns().len());
         for &column in predicate.columns() {
-            self.want(column, &tested, &mut wanted)?;
+            whole.push(whole_pages(self.group.pages(column)?, &tested));
         }
-        for &column in &self.shape.stored {
-            self.want(column, &certain, &mut wanted)?;
-        }
-        self.fetch(wanted)?;
+        let wants = predicate.columns().iter().zip(&whole);
+        let wants: Vec<Want<'_>> = wants.map(|(column, rows)| Want { column: *column, rows, held: None }).collect();
+        let values = self.fetch(&wants, 0)?;
         let rows: usize = tested.iter().map(|range| (range.end - range.start) as usize).sum();
-        let mut arrays = Vec::with_capacity(predicate.columns().len());
-        for &column in predicate.columns() {
+        let mut arrays = Vec::with_capacity(values.len());
+        for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
             let data_type = self.shape.schema.columns()[column].data_type;
-            let mut values = Vec::with_capacity(rows * data_type.width());
-            self.decode(column, &tested, &mut values)?;
-            let values = Buffer::from_vec(values);
-            arrays.push(array(data_type, values.clone()));
-            self.tested.push(values);
+            let held = Held { rows: whole, values: Buffer::from_vec(values) };
+            arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
+            self.tested.push(held);
         }
         let mask = predicate.evaluate(&predicate.input(self.group.epoch(), rows, &arrays)?);
-        if let [only] = chunk {
-            self.tested_from = Some(only.rows.start);
-        }
         lap(&self.counters.filter_ns, &mut self.clock);
         Ok(matching_rows(chunk, Some(&mask), self.shape.limit))
     }
 
     /// The selected rows of every column that is handed back.
     fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<Vec<Vec<u8>>> {
-        let mut wanted = Vec::new();
-        for &column in &self.shape.stored {
-            if self.tested(column).is_none() {
-                self.want(column, selected, &mut wanted)?;
-            }
-        }
-        self.fetch(wanted)?;
-        let mut columns = Vec::with_capacity(self.shape.stored.len());
-        for &column in &self.shape.stored {
-            let width = self.shape.width(column);
-            let mut values = Vec::with_capacity(rows * width);
-            match self.tested(column) {
-                Some((from, decoded)) => gather(decoded, width, from, selected, &mut values),
-                None => self.decode(column, selected, &mut values)?,
-            }
-            columns.push(values);
-        }
+        let tested = std::mem::take(&mut self.tested);
+        let held = |column: &usize| {
+            let slot = self.shape.predicate_columns().iter().position(|of| of == column)?;
+            tested.get(slot)
+        };
+        let stored = self.shape.stored.iter();
+        let wants: Vec<Want<'_>> =
+            stored.map(|column| Want { column: *column, rows: selected, held: held(column) }).collect();
+        let row_bytes: usize = self.shape.stored.iter().map(|column| self.shape.width(*column)).sum();
+        let columns = self.fetch(&wants, gap_budget(rows as u64 * row_bytes as u64))?;
+        tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
         lap(&self.counters.filter_ns, &mut self.clock);
         Ok(columns)
     }
 
-    /// The values of a column of the predicate, and the row they begin with, if they can be picked from directly.
-    fn tested(&self, column: usize) -> Option<(u32, &[u8])> {
-        let slot = self.shape.predicate_columns().iter().position(|of| *of == column)?;
-        Some((self.tested_from?, self.tested.get(slot)?.as_slice()))
-    }
-
-    /// Adds the pages of a column that hold any of these rows to the list of what to fetch.
-    fn want(&self, column: usize, rows: &[Range<u32>], wanted: &mut Vec<Extent>) -> Result<()> {
-        each_page(self.group.pages(column)?, rows, |_, page, _| {
-            wanted.push(Extent::of(page));
-            Ok(())
-        })
-    }
-
-    fn fetch(&mut self, wanted: Vec<Extent>) -> Result<()> {
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        lap(&self.counters.filter_ns, &mut self.clock);
-        let group = self.group;
-        let read_bytes = self.scratch.fetched.fetch(wanted, |offset, buffer| group.read(offset, buffer))?;
-        add(&self.counters.bytes_read, read_bytes);
-        lap(&self.counters.read_ns, &mut self.clock);
-        Ok(())
-    }
-
-    /// Appends a column's values of these rows to `out`; their pages have been fetched.
-    fn decode(&mut self, column: usize, rows: &[Range<u32>], out: &mut Vec<u8>) -> Result<()> {
-        let width = self.shape.width(column);
-        let Scratch { fetched, page: spare, .. } = &mut *self.scratch;
-        let (group, check) = (self.group, self.shape.check);
-        let mut decoded_pages = 0;
-        let expected = out.len() + rows.iter().map(|range| (range.end - range.start) as usize * width).sum::<usize>();
-        each_page(group.pages(column)?, rows, |number, page, clipped| {
-            decoded_pages += 1;
-            let raw = fetched.get(Extent::of(page)).unwrap_or_default();
-            let whole = matches!(clipped, [range] if u64::from(range.end - range.start) == u64::from(page.rows));
-            if whole {
-                return group.decode(raw, column, number, check, out);
-            }
-            spare.clear();
-            group.decode(raw, column, number, check, spare)?;
-            // The page's rows fit 32 bits, as `check_pages` made sure.
-            gather(spare, width, page.first_row as u32, clipped, out);
-            Ok(())
-        })?;
-        add(&self.counters.pages_read, decoded_pages);
-        if out.len() != expected {
-            return Err(group.damage(group.column_name(column), "pages are missing"));
-        }
-        Ok(())
+    fn fetch(&mut self, wants: &[Want<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
+        let columns = fetch(self.group, wants, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
+        add(&self.counters.bytes_read, columns.fetched.bytes);
+        add(&self.counters.pages_read, columns.fetched.pages);
+        add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
+        // What lies before the clock's new start has been counted.
+        self.clock += columns.fetched.reading;
+        Ok(columns.values)
     }
 }
 
-/// Calls `visit` for each page that holds any of the rows (ascending, disjoint ranges), with those it holds.
-fn each_page(
-    pages: &[PageLocation],
-    rows: &[Range<u32>],
-    mut visit: impl FnMut(usize, &PageLocation, &[Range<u32>]) -> Result<()>,
-) -> Result<()> {
-    let mut clipped: Vec<Range<u32>> = Vec::new();
-    let (mut next, mut number, mut resume) = (0, 0, 0u32);
-    while let Some(range) = rows.get(next) {
-        let from = range.start.max(resume);
-        if from >= range.end {
-            next += 1;
-            continue;
-        }
-        number += pages[number..].partition_point(|page| page_end(page) <= u64::from(from));
-        let Some(page) = pages.get(number) else { break };
-        let end = u32::try_from(page_end(page)).unwrap_or(u32::MAX);
-        clipped.clear();
-        while let Some(range) = rows.get(next).filter(|range| range.start < end) {
-            clipped.push(range.start.max(resume)..range.end.min(end));
-            if range.end > end {
-                break;
+/// Rows of all pages that hold any of these (ascending, disjoint ranges), joined where pages follow one another.
+fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut whole: Vec<Range<u32>> = Vec::new();
+    for range in rows {
+        for page in &pages[pages_of(pages, range)] {
+            // Row numbers fit, as `check_pages` made sure.
+            let (start, end) = (page.first_row as u32, u32::try_from(page_end(page)).unwrap_or(u32::MAX));
+            match whole.last_mut() {
+                Some(last) if last.end >= start => last.end = last.end.max(end),
+                _ => whole.push(start..end),
             }
-            next += 1;
         }
-        visit(number, page, &clipped)?;
-        resume = end;
-        number += 1;
     }
-    Ok(())
+    whole
+}
+
+/// Some of the rows of pages that are held, without a copy when it is all of them.
+fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
+    if held.rows == rows {
+        return held.values.clone();
+    }
+    let mut out = vec![0; count * width];
+    let (mut done, mut before) = (0, 0);
+    let mut wanted = rows.iter().peekable();
+    for range in &held.rows {
+        let length = (range.end - range.start) as usize;
+        let values = &held.values[before * width..(before + length) * width];
+        while let Some(inside) = wanted.next_if(|inside| inside.end <= range.end) {
+            let rows = (inside.end - inside.start) as usize;
+            let target = &mut out[done * width..(done + rows) * width];
+            gather(values, width, range.start, std::slice::from_ref(inside), target);
+            done += rows;
+        }
+        before += length;
+    }
+    Buffer::from_vec(out)
 }
 
 /// The rows of certain segments and those of the others whose bit is set, as ascending ranges, `limit` rows at most.
@@ -278,47 +219,22 @@ mod tests {
 
     use super::*;
 
-    fn pages(starts: &[u32], rows: u32) -> Vec<PageLocation> {
-        let ends = starts[1..].iter().copied().chain([rows]);
-        let location = |(start, end): (&u32, u32)| PageLocation {
-            offset: u64::from(*start) * 10,
-            bytes: (end - start) * 10,
-            first_row: u64::from(*start),
-            rows: end - start,
-        };
-        starts.iter().zip(ends).map(location).collect()
-    }
-
-    fn ranges(bits: &[bool]) -> Vec<Range<u32>> {
-        let chunk = [Segment { rows: 0..bits.len() as u32, certain: false }];
-        matching_rows(&chunk, Some(&BooleanBuffer::from(bits)), u64::MAX)
+    #[test]
+    fn tested_rows_are_taken_out_of_whole_pages() {
+        let page = |first_row, rows| PageLocation { offset: 0, bytes: 0, first_row, rows };
+        let pages = [page(0, 4), page(4, 4), page(8, 4), page(12, 4)];
+        let wanted = [1..2, 3..6, 12..16];
+        let whole = whole_pages(&pages, &wanted);
+        assert_eq!(whole, [0..8, 12..16]);
+        let held = Held { rows: whole, values: Buffer::from_vec((0u8..24).collect()) };
+        assert_eq!(
+            rows_of(&held, &wanted, 8, 2).as_slice(),
+            [2, 3, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]
+        );
+        assert_eq!(rows_of(&held, &[0..8, 12..16], 12, 2).as_ptr(), held.values.as_ptr(), "all rows, no copy");
     }
 
     proptest! {
-        #[test]
-        fn every_row_is_visited_in_its_page_once(
-            bits in prop::collection::vec(any::<bool>(), 1..80),
-            cuts in prop::collection::btree_set(1u32..79, 0..20),
-        ) {
-            let rows = bits.len() as u32;
-            let starts: Vec<u32> = [0].into_iter().chain(cuts.into_iter().filter(|cut| *cut < rows)).collect();
-            let pages = pages(&starts, rows);
-            let mut visited = Vec::new();
-            let mut seen = Vec::new();
-            each_page(&pages, &ranges(&bits), |number, page, clipped| {
-                seen.push(number);
-                assert!(!clipped.is_empty());
-                for range in clipped {
-                    assert!(u64::from(range.start) >= page.first_row && u64::from(range.end) <= page_end(page));
-                    visited.extend(range.clone());
-                }
-                Ok(())
-            }).unwrap();
-            let expected: Vec<u32> = (0..rows).filter(|row| bits[*row as usize]).collect();
-            prop_assert_eq!(visited, expected);
-            prop_assert!(seen.is_sorted_by(|one, other| one < other));
-        }
-
         #[test]
         fn certain_rows_and_tested_rows_are_selected_in_order(
             stretches in prop::collection::vec((1u32..6, 0u32..4, any::<bool>()), 1..10),

@@ -249,6 +249,11 @@ impl Shape {
         self.schema.columns()[column].data_type.width()
     }
 
+    /// Widths of the columns of [`Shape::stored`] in bytes.
+    pub(super) fn stored_widths(&self) -> impl Iterator<Item = usize> {
+        self.stored.iter().map(|column| self.width(*column))
+    }
+
     /// Bytes of one row over all columns that are read.
     pub(super) fn row_bytes(&self) -> usize {
         let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));

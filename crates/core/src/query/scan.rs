@@ -5,7 +5,7 @@
 //! manifest loaded earlier: the manifest is loaded anew, and only if it is still the same is the part's absence damage.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -217,9 +217,9 @@ impl Group {
         }
     }
 
-    /// Fills a buffer with bytes of the file.
-    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        match self.part.file().read_at(offset, buffer) {
+    /// Fills buffers, one after the other, with bytes of the file.
+    pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
+        match self.part.file().read_vectored_at(offset, buffers) {
             Ok(()) => Ok(()),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
                 Err(self.damage(format_args!("bytes from {offset}"), "the file ends before"))
@@ -228,16 +228,48 @@ impl Group {
         }
     }
 
+    /// Says which ranges of the file, as offset and length, are about to be read.
+    pub(super) fn announce(&self, ranges: &[(u64, u64)]) {
+        self.part.file().announce(ranges);
+    }
+
+    /// Width of a column's values in memory, in bytes.
+    pub(super) fn width(&self, column: usize) -> usize {
+        self.schema.columns()[column].data_type.width()
+    }
+
+    /// Width of a column's values in its pages, in bytes.
+    pub(super) fn value_bytes(&self, column: usize) -> usize {
+        self.part.value_bytes(column)
+    }
+
+    /// Checks one page whose values are where they belong.
+    pub(super) fn check_page(&self, header: &[u8], body: &[u8], column: usize, page: usize, check: bool) -> Result<()> {
+        self.judge_page(column, page, self.part.check_page(header, body, column, check))
+    }
+
     /// Decodes one page, appending its values to `out`.
     pub(crate) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
+        self.judge_page(column, page, self.part.decode_page(raw, column, check, out))
+    }
+
+    /// Compares the rows of a page with the index, and says where it lies if it is damaged.
+    fn judge_page(&self, column: usize, page: usize, found: Result<usize>) -> Result<()> {
         let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
-        let place = || format!("{}, page {page}", self.column_name(column));
-        match self.part.decode_page(raw, column, check, out) {
+        match found {
             Ok(rows) if rows == expected => Ok(()),
-            Ok(rows) => Err(self.damage(place(), format!("it holds {rows} rows where {expected} were expected"))),
-            Err(Error::Damage { what, .. }) => Err(self.damage(place(), what)),
+            Ok(rows) => {
+                let what = format!("it holds {rows} rows where {expected} were expected");
+                Err(self.damage(self.page_name(column, page), what))
+            }
+            Err(Error::Damage { what, .. }) => Err(self.damage(self.page_name(column, page), what)),
             Err(other) => Err(other),
         }
+    }
+
+    /// A page as messages name it.
+    pub(super) fn page_name(&self, column: usize, page: usize) -> String {
+        format!("{}, page {page}", self.column_name(column))
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
-use arrow_buffer::Buffer;
+use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
 use super::column::array;
@@ -263,6 +263,7 @@ pub struct QueryStream {
     pending: Vec<Piece>,
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
+    epoch_column: EpochColumn,
     /// Rows of the limit that are still to come.
     open: u64,
 }
@@ -270,7 +271,7 @@ pub struct QueryStream {
 /// Begins a query.
 pub(super) fn start(dataset: Arc<Inner>, shape: Shape, epochs: Vec<u64>) -> QueryStream {
     let shape = Arc::new(shape);
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let source = match shape.key {
         None => Source::Scan(Box::new(Scan::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
         Some(_) => Source::Merge(Box::new(Merge::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
@@ -278,12 +279,13 @@ pub(super) fn start(dataset: Arc<Inner>, shape: Shape, epochs: Vec<u64>) -> Quer
     let open = shape.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());
-    QueryStream { source, dataset, shape, counters, pending, pending_rows: 0, ready, open }
+    let epoch_column = EpochColumn::default();
+    QueryStream { source, dataset, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
 }
 
 /// Counts the rows of a query that asks for no columns.
 pub(super) fn count(dataset: Arc<Inner>, shape: Shape, epochs: Vec<u64>) -> Result<(u64, QueryFigures)> {
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let mut scan = Scan::new(dataset, Arc::new(shape), counters.clone(), epochs);
     while scan.next_piece()?.is_some() {}
     Ok((counters.rows_matched.load(Ordering::Relaxed), counters.figures()))
@@ -326,9 +328,8 @@ impl QueryStream {
     /// without a copy.
     fn take(&mut self, mut piece: Piece) -> Result<()> {
         if piece.rows as u64 > self.open {
-            let widths: Vec<usize> = self.shape.stored.iter().map(|column| self.shape.width(*column)).collect();
             // Smaller than the piece's own number of rows.
-            piece.truncate(self.open as usize, widths.into_iter());
+            piece = piece.slice(0..self.open as usize, self.shape.stored_widths());
         }
         self.open -= piece.rows as u64;
         let whole = piece.rows >= WHOLE_PIECE_ROWS;
@@ -352,15 +353,15 @@ impl QueryStream {
             return Ok(());
         }
         let mut clock = Instant::now();
-        let mut pieces = std::mem::take(&mut self.pending);
+        let pieces = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.shape.output.len());
         for output in &self.shape.output {
             columns.push(match *output {
-                Output::Epoch => epochs(&pieces, rows),
+                Output::Epoch => self.epoch_column.of(&pieces, rows),
                 Output::Stored(slot) => {
                     let data_type = self.shape.schema.columns()[self.shape.stored[slot]].data_type;
-                    array(data_type, Buffer::from_vec(join(&mut pieces, slot, rows * data_type.width())))
+                    array(data_type, join(&pieces, slot, rows * data_type.width()))
                 }
             });
         }
@@ -376,25 +377,37 @@ impl QueryStream {
     }
 }
 
-/// The epoch of each row.
-fn epochs(pieces: &[Piece], rows: usize) -> ArrayRef {
-    let mut values: Vec<u64> = Vec::with_capacity(rows);
-    for piece in pieces {
-        values.resize(values.len() + piece.rows, piece.epoch);
-    }
-    Arc::new(UInt64Array::from(values))
+/// The epoch of each row, in memory shared by all batches of one epoch.
+#[derive(Default)]
+struct EpochColumn {
+    epoch: u64,
+    values: ScalarBuffer<u64>,
 }
 
-/// One column of all pieces: taken if there is one piece, copied together otherwise.
-fn join(pieces: &mut [Piece], slot: usize, bytes: usize) -> Vec<u8> {
+impl EpochColumn {
+    fn of(&mut self, pieces: &[Piece], rows: usize) -> ArrayRef {
+        let first = pieces.first().map_or(0, |piece| piece.epoch);
+        if pieces.iter().any(|piece| piece.epoch != first) {
+            let values = pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.epoch, piece.rows));
+            return Arc::new(UInt64Array::from_iter_values(values));
+        }
+        if self.epoch != first || self.values.len() < rows {
+            (self.epoch, self.values) = (first, vec![first; rows].into());
+        }
+        Arc::new(UInt64Array::new(self.values.slice(0, rows), None))
+    }
+}
+
+/// One column of all pieces: shared if there is one piece, copied together otherwise.
+fn join(pieces: &[Piece], slot: usize, bytes: usize) -> Buffer {
     if let [only] = pieces {
-        return std::mem::take(&mut only.columns[slot]);
+        return only.columns[slot].clone();
     }
     let mut values = Vec::with_capacity(bytes);
     for piece in pieces {
         values.extend_from_slice(&piece.columns[slot]);
     }
-    values
+    Buffer::from_vec(values)
 }
 
 impl Iterator for QueryStream {

@@ -173,5 +173,9 @@ mod tests {
         order.ordinals(&rows, 8, 50, &mut out);
         let single: Vec<u64> = rows.chunks(8).map(|row| order.ordinal(row)).collect();
         assert_eq!(out, single);
+        let packed: Vec<u8> = rows.chunks(8).flat_map(|row| row[..4].to_vec()).collect();
+        out.clear();
+        order.ordinals(&packed, 4, 50, &mut out);
+        assert_eq!(out, single);
     }
 }

@@ -1,6 +1,6 @@
 //! The contract of [`Storage`] as one suite that every implementation must pass.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,6 +50,24 @@ fn files(storage: &dyn Storage, root: &Path) {
     reader.read_at(10, &mut five).unwrap();
     assert_eq!(&five, b"world");
     assert_eq!(reader.read_at(26, &mut five).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    // More buffers than one call of the system takes, empty ones among them and in front.
+    let (mut many, mut last) = (vec![[0u8; 1]; 2500], [0u8; 2]);
+    let mut buffers: Vec<IoSliceMut<'_>> = Vec::new();
+    for (number, byte) in many.iter_mut().enumerate() {
+        buffers.push(IoSliceMut::new(if number % 100 < 99 { &mut [] } else { byte }));
+    }
+    buffers.push(IoSliceMut::new(&mut last));
+    reader.read_vectored_at(3, &mut buffers).unwrap();
+    let filled: Vec<u8> = many.iter().skip(99).step_by(100).map(|[byte]| *byte).collect();
+    assert_eq!((filled, last), (content[3..28].to_vec(), [0; 2]));
+    let mut two = [[0u8; 2]; 2];
+    let mut buffers: Vec<IoSliceMut<'_>> = two.iter_mut().map(|two| IoSliceMut::new(two)).collect();
+    assert_eq!(reader.read_vectored_at(27, &mut buffers).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+    reader.read_vectored_at(30, &mut []).unwrap();
+    reader.announce(&[]);
+    reader.announce(&[(0, 5), (20, 100), (u64::MAX, 1)]);
+    reader.read_at(10, &mut five).unwrap();
+    assert_eq!(&five, b"world", "announcing changes nothing");
     storage.remove_file(&path).unwrap();
     assert_eq!(storage.kind(&path).unwrap(), None);
     assert_eq!(storage.remove_file(&path).unwrap_err().kind(), ErrorKind::NotFound);

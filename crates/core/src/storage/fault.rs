@@ -291,6 +291,10 @@ impl ReadableFile for FaultReader {
         self.shared.faults().iter().filter_map(cut).fold(self.file.bytes(), u64::min)
     }
 
+    fn announce(&self, ranges: &[(u64, u64)]) {
+        self.file.announce(ranges);
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.shared.reads.fetch_add(1, Ordering::SeqCst);
         self.shared.pass(&[&self.path])?;

@@ -6,16 +6,20 @@
 //! later write-back of the page cache undoes it.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{CWD, OFlags, RenameFlags};
-use rustix::io::Errno;
+use rustix::fs::{Advice, CWD, OFlags, RenameFlags};
+use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+
+/// Most buffers of one vectored read: what Linux takes.
+const MOST_BUFFERS: usize = 1024;
 
 /// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system has them.
 #[derive(Debug, Clone)]
@@ -278,6 +282,38 @@ impl ReadableFile for ReadHandle {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(buffer, offset)
+    }
+
+    fn announce(&self, ranges: &[(u64, u64)]) {
+        let Some((first, _)) = ranges.first() else { return };
+        // When the first range is in the system's cache, so are the others most likely, and asking for each takes longer
+        // than reading it. Whatever else comes of this, the reads that follow will tell.
+        let mut byte = [0];
+        let probe = &mut [IoSliceMut::new(&mut byte)];
+        if rustix::io::preadv2(&self.file, probe, *first, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN) {
+            for (offset, bytes) in ranges {
+                let _ = rustix::fs::fadvise(&self.file, *offset, NonZeroU64::new(*bytes), Advice::WillNeed);
+            }
+        }
+    }
+
+    fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let (mut offset, mut rest) = (offset, buffers);
+        // Leading buffers of no length would look like the end of the file.
+        IoSliceMut::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            let count = rest.len().min(MOST_BUFFERS);
+            match rustix::io::preadv(&self.file, &mut rest[..count], offset) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    offset = offset.saturating_add(read as u64);
+                    IoSliceMut::advance_slices(&mut rest, read);
+                }
+                Err(Errno::INTR) => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        Ok(())
     }
 }
 

@@ -15,7 +15,7 @@ mod filesystem;
 mod memory;
 mod scratch;
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +85,21 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
     fn bytes(&self) -> u64;
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
+    /// Says that these ranges (offset and length) are about to be read, so that a device that is slow to answer can fetch
+    /// them side by side. Reads the same bytes with or without.
+    fn announce(&self, ranges: &[(u64, u64)]) {
+        let _ = ranges;
+    }
+    /// Fills buffers one after the other from `offset`, in as few calls to the system as it takes. What the slices point
+    /// to afterwards is not specified.
+    fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut offset = offset;
+        for buffer in buffers {
+            self.read_at(offset, buffer)?;
+            offset = offset.saturating_add(buffer.len() as u64);
+        }
+        Ok(())
+    }
 }
 
 /// Reads a whole file, refusing one larger than `limit_bytes`.

@@ -232,6 +232,14 @@ fn check(dataset: &Dataset, epochs: &[TestEpoch], asked: &Asked) {
         answer.extend(records(&batch));
     }
     assert_eq!(answer, expected, "{asked:?}");
+    let read_bytes = stream.figures().bytes_read;
+    let most: u64 = explained.epochs.iter().map(|epoch| epoch.bytes_most).sum();
+    assert!(read_bytes <= most, "{read_bytes} bytes were read, explained as {most} at most: {asked:?}");
+    let least: u64 = explained.epochs.iter().map(|epoch| epoch.bytes_least).sum();
+    assert!(
+        asked.limit.is_some() || least <= read_bytes,
+        "{read_bytes} bytes, explained as {least} at least: {asked:?}"
+    );
     // A subset of the columns, the key not among them, gives the same rows.
     let narrow = dataset.run(&query.clone().columns(["epoch", "id"])).unwrap();
     let ids: Vec<(u64, u64)> = narrow

@@ -1,6 +1,7 @@
 //! Tests of the whole read path: small datasets with everything in them, and a scan of the same rows as the judge.
 
 mod answers;
+mod bounds;
 mod damage;
 mod effort;
 mod tracks;
