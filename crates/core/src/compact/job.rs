@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::epoch::{Bench, CompactedEpoch, EpochWork};
+use super::epoch::{CompactedEpoch, EpochWork, Workplace};
 use super::options::CompactOptions;
 use super::slab::SlabReader;
 use crate::error::{Error, Result, UsageError};
@@ -35,7 +35,7 @@ pub struct Compaction {
     /// Whether the copy holds nothing that the source does not, so that what an earlier attempt left is worth nothing.
     made_of_source: bool,
     options: CompactOptions,
-    benches: Vec<Bench>,
+    workplaces: Vec<Workplace>,
     notice: Option<LockNotice>,
     recovery: Recovery,
     lock: Option<WriterLock>,
@@ -97,13 +97,13 @@ impl Compaction {
         let wanted = describe_copy(source.descriptor());
         let descriptor = DatasetDescriptor::open_or_create(&*storage, &layout, &wanted)?;
         let recovery = recover(&storage, &layout, &descriptor)?;
-        let bench = || Bench { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
+        let workplace = || Workplace { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
         Ok(Self {
             source: source.clone(),
             storage,
             layout,
             made_of_source: descriptor.source == wanted.source,
-            benches: (0..options.thread_count()).map(|_| bench()).collect(),
+            workplaces: (0..options.thread_count()).map(|_| workplace()).collect(),
             descriptor,
             options,
             notice,
@@ -174,7 +174,7 @@ impl Compaction {
             identity: commit.identity(),
         };
         let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
-        work.run(&mut self.benches, progress)
+        work.run(&mut self.workplaces, progress)
     }
 
     /// Removes what killed attempts at an epoch left. A dataset that was begun as a copy of this source holds nothing
