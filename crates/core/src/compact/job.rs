@@ -139,23 +139,27 @@ impl Compaction {
     /// [`Error::EpochExists`], [`Error::EpochMissing`]; damage to the source, or a failure of storage. Nothing of the
     /// epoch is in the copy then, and what was there before still is.
     pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
-        self.clear_attempts(epoch)?;
-        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
-        let Some(commit) = begun else { return Ok(None) };
         if let Some(lock) = &self.lock {
             lock.check()?;
         }
-        match self.write_parts(epoch, &commit, progress) {
-            Ok((manifest, done)) => {
-                commit.commit(manifest)?;
-                Ok(Some(done))
-            }
-            Err(error) => {
-                // The error counts; what cannot be removed now is cleared away by the next attempt.
-                drop(commit.discard());
-                Err(error)
-            }
+        self.clear_attempts(epoch)?;
+        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let Some(commit) = begun else { return Ok(None) };
+        let planned = self
+            .write_parts(epoch, &commit, progress)
+            .and_then(|(manifest, done)| Ok((commit.protocol(&manifest)?, done)));
+        let (error, committed) = match planned {
+            Ok((mut protocol, done)) => match protocol.run(&*self.storage) {
+                Ok(()) => return Ok(Some(done)),
+                Err(error) => (error, protocol.is_committed()),
+            },
+            Err(error) => (error, false),
+        };
+        if !committed {
+            // The error counts; what cannot be removed now is cleared away by the next attempt.
+            drop(commit.discard());
         }
+        Err(error)
     }
 
     /// Writes the parts of an epoch and answers its manifest.

@@ -20,8 +20,8 @@
 //!   entries of one epoch come on top ([`Compaction::memory_bound_bytes`]).
 //! * What the cuts rely on is checked when rows come in: keys ascend, and lie between the keys of the cuts.
 //! * The source is only read. Its epoch is one commit, even if a writer replaces it meanwhile.
-//! * The copy is a dataset like any other, written under its lock and by the store's commit. An attempt that fails before
-//!   its commit is removed; what a killed one left, or a commit that failed, the next one removes: the source has it all.
+//! * The copy is a dataset like any other, written under its lock and by the store's commit. An attempt that fails is
+//!   removed, and what a killed one left is removed by the next: the source has it all.
 //!
 //! A page in which a cut falls is read by two slabs. With `k` row groups at a key that is `k` pages of each column for a
 //! slab; [`CompactedEpoch::bytes_read`] tells.
