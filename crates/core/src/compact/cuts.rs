@@ -1,7 +1,7 @@
-//! Where ranks lie: cutting many sorted sequences at once, so that exactly so many rows are before the cut.
+//! Cutting many sorted sequences at one place of their common order, so that exactly so many rows are before the cut.
 //!
 //! What is known of the keys is a list of *blocks*: rows of one sequence with a smallest and a largest key. At first
-//! they are the pages. The key at a rank lies between two bounds that follow from the blocks alone; the few blocks
+//! they are the pages. The key at a place lies between two bounds that follow from the blocks alone; the few blocks
 //! between them are refined into smaller ones by reading their page, until each holds one key only. Then the cut is
 //! exact. Rows with the cut's own key are shared out in the order of the sequences.
 //!
@@ -97,27 +97,27 @@ impl KeyMap {
         begins.zip(&self.ends).map(|(begin, end)| &self.pages[begin..*end])
     }
 
-    /// The cut before which `rank` rows lie. `read` appends the ordinals of a sequence's page, ascending and within the
+    /// The cut before which `place` rows lie. `read` appends the ordinals of a sequence's page, ascending and within the
     /// page's bounds.
     ///
     /// # Errors
     /// Those of `read`.
     pub(super) fn cut(
         &self,
-        rank: u64,
+        place: u64,
         mut read: impl FnMut(u32, &KeyPage, &mut Vec<u64>) -> Result<()>,
     ) -> Result<Cut> {
-        if rank == 0 {
+        if place == 0 {
             return Ok(Cut { ordinal: 0, rows: vec![0; self.ends.len()] });
         }
-        if rank >= self.rows() {
+        if place >= self.rows() {
             let rows = |pages: &[KeyPage]| pages.iter().map(|page| page.rows).sum();
             return Ok(Cut { ordinal: u64::MAX, rows: self.sequences().map(rows).collect() });
         }
-        let bounds = (reach(&self.lows, rank), reach(&self.highs, rank));
+        let bounds = (reach(&self.lows, place), reach(&self.highs, place));
         let (mut cut, mut blocks) = self.start(bounds);
         let before = cut.iter().map(|rows| u64::from(*rows)).sum();
-        let mut open = rank.saturating_sub(before);
+        let mut open = place.saturating_sub(before);
         while blocks.iter().any(|block| block.low < block.high) {
             blocks = self.refine(&blocks, &mut read)?;
             let (low, high) = bracket(&blocks, open);
@@ -187,10 +187,10 @@ impl KeyMap {
     }
 }
 
-/// Between which keys the key at a rank lies, going by these blocks.
-fn bracket(blocks: &[Block], rank: u64) -> (u64, u64) {
+/// Between which keys the key at a place lies, going by these blocks.
+fn bracket(blocks: &[Block], place: u64) -> (u64, u64) {
     let sums = |key: fn(&Block) -> u64| cumulate(blocks.iter().map(move |block| (key(block), u64::from(block.rows))));
-    (reach(&sums(|block| block.low), rank), reach(&sums(|block| block.high), rank))
+    (reach(&sums(|block| block.low), place), reach(&sums(|block| block.high), place))
 }
 
 #[cfg(test)]
@@ -219,15 +219,15 @@ mod tests {
         map
     }
 
-    fn check_cut(sequences: &[Vec<u64>], page_rows: usize, slack: u64, rank: u64) {
+    fn check_cut(sequences: &[Vec<u64>], page_rows: usize, slack: u64, place: u64) {
         let map = map(sequences, page_rows, slack);
         let cut = map
-            .cut(rank, |sequence, page, out| {
+            .cut(place, |sequence, page, out| {
                 out.extend(&sequences[sequence as usize][page.first_row as usize..][..page.rows as usize]);
                 Ok(())
             })
             .unwrap();
-        assert_eq!(cut.rows.iter().map(|rows| u64::from(*rows)).sum::<u64>(), rank);
+        assert_eq!(cut.rows.iter().map(|rows| u64::from(*rows)).sum::<u64>(), place);
         for (keys, rows) in sequences.iter().zip(&cut.rows) {
             let (before, after) = keys.split_at(*rows as usize);
             assert!(before.last().is_none_or(|key| *key <= cut.ordinal), "{cut:?}");

@@ -1,10 +1,10 @@
 //! One epoch: its lanes, the threads that work on them, and the manifest of what they wrote.
 //!
-//! A lane is a range of ranks that goes to one part. Lanes are numbered in the order of the key, NaN keys last, and a
-//! part has the number of its lane, so that the order of the files' names is the order of the key.
+//! A lane is a stretch of the sorted epoch that goes to one part. Lanes are numbered in the order of the key, NaN keys
+//! last, and a part has the number of its lane, so that the order of the files' names is the order of the key.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -36,16 +36,18 @@ pub struct CompactedEpoch {
 
 /// A thread's memory, kept from epoch to epoch.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(super) struct Workplace {
     pub(super) reader: SlabReader,
     pub(super) buffers: EncodeBuffers,
 }
 
-/// A range of ranks that goes to one part.
+/// A stretch of the sorted epoch that goes to one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lane {
+    /// Whether it is one of the rows with NaN keys.
     nan: bool,
-    ranks: Range<u64>,
+    /// Rows, counted in the order of the key.
+    rows: Range<u64>,
 }
 
 /// What a lane became.
@@ -78,9 +80,9 @@ pub(super) struct EpochWork<'a> {
     ordered: Sequences<'a>,
     nan: Sequences<'a>,
     lanes: Vec<Lane>,
-    next: AtomicUsize,
+    next: AtomicU32,
     failed: AtomicBool,
-    written: Mutex<Vec<(usize, Result<Written>)>>,
+    written: Mutex<Vec<(u32, Result<Written>)>>,
 }
 
 impl<'a> EpochWork<'a> {
@@ -104,13 +106,13 @@ impl<'a> EpochWork<'a> {
             ordered,
             nan,
             lanes: Vec::new(),
-            next: AtomicUsize::new(0),
+            next: AtomicU32::new(0),
             failed: AtomicBool::new(false),
             written: Mutex::new(Vec::new()),
         };
         let most = work.lane_rows();
         for (nan, rows) in [(false, work.ordered.rows()), (true, work.nan.rows())] {
-            work.lanes.extend(pieces(0..rows, most, work.unit_rows()).map(|ranks| Lane { nan, ranks }));
+            work.lanes.extend(pieces(0..rows, most, work.unit_rows()).map(|rows| Lane { nan, rows }));
         }
         Ok(work)
     }
@@ -126,33 +128,29 @@ impl<'a> EpochWork<'a> {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
         let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
-        // Slabs that do not divide a lane evenly make up to twice as many runs.
+        // Runs that do not divide a slab evenly are up to twice as many.
         let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
         (rows / (LANES_PER_THREAD * threads))
             .max(slab_rows)
             .min(rows.div_ceil(threads))
             .max(run_rows.min(slab_rows))
             .min((PART_BYTES / self.schema.row_bytes() as u64).max(1))
-            .min(run_rows.saturating_mul(runs))
+            .min(run_rows.min(slab_rows).saturating_mul(runs))
     }
 
-    /// Writes all parts, a thread for each bench, and answers the manifest. `progress` hears of rows written.
+    /// Writes all parts, a thread for each workplace, and answers the manifest. `progress` hears of rows written.
     ///
     /// # Errors
     /// The error of the first lane, in the order of the key, that had one; the others stop as soon as they notice.
     pub(super) fn run(
         self,
-        benches: &mut [Bench],
+        workplaces: &mut [Workplace],
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(EpochManifest, CompactedEpoch)> {
         let begun = Instant::now();
-        let read_before: u64 = benches.iter().map(|bench| bench.reader.read_bytes).sum();
-        std::thread::scope(|scope| {
-            for bench in benches.iter_mut().take(self.lanes.len()) {
-                scope.spawn(|| self.work(bench, progress));
-            }
-        });
-        let read_after: u64 = benches.iter().map(|bench| bench.reader.read_bytes).sum();
+        let read_before: u64 = workplaces.iter().map(|workplace| workplace.reader.read_bytes).sum();
+        self.work_on_all(workplaces, progress);
+        let read_after: u64 = workplaces.iter().map(|workplace| workplace.reader.read_bytes).sum();
         let (groups, factory, nan_keys) = (self.groups, self.factory, self.nan.rows());
         let mut lanes = self.written.into_inner().unwrap_or_else(PoisonError::into_inner);
         lanes.sort_unstable_by_key(|(number, _)| *number);
@@ -181,9 +179,9 @@ impl<'a> EpochWork<'a> {
             // An epoch without records is one part without rows: the folder must open in every tool.
             manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
         }
-        for bench in benches {
-            manifest.figures.route_s += std::mem::take(&mut bench.reader.read_s);
-            manifest.figures.sort_s += std::mem::take(&mut bench.reader.sort_s);
+        for workplace in workplaces {
+            manifest.figures.route_s += std::mem::take(&mut workplace.reader.read_s);
+            manifest.figures.sort_s += std::mem::take(&mut workplace.reader.sort_s);
         }
         manifest.figures.wall_s = begun.elapsed().as_secs_f64();
         let done = CompactedEpoch {
@@ -194,12 +192,28 @@ impl<'a> EpochWork<'a> {
         Ok((manifest, done))
     }
 
+    /// Starts the threads and waits for them; the caller's is one of them.
+    fn work_on_all(&self, workplaces: &mut [Workplace], progress: &(dyn Fn(u64) + Sync)) {
+        std::thread::scope(|scope| {
+            let mut places = workplaces.iter_mut().take(self.lanes.len());
+            let own = places.next();
+            for place in places {
+                let thread = std::thread::Builder::new().name("turbidite-compact".to_owned());
+                // When the system refuses a thread, those there are do the work.
+                drop(thread.spawn_scoped(scope, move || self.work(place, progress)));
+            }
+            if let Some(place) = own {
+                self.work(place, progress);
+            }
+        });
+    }
+
     /// One thread: lane after lane, until none is left or one has failed.
-    fn work(&self, bench: &mut Bench, progress: &(dyn Fn(u64) + Sync)) {
+    fn work(&self, workplace: &mut Workplace, progress: &(dyn Fn(u64) + Sync)) {
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(lane) = self.lanes.get(number) else { break };
-            let Some(result) = self.write_lane(number, lane, bench, progress).transpose() else { break };
+            let Some(lane) = self.lanes.get(number as usize) else { break };
+            let Some(result) = self.write_lane(number, lane, workplace, progress).transpose() else { break };
             if result.is_err() {
                 self.failed.store(true, Ordering::Relaxed);
             }
@@ -210,20 +224,19 @@ impl<'a> EpochWork<'a> {
     /// Writes a lane's part; `None` when another lane has failed meanwhile.
     fn write_lane(
         &self,
-        number: usize,
+        number: u32,
         lane: &Lane,
-        bench: &mut Bench,
+        workplace: &mut Workplace,
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<Option<Written>> {
-        let Bench { reader, buffers } = bench;
+        let Workplace { reader, buffers } = workplace;
         let sequences = if lane.nan { &self.nan } else { &self.ordered };
         let (unit, run_rows) = (self.unit_rows(), self.options.run_rows(self.schema));
-        // An epoch has fewer lanes than Parquet files have row groups; ranks beyond that would fail in `create`.
-        let mut part = self.factory.create(PartId { rank: u32::try_from(number).unwrap_or(u32::MAX), roll: 0 })?;
+        let mut part = self.factory.create(PartId { rank: number, roll: 0 })?;
         let mut runs = Vec::new();
         let mut run = 0;
-        let mut from = reader.cut(sequences, lane.ranks.start)?;
-        for slab in pieces(lane.ranks.clone(), self.options.slab_rows(self.schema), unit) {
+        let mut from = reader.cut(sequences, lane.rows.start)?;
+        for slab in pieces(lane.rows.clone(), self.options.slab_rows(self.schema), unit) {
             let to = reader.cut(sequences, slab.end)?;
             reader.load(sequences, &from, &to)?;
             for rows in pieces(0..slab.end - slab.start, run_rows, unit) {
@@ -240,7 +253,7 @@ impl<'a> EpochWork<'a> {
             from = to;
         }
         let (part, stages) = part.finish_with_figures()?;
-        Ok(Some(Written { part, runs, stages, rows: lane.ranks.end - lane.ranks.start }))
+        Ok(Some(Written { part, runs, stages, rows: lane.rows.end - lane.rows.start }))
     }
 }
 

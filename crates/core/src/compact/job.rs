@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::epoch::{Bench, CompactedEpoch, EpochWork};
+use super::epoch::{CompactedEpoch, EpochWork, Workplace};
 use super::options::CompactOptions;
 use super::slab::SlabReader;
 use crate::error::{Error, Result, UsageError};
@@ -35,7 +35,7 @@ pub struct Compaction {
     /// Whether the copy holds nothing that the source does not, so that what an earlier attempt left is worth nothing.
     made_of_source: bool,
     options: CompactOptions,
-    benches: Vec<Bench>,
+    workplaces: Vec<Workplace>,
     notice: Option<LockNotice>,
     recovery: Recovery,
     lock: Option<WriterLock>,
@@ -97,13 +97,13 @@ impl Compaction {
         let wanted = describe_copy(source.descriptor());
         let descriptor = DatasetDescriptor::open_or_create(&*storage, &layout, &wanted)?;
         let recovery = recover(&storage, &layout, &descriptor)?;
-        let bench = || Bench { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
+        let workplace = || Workplace { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
         Ok(Self {
             source: source.clone(),
             storage,
             layout,
             made_of_source: descriptor.source == wanted.source,
-            benches: (0..options.thread_count()).map(|_| bench()).collect(),
+            workplaces: (0..options.thread_count()).map(|_| workplace()).collect(),
             descriptor,
             options,
             notice,
@@ -139,23 +139,27 @@ impl Compaction {
     /// [`Error::EpochExists`], [`Error::EpochMissing`]; damage to the source, or a failure of storage. Nothing of the
     /// epoch is in the copy then, and what was there before still is.
     pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
-        self.clear_attempts(epoch)?;
-        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
-        let Some(commit) = begun else { return Ok(None) };
         if let Some(lock) = &self.lock {
             lock.check()?;
         }
-        match self.write_parts(epoch, &commit, progress) {
-            Ok((manifest, done)) => {
-                commit.commit(manifest)?;
-                Ok(Some(done))
-            }
-            Err(error) => {
-                // The error counts; what cannot be removed now is cleared away by the next attempt.
-                drop(commit.discard());
-                Err(error)
-            }
+        self.clear_attempts(epoch)?;
+        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let Some(commit) = begun else { return Ok(None) };
+        let planned = self
+            .write_parts(epoch, &commit, progress)
+            .and_then(|(manifest, done)| Ok((commit.protocol(&manifest)?, done)));
+        let (error, committed) = match planned {
+            Ok((mut protocol, done)) => match protocol.run(&*self.storage) {
+                Ok(()) => return Ok(Some(done)),
+                Err(error) => (error, protocol.is_committed()),
+            },
+            Err(error) => (error, false),
+        };
+        if !committed {
+            // The error counts; what cannot be removed now is cleared away by the next attempt.
+            drop(commit.discard());
         }
+        Err(error)
     }
 
     /// Writes the parts of an epoch and answers its manifest.
@@ -174,7 +178,7 @@ impl Compaction {
             identity: commit.identity(),
         };
         let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
-        work.run(&mut self.benches, progress)
+        work.run(&mut self.workplaces, progress)
     }
 
     /// Removes what killed attempts at an epoch left. A dataset that was begun as a copy of this source holds nothing

@@ -1,27 +1,27 @@
 //! Compaction: a fully sorted copy of a dataset, epoch by epoch.
 //!
 //! The rows of a row group are sorted already, so an epoch is as many sorted sequences of keys as it has row groups. The
-//! order of the whole epoch is cut into *slabs* at exact ranks: slab 3 of 1,000,000 rows each holds the rows that rank
-//! 3,000,000 to 3,999,999 by key. Where a cut falls in every sequence is found from the page indexes and a few pages of
-//! keys (`cuts`). A slab is then a stretch of rows of each row group; its pages are read, column by column, its rows
+//! order of the whole epoch is cut into *slabs* at exact places: of slabs of 1,000,000 rows, the third begins where
+//! 2,000,000 rows are before it by key. Where a cut falls in every sequence is found from the page indexes and a few
+//! pages of keys (`cuts`). A slab is then a stretch of rows of each row group; its pages are read, column by column, its rows
 //! sorted by key and written as runs (`slab`). Slabs need nothing of each other, so threads work on as many as there
 //! are; consecutive ones go to one part, and parts are numbered in the order of the key (`epoch`).
 //!
 //! ```text
-//! page indexes ─► cuts at ranks r, r + n, … ─► slab: rows a..b of each row group ─► sort ─► runs ─► part ─► commit
+//! page indexes ─► cuts at places n, 2n, 3n … ─► slab: rows a..b of each row group ─► sort ─► runs ─► part ─► commit
 //! ```
 //!
 //! # Invariants
 //!
-//! * Every row of the source is in the copy once; rows that lie in two slabs do not exist, since slabs are ranges of
-//!   ranks. Equal keys are told apart by where they lie, so one key may fill any number of slabs.
+//! * Every row of the source is in the copy once: a cut has every row on one side, and the slabs of a cut's two sides
+//!   share it. Equal keys are told apart by where they lie, so one key may fill any number of slabs.
 //! * Runs do not overlap, equal keys at their ends excepted; runs of NaN keys come last, in a part of their own.
 //! * A slab has a fixed number of rows, whatever the keys are: memory does not depend on the data. Page indexes and run
 //!   entries of one epoch come on top ([`Compaction::memory_bound_bytes`]).
 //! * What the cuts rely on is checked when rows come in: keys ascend, and lie between the keys of the cuts.
 //! * The source is only read. Its epoch is one commit, even if a writer replaces it meanwhile.
-//! * The copy is a dataset like any other, written under its lock and by the store's commit. An attempt that fails before
-//!   its commit is removed; what a killed one left, or a commit that failed, the next one removes: the source has it all.
+//! * The copy is a dataset like any other, written under its lock and by the store's commit. An attempt that fails is
+//!   removed, and what a killed one left is removed by the next: the source has it all.
 //!
 //! A page in which a cut falls is read by two slabs. With `k` row groups at a key that is `k` pages of each column for a
 //! slab; [`CompactedEpoch::bytes_read`] tells.

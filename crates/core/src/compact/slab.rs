@@ -124,14 +124,14 @@ impl SlabReader {
         }
     }
 
-    /// Finds the cut before which `rank` rows lie.
+    /// Finds the cut before which `place` rows lie.
     ///
     /// # Errors
     /// Damage to a page of keys; the system's refusal.
-    pub(super) fn cut(&mut self, sequences: &Sequences<'_>, rank: u64) -> Result<Cut> {
+    pub(super) fn cut(&mut self, sequences: &Sequences<'_>, place: u64) -> Result<Cut> {
         let begun = Instant::now();
         let cut =
-            sequences.map.cut(rank, |sequence, page, keys| self.read_keys(&sequences.group(sequence)?, page, keys));
+            sequences.map.cut(place, |sequence, page, keys| self.read_keys(&sequences.group(sequence)?, page, keys));
         self.read_s += begun.elapsed().as_secs_f64();
         cut
     }

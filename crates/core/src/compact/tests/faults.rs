@@ -1,5 +1,4 @@
-//! Kills, failures of storage and damage of the source: nothing is lost, nothing wrong is committed, nothing is left
-//! once the copy is complete.
+//! Kills, failures of storage and damage of the source: nothing is lost, nothing wrong is committed, nothing is left.
 
 use std::io::ErrorKind;
 
@@ -72,7 +71,7 @@ fn killed_before_every_storage_operation() {
 }
 
 #[test]
-fn one_failed_operation_commits_all_or_nothing() {
+fn one_failed_operation_commits_all_or_nothing_and_leaves_nothing() {
     let (memory, epoch) = source();
     let operations = operations(&memory);
     let mut failures = 0;
@@ -84,6 +83,7 @@ fn one_failed_operation_commits_all_or_nothing() {
         let copied = copied_epochs(&survivor);
         assert!(result.is_err() || copied == [1, 2], "failed at {first}: success without the epochs");
         failures += usize::from(result.is_err());
+        assert_eq!(unfinished(&survivor), 0, "failed at {first}: {result:?}");
         check_and_complete(&(Arc::new(survivor) as Arc<dyn Storage>), &epoch, &format!("failed at {first}"));
     }
     assert!(failures > 100, "{failures}");
