@@ -24,10 +24,13 @@
 //!
 //! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
 //! `column`: pure parts. `pool`: threads. `read`: one chunk. `stream`, `order`: batches. `explain`, `profile`: what
-//! queries would cost, told from summaries.
+//! queries would cost, told from summaries. `distribution`: histograms and quantiles, bounded by summaries or exact, with
+//! `bins` (where to cut) and `tally` (counting what summaries leave open).
 
+mod bins;
 mod column;
 mod dataset;
+mod distribution;
 mod explain;
 mod extent;
 mod figures;
@@ -40,13 +43,16 @@ mod read;
 mod request;
 mod scan;
 mod stream;
+mod tally;
 
 #[cfg(test)]
 mod tests;
 
+pub use bins::{BinScale, Bins};
 pub use dataset::Dataset;
+pub use distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
 pub use explain::{EpochExplanation, Explanation, KindCount, PruneReason};
 pub use figures::QueryFigures;
-pub use profile::{KeyProfile, ProfilePoint, key_profile};
+pub use profile::{KeyProfile, ProfilePoint, key_profile, key_profile_at};
 pub use request::{EpochSelection, Query};
 pub use stream::QueryStream;
