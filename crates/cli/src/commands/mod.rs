@@ -5,6 +5,7 @@ pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod quantiles;
 pub(crate) mod query;
+pub(crate) mod report;
 pub(crate) mod salvage;
 pub(crate) mod stats;
 pub(crate) mod truncate;
@@ -12,7 +13,7 @@ pub(crate) mod verify;
 
 mod batch;
 mod feed;
-mod figures;
+pub(crate) mod figures;
 
 use std::io::Write;
 use std::path::Path;

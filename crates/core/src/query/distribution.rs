@@ -145,24 +145,24 @@ impl Spread {
         Self { from, to, rows, in_ratio: false }
     }
 
-    /// All of an epoch that have values. Row groups in a tail, away from zero and from the middle of the epoch, reach
-    /// far and hold few large values: theirs count as spread evenly over ratios. Only estimates depend on that.
+    /// All of an epoch that have values. Row groups in a tail lie beyond the middle one, away from zero, reach far and
+    /// hold few large values: theirs count as spread evenly over ratios. Only estimates depend on that.
     fn all_of(manifest: &EpochManifest, column: usize, order: KeyOrder) -> Vec<Self> {
         let spreads = manifest.runs.iter().map(|run| Self::of(run.columns.get(column), run.rows, order));
         let mut spreads: Vec<Self> = spreads.filter(|spread| spread.rows > 0).collect();
-        let mut middles: Vec<u64> = spreads.iter().map(|spread| spread.from / 2 + spread.to / 2).collect();
-        let half = middles.len() / 2;
-        let middle = (!middles.is_empty()).then(|| *middles.select_nth_unstable(half).1);
         let magnitude = |ordinal: u64| order.value(ordinal).as_f64().abs();
+        let half = spreads.len() / 2;
+        if half == 0 {
+            return spreads;
+        }
+        let middle = *spreads.select_nth_unstable_by_key(half, |spread| spread.from).1;
+        let inner = magnitude(middle.from).max(magnitude(middle.to));
         let zero = order.first_at_least(Value::Int(0));
         for spread in &mut spreads {
-            let is_outside = |inner: u64| match u128::from(spread.from) > zero {
-                true => spread.from / 2 + spread.to / 2 >= inner,
-                false => u128::from(spread.to) < zero && spread.from / 2 + spread.to / 2 <= inner,
-            };
+            let has_one_sign = u128::from(spread.from) > zero || u128::from(spread.to) < zero;
             let (one, other) = (magnitude(spread.from), magnitude(spread.to));
             let reaches_far = one.max(other) > TAIL_RATIO * one.min(other);
-            spread.in_ratio = reaches_far && middle.is_some_and(is_outside);
+            spread.in_ratio = has_one_sign && reaches_far && one.min(other) >= inner;
         }
         spreads
     }
