@@ -147,6 +147,16 @@ impl Dataset {
     ///
     /// # Errors
     /// Usage errors for a column that has no numbers and for bins that cannot be made; missing epochs; damage.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, EpochSelection, Precision};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let histogram = dataset.histogram("energy", &Bins::new(20), EpochSelection::All, Precision::Bounded)?;
+    /// for (edges, rows) in histogram.edges.windows(2).zip(&histogram.bins) {
+    ///     println!("from {}: about {} rows, {} to {}", edges[0], rows.estimate, rows.least, rows.most);
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
     pub fn histogram(
         &self,
         column: &str,
