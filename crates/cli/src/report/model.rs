@@ -181,11 +181,11 @@ impl Model {
     }
 
     pub(super) fn rows(&self) -> u64 {
-        self.epochs.iter().map(|epoch| epoch.rows).sum()
+        sum(&self.epochs, |epoch| epoch.rows)
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
-        self.epochs.iter().map(|epoch| epoch.figures.bytes_written).sum()
+        sum(&self.epochs, |epoch| epoch.figures.bytes_written)
     }
 
     /// The key with its unit.
@@ -264,14 +264,19 @@ impl Shape {
             let more = if number == last { 1.0 } else { 0.0 };
             (end(edges[0], 0.0), end(edges[1], more), rows_of.estimate as f64 / rows)
         };
-        let below = found.below.estimate + found.negative_infinity.estimate;
-        let above = found.above.estimate + found.positive_infinity.estimate;
+        let below = found.below.estimate.saturating_add(found.negative_infinity.estimate);
+        let above = found.above.estimate.saturating_add(found.positive_infinity.estimate);
         Ok(Self {
             bins: found.edges.windows(2).zip(&found.bins).enumerate().map(bin).collect(),
             beyond: [below, above, found.nan].map(|beyond| beyond as f64 / rows),
             median: quantiles.quantiles.first().map(|quantile| quantile.estimate.as_f64()),
         })
     }
+}
+
+/// A figure over all epochs, as far as it can be counted.
+pub(super) fn sum(epochs: &[Epoch], figure: fn(&Epoch) -> u64) -> u64 {
+    epochs.iter().fold(0, |sum, epoch| sum.saturating_add(figure(epoch)))
 }
 
 /// Epochs put together for plots that have one column for each, up to [`MOST_BUCKETS`].

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::bars::{Series, Stack};
-use super::model::{Buckets, Epoch, Model};
+use super::model::{Buckets, Epoch, Model, sum};
 use super::svg::escape;
 use super::{distribution, loads, selectivity};
 use crate::text;
@@ -265,7 +265,7 @@ fn epochs_table(model: &Model) -> String {
         ]
     };
     let lines: String = model.drawn.iter().map(|&place| row("td", &line(&model.epochs[place]))).collect();
-    let sum = |pick: fn(&Epoch) -> u64| text::count(model.epochs.iter().map(pick).sum());
+    let sum = |figure: fn(&Epoch) -> u64| text::count(sum(&model.epochs, figure));
     let totals = [
         "all".to_owned(),
         sum(|epoch| epoch.rows),

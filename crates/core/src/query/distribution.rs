@@ -345,11 +345,12 @@ fn bound_cells(
         for spread in Spread::all_of(&manifest, column, order) {
             let span = cells.span(spread.from, spread.to);
             if span.start() == span.end() {
-                bounds[*span.start()].least += spread.rows;
+                let bound = &mut bounds[*span.start()];
+                bound.least = bound.least.saturating_add(spread.rows);
             }
             let mut below = 0.0;
             for cell in span {
-                bounds[cell].most += spread.rows;
+                bounds[cell].most = bounds[cell].most.saturating_add(spread.rows);
                 let up_to = spread.rows_below(cells.start(cell + 1), order);
                 estimates[cell] += up_to - below;
                 below = up_to;
@@ -425,9 +426,14 @@ pub(super) fn quantiles(
     })
 }
 
+/// Rows of several row groups; manifests of many epochs could claim more than can be counted.
+fn total_rows<'a>(spreads: impl Iterator<Item = &'a Spread>) -> u64 {
+    spreads.fold(0, |rows, spread| rows.saturating_add(spread.rows))
+}
+
 /// Bounds from the manifests; none when there are no values.
 fn bound_targets(shares: &[f64], spreads: &mut [Spread]) -> Vec<Target> {
-    let values: u64 = spreads.iter().map(|spread| spread.rows).sum();
+    let values = total_rows(spreads.iter());
     if values == 0 {
         return Vec::new();
     }
@@ -437,9 +443,9 @@ fn bound_targets(shares: &[f64], spreads: &mut [Spread]) -> Vec<Target> {
         .collect();
     // The value at a position when every row group's values all lie at one of its ends.
     fn reach(spreads: &[Spread], position: u64, end: fn(&Spread) -> u64) -> Option<u64> {
-        let mut rows = 0;
+        let mut rows = 0u64;
         spreads.iter().find_map(|spread| {
-            rows += spread.rows;
+            rows = spread.rows.saturating_add(rows);
             (rows >= position).then(|| end(spread))
         })
     }
@@ -494,7 +500,7 @@ impl Search<'_> {
         let may_hold = |spread: &Spread, target: &Target| spread.from <= target.high && target.low <= spread.to;
         let in_question =
             spreads.iter().filter(|spread| targets.iter().any(|target| target.is_open() && may_hold(spread, target)));
-        let mut values: u64 = in_question.map(|spread| spread.rows).sum();
+        let mut values = total_rows(in_question);
         while targets.iter().any(Target::is_open) {
             if values <= KEPT_VALUES {
                 return self.pick(targets);
@@ -525,9 +531,9 @@ impl Search<'_> {
         let counts = self.tally(Sieve::counting(self.column, self.order, cells.clone()))?.counts;
         let mut values = 0;
         for target in targets.iter_mut().filter(|target| target.is_open()) {
-            let mut up_to = 0;
+            let mut up_to = 0u64;
             let found = counts.iter().position(|count| {
-                up_to += count;
+                up_to = count.saturating_add(up_to);
                 up_to >= target.position
             });
             let Some(cell) = found else { continue };
@@ -557,9 +563,9 @@ impl Search<'_> {
         for target in targets.iter_mut().filter(|target| target.is_open()) {
             let low = u128::from(target.low);
             let cells_below = (0..cells.len()).take_while(|cell| cells.start(*cell) < low);
-            let below: u64 = cells_below.map(|cell| found.counts[cell]).sum();
+            let below = cells_below.fold(0u64, |rows, cell| rows.saturating_add(found.counts[cell]));
             let first = found.kept.partition_point(|ordinal| *ordinal < target.low) as u64;
-            let wanted = first + target.position.saturating_sub(below + 1);
+            let wanted = first + target.position.saturating_sub(below).saturating_sub(1);
             if let Some(ordinal) = usize::try_from(wanted).ok().and_then(|place| found.kept.get(place)) {
                 (target.low, target.high) = (*ordinal, *ordinal);
             }

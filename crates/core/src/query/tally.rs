@@ -96,7 +96,7 @@ pub(super) fn tally(
         for run in &scan.manifest.runs {
             let spread = Spread::of(run.columns.get(sieve.column), run.rows, sieve.order);
             if let Some(cell) = sieve.settled(spread) {
-                total.counts[cell] += spread.rows;
+                total.counts[cell] = total.counts[cell].saturating_add(spread.rows);
             }
         }
         for &choice in &scan.choices {
@@ -120,7 +120,7 @@ pub(super) fn tally(
 impl Tally {
     fn add(&mut self, other: Tally) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
-            *sum += count;
+            *sum = sum.saturating_add(count);
         }
         self.kept.extend(other.kept);
     }
