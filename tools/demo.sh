@@ -56,6 +56,9 @@ show query "$dataset" --epoch 4000 --where 'energy >= 1.2 AND energy < 3' --expl
 title "7. The same questions to DuckDB, which knows nothing but the Parquet files in $dataset/data"
 "$PYTHON" tools/demo_compare.py "$TURBIDITE" "$dataset" "$output"
 
+title "8. The whole on one page, with plots"
+show report "$dataset" -o "$output/report.html"
+
 title "Try next"
 try() { printf '  %-72s %s\n' "$1" "$2"; }
 try "turbidite inspect $dataset" "what is in it"
@@ -63,3 +66,5 @@ try "turbidite stats $dataset" "how well it is clustered, what writing it took"
 try "turbidite verify $dataset" "check every byte"
 try "turbidite query $dataset --where 'energy > 50' -o hot.parquet" "rows into a file"
 try "turbidite ingest --help" "your own dumps: VPIC's, or any fixed-size records"
+
+printf '\nOpen %s in a browser to see how the dataset is laid out.\n' "$PWD/$output/report.html"

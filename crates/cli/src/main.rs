@@ -1,9 +1,9 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
 //! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `text` puts numbers into words, `failure` knows exit codes and messages, `panics` makes those of other people's
-//! code into errors. Results go to standard output, all else (progress, notes, errors) to standard error; with `--json`
-//! both are for machines.
+//! them, `report` draws a page, `text` puts numbers into words, `failure` knows exit codes and messages, `panics` makes
+//! those of other people's code into errors. Results go to standard output, all else (progress, notes, errors) to
+//! standard error; with `--json` both are for machines.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
@@ -11,6 +11,7 @@ mod commands;
 mod failure;
 mod output;
 mod panics;
+mod report;
 mod source;
 mod text;
 
@@ -45,6 +46,9 @@ enum Command {
     Compact(commands::compact::Compact),
     Tracks(commands::tracks::TracksCommand),
     Stats(commands::stats::Stats),
+    Hist(commands::hist::Hist),
+    Quantiles(commands::quantiles::QuantilesCommand),
+    Report(commands::report::Report),
     Verify(commands::verify::Verify),
     Inspect(commands::inspect::Inspect),
     Salvage(commands::salvage::Salvage),
@@ -75,6 +79,9 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
         Command::Compact(command) => command.run(line.json),
         Command::Tracks(command) => command.run(line.json),
         Command::Stats(command) => command.run(line.json),
+        Command::Hist(command) => command.run(line.json),
+        Command::Quantiles(command) => command.run(line.json),
+        Command::Report(command) => command.run(line.json),
         Command::Verify(command) => command.run(line.json),
         Command::Inspect(command) => command.run(line.json),
         Command::Salvage(command) => command.run(line.json),

@@ -48,6 +48,32 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
+/// A number of any size with about this many significant digits: `12,345`, `0.00123`, `1.23e-7`.
+pub(crate) fn number(value: f64, digits: usize) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !value.is_finite() {
+        return value.to_string();
+    }
+    let scientific = format!("{value:.*e}", digits.saturating_sub(1));
+    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    let without_zeros = |text: &str| match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text.to_owned(),
+    };
+    if !(-4..15).contains(&exponent) {
+        return format!("{}e{exponent}", without_zeros(mantissa));
+    }
+    let decimals = usize::try_from(digits as i32 - 1 - exponent).unwrap_or(0);
+    let plain = without_zeros(&format!("{value:.decimals$}"));
+    let (sign, unsigned) = plain.strip_prefix('-').map_or(("", plain.as_str()), |rest| ("-", rest));
+    let (whole, fraction) = unsigned.split_once('.').map_or((unsigned, None), |(whole, rest)| (whole, Some(rest)));
+    let whole = whole.parse().map_or_else(|_| whole.to_owned(), count);
+    fraction.map_or_else(|| format!("{sign}{whole}"), |fraction| format!("{sign}{whole}.{fraction}"))
+}
+
 /// `2.31 s`, `14.2 ms`, `3 min 12 s`.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
@@ -119,6 +145,22 @@ mod tests {
         ];
         for (number, text) in cases {
             assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1234567.0, "-1,234,567"),
+            (0.001234567, "0.001235"),
+            (1.5e-30, "1.5e-30"),
+            (-6.02214e23, "-6.022e23"),
+            (999.96, "1,000"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(number(value, 4), text);
         }
     }
 

@@ -3,7 +3,7 @@
 use turbidite::format::EpochFigures;
 
 /// Load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without rows.
-pub(super) fn imbalance(figures: &EpochFigures) -> f64 {
+pub(crate) fn imbalance(figures: &EpochFigures) -> f64 {
     let loads = &figures.rows_per_receiver;
     let mean = loads.iter().map(|&rows| rows as f64).sum::<f64>() / loads.len().max(1) as f64;
     if mean == 0.0 {
@@ -14,7 +14,7 @@ pub(super) fn imbalance(figures: &EpochFigures) -> f64 {
 }
 
 /// Largest load over the mean.
-pub(super) fn largest_load(figures: &EpochFigures) -> f64 {
+pub(crate) fn largest_load(figures: &EpochFigures) -> f64 {
     let loads = &figures.rows_per_receiver;
     let total: u64 = loads.iter().sum();
     let largest = loads.iter().copied().max().unwrap_or(0);
@@ -22,7 +22,7 @@ pub(super) fn largest_load(figures: &EpochFigures) -> f64 {
 }
 
 /// Bytes written over bytes of stored rows.
-pub(super) fn write_amplification(figures: &EpochFigures, row_bytes: usize) -> f64 {
+pub(crate) fn write_amplification(figures: &EpochFigures, row_bytes: usize) -> f64 {
     let stored = figures.rows as f64 * row_bytes as f64;
     if stored == 0.0 { 0.0 } else { figures.bytes_written as f64 / stored }
 }

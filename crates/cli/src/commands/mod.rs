@@ -2,10 +2,13 @@
 
 pub(crate) mod compact;
 pub(crate) mod completions;
+pub(crate) mod hist;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
 pub(crate) mod man;
+pub(crate) mod quantiles;
 pub(crate) mod query;
+pub(crate) mod report;
 pub(crate) mod salvage;
 pub(crate) mod stats;
 pub(crate) mod tracks;
@@ -14,16 +17,16 @@ pub(crate) mod verify;
 
 mod batch;
 mod feed;
-mod figures;
+pub(crate) mod figures;
 
 use std::io::Write;
 use std::path::Path;
 
 use clap::ValueEnum;
 use serde::Serialize;
-use turbidite::Error;
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, IfExists};
+use turbidite::{Error, Value};
 
 use crate::failure::{Failure, on_stdout};
 
@@ -72,6 +75,27 @@ fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<EpochRange>) -> 
         return Err(Error::EpochMissing { epoch: wanted.first, path: path.to_owned() }.into());
     }
     Ok(chosen)
+}
+
+/// A value as a JSON number; infinities, which JSON lacks, as the text `query` writes for them.
+fn json_number(value: Value) -> serde_json::Value {
+    match value {
+        Value::Float(float) if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        Value::Float(float) => float.into(),
+        Value::Int(integer) => match (i64::try_from(integer), u64::try_from(integer)) {
+            (Ok(integer), _) => integer.into(),
+            (_, Ok(integer)) => integer.into(),
+            _ => (integer as f64).into(),
+        },
+    }
+}
+
+/// What an answer is about: `of epoch 200`, `of 8 epochs`.
+fn of_epochs(epochs: usize, wanted: Option<EpochRange>) -> String {
+    match (epochs, wanted) {
+        (1, Some(one)) if one.first == one.last => format!("of epoch {one}"),
+        _ => format!("of {}", crate::text::counted(epochs as u64, "epoch", "epochs")),
+    }
 }
 
 /// Lines of columns, each as wide as its widest cell; the first column to the left, the others to the right.

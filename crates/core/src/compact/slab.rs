@@ -9,7 +9,7 @@ use super::cuts::{Cut, KeyMap, KeyPage};
 use super::reads::coalesce;
 use crate::error::Result;
 use crate::format::{ColumnTable, RunEntry, RunKind};
-use crate::query::{EpochGroups, Extent, Group, PageIndex, key_ordinal, pages_of};
+use crate::query::{EpochGroups, Extent, Group, PageIndex, pages_of};
 use crate::schema::Schema;
 
 /// The row groups of an epoch whose keys have an order, or those whose keys are NaN.
@@ -71,7 +71,7 @@ fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> 
         let (low, high) = match group.range(column, number).or(stated) {
             // All NaN keys are alike.
             _ if nan => (u64::MAX, u64::MAX),
-            Some((low, high)) => (key_ordinal(low, schema), key_ordinal(high, schema)),
+            Some((low, high)) => (schema.key_order().ordinal_of(low), schema.key_order().ordinal_of(high)),
             None => (0, u64::MAX),
         };
         if low > high || pages.last().is_some_and(|before| low < before.low || high < before.high) {

@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use uuid::Uuid;
 
+use super::bins::Bins;
+use super::distribution::{self, Histogram, Precision, Quantiles};
 use super::explain::{Explanation, explain};
 use super::figures::QueryFigures;
 use super::recycle::Recycler;
@@ -155,6 +157,46 @@ impl Dataset {
         let epochs = self.inner.select_epochs(&query.epochs)?;
         explain(&self.inner, &shape, &epochs)
     }
+
+    /// How the values of a column are distributed over bins: from the manifests alone, with bounds, or counted.
+    ///
+    /// # Errors
+    /// Usage errors for a column that has no numbers and for bins that cannot be made; missing epochs; damage.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, EpochSelection, Precision};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let histogram = dataset.histogram("energy", &Bins::new(20), EpochSelection::All, Precision::Bounded)?;
+    /// for (edges, rows) in histogram.edges.windows(2).zip(&histogram.bins) {
+    ///     println!("from {}: about {} rows, {} to {}", edges[0], rows.estimate, rows.least, rows.most);
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram(
+        &self,
+        column: &str,
+        bins: &Bins,
+        epochs: impl Into<EpochSelection>,
+        precision: Precision,
+    ) -> Result<Histogram> {
+        let epochs = self.inner.select_epochs(&epochs.into())?;
+        distribution::histogram(&self.inner, column, bins, &epochs, precision)
+    }
+
+    /// The values below which given shares of a column's values lie: bounds from the manifests alone, or exactly.
+    ///
+    /// # Errors
+    /// As [`Dataset::histogram`]; shares outside of 0 to 1.
+    pub fn quantiles(
+        &self,
+        column: &str,
+        shares: &[f64],
+        epochs: impl Into<EpochSelection>,
+        precision: Precision,
+    ) -> Result<Quantiles> {
+        let epochs = self.inner.select_epochs(&epochs.into())?;
+        distribution::quantiles(&self.inner, column, shares, &epochs, precision)
+    }
 }
 
 impl Dataset {
@@ -169,6 +211,10 @@ impl Dataset {
 }
 
 impl Inner {
+    pub(super) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
     pub(super) fn root(&self) -> &Path {
         self.layout.root()
     }

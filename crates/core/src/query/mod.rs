@@ -28,10 +28,13 @@
 //! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
 //! `merge`, `column`: pure parts. `pool`: threads. `recycle`: memory. `fetch`: pages. `read`: one chunk. `stream`,
 //! `order`: batches. `tracks`: the same particles in all epochs. `explain`, `profile`: what queries would cost, told from
-//! summaries. `groups`: an epoch for one who reads all of it.
+//! summaries. `groups`: an epoch for one who reads all of it. `distribution`: histograms and quantiles, bounded by
+//! summaries or exact, with `bins` (where to cut) and `tally` (counting what summaries leave open).
 
+mod bins;
 mod column;
 mod dataset;
+mod distribution;
 mod explain;
 mod extent;
 mod fetch;
@@ -47,6 +50,7 @@ mod recycle;
 mod request;
 mod scan;
 mod stream;
+mod tally;
 mod tracks;
 
 #[cfg(test)]
@@ -54,14 +58,15 @@ mod tests;
 
 pub(crate) use extent::{Extent, READ_THROUGH_BYTES};
 pub(crate) use groups::EpochGroups;
-pub(crate) use order::key_ordinal;
 pub(crate) use plan::{PageIndex, pages_of};
 pub(crate) use scan::Group;
 
+pub use bins::{BinScale, Bins};
 pub use dataset::Dataset;
+pub use distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
 pub use explain::{EpochExplanation, Explanation, KindCount, PruneReason};
 pub use figures::QueryFigures;
-pub use profile::{KeyProfile, ProfilePoint, key_profile};
+pub use profile::{KeyProfile, ProfilePoint, key_profile, key_profile_at};
 pub use request::{EpochSelection, Query};
 pub use stream::QueryStream;
 pub use tracks::{TrackFigures, TrackProgress, TrackRequest, Tracks};

@@ -32,7 +32,7 @@ use super::scan::{EpochScan, Group, plan_epoch};
 use super::stream::PLAN_COST_BYTES;
 use crate::error::{Error, Result};
 use crate::format::RunEntry;
-use crate::schema::{DataType, NAN_ORDINAL, Schema, Value};
+use crate::schema::{NAN_ORDINAL, Schema};
 
 /// Decoded bytes that the windows across one key may take together, as long as each has a page.
 const WINDOWS_BYTES: usize = 32 << 20;
@@ -412,8 +412,8 @@ fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Opti
     let column = schema.key_index();
     let pages = pages_of(group.pages(column)?, rows);
     let range = |page: usize| group.range(column, page);
-    let low = range(pages.start).map(|(low, _)| key_ordinal(low, schema));
-    let high = pages.end.checked_sub(1).and_then(range).map(|(_, high)| key_ordinal(high, schema));
+    let low = range(pages.start).map(|(low, _)| schema.key_order().ordinal_of(low));
+    let high = pages.end.checked_sub(1).and_then(range).map(|(_, high)| schema.key_order().ordinal_of(high));
     Ok((low, high))
 }
 
@@ -422,7 +422,7 @@ fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
     let data_type = schema.key().data_type;
     match run.columns.get(schema.key_index()) {
         Some(summary) => match summary.range {
-            Some((least, _)) => key_ordinal(least, schema),
+            Some((least, _)) => schema.key_order().ordinal_of(least),
             None if data_type.is_float() && summary.nan_count >= run.rows => NAN_ORDINAL,
             None => 0,
         },
@@ -434,36 +434,10 @@ fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
 fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
     match run.columns.get(schema.key_index()) {
         Some(summary) if summary.nan_count == 0 => {
-            summary.range.map_or(u64::MAX, |(_, greatest)| key_ordinal(greatest, schema))
+            summary.range.map_or(u64::MAX, |(_, greatest)| schema.key_order().ordinal_of(greatest))
         }
         Some(summary) if summary.nan_count >= run.rows => NAN_ORDINAL,
         _ => u64::MAX,
-    }
-}
-
-/// The ordinal of a key that stands in a manifest.
-pub(crate) fn key_ordinal(value: Value, schema: &Schema) -> u64 {
-    let order = schema.key_order();
-    macro_rules! whole {
-        ($type:ty) => {
-            match value {
-                Value::Int(value) => order.ordinal(&(value as $type).to_le_bytes()),
-                Value::Float(value) => order.ordinal(&(value as $type).to_le_bytes()),
-            }
-        };
-    }
-    match schema.key().data_type {
-        DataType::I8 => whole!(i8),
-        DataType::I16 => whole!(i16),
-        DataType::I32 => whole!(i32),
-        DataType::I64 => whole!(i64),
-        DataType::U8 => whole!(u8),
-        DataType::U16 => whole!(u16),
-        DataType::U32 => whole!(u32),
-        DataType::U64 => whole!(u64),
-        DataType::F32 => order.ordinal(&(value.as_f64() as f32).to_le_bytes()),
-        DataType::F64 => order.ordinal(&value.as_f64().to_le_bytes()),
-        DataType::FixedBytes(_) => 0,
     }
 }
 

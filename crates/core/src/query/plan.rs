@@ -170,7 +170,8 @@ pub(super) fn refine_by<'a>(
     Ok(segments)
 }
 
-fn push_segment(segments: &mut Vec<Segment>, next: Segment) {
+/// Appends a stretch, joined to the last where it goes on with it.
+pub(super) fn push_segment(segments: &mut Vec<Segment>, next: Segment) {
     match segments.last_mut() {
         Some(last) if last.certain == next.certain && last.rows.end == next.rows.start => last.rows.end = next.rows.end,
         _ => segments.push(next),

@@ -10,7 +10,6 @@
 
 use serde::Serialize;
 
-use super::order::key_ordinal;
 use crate::format::{EpochManifest, PartId};
 use crate::schema::Schema;
 
@@ -64,6 +63,11 @@ struct Spread {
 
 /// Profiles an epoch; without rows that have a key there are no points and no amplification.
 pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
+    key_profile_at(manifest, schema, &LISTED)
+}
+
+/// As [`key_profile`], with points at percentiles of the caller's choice, from 0 to 100.
+pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
     let spreads: Vec<Spread> = manifest
         .runs
         .iter()
@@ -71,7 +75,7 @@ pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
             let summary = run.columns.get(schema.key_index())?;
             let (from, to) = summary.range?;
             let rows = run.rows.saturating_sub(summary.nan_count);
-            let (from, to) = (key_ordinal(from, schema), key_ordinal(to, schema));
+            let (from, to) = (schema.key_order().ordinal_of(from), schema.key_order().ordinal_of(to));
             (rows > 0 && from <= to).then_some(Spread { from, to, rows })
         })
         .collect();
@@ -102,7 +106,7 @@ pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
             read_amplification: touched as f64 / balanced,
         }
     };
-    let points = if rows == 0 { Vec::new() } else { LISTED.iter().map(point).collect() };
+    let points = if rows == 0 { Vec::new() } else { percentiles.iter().map(point).collect() };
     KeyProfile {
         epoch: manifest.epoch,
         rows,

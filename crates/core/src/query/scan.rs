@@ -42,8 +42,22 @@ pub(super) struct EpochScan {
 /// # Errors
 /// [`Error::EpochMissing`], damage to the manifest or to a footer, or the system's refusal.
 pub(super) fn plan_epoch(dataset: &Inner, shape: &Shape, epoch: u64, counters: &Counters) -> Result<EpochScan> {
+    plan_epoch_by(dataset, shape, epoch, counters, |manifest| choose_groups(manifest, shape.predicate.as_ref()))
+}
+
+/// As [`plan_epoch`], with row groups chosen by `choose`, in the manifest's order.
+///
+/// # Errors
+/// As [`plan_epoch`].
+pub(super) fn plan_epoch_by(
+    dataset: &Inner,
+    shape: &Shape,
+    epoch: u64,
+    counters: &Counters,
+    choose: impl Fn(&EpochManifest) -> Vec<GroupChoice>,
+) -> Result<EpochScan> {
     let manifest = dataset.manifest(epoch)?;
-    let scan = match open_scan(dataset, shape, &manifest) {
+    let scan = match open_scan(dataset, shape, &manifest, choose(&manifest)) {
         Ok(scan) => scan,
         Err(cause) => {
             dataset.forget(&manifest);
@@ -51,7 +65,7 @@ pub(super) fn plan_epoch(dataset: &Inner, shape: &Shape, epoch: u64, counters: &
             if fresh.commit == manifest.commit {
                 return Err(missing_is_damage(cause));
             }
-            open_scan(dataset, shape, &fresh).map_err(missing_is_damage)?
+            open_scan(dataset, shape, &fresh, choose(&fresh)).map_err(missing_is_damage)?
         }
     };
     add(&counters.runs_considered, scan.manifest.runs.len() as u64);
@@ -68,8 +82,12 @@ fn missing_is_damage(error: Error) -> Error {
     }
 }
 
-fn open_scan(dataset: &Inner, shape: &Shape, manifest: &Arc<EpochManifest>) -> Result<EpochScan> {
-    let choices = choose_groups(manifest, shape.predicate.as_ref());
+fn open_scan(
+    dataset: &Inner,
+    shape: &Shape,
+    manifest: &Arc<EpochManifest>,
+    choices: Vec<GroupChoice>,
+) -> Result<EpochScan> {
     let most = if shape.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<PartId> = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.certain || !shape.stored.is_empty()) {
@@ -146,7 +164,8 @@ impl EpochScan {
         Ok(group)
     }
 
-    fn replaced(&self, dataset: &Inner) -> Error {
+    /// What to say when another commit of the epoch came to be while this one was read.
+    pub(super) fn replaced(&self, dataset: &Inner) -> Error {
         let epoch = self.manifest.epoch;
         let what = format!("epoch {epoch} was replaced while it was read; ask again to read the new one");
         Error::Io {

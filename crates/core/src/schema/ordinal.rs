@@ -107,6 +107,71 @@ impl KeyOrder {
         }
     }
 
+    /// The ordinal of a value of this type, as manifests and page indexes hold them.
+    pub fn ordinal_of(self, value: Value) -> u64 {
+        macro_rules! whole {
+            ($type:ty) => {
+                match value {
+                    Value::Int(value) => self.ordinal(&(value as $type).to_le_bytes()),
+                    Value::Float(value) => self.ordinal(&(value as $type).to_le_bytes()),
+                }
+            };
+        }
+        match self.data_type {
+            DataType::I8 => whole!(i8),
+            DataType::I16 => whole!(i16),
+            DataType::I32 => whole!(i32),
+            DataType::I64 => whole!(i64),
+            DataType::U8 => whole!(u8),
+            DataType::U16 => whole!(u16),
+            DataType::U32 => whole!(u32),
+            DataType::U64 => whole!(u64),
+            DataType::F32 => ordinal_f32(value.as_f64() as f32),
+            DataType::F64 => ordinal_f64(value.as_f64()),
+            DataType::FixedBytes(_) => 0,
+        }
+    }
+
+    /// The smallest and the largest value of the type; for floats the infinities.
+    pub fn extremes(self) -> (Value, Value) {
+        macro_rules! whole {
+            ($type:ty) => {
+                (Value::Int(<$type>::MIN.into()), Value::Int(<$type>::MAX.into()))
+            };
+        }
+        match self.data_type {
+            DataType::I8 => whole!(i8),
+            DataType::I16 => whole!(i16),
+            DataType::I32 => whole!(i32),
+            DataType::I64 => whole!(i64),
+            DataType::U8 => whole!(u8),
+            DataType::U16 => whole!(u16),
+            DataType::U32 => whole!(u32),
+            DataType::U64 | DataType::FixedBytes(_) => whole!(u64),
+            DataType::F32 | DataType::F64 => (Value::Float(f64::NEG_INFINITY), Value::Float(f64::INFINITY)),
+        }
+    }
+
+    /// The ordinal of the smallest value of the type that is not less than `bound`, compared exactly; one past the last
+    /// ordinal, which may need a 65th bit, when there is none. NaN is no bound: nothing reaches it.
+    pub fn first_at_least(self, bound: Value) -> u128 {
+        let (least, greatest) = self.extremes();
+        if bound.compare(least).is_some_and(std::cmp::Ordering::is_le) {
+            return u128::from(self.ordinal_of(least));
+        }
+        if !bound.compare(greatest).is_some_and(std::cmp::Ordering::is_le) {
+            return u128::from(self.ordinal_of(greatest)) + 1;
+        }
+        let near = match bound {
+            Value::Float(bound) if !self.data_type.is_float() => Value::Int(bound.ceil() as i128),
+            other => other,
+        };
+        // Narrowing to f32 rounds to the nearest, which may lie below.
+        let ordinal = self.ordinal_of(near);
+        let is_below = self.value(ordinal).compare(bound).is_some_and(std::cmp::Ordering::is_lt);
+        u128::from(ordinal) + u128::from(is_below)
+    }
+
     /// The key a (non-NaN) ordinal stands for; exact inverse but for -0.0. Every ordinal between those of two keys has one.
     /// Ordinals beyond the infinities of a float type give NaN, those beyond an integer type's ends a number outside of
     /// the type.
@@ -163,6 +228,27 @@ mod tests {
         assert_eq!(ordinals[4], u64::MAX);
         assert!(!order.is_nan(ordinals[4]), "i64::MAX is no NaN");
         assert_eq!(order.value(ordinals[0]), Value::Int(i128::from(i64::MIN)));
+    }
+
+    #[test]
+    fn bounds_of_any_kind_find_the_first_value_that_reaches_them() {
+        let first = |data_type, bound| KeyOrder::new(data_type).first_at_least(bound);
+        let at = |data_type, value| u128::from(KeyOrder::new(data_type).ordinal_of(value));
+        let (int, float) = (Value::Int, Value::Float);
+        // 0.1 is no f32: the nearest lies above, that of 0.3 too, that of 0.7 below.
+        for tenths in 1..100 {
+            let bound = f64::from(tenths) / 10.0;
+            let found = KeyOrder::new(DataType::F32).value(first(DataType::F32, float(bound)) as u64).as_f64();
+            assert!(found >= bound && f64::from((found as f32).next_down()) < bound, "{bound}: {found}");
+        }
+        assert_eq!(first(DataType::F32, float(1e300)), at(DataType::F32, float(f64::INFINITY)));
+        assert_eq!(first(DataType::F64, float(-0.0)), at(DataType::F64, float(0.0)));
+        assert_eq!(first(DataType::U64, int(-5)), 0);
+        assert_eq!(first(DataType::U64, float(2f64.powi(64))), 1 << 64, "no value reaches it");
+        assert_eq!(first(DataType::I64, int(i128::from(i64::MAX) + 1)), 1 << 64);
+        assert_eq!(first(DataType::I8, float(2.5)), at(DataType::I8, int(3)));
+        assert_eq!(first(DataType::I8, int(128)), at(DataType::I8, int(127)) + 1);
+        assert_eq!(first(DataType::U8, float(f64::NAN)), 256);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 mod answers;
 mod bounds;
 mod damage;
+mod distribution;
 mod effort;
 mod tracks;
 
@@ -55,6 +56,7 @@ impl Record {
             DataType::I32 => row.extend_from_slice(&(self.key as i32).to_le_bytes()),
             DataType::I64 => row.extend_from_slice(&(self.key as i64).to_le_bytes()),
             DataType::U32 => row.extend_from_slice(&(self.key as u32).to_le_bytes()),
+            DataType::U64 => row.extend_from_slice(&(self.key as u64).to_le_bytes()),
             other => panic!("no test uses {other} keys"),
         }
         row.extend_from_slice(&self.a.to_le_bytes());

@@ -311,7 +311,7 @@ impl Gathering<'_> {
     }
 
     /// Hands the rows of particles that are followed to the sorter.
-    fn take(&mut self, columns: &[Vec<u8>], rows: usize, epoch: usize) -> Result<()> {
+    fn take(&mut self, columns: &[Buffer], rows: usize, epoch: usize) -> Result<()> {
         let widths: Vec<usize> = self.types.iter().map(|data_type| data_type.width()).collect();
         for row in 0..rows {
             let Some(place) = self.ids.place(&columns[0][row * widths[0]..][..widths[0]]) else { continue };

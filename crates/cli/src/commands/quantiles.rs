@@ -1,0 +1,104 @@
+//! `turbidite quantiles`: the values below which given shares of a column lie.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::json;
+use turbidite::query::{Dataset, Precision, Quantiles};
+use turbidite::store::EpochRange;
+use turbidite::{DataType, Value};
+
+use super::{aligned, json_number, of_epochs, say, say_json};
+use crate::failure::Failure;
+use crate::text;
+
+/// Show the values below which given shares of a column lie
+///
+/// A quantile is the smallest value that the share of the values does not exceed, so always one that occurs. Told from
+/// the manifests alone, with bounds that hold whatever the data. NaN is left out, infinities are values.
+#[derive(Debug, Args)]
+pub(crate) struct QuantilesCommand {
+    /// The dataset
+    dataset: PathBuf,
+    /// The column [default: the key]
+    #[arg(long, value_name = "NAME")]
+    column: Option<String>,
+    /// Shares from 0 to 1
+    #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "0,0.01,0.1,0.25,0.5,0.75,0.9,0.99,1")]
+    at: Vec<f64>,
+    /// One epoch, or a range with both ends included [default: all]
+    #[arg(long, value_name = "E|A..B")]
+    epoch: Option<EpochRange>,
+    /// Read what is needed to tell the values themselves
+    #[arg(long)]
+    exact: bool,
+}
+
+impl QuantilesCommand {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        let dataset = Dataset::open(&self.dataset)?;
+        let column = self.column.as_deref().unwrap_or(&dataset.schema().key().name);
+        let precision = if self.exact { Precision::Exact } else { Precision::Bounded };
+        let found = dataset.quantiles(column, &self.at, self.epoch.unwrap_or(EpochRange::ALL), precision)?;
+        if as_json { say_json(&self.document(&found)) } else { say(&self.in_words(&dataset, &found)) }
+    }
+
+    fn document(&self, found: &Quantiles) -> serde_json::Value {
+        let quantiles: Vec<serde_json::Value> = found
+            .quantiles
+            .iter()
+            .map(|quantile| {
+                json!({
+                    "share": quantile.share, "position": quantile.position, "least": json_number(quantile.least),
+                    "estimate": json_number(quantile.estimate), "most": json_number(quantile.most),
+                })
+            })
+            .collect();
+        json!({
+            "column": found.column,
+            "epochs": found.epochs,
+            "exact": self.exact,
+            "rows": found.rows,
+            "nan": found.nan,
+            "quantiles": quantiles,
+            "cost": found.figures,
+        })
+    }
+
+    fn in_words(&self, dataset: &Dataset, found: &Quantiles) -> String {
+        let nan = match found.nan {
+            0 => String::new(),
+            nan => format!(", {} NaN left out", text::count(nan)),
+        };
+        let heading = format!(
+            "{} {}: {}{nan}, {}",
+            found.column,
+            of_epochs(found.epochs, self.epoch),
+            text::counted(found.rows, "row", "rows"),
+            if self.exact { "exact" } else { "from the manifests; between 'at least' and 'at most' for certain" },
+        );
+        if found.quantiles.is_empty() {
+            return format!("{heading}\n\nno values");
+        }
+        let is_single = dataset
+            .schema()
+            .columns()
+            .iter()
+            .any(|column| column.name == found.column && column.data_type == DataType::F32);
+        let value = |value: Value| match value {
+            Value::Float(float) if is_single => format!("{:?}", float as f32),
+            Value::Float(float) => format!("{float:?}"),
+            Value::Int(integer) => integer.to_string(),
+        };
+        let names = if self.exact { vec!["share", "value"] } else { vec!["share", "about", "at least", "at most"] };
+        let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+        for quantile in &found.quantiles {
+            let mut row = vec![quantile.share.to_string(), value(quantile.estimate)];
+            if !self.exact {
+                row.extend([value(quantile.least), value(quantile.most)]);
+            }
+            rows.push(row);
+        }
+        format!("{heading}\n\n{}", aligned(&rows))
+    }
+}

@@ -1,0 +1,338 @@
+//! What a report shows, gathered from manifests one epoch at a time.
+
+use std::path::Path;
+
+use turbidite::format::{EpochFigures, EpochManifest};
+use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint, key_profile, key_profile_at};
+use turbidite::store::EpochRange;
+use turbidite::{Column, Value};
+
+use super::axis::Axis;
+use crate::commands::figures::{imbalance, write_amplification};
+use crate::failure::Failure;
+
+/// Most epochs drawn one by one; of more, a selection evenly spaced.
+const DRAWN_EPOCHS: usize = 24;
+
+/// Most columns of a plot over epochs; more epochs are put together.
+const MOST_BUCKETS: usize = 48;
+
+/// Most receivers drawn one by one.
+const DRAWN_RECEIVERS: usize = 64;
+
+/// Bins of a key distribution: about one for every five pixels.
+const SHAPE_BINS: usize = 96;
+
+/// How many times its 1st percentile a key's 99th must be for a log axis.
+const LOG_RATIO: f64 = 30.0;
+
+/// A dataset in figures.
+#[derive(Debug)]
+pub(crate) struct Model {
+    pub(super) path: String,
+    pub(super) uuid: String,
+    pub(super) format_version: u32,
+    pub(super) source: Option<String>,
+    pub(super) derivations: Vec<String>,
+    pub(super) columns: Vec<Column>,
+    pub(super) key: Column,
+    pub(super) row_bytes: usize,
+    pub(super) epochs: Vec<Epoch>,
+    /// Positions in `epochs` of those that are drawn one by one.
+    pub(super) drawn: Vec<usize>,
+    /// What the distributions' axis covers; `None` without finite keys.
+    pub(super) key_axis: Option<Axis>,
+    /// One for each of `drawn`, if there is an axis.
+    pub(super) shapes: Vec<Shape>,
+}
+
+/// One epoch in figures.
+#[derive(Debug)]
+pub(super) struct Epoch {
+    pub(super) epoch: u64,
+    pub(super) rows: u64,
+    pub(super) parts: usize,
+    pub(super) runs: usize,
+    pub(super) row_groups: usize,
+    pub(super) imbalance: f64,
+    pub(super) write_amplification: f64,
+    pub(super) amplification_p50: f64,
+    pub(super) amplification_p99: f64,
+    pub(super) loads: Loads,
+    /// At every percentile if it is drawn, at none otherwise.
+    pub(super) points: Vec<ProfilePoint>,
+    /// Without the rows of each receiver.
+    pub(super) figures: EpochFigures,
+}
+
+/// Rows of receivers over their mean.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    pub(super) least: f64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) most: f64,
+    /// Each receiver's, if they are few.
+    pub(super) each: Vec<f64>,
+}
+
+/// The distribution of one epoch's keys.
+#[derive(Debug)]
+pub(super) struct Shape {
+    /// From where to where on the axis (0 to 1) and the share of the epoch's rows.
+    pub(super) bins: Vec<(f64, f64, f64)>,
+    /// Share of the rows beyond the axis: below, above, NaN.
+    pub(super) beyond: [f64; 3],
+    pub(super) median: Option<f64>,
+}
+
+impl Loads {
+    fn of(rows: &[u64]) -> Self {
+        let mean = rows.iter().map(|&rows| rows as f64).sum::<f64>() / rows.len().max(1) as f64;
+        if mean == 0.0 {
+            return Self::default();
+        }
+        let each: Vec<f64> = rows.iter().map(|&rows| rows as f64 / mean).collect();
+        let mut sorted = each.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let at = |share: f64| sorted.get((share * (sorted.len() - 1) as f64).round() as usize).copied().unwrap_or(1.0);
+        let (least, low, high, most) = (at(0.0), at(0.1), at(0.9), at(1.0));
+        Self { least, low, high, most, each: if each.len() <= DRAWN_RECEIVERS { each } else { Vec::new() } }
+    }
+}
+
+impl Epoch {
+    fn of(dataset: &Dataset, manifest: &EpochManifest, is_drawn: bool) -> Self {
+        let schema = dataset.schema();
+        let mut runs: Vec<_> = manifest.runs.iter().map(|run| (run.part.rank, run.run)).collect();
+        runs.sort_unstable();
+        runs.dedup();
+        let profile = match is_drawn {
+            true => {
+                let mut percentiles: Vec<f64> = (1..100).map(f64::from).collect();
+                percentiles.push(99.9);
+                key_profile_at(manifest, schema, &percentiles)
+            }
+            false => key_profile(manifest, schema),
+        };
+        Self {
+            epoch: manifest.epoch,
+            rows: manifest.rows(),
+            parts: manifest.parts.len(),
+            runs: runs.len(),
+            row_groups: manifest.runs.len(),
+            imbalance: imbalance(&manifest.figures),
+            write_amplification: write_amplification(&manifest.figures, schema.row_bytes()),
+            amplification_p50: profile.read_amplification_p50,
+            amplification_p99: profile.read_amplification_p99,
+            loads: Loads::of(&manifest.figures.rows_per_receiver),
+            points: if is_drawn { profile.points } else { Vec::new() },
+            figures: EpochFigures { rows_per_receiver: Vec::new(), ..manifest.figures.clone() },
+        }
+    }
+
+    /// Seconds of work by stage.
+    pub(super) fn stages(&self) -> [f64; 5] {
+        let figures = &self.figures;
+        [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s]
+    }
+}
+
+/// This many of `count` positions at most, evenly spaced, the first and the last among them.
+fn evenly(count: usize, most: usize) -> Vec<usize> {
+    if count <= most {
+        return (0..count).collect();
+    }
+    (0..most).map(|number| number * (count - 1) / (most - 1).max(1)).collect()
+}
+
+impl Model {
+    /// Gathers the figures of some epochs of a dataset.
+    pub(crate) fn gather(dataset: &Dataset, path: &Path, wanted: &[u64]) -> Result<Self, Failure> {
+        let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
+        let drawn = evenly(wanted.len(), DRAWN_EPOCHS);
+        let mut epochs = Vec::with_capacity(wanted.len());
+        for (place, &epoch) in wanted.iter().enumerate() {
+            let manifest = dataset.manifest(epoch)?;
+            epochs.push(Epoch::of(dataset, &manifest, drawn.binary_search(&place).is_ok()));
+        }
+        let mut model = Self {
+            path: path.display().to_string(),
+            uuid: descriptor.uuid.to_string(),
+            format_version: descriptor.format_version,
+            source: descriptor.source.clone(),
+            derivations: descriptor.derivations.clone(),
+            columns: schema.columns().to_vec(),
+            key: schema.key().clone(),
+            row_bytes: schema.row_bytes(),
+            epochs,
+            drawn,
+            key_axis: None,
+            shapes: Vec::new(),
+        };
+        let drawn: Vec<u64> = model.drawn.iter().map(|&place| model.epochs[place].epoch).collect();
+        model.key_axis = key_axis(dataset, &drawn)?;
+        if let Some(axis) = model.key_axis {
+            for &epoch in &drawn {
+                model.shapes.push(Shape::of(dataset, epoch, axis)?);
+            }
+        }
+        Ok(model)
+    }
+
+    pub(super) fn rows(&self) -> u64 {
+        sum(&self.epochs, |epoch| epoch.rows)
+    }
+
+    pub(super) fn bytes_written(&self) -> u64 {
+        sum(&self.epochs, |epoch| epoch.figures.bytes_written)
+    }
+
+    /// The key with its unit.
+    pub(super) fn key_title(&self) -> String {
+        match &self.key.unit {
+            Some(unit) => format!("{} ({unit})", self.key.name),
+            None => self.key.name.clone(),
+        }
+    }
+
+    /// The epochs that are drawn one by one, as a remark; nothing when these are all.
+    pub(super) fn selection(&self) -> String {
+        match self.drawn.len() < self.epochs.len() {
+            true => format!(
+                " {} of {} epochs, evenly spaced.",
+                self.drawn.len(),
+                crate::text::count(self.epochs.len() as u64)
+            ),
+            false => String::new(),
+        }
+    }
+}
+
+/// The axis that shows most of what there is: by ratio where keys are positive and spread over decades, by difference
+/// otherwise, then without thin tails.
+fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> {
+    let key = dataset.schema().key().name.as_str();
+    let ask = |scale| {
+        let bins = Bins { scale, ..Bins::new(1) };
+        dataset.histogram(key, &bins, epochs, Precision::Bounded).map(|found| {
+            let ends = (found.edges.first(), found.edges.last());
+            ends.0.zip(ends.1).map(|(from, to)| (from.as_f64(), to.as_f64()))
+        })
+    };
+    let Some((least, greatest)) = ask(BinScale::Linear)? else { return Ok(None) };
+    let shares = [0.0005, 0.01, 0.99, 0.9995];
+    let found = dataset.quantiles(key, &shares, epochs, Precision::Bounded)?;
+    let quantiles: Vec<f64> = found.quantiles.iter().map(|quantile| quantile.estimate.as_f64()).collect();
+    let &[outer_low, low, high, outer_high] = quantiles.as_slice() else { return Ok(None) };
+    let positive = if least >= 0.0 { ask(BinScale::Log)? } else { None };
+    if let Some((from, to)) = positive {
+        // Nothing but zeros up to the 1st percentile: the smallest value above them stands in.
+        let is_wide = if low > 0.0 { high > LOG_RATIO * low } else { to > LOG_RATIO * from };
+        if is_wide {
+            let from = if outer_low > 10.0 * from { outer_low } else { from };
+            return Ok(Some(Axis::log(from, to)));
+        }
+    }
+    let is_thin = greatest / 8.0 - least / 8.0 > outer_high / 2.0 - outer_low / 2.0;
+    let is_useful = outer_low.is_finite() && outer_high.is_finite() && outer_low < outer_high;
+    let (from, to) = if is_thin && is_useful { (outer_low, outer_high) } else { (least, greatest) };
+    let room = if dataset.schema().key().data_type.is_float() { 0.0 } else { 0.5 };
+    Ok(Some(Axis::linear(from - room, to + room)))
+}
+
+impl Shape {
+    fn of(dataset: &Dataset, epoch: u64, axis: Axis) -> Result<Self, Failure> {
+        let key = dataset.schema().key().name.as_str();
+        let bins = Bins {
+            count: SHAPE_BINS,
+            range: Some((Value::Float(axis.from), Value::Float(axis.to))),
+            scale: if axis.is_log { BinScale::Log } else { BinScale::Linear },
+        };
+        let epochs = EpochRange::one(epoch);
+        let found = dataset.histogram(key, &bins, epochs, Precision::Bounded)?;
+        let quantiles = dataset.quantiles(key, &[0.5], epochs, Precision::Bounded)?;
+        let rows = found.rows.max(1) as f64;
+        let last = found.bins.len().saturating_sub(1);
+        // An integer stands for what is rounded to it, so that its bin has a width.
+        let end = |value: Value, more: f64| match value {
+            Value::Int(integer) if axis.is_log => axis.share(integer as f64 + more),
+            Value::Int(integer) => axis.share(integer as f64 - 0.5 + more),
+            Value::Float(float) => axis.share(float),
+        };
+        let bin = |(number, (edges, rows_of)): (usize, (&[Value], &turbidite::query::Bounded))| {
+            let more = if number == last { 1.0 } else { 0.0 };
+            (end(edges[0], 0.0), end(edges[1], more), rows_of.estimate as f64 / rows)
+        };
+        let below = found.below.estimate.saturating_add(found.negative_infinity.estimate);
+        let above = found.above.estimate.saturating_add(found.positive_infinity.estimate);
+        Ok(Self {
+            bins: found.edges.windows(2).zip(&found.bins).enumerate().map(bin).collect(),
+            beyond: [below, above, found.nan].map(|beyond| beyond as f64 / rows),
+            median: quantiles.quantiles.first().map(|quantile| quantile.estimate.as_f64()),
+        })
+    }
+}
+
+/// A figure over all epochs, as far as it can be counted.
+pub(super) fn sum(epochs: &[Epoch], figure: fn(&Epoch) -> u64) -> u64 {
+    epochs.iter().fold(0, |sum, epoch| sum.saturating_add(figure(epoch)))
+}
+
+/// Epochs put together for plots that have one column for each, up to [`MOST_BUCKETS`].
+#[derive(Debug)]
+pub(super) struct Buckets<'a> {
+    epochs: &'a [Epoch],
+    each: usize,
+}
+
+impl<'a> Buckets<'a> {
+    pub(super) fn of(epochs: &'a [Epoch]) -> Self {
+        Self { epochs, each: epochs.len().div_ceil(MOST_BUCKETS).max(1) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.epochs.len().div_ceil(self.each)
+    }
+
+    /// The epochs of each column.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &'a [Epoch]> {
+        self.epochs.chunks(self.each)
+    }
+
+    /// What columns show, as a remark; nothing when each is one epoch.
+    pub(super) fn remark(&self, what: &str) -> String {
+        if self.each == 1 { String::new() } else { format!(" Each column: {what} of {} epochs.", self.each) }
+    }
+}
+
+/// The label of one column.
+pub(super) fn epochs_label(epochs: &[Epoch]) -> String {
+    match epochs {
+        [only] => only.epoch.to_string(),
+        [first, .., last] => format!("{}..{}", first.epoch, last.epoch),
+        [] => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn selections_have_both_ends() {
+        assert_eq!(evenly(3, 24), [0, 1, 2]);
+        assert_eq!(evenly(1000, 4), [0, 333, 666, 999]);
+        assert_eq!(evenly(0, 4), [0usize; 0]);
+    }
+
+    #[test]
+    fn loads_are_put_together_when_they_are_many() {
+        let few = Loads::of(&[50, 100, 150]);
+        assert_eq!((few.least, few.most, few.each), (0.5, 1.5, vec![0.5, 1.0, 1.5]));
+        let many = Loads::of(&vec![7; 10_000]);
+        assert_eq!((many.least, many.high, many.each.len()), (1.0, 1.0, 0));
+        assert_eq!(Loads::of(&[0, 0]).most, 0.0);
+        assert_eq!(Loads::of(&[]).most, 0.0);
+    }
+}

@@ -1,0 +1,401 @@
+//! The page around the plots: heading, figures, tables, commands.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::bars::{Series, Stack};
+use super::model::{Buckets, Epoch, Model, sum};
+use super::svg::escape;
+use super::{distribution, loads, selectivity};
+use crate::text;
+
+/// Most columns of the dataset that are listed.
+const LISTED_COLUMNS: usize = 64;
+
+/// Most derivations that are listed.
+const LISTED_DERIVATIONS: usize = 32;
+
+/// The mark in the heading: graded beds.
+const LOGO: &str = "<svg viewBox=\"0 0 52 52\" aria-hidden=\"true\">\
+<rect x=\"4\" y=\"6\" width=\"44\" height=\"8\" rx=\"4\" style=\"fill:#e3b75f\"/>\
+<rect x=\"4\" y=\"17\" width=\"44\" height=\"10\" rx=\"4\" style=\"fill:#c08a3e\"/>\
+<rect x=\"4\" y=\"30\" width=\"44\" height=\"16\" rx=\"4\" style=\"fill:#4d6f91\"/></svg>";
+
+const FADE_LEGEND: &str = "<ul class=\"legend\"><li>earliest epoch<span class=\"fade\">\u{200b}</span>latest</li></ul>";
+
+const STAGES: Stack = Stack {
+    name: "stages",
+    description: "Work by stage and epoch",
+    series: &[
+        Series { name: "route", class: "route", value: |epoch, _| epoch.stages()[0] },
+        Series { name: "sort", class: "sort", value: |epoch, _| epoch.stages()[1] },
+        Series { name: "encode", class: "encode", value: |epoch, _| epoch.stages()[2] },
+        Series { name: "write", class: "write", value: |epoch, _| epoch.stages()[3] },
+        Series { name: "sync", class: "sync", value: |epoch, _| epoch.stages()[4] },
+    ],
+    in_words: seconds,
+    unit: seconds_unit,
+};
+
+const STORED: Stack = Stack {
+    name: "stored",
+    description: "Bytes written by epoch",
+    series: &[
+        Series { name: "records", class: "rows", value: |epoch, row_bytes| epoch.rows as f64 * row_bytes as f64 },
+        Series {
+            name: "page headers, indexes, footers, manifest, padding",
+            class: "beside",
+            value: |epoch, row_bytes| {
+                (epoch.figures.bytes_written as f64 - epoch.rows as f64 * row_bytes as f64).max(0.0)
+            },
+        },
+    ],
+    in_words: |bytes| text::bytes(bytes as u64),
+    unit: bytes_unit,
+};
+
+const OUTSIDE: Stack = Stack {
+    name: "outside",
+    description: "Strays, spills and NaN keys by epoch",
+    series: &[
+        Series { name: "strays", class: "strays", value: |epoch, _| text::share(epoch.figures.strays, epoch.rows) },
+        Series { name: "spills", class: "spills", value: |epoch, _| text::share(epoch.figures.spills, epoch.rows) },
+        Series { name: "NaN keys", class: "nan", value: |epoch, _| text::share(epoch.figures.nan_keys, epoch.rows) },
+    ],
+    in_words: text::percent,
+    unit: |_| (100.0, "% of the epoch's rows"),
+};
+
+fn seconds(seconds: f64) -> String {
+    text::duration(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+}
+
+fn seconds_unit(most: f64) -> (f64, &'static str) {
+    if most < 1.0 { (1e3, "work in ms, summed over threads") } else { (1.0, "work in seconds, summed over threads") }
+}
+
+fn bytes_unit(most: f64) -> (f64, &'static str) {
+    match most {
+        most if most < 1e6 => (1e-3, "kB"),
+        most if most < 1e9 => (1e-6, "MB"),
+        most if most < 1e12 => (1e-9, "GB"),
+        _ => (1e-12, "TB"),
+    }
+}
+
+/// The page. It is HTML and well-formed XML.
+pub(crate) fn render(model: &Model) -> String {
+    let title =
+        Path::new(&model.path).file_name().map_or(model.path.clone(), |name| name.to_string_lossy().into_owned());
+    let sections =
+        [plots_of_keys(model), plots_by_epoch(model), epochs_table(model), identity(model), commands(model)].concat();
+    format!(
+        "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head><meta charset=\"utf-8\"/>\
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{} · Turbidite report</title>\n\
+<style>\n{}</style></head>\n<body><main>\n<header>{LOGO}<div><h1>{}</h1><p>{}</p></div></header>\n{}\n\
+<div class=\"cards\">\n{sections}</div>\n<footer>Written by turbidite {} from the dataset's manifests; no record was read. \
+Terms: <i>read amplification</i> of a key is the rows of all row groups whose range holds it over the rows of one \
+perfectly balanced receiver; <i>load imbalance</i> is the standard deviation of the receivers' rows over their mean; \
+<i>write amplification</i> is bytes written over bytes of records.</footer>\n</main><div id=\"tip\" hidden=\"hidden\">\u{200b}</div>\n\
+<script>\n{}</script></body></html>\n",
+        escape(&title),
+        include_str!("page.css"),
+        escape(&title),
+        escape(&subtitle(model)),
+        tiles(model),
+        env!("CARGO_PKG_VERSION"),
+        include_str!("page.js"),
+    )
+}
+
+fn subtitle(model: &Model) -> String {
+    let epochs = match model.epochs.as_slice() {
+        [] => "no epochs".to_owned(),
+        [only] => format!("epoch {}", only.epoch),
+        [first, .., last] => {
+            format!("{} epochs, {} to {}", text::count(model.epochs.len() as u64), first.epoch, last.epoch)
+        }
+    };
+    format!(
+        "{epochs} · {} columns, {} bytes a row, clustered by {}",
+        model.columns.len(),
+        model.row_bytes,
+        model.key.name
+    )
+}
+
+fn tiles(model: &Model) -> String {
+    let worst = |pick: fn(&Epoch) -> f64| model.epochs.iter().map(pick).fold(0.0, f64::max);
+    let stored = model.rows() as f64 * model.row_bytes as f64;
+    let written = model.bytes_written();
+    let amplification = if stored > 0.0 { format!("{:.3}", written as f64 / stored) } else { "–".to_owned() };
+    let tiles = [
+        (text::count(model.rows()), "rows".to_owned()),
+        (text::bytes(written), "written, all metadata included".to_owned()),
+        (text::percent(worst(|epoch| epoch.imbalance)), "load imbalance, worst epoch".to_owned()),
+        (
+            format!("{:.2} / {:.2}", worst(|epoch| epoch.amplification_p50), worst(|epoch| epoch.amplification_p99)),
+            "read amplification p50 / p99, worst epoch".to_owned(),
+        ),
+        (amplification, "write amplification".to_owned()),
+    ];
+    let tile =
+        |(figure, name): &(String, String)| format!("<li><b>{}</b><span>{}</span></li>", escape(figure), escape(name));
+    format!("<ul class=\"tiles\">{}</ul>", tiles.iter().map(tile).collect::<String>())
+}
+
+/// A card; `content` is markup, `None` says that there is nothing to show.
+fn card(heading: &str, words: &str, content: Option<String>) -> String {
+    let content = content.unwrap_or_else(|| "<p>None.</p>".to_owned());
+    format!("<section><h2>{}</h2><p>{words}</p>{content}</section>\n", escape(heading))
+}
+
+/// Plots of keys and of what queries by key cost.
+fn plots_of_keys(model: &Model) -> String {
+    let is_single = model.drawn.len() == 1;
+    let fade = if model.drawn.len() > 1 { FADE_LEGEND } else { "" };
+    let with_fade = |plot: Option<String>| plot.map(|plot| fade.to_owned() + &plot);
+    let selection = escape(&model.selection());
+    let buckets = Buckets::of(&model.epochs);
+    let cards = [
+        card(
+            "Where the keys lie",
+            &format!(
+                "Distribution of {} by epoch, as fine as row groups tell it; {}.{}{selection}",
+                escape(&model.key.name),
+                if is_single { "the line is the median" } else { "the dashed line follows the median" },
+                escape(&distribution::beyond(model))
+            ),
+            with_fade(distribution::ridges(model)),
+        ),
+        card(
+            "How evenly receivers were loaded",
+            &format!(
+                "Each dot a receiver, in their order; where those are too many, from least to most, with a band for eight of \
+ten. Above stands the load imbalance.{}",
+                escape(&buckets.remark("extremes"))
+            ),
+            loads::loads(model),
+        ),
+        card(
+            "What a query for one key must touch",
+            &format!(
+                "Share of an epoch's rows, by where the key lies; lower is better.{}{selection}",
+                if is_single { "" } else { " The strong line is the median." }
+            ),
+            with_fade(selectivity::SHARE.draw(model)),
+        ),
+        card(
+            "… and in how many row groups",
+            &format!(
+                "Row groups whose range holds the key; of each only the pages that may hold it are read.{selection}"
+            ),
+            with_fade(selectivity::ROW_GROUPS.draw(model)),
+        ),
+    ];
+    cards.concat()
+}
+
+/// Plots with a column for each epoch.
+fn plots_by_epoch(model: &Model) -> String {
+    let buckets = Buckets::of(&model.epochs);
+    let (mean, worst) = (escape(&buckets.remark("the mean")), escape(&buckets.remark("the worst")));
+    let cards = [
+        card(
+            "Read amplification",
+            &format!(
+                "For the median key (filled) and the 99th percentile of keys (hollow); the dashed line is one receiver, \
+perfectly balanced.{worst}"
+            ),
+            selectivity::amplification(model),
+        ),
+        card(
+            "Time by stage",
+            &format!("What writing an epoch took, as work of all threads.{mean}"),
+            STAGES.draw(model),
+        ),
+        card("What was written", &format!("Records and what comes with them.{mean}"), STORED.draw(model)),
+        card(
+            "Rows outside of their partition",
+            &format!(
+                "Strays reached a receiver whose partition no longer held their key; spills stayed with their sender for \
+want of credit. Both, and NaN keys, lie in runs of their own.{mean}"
+            ),
+            OUTSIDE.draw(model),
+        ),
+    ];
+    cards.concat()
+}
+
+fn row(tag: &str, cells: &[String]) -> String {
+    let cells: String = cells.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect();
+    format!("<tr>{cells}</tr>")
+}
+
+fn epochs_table(model: &Model) -> String {
+    let names = [
+        "epoch",
+        "rows",
+        "parts",
+        "runs",
+        "row groups",
+        "strays",
+        "spills",
+        "NaN keys",
+        "imbalance",
+        "tables",
+        "write amp.",
+        "wall",
+    ];
+    let line = |epoch: &Epoch| {
+        let figures = &epoch.figures;
+        [
+            epoch.epoch.to_string(),
+            text::count(epoch.rows),
+            text::count(epoch.parts as u64),
+            text::count(epoch.runs as u64),
+            text::count(epoch.row_groups as u64),
+            text::count(figures.strays),
+            text::count(figures.spills),
+            text::count(figures.nan_keys),
+            text::percent(epoch.imbalance),
+            text::count(figures.renegotiations.into()),
+            format!("{:.4}", epoch.write_amplification),
+            seconds(figures.wall_s),
+        ]
+    };
+    let lines: String = model.drawn.iter().map(|&place| row("td", &line(&model.epochs[place]))).collect();
+    let sum = |figure: fn(&Epoch) -> u64| text::count(sum(&model.epochs, figure));
+    let totals = [
+        "all".to_owned(),
+        sum(|epoch| epoch.rows),
+        sum(|epoch| epoch.parts as u64),
+        sum(|epoch| epoch.runs as u64),
+        sum(|epoch| epoch.row_groups as u64),
+        sum(|epoch| epoch.figures.strays),
+        sum(|epoch| epoch.figures.spills),
+        sum(|epoch| epoch.figures.nan_keys),
+        String::new(),
+        sum(|epoch| epoch.figures.renegotiations.into()),
+        String::new(),
+        seconds(model.epochs.iter().map(|epoch| epoch.figures.wall_s).sum()),
+    ];
+    let header = row("th", &names.map(str::to_owned));
+    format!(
+        "<section class=\"wide\"><h2>Epochs</h2><p>How each is laid out and what writing it took.{}</p><div class=\"scroll\">\
+<table id=\"epochs\"><thead>{header}</thead><tbody>{lines}</tbody><tfoot>{}</tfoot></table></div></section>\n",
+        escape(&model.selection()),
+        row("td", &totals)
+    )
+}
+
+fn identity(model: &Model) -> String {
+    let term = |name: &str, value: &str| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
+    let mut terms = term("path", &model.path) + &term("identity", &model.uuid);
+    terms += &term("format version", &model.format_version.to_string());
+    if let Some(source) = &model.source {
+        terms += &term("written from", source);
+    }
+    for derivation in model.derivations.iter().take(LISTED_DERIVATIONS) {
+        terms += &term("derived", derivation);
+    }
+    if let Some(more) = model.derivations.len().checked_sub(LISTED_DERIVATIONS + 1) {
+        terms += &term("", &format!("and {} more", text::count(more as u64 + 1)));
+    }
+    let mut lines = String::new();
+    for column in model.columns.iter().take(LISTED_COLUMNS) {
+        let remark = if column.name == model.key.name { "key" } else { "" };
+        let unit = column.unit.clone().unwrap_or_default();
+        lines += &row("td", &[column.name.clone(), column.data_type.to_string(), unit, remark.to_owned()]);
+    }
+    if let Some(more) = model.columns.len().checked_sub(LISTED_COLUMNS + 1) {
+        lines += &row(
+            "td",
+            &[format!("and {} more", text::count(more as u64 + 1)), String::new(), String::new(), String::new()],
+        );
+    }
+    let header = row("th", &["column", "type", "unit", ""].map(str::to_owned));
+    format!(
+        "<section><h2>The dataset</h2><p>What it is and where it came from.</p><dl>{terms}</dl>\
+<table class=\"words\"><thead>{header}</thead><tbody>{lines}</tbody></table></section>\n"
+    )
+}
+
+/// A word as a shell takes it.
+fn shell_quoted(word: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "._/-+=:@%".contains(character);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// A column's name as SQL and the expression language take it.
+fn name_quoted(name: &str) -> String {
+    let is_plain = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
+    let begins = name.starts_with(|character: char| character.is_ascii_alphabetic());
+    if is_plain && begins { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
+}
+
+fn commands(model: &Model) -> String {
+    let dataset = shell_quoted(&model.path);
+    let key = name_quoted(&model.key.name);
+    let last = model.epochs.iter().rev().find(|epoch| epoch.rows > 0);
+    let point = |epoch: &Epoch, wanted: f64| {
+        epoch.points.iter().find(|point| point.percentile == wanted).map(|point| point.key)
+    };
+    let above = last.and_then(|epoch| point(epoch, 99.0)).filter(|key| key.is_finite()).unwrap_or(0.0);
+    // Four digits are enough to type.
+    let above: f64 = format!("{above:.3e}").parse().unwrap_or(above);
+    let above = if (1e-4..1e9).contains(&above.abs()) { above.to_string() } else { format!("{above:e}") };
+    let epoch = last.map_or(0, |epoch| epoch.epoch);
+    let filter = shell_quoted(&format!("{key} > {above}"));
+    let files = Path::new(&model.path).join("data").display().to_string();
+    let sql = format!(
+        "SELECT epoch, count(*), max({key}) FROM read_parquet('{}') WHERE {key} > {above} GROUP BY epoch;",
+        files.replace('\'', "''")
+    );
+    let literal = |text: &str| serde_json::Value::from(text).to_string();
+    let python = format!(
+        "import polars\nframe = polars.scan_parquet({}, hive_partitioning=True)\nframe.filter(polars.col({}).is_between({above}, float('inf'))).collect()",
+        literal(&files),
+        literal(&model.key.name)
+    );
+    let groups = [
+        (
+            "The largest one in a hundred of the last epoch",
+            format!("turbidite query {dataset} --epoch {epoch} --where {filter} --order --limit 20"),
+        ),
+        ("What that reads, and why", format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain")),
+        ("How a column is distributed", format!("turbidite hist {dataset} --column {}", shell_quoted(&model.key.name))),
+        ("Check every byte", format!("turbidite verify {dataset}")),
+        ("DuckDB", sql),
+        ("Polars", python),
+    ];
+    let block = |(heading, command): &(&str, String)| {
+        format!(
+            "<h3>{}</h3><div class=\"command\"><pre>{}</pre><button type=\"button\" data-copy=\"\">copy</button></div>",
+            escape(heading),
+            escape(command)
+        )
+    };
+    format!(
+        "<section><h2>How to query it</h2><p>The records are plain Parquet files: any tool that reads those will do.</p>{}</section>\n",
+        groups.iter().map(block).collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths_stay_what_they_are() {
+        assert_eq!(shell_quoted("out/particles-1"), "out/particles-1");
+        assert_eq!(shell_quoted("it's; rm -rf *"), r"'it'\''s; rm -rf *'");
+        assert_eq!(name_quoted("energy"), "energy");
+        assert_eq!(name_quoted("a\" OR 1"), "\"a\"\" OR 1\"");
+        assert_eq!(name_quoted("2x"), "\"2x\"");
+    }
+}

@@ -1,0 +1,274 @@
+//! Histograms and quantiles against a sort of all values: bounds hold whatever the data, exact answers are exact.
+
+use std::cmp::Ordering;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::error::Error;
+use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Quantiles};
+use crate::schema::Value;
+use crate::storage::FaultStorage;
+
+const KEY_TYPES: [DataType; 6] =
+    [DataType::F32, DataType::F64, DataType::I32, DataType::I64, DataType::U32, DataType::U64];
+
+/// Keys that stress order and width: zeros of both signs, infinities, NaN, ends of the types, few and many values.
+fn hostile_key() -> impl Strategy<Value = f64> {
+    prop_oneof![
+        4 => (-40i32..40).prop_map(|quarters| f64::from(quarters) / 4.0),
+        2 => -1e3f64..1e3,
+        1 => Just(7.0),
+        1 => prop::sample::select(vec![0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 1e-300]),
+        1 => (0u64..100).prop_map(|step| 2f64.powi(63) + (step * 4096) as f64),
+    ]
+}
+
+fn hostile_float() -> impl Strategy<Value = f32> {
+    prop_oneof![
+        6 => -10f32..10.0,
+        1 => prop::sample::select(vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 0.0, -0.0, 1e-45]),
+    ]
+}
+
+fn records() -> impl Strategy<Value = Vec<Record>> {
+    let record = (hostile_key(), hostile_float(), any::<i16>(), any::<u64>()).prop_map(|(key, a, b, id)| Record {
+        key,
+        a,
+        b,
+        id,
+    });
+    prop::collection::vec(record, 0..60)
+}
+
+/// Epochs of up to three parts of up to three runs; some are empty. Rows are sorted into parts by key or not at all.
+fn hostile_epochs() -> impl Strategy<Value = Vec<TestEpoch>> {
+    let part = prop::collection::vec(records(), 0..3);
+    let epoch = (prop::collection::vec(part, 1..4), any::<bool>());
+    prop::collection::vec(epoch, 1..3).prop_map(|epochs| {
+        let mut number = 0;
+        let mut build = |(mut parts, is_partitioned): (Vec<Vec<Vec<Record>>>, bool)| {
+            number += 1;
+            if is_partitioned {
+                let mut rows: Vec<Record> = parts.iter().flatten().flatten().copied().collect();
+                rows.sort_by(|one, other| key_order(one.key, other.key));
+                let mut rows = rows.into_iter();
+                for run in parts.iter_mut().flatten() {
+                    run.iter_mut().for_each(|slot| *slot = rows.next().unwrap());
+                }
+            }
+            let run = |rows: Vec<Record>| TestRun { kind: RunKind::Regular, rows };
+            let filled = |runs: Vec<Vec<Record>>| runs.into_iter().filter(|run| !run.is_empty()).map(run).collect();
+            let part = |(rank, runs)| (PartId { rank, roll: 0 }, filled(runs));
+            TestEpoch { epoch: number, parts: (0..).zip(parts).map(part).collect() }
+        };
+        epochs.into_iter().map(&mut build).collect()
+    })
+}
+
+/// The values of a column as they are stored.
+fn values(epochs: &[TestEpoch], column: &str, key_type: DataType) -> Vec<Value> {
+    let value = |record: &Record| match column {
+        "a" => Value::Float(f64::from(record.a)),
+        "b" => Value::Int(record.b.into()),
+        "id" => Value::Int(record.id.into()),
+        _ => {
+            let mut row = Vec::new();
+            record.pack(key_type, &mut row);
+            Value::from_stored(key_type, &row[2..])
+        }
+    };
+    epochs.iter().flat_map(TestEpoch::stored).map(|record| value(&record)).collect()
+}
+
+fn is(one: Value, relation: fn(Ordering) -> bool, other: Value) -> bool {
+    one.compare(other).is_some_and(relation)
+}
+
+/// What a histogram with these edges should count: minus infinity, below, the bins, above, infinity, NaN.
+fn counted(values: &[Value], edges: &[Value]) -> Vec<u64> {
+    let mut counts = vec![0; edges.len().max(1) + 4];
+    let last = counts.len() - 1;
+    for value in values {
+        let float = value.as_f64();
+        let place = match edges {
+            _ if float.is_nan() => last,
+            _ if float == f64::INFINITY => last - 1,
+            _ if float == f64::NEG_INFINITY => 0,
+            [] => 1,
+            [first, ..] if is(*value, Ordering::is_lt, *first) => 1,
+            [.., end] if is(*value, Ordering::is_gt, *end) => last - 2,
+            [.., end] if is(*value, Ordering::is_eq, *end) => last - 3,
+            _ => 1 + edges.iter().filter(|edge| is(*value, Ordering::is_ge, **edge)).count(),
+        };
+        counts[place] += 1;
+    }
+    counts
+}
+
+fn told(histogram: &Histogram) -> Vec<Bounded> {
+    let mut told = vec![histogram.negative_infinity, histogram.below];
+    told.extend(&histogram.bins);
+    let nan = Bounded { least: histogram.nan, estimate: histogram.nan, most: histogram.nan };
+    told.extend([histogram.above, histogram.positive_infinity, nan]);
+    told
+}
+
+fn check_histogram(dataset: &Dataset, epochs: &[TestEpoch], column: &str, bins: &Bins, key_type: DataType) {
+    let all = values(epochs, column, key_type);
+    let ask = |precision| dataset.histogram(column, bins, EpochSelection::All, precision);
+    let bounded = match ask(Precision::Bounded) {
+        Ok(bounded) => bounded,
+        Err(cause) => {
+            assert!(matches!(cause, Error::Usage(_)), "{cause}");
+            assert!(ask(Precision::Exact).is_err());
+            return;
+        }
+    };
+    let exact = ask(Precision::Exact).unwrap();
+    assert_eq!((&bounded.edges, bounded.rows), (&exact.edges, all.len() as u64));
+    let expected = counted(&all, &exact.edges);
+    let exactly: Vec<u64> = told(&exact).iter().map(|bin| bin.estimate).collect();
+    assert_eq!(exactly, expected, "{column} by {:?}", exact.edges);
+    assert!(told(&exact).iter().all(|bin| bin.least == bin.most));
+    for (bin, truth) in told(&bounded).iter().zip(&expected) {
+        assert!(bin.least <= *truth && *truth <= bin.most, "{column}: {bin:?} for {truth} by {:?}", exact.edges);
+        assert!(bin.least <= bin.estimate && bin.estimate <= bin.most, "{bin:?}");
+    }
+}
+
+fn check_quantiles(dataset: &Dataset, epochs: &[TestEpoch], column: &str, shares: &[f64], key_type: DataType) {
+    let mut sorted = values(epochs, column, key_type);
+    let rows = sorted.len() as u64;
+    sorted.retain(|value| !value.as_f64().is_nan());
+    sorted.sort_by(|one, other| one.compare(*other).unwrap());
+    let ask = |precision| dataset.quantiles(column, shares, EpochSelection::All, precision).unwrap();
+    let (bounded, exact): (Quantiles, Quantiles) = (ask(Precision::Bounded), ask(Precision::Exact));
+    assert_eq!((bounded.rows, bounded.nan), (rows, rows - sorted.len() as u64));
+    assert_eq!(bounded.quantiles.len(), if sorted.is_empty() { 0 } else { shares.len() });
+    for (about, exact) in bounded.quantiles.iter().zip(&exact.quantiles) {
+        let truth = sorted[exact.position as usize - 1];
+        let same = |value: Value| is(value, Ordering::is_eq, truth);
+        assert!(same(exact.least) && same(exact.estimate) && same(exact.most), "{column}: {exact:?} for {truth}");
+        assert!(is(about.least, Ordering::is_le, truth) && is(about.most, Ordering::is_ge, truth), "{about:?} {truth}");
+        assert!(is(about.least, Ordering::is_le, about.estimate) && is(about.most, Ordering::is_ge, about.estimate));
+        // By definition: the smallest value that the share does not exceed.
+        let share_below = (exact.position - 1) as f64 / sorted.len() as f64;
+        assert!(share_below <= exact.share && exact.share <= (share_below + 1.0 / sorted.len() as f64) + 1e-12);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+    #[test]
+    fn bounds_hold_and_exact_answers_are_those_of_a_sort(
+        key_type in prop::sample::select(KEY_TYPES.to_vec()),
+        epochs in hostile_epochs(),
+        page_rows in 1u32..20,
+        row_groups_per_run in 1u32..4,
+        count in 1usize..12,
+        range in prop::option::of((hostile_key(), hostile_key())),
+        is_log in any::<bool>(),
+        shares in prop::collection::vec(prop_oneof![0f64..=1.0, Just(0.0), Just(0.5), Just(1.0)], 1..4),
+    ) {
+        let fixture = Fixture::new(key_type, page_rows, row_groups_per_run);
+        epochs.iter().for_each(|epoch| drop(fixture.write(epoch)));
+        let dataset = fixture.open();
+        let range = range.map(|(from, to)| (Value::Float(from.min(to)), Value::Float(from.max(to))));
+        let scale = if is_log { BinScale::Log } else { BinScale::Linear };
+        for column in ["energy", "a", "b", "id"] {
+            check_histogram(&dataset, &epochs, column, &Bins { count, range, scale }, key_type);
+            check_quantiles(&dataset, &epochs, column, &shares, key_type);
+        }
+    }
+}
+
+/// A dataset behind a storage that counts.
+fn counting(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
+    let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
+    (Dataset::open_with(storage.clone(), ROOT).unwrap(), storage)
+}
+
+#[test]
+fn manifests_are_all_that_is_read() {
+    let fixture = Fixture::new(DataType::F64, 64, 2);
+    (0..3).for_each(|epoch| drop(fixture.write(&partitioned(epoch, 4, 3, 500))));
+    let (dataset, storage) = counting(&fixture);
+    (0..3).for_each(|epoch| drop(dataset.manifest(epoch).unwrap()));
+    let before = storage.counters();
+    for column in ["energy", "b"] {
+        dataset.histogram(column, &Bins::new(20), EpochSelection::All, Precision::Bounded).unwrap();
+        dataset.quantiles(column, &[0.1, 0.5], EpochSelection::All, Precision::Bounded).unwrap();
+    }
+    let after = storage.counters();
+    assert_eq!((after.reads, after.bytes_read), (before.reads, before.bytes_read));
+    // Four looks at which epochs there are, and no file opened.
+    assert_eq!(after.operations - before.operations, 4);
+}
+
+#[test]
+fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
+    let fixture = Fixture::new(DataType::F64, 64, 1);
+    fixture.write(&partitioned(1, 4, 2, 6_400));
+    let (dataset, _) = counting(&fixture);
+    let bins = Bins { range: Some((Value::Float(0.0), Value::Float(4.0))), ..Bins::new(8) };
+    let exact = dataset.histogram("energy", &bins, 1, Precision::Exact).unwrap();
+    // Of each of 8 runs, one page where it is cut in half; the outer edges cut none.
+    assert_eq!((exact.figures.pages_read, exact.figures.runs_touched), (8, 8));
+    assert_eq!(exact.bins.iter().map(|bin| bin.estimate).sum::<u64>(), 51_200);
+    let bounded = dataset.histogram("energy", &bins, 1, Precision::Bounded).unwrap();
+    for (bounded, exact) in bounded.bins.iter().zip(&exact.bins) {
+        assert_eq!((bounded.least, bounded.most), (0, 12_800), "two runs of 6,400 rows reach into each bin");
+        assert!(bounded.estimate.abs_diff(exact.estimate) < 200, "keys lie evenly: {bounded:?} {exact:?}");
+    }
+    let median = dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap();
+    // Its bounds from the manifest leave two of the eight runs.
+    assert_eq!((median.figures.runs_touched, median.figures.pages_read), (2, 200));
+}
+
+#[test]
+fn many_values_are_narrowed_down_before_they_are_collected() {
+    // More rows than may be collected, in a column that no summary says anything of.
+    let fixture = Fixture::new(DataType::F32, 4096, 1);
+    let epoch = partitioned(5, 1, 6, 200_000);
+    fixture.write(&epoch);
+    let dataset = fixture.open();
+    let epochs = [epoch];
+    for column in ["energy", "id", "a", "b"] {
+        check_quantiles(&dataset, &epochs, column, &[0.0, 0.01, 0.5, 0.999, 1.0], DataType::F32);
+    }
+}
+
+#[test]
+fn what_has_no_distribution_is_refused() {
+    let fixture = Fixture::new(DataType::F32, 64, 1);
+    fixture.write(&TestEpoch { epoch: 1, parts: vec![(PartId { rank: 0, roll: 0 }, Vec::new())] });
+    let dataset = fixture.open();
+    let refused = |column: &str, bins: &Bins, epoch: u64| {
+        dataset.histogram(column, bins, epoch, Precision::Bounded).map(|_| ()).unwrap_err().to_string()
+    };
+    assert!(refused("tag", &Bins::new(3), 1).contains("fixed_bytes(5)"));
+    assert!(refused("epoch", &Bins::new(3), 1).contains("label"));
+    assert!(refused("other", &Bins::new(3), 1).contains("the columns are b, energy"));
+    assert!(refused("energy", &Bins::new(0), 1).contains("bins"));
+    assert!(refused("energy", &Bins::new(3), 2).contains("no epoch 2"));
+    dataset.quantiles("energy", &[1.5], 1, Precision::Bounded).unwrap_err();
+    dataset.quantiles("energy", &[f64::NAN], 1, Precision::Bounded).unwrap_err();
+    let empty = dataset.histogram("energy", &Bins::new(3), 1, Precision::Exact).unwrap();
+    assert_eq!((empty.rows, empty.bins.len(), empty.edges.len()), (0, 0, 0));
+    assert!(dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap().quantiles.is_empty());
+}
+
+#[test]
+fn an_epoch_replaced_meanwhile_is_not_mixed_with_what_was_there() {
+    let fixture = Fixture::new(DataType::F32, 64, 1);
+    fixture.write(&partitioned(1, 2, 1, 100));
+    let dataset = fixture.open();
+    dataset.manifest(1).unwrap();
+    // The old parts are gone: whoever needs a page of them notices, and what manifests alone say stays consistent.
+    fixture.write(&partitioned(1, 2, 1, 300));
+    let stale = dataset.histogram("energy", &Bins::new(7), 1, Precision::Exact);
+    assert!(stale.unwrap_err().to_string().contains("replaced"));
+    let again = dataset.histogram("energy", &Bins::new(7), 1, Precision::Exact).unwrap();
+    assert_eq!(again.rows, 600);
+}
