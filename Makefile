@@ -77,12 +77,16 @@ fmt: ## Format the code
 	$(CARGO) fmt --all
 
 .PHONY: bench
-bench: build venv ## Measure ingest and queries on 1 GB next to raw writes, DuckDB and Polars
+bench: build-bench venv ## Measure ingest and queries next to raw writes, DuckDB and Polars (ARGS='--out FOLDER' keeps it)
 	'$(VENV)/bin/python' bench/run.py $(ARGS)
 
 .PHONY: bench-quick
-bench-quick: build venv ## The same on 100 MB, to see that it works
+bench-quick: build-bench venv ## The same in about a minute, compared with the committed ratios
 	'$(VENV)/bin/python' bench/run.py --quick $(ARGS)
+
+.PHONY: build-bench
+build-bench: build
+	$(CARGO) build $(RELEASE) --package turbidite --example ingest_speed --example query_speed
 
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
