@@ -45,7 +45,7 @@ def duckdb_engine(files: list[str], key: str, key_only: bool) -> Callable[[float
 
     def ask(low: float, high: float) -> int:
         query = f'SELECT {what} FROM {source} WHERE "{key}" BETWEEN {low!r}::{kind} AND {high!r}::{kind}'
-        return connection.execute(query).to_arrow_table().num_rows
+        return connection.sql(query).to_arrow_table().num_rows
 
     return ask
 
