@@ -40,12 +40,12 @@ def duckdb_engine(files: list[str], key: str, key_only: bool) -> Callable[[float
     connection.execute("SET parquet_metadata_cache = true")
     listed = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     source = f"read_parquet([{listed}])"
-    kind = connection.execute(f'SELECT typeof("{key}") FROM {source} LIMIT 1').fetchone()[0]
+    kind = connection.execute(f'SELECT typeof("{key}") FROM {source} LIMIT 1').fetchall()[0][0]
     what = f'"{key}"' if key_only else "*"
 
     def ask(low: float, high: float) -> int:
         query = f'SELECT {what} FROM {source} WHERE "{key}" BETWEEN {low!r}::{kind} AND {high!r}::{kind}'
-        return connection.execute(query).to_arrow_table().num_rows
+        return connection.sql(query).to_arrow_table().num_rows
 
     return ask
 

@@ -141,11 +141,19 @@ impl Pool {
         Ticket { slot }
     }
 
-    /// The result of submitted work, done here and now if no thread has begun it.
+    /// The result of submitted work, done here and now if no thread has begun it. While another thread is at it, other
+    /// work is done: whoever only waited would keep one core idle, since threads begin with the oldest work too.
     pub(super) fn wait<T: Send>(&mut self, ticket: Ticket<T>) -> T {
         if ticket.slot.run(&mut self.scratch) && self.most_threads > 0 {
             let mut queue = lock(&self.shared.queue);
             queue.work.retain(|work| work.is_waiting());
+        }
+        while !ticket.is_done() {
+            let other = lock(&self.shared.queue).work.pop_front();
+            match other {
+                Some(work) => work.run(&mut self.scratch),
+                None => break,
+            };
         }
         let mut state = lock(&ticket.slot.state);
         loop {
@@ -250,6 +258,28 @@ mod tests {
         let pair = [(); 3].map(|()| pool.submit(SPAWN_BYTES, |_| ()));
         assert_eq!(pool.threads.len(), 1);
         pair.into_iter().for_each(|ticket| pool.wait(ticket));
+    }
+
+    #[test]
+    fn whoever_waits_does_other_work_meanwhile() {
+        let mut pool = Pool::new(2);
+        let caller = std::thread::current().id();
+        let (began, has_begun) = std::sync::mpsc::channel();
+        let (done, is_done) = std::sync::mpsc::channel();
+        // Ends only once the caller has done the second.
+        let first = pool.submit(2 * SPAWN_BYTES, move |_| {
+            began.send(()).unwrap();
+            is_done.recv_timeout(std::time::Duration::from_secs(30)).is_ok()
+        });
+        let idle = pool.submit(SPAWN_BYTES, |_| ());
+        has_begun.recv().unwrap();
+        let second = pool.submit(0, move |_| {
+            done.send(()).unwrap();
+            std::thread::current().id()
+        });
+        assert!(pool.wait(first), "the second was done while the first was waited for");
+        assert_eq!(pool.wait(second), caller);
+        pool.wait(idle);
     }
 
     #[test]
