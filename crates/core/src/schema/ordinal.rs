@@ -77,10 +77,8 @@ impl KeyOrder {
         macro_rules! each {
             ($type:ty, $map:expr) => {{
                 const WIDTH: usize = size_of::<$type>();
-                let map: fn([u8; WIDTH]) -> u64 = |raw| {
-                    let map: fn($type) -> u64 = $map;
-                    map(<$type>::from_le_bytes(raw))
-                };
+                // Closures, not function pointers: those would be called for each value.
+                let map = |raw: [u8; WIDTH]| ($map)(<$type>::from_le_bytes(raw));
                 let strided = |values: &[u8]| {
                     let mut raw = [0; WIDTH];
                     raw.copy_from_slice(&values[..WIDTH]);
@@ -99,9 +97,9 @@ impl KeyOrder {
         match self.data_type {
             DataType::F32 => each!(f32, ordinal_f32),
             DataType::F64 => each!(f64, ordinal_f64),
-            DataType::U64 => each!(u64, |value| value),
-            DataType::I64 => each!(i64, |value| value as u64 ^ (1 << 63)),
-            DataType::I32 => each!(i32, |value| value as i64 as u64 ^ (1 << 63)),
+            DataType::U64 => each!(u64, |value: u64| value),
+            DataType::I64 => each!(i64, |value: i64| value as u64 ^ (1 << 63)),
+            DataType::I32 => each!(i32, |value: i32| value as i64 as u64 ^ (1 << 63)),
             DataType::U32 => each!(u32, u64::from),
             _ => out.extend((0..count).map(|row| self.ordinal(&bytes[row * stride..]))),
         }
