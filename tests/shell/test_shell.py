@@ -71,7 +71,8 @@ def test_every_shell_gets_every_option(shell):
 
 
 # As the tests are collected the command may not be there yet; that these are all is a test of its own.
-NAMES = ["ingest", "query", "tracks", "stats", "verify", "inspect", "salvage", "truncate", "completions", "man"]
+NAMES = ["ingest", "query", "compact", "tracks", "stats", "hist", "quantiles", "report", "verify", "inspect", "salvage", "truncate"]
+NAMES += ["completions", "man"]
 
 
 def test_no_command_is_forgotten_here():
