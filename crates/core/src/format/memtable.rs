@@ -240,6 +240,21 @@ impl Memtable {
         true
     }
 
+    /// About which share of the rows has a key outside of `low..=high`, by a sample; NaN counts as outside.
+    pub fn share_outside(&self, low: u64, high: u64) -> f64 {
+        /// One row in so many is looked at: neighbours in the order of arrival are alike.
+        const SAMPLED: usize = 61;
+        let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
+        let offset = self.schema.offset(self.schema.key_index());
+        let (mut outside, mut sampled) = (0u32, 0u32);
+        for slot in (0..BUCKETS).flat_map(|number| self.bucket(number)).flatten().step_by(SAMPLED) {
+            let ordinal = key_order.ordinal(&self.data[slot * row_bytes + offset..]);
+            outside += u32::from(!(low..=high).contains(&ordinal));
+            sampled += 1;
+        }
+        f64::from(outside) / f64::from(sampled.max(1))
+    }
+
     /// Drops the rows and keeps the memory.
     pub fn clear(&mut self) {
         self.rows = 0;
@@ -358,6 +373,9 @@ mod tests {
             }
         }
         assert!(seen.iter().all(|seen| *seen));
+        assert_eq!((table.share_outside(0, 0x7f), table.share_outside(0x80, u64::MAX)), (0.0, 1.0));
+        let share = table.share_outside(0, 0x3f);
+        assert!((0.4..0.6).contains(&share), "{share}: half of the keys are below 64");
         assert_eq!(table.pieces().map(<[u8]>::len).sum::<usize>(), table.bytes());
         table.clear();
         assert_eq!((table.rows(), table.pieces().count()), (0, 0));

@@ -60,9 +60,13 @@ pub struct Outcome {
     pub spare: Vec<Memtable>,
 }
 
-/// A change of table ends a regular run that has reached this fraction of a memtable. Smaller runs would cost other
-/// engines more in row groups than they save in range.
+/// A change of table may end a regular run that has reached this fraction of a memtable. Smaller runs would cost more in
+/// row groups than they save in range.
 const LEAST_RUN_FRACTION: usize = 8;
+
+/// It does so when more than this share of the records lie outside of the new partition. Cuts move as loads are evened out,
+/// and a run that mixes two partitions with a common middle costs queries less than one run more to look into.
+const MOST_OUTSIDE: f64 = 0.5;
 
 #[derive(Debug)]
 struct Waiting {
@@ -135,12 +139,18 @@ impl Writer {
 
     /// Tells which table and partition are in force from now on; runs sealed later record them.
     ///
-    /// A regular run that mixes two partitions spans both, so the records so far become a run of their own unless they
-    /// are few; then it records bounds that hold both.
+    /// A regular run that mixes two partitions spans both. When those have little in common, the records so far become a run
+    /// of their own unless they are few; otherwise it records bounds that hold both.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
-        let filled = self.active[slot(RunKind::Regular)].as_ref().map_or(0, Memtable::bytes);
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
-        if filled >= capacity / LEAST_RUN_FRACTION && self.waiting.is_empty() {
+        let moved_far = |rows: &Memtable| {
+            let order = self.schema.key_order();
+            rows.bytes() >= capacity / LEAST_RUN_FRACTION
+                && bounds.is_some_and(|(low, high)| {
+                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MOST_OUTSIDE
+                })
+        };
+        if self.waiting.is_empty() && self.active[slot(RunKind::Regular)].as_ref().is_some_and(moved_far) {
             self.seal(RunKind::Regular);
         }
         self.table_version = table_version;
