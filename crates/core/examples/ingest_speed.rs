@@ -131,7 +131,7 @@ impl<'a> Contestant<'a> {
             name: words.next().unwrap_or_default(),
             setup,
             ranks: 16,
-            append: 4096,
+            append: 32_768,
             threads: std::thread::available_parallelism()?.get(),
             depth: 1,
             block: 4 << 20,
