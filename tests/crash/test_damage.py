@@ -84,8 +84,8 @@ def part_places(part: Path) -> Iterator[Place]:
             begin, bytes_ = chunk.data_page_offset, chunk.total_compressed_size
             yield Place(part, begin, "page header")
             yield Place(part, begin + 5, "page header")
-            # Within the last page: the middle of two equal pages is a header.
-            yield Place(part, begin + bytes_ - 64, "values")
+            # Of the last value: the middle of two equal pages is a header, and a page may have a single row.
+            yield Place(part, begin + bytes_ - 4, "values")
             yield Place(part, begin + bytes_ - 1, "values")
             end_of_pages = max(end_of_pages, begin + bytes_)
     yield Place(part, end_of_pages + 16, "gap")

@@ -203,7 +203,10 @@ impl Outbox {
 
     /// Takes a message buffer whose content is no longer needed.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.pool.len() < self.queue_limit && buffer.capacity() <= self.message_bytes() && buffer.capacity() > 0 {
+        if self.pool.len() + self.queue.len() < self.queue_limit
+            && buffer.capacity() <= self.message_bytes()
+            && buffer.capacity() > 0
+        {
             self.pool.push(buffer);
         }
     }

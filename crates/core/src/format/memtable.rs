@@ -104,9 +104,9 @@ impl Memtable {
         self.rows * self.schema.row_bytes()
     }
 
-    /// Bytes of memory taken.
+    /// Bytes of memory in use, now or by rows that were dropped since.
     pub fn resident_bytes(&self) -> usize {
-        self.data.capacity()
+        self.data.len()
     }
 
     /// Whether no rows are held.
@@ -227,7 +227,12 @@ impl Memtable {
         let needed = slots.end * row_bytes;
         if needed > self.data.capacity() {
             // `reserve` alone would round up past the limit.
-            let target = needed.max(self.data.capacity().saturating_mul(2)).min(self.limit_rows * row_bytes);
+            let limit_bytes = self.limit_rows * row_bytes;
+            let large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
+            // A large one asks for all at once: the system hands out pages when they are touched, and growing in steps
+            // would leave holes in the heap.
+            let target =
+                if large { limit_bytes } else { needed.max(self.data.capacity().saturating_mul(2)).min(limit_bytes) };
             self.data.reserve_exact(target - self.data.len());
         }
         if needed > self.data.len() {
