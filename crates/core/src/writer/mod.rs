@@ -66,7 +66,7 @@ const LEAST_RUN_FRACTION: usize = 8;
 
 /// It does so when more than this share of the records lie outside of the new partition. Cuts move as loads are evened out,
 /// and a run that mixes two partitions with a common middle costs queries less than one run more to look into.
-const MOST_OUTSIDE: f64 = 0.5;
+const MOST_OUTSIDE: f64 = 0.0;
 
 #[derive(Debug)]
 struct Waiting {
