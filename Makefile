@@ -1,7 +1,7 @@
 # The single entry to building, testing and measuring Turbidite. `make help` lists what there is.
 #
 # Needed beforehand: Rust (cargo, rustfmt, clippy), a C compiler, Python 3 with its venv module. All else is installed
-# below a cache folder outside of the checkout, so that a second run, and a second clone, is fast.
+# below a cache folder outside of the checkout, so that a second run is fast.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -9,7 +9,9 @@ SHELL := bash
 .DELETE_ON_ERROR:
 
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/turbidite
-CARGO_TARGET_DIR ?= $(CACHE)/target
+# One target folder per checkout: cargo judges by time stamps and by paths relative to the workspace, so two checkouts that
+# shared one could run each other's tests.
+CARGO_TARGET_DIR ?= $(CACHE)/target-$(shell pwd -P | cksum | cut -d' ' -f1)
 export CARGO_TARGET_DIR
 
 PYTHON ?= python3

@@ -134,7 +134,9 @@ impl Outbox {
     fn begin(&mut self, destination: u32) {
         let mut message = self.pool.pop().unwrap_or_default();
         message.clear();
-        message.reserve_exact(self.message_bytes());
+        // Early batches are small and many: with room for a large one each, they would take many times the budget.
+        let bytes = self.current_bytes.saturating_mul(2).min(self.batch_bytes);
+        message.reserve_exact(message_bytes(bytes));
         message.resize(DATA_HEADER_BYTES, 0);
         self.open[destination as usize] = message;
     }
@@ -145,11 +147,6 @@ impl Outbox {
         if bytes + self.row_bytes > self.current_bytes {
             self.close(destination, session, table_version);
         }
-    }
-
-    /// Memory of a message: a full batch, and what copying in steps may touch behind its last row.
-    fn message_bytes(&self) -> usize {
-        DATA_HEADER_BYTES + self.batch_bytes + STEP * MOST_STEPS
     }
 
     /// Queues the open batches of all destinations.
@@ -204,7 +201,7 @@ impl Outbox {
     /// Takes a message buffer whose content is no longer needed.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         if self.pool.len() + self.queue.len() < self.queue_limit
-            && buffer.capacity() <= self.message_bytes()
+            && buffer.capacity() <= message_bytes(self.batch_bytes)
             && buffer.capacity() > 0
         {
             self.pool.push(buffer);
@@ -217,9 +214,37 @@ impl Outbox {
     }
 }
 
+/// Memory of a message with so many bytes of rows, and what copying in steps may touch behind the last one.
+fn message_bytes(rows_bytes: usize) -> usize {
+    DATA_HEADER_BYTES + rows_bytes + STEP * MOST_STEPS
+}
+
 /// Copies a row that cannot be copied in steps, since too little follows it.
 #[cold]
 #[inline(never)]
 fn extend_by_last(open: &mut Vec<u8>, row: &[u8]) {
     open.extend_from_slice(row);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_batches_take_little_memory() {
+        let (row_bytes, budget) = (64, 1 << 20);
+        let mut outbox = Outbox::new(0, row_bytes, 32 << 10, budget, 16);
+        let destinations: Vec<u32> = (0..4096u32).map(|row| row % 16).collect();
+        let rows: Vec<u8> = (0..destinations.len()).flat_map(|row| [row as u8; 64]).collect();
+        // What a rank holds back for its first table is routed all at once, in batches of a few rows.
+        outbox.size_batches(rows.len() as u64, 16);
+        outbox.push_all(&destinations, &rows, 1, 1);
+        assert!(outbox.queued() > 100, "{}", outbox.queued());
+        let resident = outbox.resident_bytes();
+        assert!(resident < budget, "{resident} bytes for {} of rows", rows.len());
+        let found: Vec<u8> = std::iter::from_fn(|| outbox.pop())
+            .flat_map(|Batch { message, .. }| message[DATA_HEADER_BYTES..].to_vec())
+            .collect();
+        assert_eq!(found.len() + outbox.rows() as usize * row_bytes, rows.len(), "no row is lost on the way");
+    }
 }

@@ -52,8 +52,7 @@ struct Bucket {
 
 /// A bounded buffer of stored rows.
 ///
-/// Memory is taken as rows arrive, in steps that double, and never beyond the capacity; [`Memtable::clear`] keeps it
-/// for the next run.
+/// Memory is taken as rows arrive and never beyond the capacity; [`Memtable::clear`] keeps it for the next run.
 #[derive(Debug)]
 pub struct Memtable {
     schema: Arc<Schema>,
@@ -61,6 +60,8 @@ pub struct Memtable {
     chunk_rows: usize,
     /// Capacity; the last chunk may be shorter than the others.
     limit_rows: usize,
+    /// Whether the first row takes memory for all.
+    reserves: bool,
     used_chunks: usize,
     bounds: Option<BucketBounds>,
     /// `BUCKETS` of them; only the first is used without bounds.
@@ -71,7 +72,7 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable for at most `capacity_bytes` of rows, and at least one row.
+    /// An empty memtable for at most `capacity_bytes` of rows, and at least one row. Its memory grows in steps that double.
     pub fn new(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         // Sorting numbers rows with u32.
         let rows = (capacity_bytes / schema.row_bytes()).clamp(1, u32::MAX as usize);
@@ -81,12 +82,19 @@ impl Memtable {
             data: Vec::new(),
             chunk_rows,
             limit_rows: rows,
+            reserves: false,
             used_chunks: 0,
             bounds: None,
             buckets: vec![Bucket::default(); BUCKETS],
             rows: 0,
             ordinals: Vec::new(),
         }
+    }
+
+    /// As [`Memtable::new`], for one that will be filled and kept: it asks for all of its memory with the first row. The
+    /// system hands out pages when they are touched, and growing in steps would leave holes in the heap.
+    pub fn reserving(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
+        Self { reserves: true, ..Self::new(schema, capacity_bytes) }
     }
 
     /// The schema of the rows.
@@ -228,11 +236,8 @@ impl Memtable {
         if needed > self.data.capacity() {
             // `reserve` alone would round up past the limit.
             let limit_bytes = self.limit_rows * row_bytes;
-            let large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
-            // A large one asks for all at once: the system hands out pages when they are touched, and growing in steps
-            // would leave holes in the heap.
-            let target =
-                if large { limit_bytes } else { needed.max(self.data.capacity().saturating_mul(2)).min(limit_bytes) };
+            let doubled = needed.max(self.data.capacity().saturating_mul(2)).min(limit_bytes);
+            let target = if self.reserves { limit_bytes } else { doubled };
             self.data.reserve_exact(target - self.data.len());
         }
         if needed > self.data.len() {

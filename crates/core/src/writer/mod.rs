@@ -66,7 +66,7 @@ const LEAST_RUN_FRACTION: usize = 8;
 
 /// It does so when more than this share of the records lie outside of the new partition. Cuts move as loads are evened out,
 /// and a run that mixes two partitions with a common middle costs queries less than one run more to look into.
-const MOST_OUTSIDE: f64 = 0.0;
+const MOST_OUTSIDE: f64 = 0.5;
 
 #[derive(Debug)]
 struct Waiting {
@@ -179,8 +179,10 @@ impl Writer {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
-                    let fresh =
-                        || Memtable::new(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
+                    // One begun while both large ones are out is given up when one of them comes back.
+                    let stays = regular && !(self.busy && !self.waiting.is_empty());
+                    let begin = if stays { Memtable::reserving } else { Memtable::new };
+                    let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };
                     empty.insert(spare.unwrap_or_else(fresh))
                 }
