@@ -174,7 +174,7 @@ typedef struct turbidite_figures {
     uint64_t renegotiations;  /* partition tables made */
     uint64_t messages;        /* messages sent */
     uint64_t bytes_written;
-    double load_imbalance;    /* largest partition over the mean, less 1 */
+    double load_imbalance;    /* standard deviation of the receivers' loads over their mean */
     double wall_s;            /* from begin_epoch to the commit */
 } turbidite_figures;
 
@@ -203,14 +203,14 @@ typedef struct turbidite_reader turbidite_reader;
 /* Opens the dataset at `path` for queries. No transport: any process may read at any time. */
 turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
 
-/* What is asked. Zeroed memory with struct_size set asks for every record of the newest epoch. */
+/* What is asked. Zeroed memory with struct_size set asks for every record. */
 typedef struct turbidite_request {
     uint32_t struct_size;       /* sizeof(turbidite_request) */
     int32_t ordered;            /* not 0: in key order */
     const char *where;          /* "energy > 5 AND id < 100", or NULL */
     const char *const *columns; /* names, or NULL for all */
     size_t column_count;
-    const char *epochs;         /* "500", "500..1500", "all"; NULL for the newest */
+    const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
     uint64_t limit;             /* most records; 0 for no limit */
 } turbidite_request;
 

@@ -103,6 +103,36 @@ pub enum Error {
         /// That rank's error, as text since it may have crossed a network.
         cause: String,
     },
+    /// Ranks did not agree, or one of them could not do its part of a call that all make together.
+    #[error("rank {rank}: {cause}")]
+    Refused {
+        /// The rank where it began.
+        rank: u32,
+        /// How to treat it.
+        class: ErrorClass,
+        /// That rank's error, as text since it may have crossed a network.
+        cause: String,
+    },
+    /// Messages to and from other ranks no longer pass.
+    #[error("rank {rank} has lost its connection to the others: {cause}; end the program, committed epochs are safe")]
+    Transport {
+        /// The rank that noticed.
+        rank: u32,
+        /// What the transport says.
+        cause: String,
+    },
+    /// A call that all ranks make together did not end.
+    #[error(
+        "rank {rank} has waited {waited_s} s in {call} and nothing moved: another rank does not call it, or is gone"
+    )]
+    Stalled {
+        /// The rank that gave up.
+        rank: u32,
+        /// The call.
+        call: &'static str,
+        /// How long nothing moved.
+        waited_s: u64,
+    },
     /// A message between ranks could not be understood: the ranks run different releases, or the transport is broken.
     #[error("rank {rank} received a message it cannot understand: {source}")]
     Message {
@@ -155,7 +185,7 @@ pub enum UsageError {
 }
 
 /// How a caller should treat an error; the command line's exit codes follow it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ErrorClass {
     /// The operation failed: storage, locks, missing epochs.
     Failed,
@@ -170,6 +200,7 @@ impl Error {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Damage { .. } => ErrorClass::Damage,
+            Self::Refused { class, .. } => *class,
             Self::Schema(_) | Self::Expression(_) | Self::Usage(_) => ErrorClass::Usage,
             _ => ErrorClass::Failed,
         }

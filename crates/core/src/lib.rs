@@ -13,8 +13,9 @@ pub mod storage;
 pub mod store;
 pub mod writer;
 
-pub use drivers::WriteOptions;
-pub use drivers::local::{EpochStart, LocalJob};
+pub use drivers::local::LocalJob;
+pub use drivers::rank::RankJob;
+pub use drivers::{EpochStart, WriteOptions};
 pub use engine::Renegotiation;
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use format::EpochFigures;

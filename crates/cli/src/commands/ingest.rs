@@ -12,7 +12,7 @@ use turbidite::store::EpochRange;
 use turbidite::{EpochStart, LocalJob, Renegotiation, Schema, SchemaError, WriteOptions};
 
 use super::feed::{Crew, Recipe};
-use super::figures::{imbalance, write_amplification};
+use super::figures::write_amplification;
 use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::source::{Source, SourceOptions, parse_columns};
@@ -201,7 +201,7 @@ impl Ingest {
             done.push(EpochReport {
                 epoch,
                 skipped: figures.is_none(),
-                load_imbalance: figures.as_ref().map_or(0.0, imbalance),
+                load_imbalance: figures.as_ref().map_or(0.0, EpochFigures::load_imbalance),
                 write_amplification: figures.as_ref().map_or(0.0, |figures| write_amplification(figures, row_bytes)),
                 figures,
             });

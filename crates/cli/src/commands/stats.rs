@@ -9,7 +9,7 @@ use turbidite::format::{EpochFigures, EpochManifest};
 use turbidite::query::{Dataset, KeyProfile, key_profile};
 use turbidite::store::EpochRange;
 
-use super::figures::{imbalance, largest_load, write_amplification};
+use super::figures::{largest_load, write_amplification};
 use super::{aligned, chosen_epochs, say, say_json};
 use crate::failure::Failure;
 use crate::text;
@@ -83,7 +83,7 @@ impl EpochStats {
             parts: manifest.parts.len(),
             runs: runs.len(),
             row_groups: manifest.runs.len(),
-            load_imbalance: imbalance(&figures),
+            load_imbalance: figures.load_imbalance(),
             largest_load: largest_load(&figures),
             write_amplification: write_amplification(&figures, dataset.schema().row_bytes()),
             profile: key_profile(manifest, dataset.schema()),

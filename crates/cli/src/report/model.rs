@@ -8,7 +8,7 @@ use turbidite::store::EpochRange;
 use turbidite::{Column, Value};
 
 use super::axis::Axis;
-use crate::commands::figures::{imbalance, write_amplification};
+use crate::commands::figures::write_amplification;
 use crate::failure::Failure;
 
 /// Most epochs drawn one by one; of more, a selection evenly spaced.
@@ -121,7 +121,7 @@ impl Epoch {
             parts: manifest.parts.len(),
             runs: runs.len(),
             row_groups: manifest.runs.len(),
-            imbalance: imbalance(&manifest.figures),
+            imbalance: manifest.figures.load_imbalance(),
             write_amplification: write_amplification(&manifest.figures, schema.row_bytes()),
             amplification_p50: profile.read_amplification_p50,
             amplification_p99: profile.read_amplification_p99,

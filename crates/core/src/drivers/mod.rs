@@ -1,12 +1,29 @@
 //! Drivers: they give the state machines of engine and writer threads, messages, time and files.
 //!
 //! - [`local`]: all ranks in one process, the embedded default.
+//! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
 //! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed.
+//!
+//! Map: `mailbox` carries messages within a process, `station` joins one rank's engine and writer, `pool` has the threads that do what writers ask for, `opening` and
+//! `gather` are what all drivers do to open a dataset and to make an epoch's manifest.
 
 mod gather;
 pub mod local;
+mod mailbox;
 mod opening;
 mod options;
+mod pool;
+pub mod rank;
 pub mod sim;
+mod station;
 
 pub use options::WriteOptions;
+
+/// What beginning an epoch did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpochStart {
+    /// Records may be appended.
+    Started,
+    /// The epoch exists and was asked to be skipped: append nothing, do not end it.
+    Skipped,
+}

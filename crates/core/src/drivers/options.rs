@@ -37,6 +37,8 @@ pub struct WriteOptions {
     pub credit_batches: usize,
     /// How long an append waits for credit before its records stay on their rank as spills.
     pub patience: Duration,
+    /// How long a call that all ranks make together may go on without anything moving; without it, for ever.
+    pub stall_limit: Option<Duration>,
     /// Free text for dataset.json: where the records come from.
     pub source: Option<String>,
     /// Derivations the columns were computed by, for dataset.json.
@@ -61,6 +63,7 @@ impl WriteOptions {
             threads: 0,
             credit_batches: 8,
             patience: Duration::from_secs(10),
+            stall_limit: None,
             source: None,
             derivations: Vec::new(),
         }

@@ -343,7 +343,7 @@ impl Simulation {
             match event {
                 Event::Opened { .. } | Event::GatherFailed => {}
                 Event::Closed => rank.engine.sealed(Ok(Vec::new())),
-                Event::Gathered { .. } => rank.engine.committed(Ok(())),
+                Event::Gathered { .. } => rank.engine.committed(Ok(Vec::new())),
                 Event::Over { .. } => rank.over = true,
             }
         }

@@ -79,8 +79,8 @@ pub(super) enum Control {
     Closed,
     /// Up: the parts of this subtree.
     Sealed(Sealed),
-    /// Down: the epoch is committed, or why not.
-    Outcome(Option<Failure>),
+    /// Down: the epoch is committed, with what rank 0 says of it, or why it is not.
+    Outcome(Result<Vec<u8>, Failure>),
 }
 
 const READY: u8 = 1;
@@ -128,8 +128,8 @@ impl Control {
             Self::Sealed(Sealed::Failed(failure)) => {
                 head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
             }
-            Self::Outcome(None) => head(COMMITTED),
-            Self::Outcome(Some(failure)) => head(FAILED).u32(failure.rank).block(failure.cause.as_bytes()),
+            Self::Outcome(Ok(words)) => head(COMMITTED).block(words),
+            Self::Outcome(Err(failure)) => head(FAILED).u32(failure.rank).block(failure.cause.as_bytes()),
         }
         .finish()
     }
@@ -173,8 +173,8 @@ impl Control {
                 Self::Sealed(Sealed::Payloads(payloads))
             }
             SEALED_FAILED => Self::Sealed(Sealed::Failed(decode_failure(&mut fields)?)),
-            COMMITTED => Self::Outcome(None),
-            FAILED => Self::Outcome(Some(decode_failure(&mut fields)?)),
+            COMMITTED => Self::Outcome(Ok(fields.block()?.to_vec())),
+            FAILED => Self::Outcome(Err(decode_failure(&mut fields)?)),
             kind => return Err(MessageError::Kind { kind }),
         };
         fields.end()?;
@@ -254,8 +254,8 @@ mod tests {
             Control::Closed,
             Control::Sealed(Sealed::Payloads(vec![(0, vec![]), (7, vec![1; 9])])),
             Control::Sealed(Sealed::Failed(failure.clone())),
-            Control::Outcome(None),
-            Control::Outcome(Some(failure)),
+            Control::Outcome(Ok(b"words".to_vec())),
+            Control::Outcome(Err(failure)),
         ]
     }
 

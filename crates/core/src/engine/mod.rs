@@ -131,8 +131,8 @@ pub enum Event {
     GatherFailed,
     /// The epoch is over on this rank: committed, or not and why.
     Over {
-        /// The cause, if it was not committed.
-        failure: Option<Failure>,
+        /// What rank 0 said of the committed epoch ([`Engine::committed`]), or why there is none.
+        outcome: Result<Vec<u8>, Failure>,
     },
 }
 
@@ -515,7 +515,7 @@ impl Engine {
             Control::Delivered { round, delivered } => self.child_delivered(round, delivered),
             Control::Closed => self.close(),
             Control::Sealed(sealed) => self.child_sealed(sealed),
-            Control::Outcome(failure) => self.finish(failure),
+            Control::Outcome(outcome) => self.finish(outcome),
         }
         Ok(())
     }

@@ -173,20 +173,20 @@ impl Engine {
             (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
             (None, Sealed::Failed(failure)) => {
                 self.events.push_back(Event::GatherFailed);
-                self.finish(Some(failure));
+                self.finish(Err(failure));
             }
         }
     }
 
-    /// On rank 0, after [`Event::Gathered`]: the epoch is committed, or why not.
-    pub fn committed(&mut self, result: Result<(), String>) {
+    /// On rank 0, after [`Event::Gathered`]: the epoch is committed, with what all ranks are to know of it, or why not.
+    pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;
-        self.finish(result.err().map(|cause| Failure { rank, cause }));
+        self.finish(result.map_err(|cause| Failure { rank, cause }));
     }
 
-    pub(super) fn finish(&mut self, failure: Option<Failure>) {
-        self.tell_children(&Control::Outcome(failure.clone()));
+    pub(super) fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
+        self.tell_children(&Control::Outcome(outcome.clone()));
         self.phase = Phase::Idle;
-        self.events.push_back(Event::Over { failure });
+        self.events.push_back(Event::Over { outcome });
     }
 }

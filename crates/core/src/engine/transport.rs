@@ -30,4 +30,8 @@ pub trait Transport {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent;
     /// The next message that has arrived on `channel`, if any.
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>>;
+    /// Why messages no longer pass, once that is so. A message that was accepted may be lost then.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
 }

@@ -137,6 +137,19 @@ pub struct EpochFigures {
     pub sync_s: f64,
 }
 
+impl EpochFigures {
+    /// Load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without rows.
+    pub fn load_imbalance(&self) -> f64 {
+        let loads = &self.rows_per_receiver;
+        let mean = loads.iter().map(|&rows| rows as f64).sum::<f64>() / loads.len().max(1) as f64;
+        if mean == 0.0 {
+            return 0.0;
+        }
+        let variance = loads.iter().map(|&rows| (rows as f64 - mean).powi(2)).sum::<f64>() / loads.len() as f64;
+        variance.sqrt() / mean
+    }
+}
+
 /// The manifest of one committed epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpochManifest {

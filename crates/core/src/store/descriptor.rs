@@ -193,7 +193,11 @@ impl DatasetDescriptor {
         storage.sync_dir(&layout.control()).at("sync", &layout.control())
     }
 
-    fn check_same(&self, layout: &Layout, wanted: &Self) -> Result<()> {
+    /// Whether this dataset is as `wanted`: columns, key, and derivations where any are asked for.
+    ///
+    /// # Errors
+    /// [`Error::Mismatch`] with the first difference.
+    pub fn check_same(&self, layout: &Layout, wanted: &Self) -> Result<()> {
         let mismatch = |what: String| Err(Error::Mismatch { path: layout.root().to_owned(), what });
         let (ours, theirs) = (&self.schema, &wanted.schema);
         for (stored, asked) in ours.columns().iter().zip(theirs.columns()) {

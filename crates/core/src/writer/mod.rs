@@ -180,7 +180,7 @@ impl Writer {
                 empty => {
                     let regular = kind == RunKind::Regular;
                     // One begun while both large ones are out is given up when one of them comes back.
-                    let stays = regular && !(self.busy && !self.waiting.is_empty());
+                    let stays = regular && (!self.busy || self.waiting.is_empty());
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
                     let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };

@@ -6,59 +6,35 @@
 //!
 //! Invariant: a thread holds one rank's lock at a time, so there is no order of locks to get wrong.
 
-mod mailbox;
-mod pool;
-
-use std::cell::RefCell;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::mailbox::{MailboxLink, PostOffice};
 use super::opening::Opened;
-use super::{WriteOptions, gather};
-use crate::engine::{Engine, Event, Failure};
+use super::pool::{Pool, TaskQueue};
+use super::station::{Station, decode_figures};
+use super::{EpochStart, WriteOptions};
+use crate::engine::{Engine, Failure};
 use crate::error::{Error, Result, UsageError};
-use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
+use crate::format::EpochFigures;
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
-use crate::writer::{PartFactory, Writer};
-use mailbox::{MailboxLink, PostOffice};
-use pool::{Pool, TaskQueue};
+use crate::writer::PartFactory;
 
 /// How long a thread waits for a background thread before it looks around again.
 const WAIT: Duration = Duration::from_micros(500);
 
-/// What [`LocalJob::begin_epoch`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpochStart {
-    /// Records may be appended.
-    Started,
-    /// The epoch exists and was asked to be skipped: append nothing, do not end it.
-    Skipped,
-}
-
-/// One rank: its state machines and what they need.
+/// One rank and its connection to the others.
 #[derive(Debug)]
 struct Rank {
-    engine: Engine,
+    station: Station,
     link: MailboxLink,
-    writer: Option<Writer>,
-    /// Memtables between epochs.
-    spare: Vec<Memtable>,
-    factory: Option<Arc<PartFactory>>,
-    table_version: u32,
-    route_s: f64,
-    /// Set when the epoch is over here, to its failure if it failed.
-    over: Option<Option<Failure>>,
-    /// On rank 0: the epoch to commit, and when it was begun.
-    commit: Option<(EpochCommit, Instant)>,
-    figures: EpochFigures,
 }
 
 #[derive(Debug)]
 struct Shared {
-    schema: Arc<Schema>,
     ranks: Vec<Mutex<Rank>>,
     office: Arc<PostOffice>,
     queue: Arc<TaskQueue>,
@@ -66,6 +42,7 @@ struct Shared {
 
 #[derive(Debug, Clone, Copy)]
 struct OpenEpoch {
+    epoch: u64,
     begun: Instant,
 }
 
@@ -134,22 +111,13 @@ impl LocalJob {
         let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
         let ranks = (0..options.ranks)
             .map(|rank| {
-                Mutex::new(Rank {
-                    engine: Engine::new(options.engine(rank), Arc::clone(&schema)),
-                    link: MailboxLink { rank, office: Arc::clone(&office) },
-                    writer: None,
-                    spare: Vec::new(),
-                    factory: None,
-                    table_version: 0,
-                    route_s: 0.0,
-                    over: None,
-                    commit: None,
-                    figures: EpochFigures::default(),
-                })
+                let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+                let link = MailboxLink { rank, office: Arc::clone(&office) };
+                Mutex::new(Rank { station: Station::new(engine, Arc::clone(&schema)), link })
             })
             .collect();
         let queue = Arc::new(TaskQueue::default());
-        let shared = Arc::new(Shared { schema, ranks, office, queue: Arc::clone(&queue) });
+        let shared = Arc::new(Shared { ranks, office, queue: Arc::clone(&queue) });
         let threads = match options.threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -157,10 +125,8 @@ impl LocalJob {
         let completed = Arc::clone(&shared);
         let pool = Pool::start(queue, threads, move |rank, completion| {
             let mut state = lock_rank(&completed.ranks[rank as usize]);
-            if let Some(writer) = &mut state.writer {
-                writer.complete(completion);
-            }
-            completed.submit_next(rank, &mut state);
+            state.station.complete(completion);
+            completed.submit_next(rank, &mut state.station);
         })
         .map_err(|source| Error::Io {
             operation: "start threads for",
@@ -215,25 +181,21 @@ impl LocalJob {
         let factory = Arc::new(PartFactory {
             storage: Arc::clone(&self.storage),
             directory: commit.directory(),
-            schema: Arc::clone(&self.shared.schema),
+            schema: Arc::clone(&self.descriptor.schema),
             options: self.options.part(),
             identity,
         });
-        let mut commit = Some((commit, Instant::now()));
+        let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
-            let mut state = lock_rank(rank);
-            state.commit = commit.take();
-            state.factory = Some(Arc::clone(&factory));
-            let (options, schema) = (self.options.writer(number as u32), Arc::clone(&self.shared.schema));
-            let spare = std::mem::take(&mut state.spare);
-            state.writer = Some(Writer::new(options, schema, spare));
-            state.table_version = 0;
-            state.route_s = 0.0;
-            state.over = None;
-            state.engine.begin(Vec::new());
+            let Rank { station, .. } = &mut *lock_rank(rank);
+            station.begin(Vec::new());
+            station.equip(self.options.writer(number as u32), Arc::clone(&factory));
+            if let Some(commit) = commit.take() {
+                station.will_commit(commit);
+            }
         }
-        *open = Some(OpenEpoch { begun: Instant::now() });
-        self.drive_until(|state| state.engine.is_open(), false)?;
+        *open = Some(OpenEpoch { epoch, begun: Instant::now() });
+        self.drive_until(|station| station.engine.is_open(), false)?;
         Ok(EpochStart::Started)
     }
 
@@ -246,15 +208,13 @@ impl LocalJob {
         let outside = UsageError::Rank { rank, ranks: self.options.ranks };
         let mutex = self.shared.ranks.get(rank as usize).ok_or(outside)?;
         let mut state = lock_rank(mutex);
-        if !state.engine.is_open() {
+        if !state.station.engine.is_open() {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
         }
-        let mut append = state.engine.append(columns)?;
+        let mut append = state.station.engine.append(columns)?;
         let mut stuck: Option<Instant> = None;
         loop {
-            let begun = Instant::now();
-            state.engine.advance(&mut append);
-            state.route_s += begun.elapsed().as_secs_f64();
+            state.station.advance(&mut append);
             let moved = self.shared.drive(rank, &mut state)?;
             if append.is_done() {
                 break;
@@ -283,10 +243,8 @@ impl LocalJob {
     /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
     fn spill(&self, rank: u32) -> bool {
         let mut state = lock_rank(&self.shared.ranks[rank as usize]);
-        let Rank { engine, writer: Some(writer), .. } = &mut *state else { return false };
-        // The rank's own storage is no other rank's progress: waiting for it is allowed.
-        let spilled = writer.accepts() && engine.spill(&mut |kind, rows| writer.push(kind, rows)) > 0;
-        self.shared.submit_next(rank, &mut state);
+        let spilled = state.station.spill();
+        self.shared.submit_next(rank, &mut state.station);
         spilled
     }
 
@@ -295,7 +253,7 @@ impl LocalJob {
     /// # Errors
     /// When messages cannot be understood.
     pub fn renegotiate(&self) -> Result<()> {
-        lock_rank(&self.shared.ranks[0]).engine.request_renegotiation();
+        lock_rank(&self.shared.ranks[0]).station.engine.request_renegotiation();
         self.drive_others().map(drop)
     }
 
@@ -306,28 +264,18 @@ impl LocalJob {
     /// affected and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochFigures> {
         let mut open = self.open_epoch();
-        let Some(OpenEpoch { begun }) = *open else {
+        let Some(OpenEpoch { epoch, begun }) = *open else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
-        let mut epoch = 0;
         for rank in &self.shared.ranks {
-            let mut state = lock_rank(rank);
-            if let Some(factory) = &state.factory {
-                epoch = factory.identity.epoch;
-            }
-            state.engine.end();
+            lock_rank(rank).station.engine.end();
         }
         *open = None;
-        self.drive_until(|state| state.over.is_some(), true)?;
-        let mut state = lock_rank(&self.shared.ranks[0]);
-        match state.over.take().flatten() {
-            Some(Failure { rank, cause }) => {
-                if let Some((commit, _)) = state.commit.take() {
-                    commit.abandon();
-                }
-                Err(Error::EpochFailed { epoch, rank, cause })
-            }
-            None => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..std::mem::take(&mut state.figures) }),
+        self.drive_until(Station::is_over, true)?;
+        match lock_rank(&self.shared.ranks[0]).station.take_outcome() {
+            Some(Err(Failure { rank, cause })) => Err(Error::EpochFailed { epoch, rank, cause }),
+            Some(Ok(words)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &words)? }),
+            None => Err(UsageError::State { call: "end_epoch", state: "while another thread ends the epoch" }.into()),
         }
     }
 
@@ -383,7 +331,7 @@ impl LocalJob {
     }
 
     /// Drives all ranks until each is `done`. With `count`, rank 0 counts deliveries again whenever nothing moves.
-    fn drive_until(&self, done: impl Fn(&Rank) -> bool, count: bool) -> Result<()> {
+    fn drive_until(&self, done: impl Fn(&Station) -> bool, count: bool) -> Result<()> {
         loop {
             let seen = self.shared.queue.completions();
             let mut moved = false;
@@ -391,14 +339,14 @@ impl LocalJob {
             for (number, rank) in self.shared.ranks.iter().enumerate() {
                 let mut state = lock_rank(rank);
                 moved |= self.shared.drive(number as u32, &mut state)?;
-                all &= done(&state);
+                all &= done(&state.station);
             }
             if all {
                 return Ok(());
             }
             if !moved {
                 if count {
-                    lock_rank(&self.shared.ranks[0]).engine.idle();
+                    lock_rank(&self.shared.ranks[0]).station.engine.idle();
                 }
                 self.shared.queue.wait(seen, WAIT);
             }
@@ -418,92 +366,16 @@ impl Drop for LocalJob {
 impl Shared {
     /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
-        // Once the parts are sealed there is no writer, but still control messages.
-        let Rank { engine, link, writer, table_version, .. } = state;
-        let writer = RefCell::new(writer.as_mut());
-        let mut moved = false;
-        loop {
-            moved |= engine
-                .exchange(
-                    link,
-                    || writer.borrow().as_ref().is_some_and(|writer| writer.accepts()),
-                    &mut |kind, rows| {
-                        if let Some(writer) = writer.borrow_mut().as_mut() {
-                            writer.push(kind, rows);
-                        }
-                    },
-                )
-                .map_err(|source| Error::Message { rank, source })?;
-            if engine.table_version() == *table_version {
-                break;
-            }
-            // An exchange ends when a table comes into force, so that what follows is stored under its bounds.
-            *table_version = engine.table_version();
-            if let Some(writer) = writer.borrow_mut().as_mut() {
-                writer.set_partition(*table_version, engine.bounds());
-            }
-        }
-        while let Some(event) = state.engine.event() {
-            moved = true;
-            self.act(state, event)?;
-        }
-        self.submit_next(rank, state);
-        if state.writer.as_ref().is_some_and(Writer::is_finished) {
-            moved = true;
-            self.report(state);
-        }
+        let Rank { station, link } = state;
+        let mut moved = station.drive(link)?;
+        self.submit_next(rank, station);
+        moved |= station.report_when_finished();
         Ok(moved)
     }
 
-    fn submit_next(&self, rank: u32, state: &mut Rank) {
-        let Rank { writer: Some(writer), factory: Some(factory), .. } = state else { return };
-        if let Some(task) = writer.next_task() {
-            self.queue.submit(rank, Arc::clone(factory), task);
+    fn submit_next(&self, rank: u32, station: &mut Station) {
+        if let Some((factory, task)) = station.next_task() {
+            self.queue.submit(rank, factory, task);
         }
-    }
-
-    fn act(&self, state: &mut Rank, event: Event) -> Result<()> {
-        match event {
-            Event::Opened { .. } | Event::GatherFailed => {}
-            Event::Closed => {
-                if let Some(writer) = &mut state.writer {
-                    writer.finish();
-                }
-            }
-            Event::Gathered { payloads } => {
-                let result = self.commit(state, payloads);
-                state.engine.committed(result.map_err(|error| error.to_string()));
-            }
-            Event::Over { failure } => state.over = Some(failure),
-        }
-        Ok(())
-    }
-
-    /// Tells rank 0 what this rank's writer achieved.
-    fn report(&self, state: &mut Rank) {
-        let (Some(writer), Some(factory)) = (state.writer.take(), &state.factory) else { return };
-        let PartIdentity { epoch, commit, .. } = factory.identity;
-        let mut outcome = writer.into_outcome();
-        state.spare = std::mem::take(&mut outcome.spare);
-        let result = match outcome.error.take() {
-            Some(error) => Err(error),
-            None => gather::report(&self.schema, epoch, commit, &state.engine, state.route_s, outcome),
-        };
-        state.engine.sealed(result.map_err(|error| error.to_string()));
-    }
-
-    fn commit(&self, state: &mut Rank, payloads: Vec<(u32, Vec<u8>)>) -> Result<()> {
-        let (Some((commit, begun)), Some(factory)) = (state.commit.take(), &state.factory) else { return Ok(()) };
-        let PartIdentity { epoch, commit: identity, .. } = factory.identity;
-        let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
-        if manifest.parts.is_empty() {
-            // An epoch without records is one part without rows: the folder must open in every tool.
-            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
-        }
-        // What the manifest says of itself ends before it is written.
-        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
-        state.figures = manifest.figures.clone();
-        commit.commit(manifest)?;
-        Ok(())
     }
 }

@@ -1,0 +1,229 @@
+//! The structs of turbidite.h, field by field, and what their values mean in the core.
+//!
+//! A struct that callers fill carries its size: one from an older header is shorter, and what it lacks has the default.
+
+use std::ffi::{c_char, c_void};
+use std::time::Duration;
+
+use turbidite::{Column, DataType, EpochFigures, Error, IfExists, Renegotiation, Schema, WriteOptions};
+
+use crate::status::argument;
+use crate::text;
+
+pub(crate) const ABI_VERSION: u32 = 1;
+
+/// `turbidite_column`.
+#[repr(C)]
+pub struct CColumn {
+    name: *const c_char,
+    data_type: i32,
+    width: u32,
+    unit: *const c_char,
+}
+
+/// `turbidite_view`.
+#[repr(C)]
+pub struct CView {
+    pub(crate) data: *const c_void,
+    pub(crate) stride: usize,
+}
+
+/// `turbidite_options`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct COptions {
+    struct_size: u32,
+    if_exists: i32,
+    break_lock: i32,
+    receivers: u32,
+    pivots: u32,
+    patience_ms: u32,
+    stall_s: u32,
+    reserved: u32,
+    renegotiate: u64,
+    memtable_bytes: u64,
+    source: *const c_char,
+}
+
+/// `turbidite_figures`.
+#[repr(C)]
+pub struct CFigures {
+    struct_size: u32,
+    ranks: u32,
+    rows: u64,
+    strays: u64,
+    spills: u64,
+    nan_keys: u64,
+    renegotiations: u64,
+    messages: u64,
+    bytes_written: u64,
+    load_imbalance: f64,
+    wall_s: f64,
+}
+
+/// `turbidite_request`.
+#[repr(C)]
+pub struct CRequest {
+    pub(crate) struct_size: u32,
+    pub(crate) ordered: i32,
+    pub(crate) filter: *const c_char,
+    pub(crate) columns: *const *const c_char,
+    pub(crate) column_count: usize,
+    pub(crate) epochs: *const c_char,
+    pub(crate) limit: u64,
+}
+
+/// How long an append waits for others: long enough for a rank that is late, short beside a dump.
+const PATIENCE_MS: u32 = 200;
+
+/// How long a collective call waits when nothing moves. Ranks come late by minutes, not by hours.
+const STALL_S: u32 = 1800;
+
+impl COptions {
+    /// The defaults.
+    pub(crate) fn new() -> Self {
+        let defaults = WriteOptions::new(1);
+        Self {
+            struct_size: size_of::<Self>() as u32,
+            if_exists: 0,
+            break_lock: 0,
+            receivers: 0,
+            pivots: defaults.pivots,
+            patience_ms: PATIENCE_MS,
+            stall_s: STALL_S,
+            reserved: 0,
+            renegotiate: 0,
+            memtable_bytes: defaults.memtable_bytes as u64,
+            source: std::ptr::null(),
+        }
+    }
+
+    /// What they mean for a job of `ranks`.
+    ///
+    /// # Safety
+    /// `source` is NULL or a C string.
+    pub(crate) unsafe fn resolve(&self, ranks: u32) -> Result<WriteOptions, Error> {
+        let if_exists = match self.if_exists {
+            0 => IfExists::Error,
+            1 => IfExists::Replace,
+            2 => IfExists::Skip,
+            other => return Err(argument("if_exists", format!("{other} is none of TURBIDITE_IF_EXISTS_..."))),
+        };
+        if self.reserved != 0 {
+            return Err(argument("reserved", "is not 0; call turbidite_options_init first"));
+        }
+        // SAFETY: the caller promises it.
+        let source = unsafe { text::optional("source", self.source) }?;
+        Ok(WriteOptions {
+            receivers: if self.receivers == 0 { ranks } else { self.receivers },
+            pivots: self.pivots,
+            renegotiation: match self.renegotiate {
+                0 => Renegotiation::Adaptive,
+                rows => Renegotiation::Every(rows),
+            },
+            memtable_bytes: usize::try_from(self.memtable_bytes).unwrap_or(usize::MAX),
+            if_exists,
+            break_lock: self.break_lock != 0,
+            patience: Duration::from_millis(u64::from(self.patience_ms)),
+            stall_limit: (self.stall_s != 0).then(|| Duration::from_secs(u64::from(self.stall_s))),
+            source: source.map(str::to_owned),
+            ..WriteOptions::new(ranks)
+        })
+    }
+}
+
+impl CColumn {
+    /// # Safety
+    /// `name` and `unit` are NULL or C strings.
+    unsafe fn resolve(&self) -> Result<Column, Error> {
+        let data_type = match self.data_type {
+            1 => DataType::F32,
+            2 => DataType::F64,
+            3 => DataType::I32,
+            4 => DataType::I64,
+            5 => DataType::U32,
+            6 => DataType::U64,
+            7 => DataType::I8,
+            8 => DataType::I16,
+            9 => DataType::U8,
+            10 => DataType::U16,
+            11 => DataType::FixedBytes(self.width),
+            other => return Err(argument("type", format!("{other} is none of TURBIDITE_F32 and the others"))),
+        };
+        // SAFETY: the caller promises both.
+        let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
+        let column = Column::new(name, data_type);
+        Ok(match unit {
+            Some(unit) => column.with_unit(unit),
+            None => column,
+        })
+    }
+}
+
+/// The schema of some columns.
+///
+/// # Safety
+/// `columns` points to `count` columns whose strings are NULL or C strings; `key` is NULL or a C string.
+pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c_char) -> Result<Schema, Error> {
+    if columns.is_null() || count == 0 {
+        return Err(argument("columns", "there are none"));
+    }
+    // SAFETY: the caller promises `count` of them, and strings behind them.
+    let columns = unsafe { std::slice::from_raw_parts(columns, count) };
+    // SAFETY: as above.
+    let columns = columns.iter().map(|column| unsafe { column.resolve() }).collect::<Result<Vec<_>, _>>()?;
+    // SAFETY: as above.
+    Ok(Schema::new(columns, unsafe { text::required("key", key) }?)?)
+}
+
+impl CFigures {
+    /// Hands figures to a caller, as many as its header knew.
+    ///
+    /// # Safety
+    /// `target` is NULL or points to a `turbidite_figures` whose `struct_size` is set.
+    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures) -> Result<(), Error> {
+        if target.is_null() {
+            return Ok(());
+        }
+        // SAFETY: not NULL; the first field is there in every version.
+        let struct_size = unsafe { (*target).struct_size } as usize;
+        if !(size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
+            return Err(argument(
+                "figures",
+                format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)"),
+            ));
+        }
+        let filled = Self {
+            struct_size: struct_size as u32,
+            ranks: figures.ranks,
+            rows: figures.rows,
+            strays: figures.strays,
+            spills: figures.spills,
+            nan_keys: figures.nan_keys,
+            renegotiations: u64::from(figures.renegotiations),
+            messages: figures.messages,
+            bytes_written: figures.bytes_written,
+            load_imbalance: figures.load_imbalance(),
+            wall_s: figures.wall_s,
+        };
+        // SAFETY: the caller's struct has `struct_size` bytes, which is no more than ours; the two do not overlap.
+        unsafe { std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), target.cast(), struct_size) };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structs_have_the_sizes_the_header_gives_them() {
+        // tests/c/abi.c prints the same from the header's side on LP64 systems.
+        assert_eq!(size_of::<CColumn>(), 24);
+        assert_eq!(size_of::<CView>(), 16);
+        assert_eq!(size_of::<COptions>(), 56);
+        assert_eq!(size_of::<CFigures>(), 80);
+        assert_eq!(size_of::<CRequest>(), 48);
+        assert_eq!(size_of::<crate::transport::CTransport>(), 72);
+    }
+}

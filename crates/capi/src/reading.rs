@@ -1,0 +1,122 @@
+//! The functions that query a dataset. Results are Arrow C streams.
+
+use std::ffi::c_char;
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use turbidite::query::QueryStream;
+use turbidite::{Dataset, EpochRange, Error, Query};
+
+use crate::layout::CRequest;
+use crate::status::{OK, answer, argument};
+use crate::text;
+
+/// `turbidite_reader`.
+pub struct CReader {
+    dataset: Dataset,
+}
+
+/// Opens a dataset for queries.
+///
+/// # Safety
+/// As turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut *mut CReader) -> i32 {
+    answer(|| {
+        if reader.is_null() {
+            return Err(argument("reader", "is NULL"));
+        }
+        // SAFETY: not NULL and the caller's; the path is NULL or a C string.
+        let path = unsafe {
+            reader.write(std::ptr::null_mut());
+            text::required("path", path)?
+        };
+        let opened = Box::new(CReader { dataset: Dataset::open(path)? });
+        // SAFETY: as above.
+        unsafe { reader.write(Box::into_raw(opened)) };
+        Ok(OK)
+    })
+}
+
+/// Answers a query as an Arrow stream.
+///
+/// # Safety
+/// As turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_query(
+    reader: *mut CReader,
+    request: *const CRequest,
+    stream: *mut FFI_ArrowArrayStream,
+) -> i32 {
+    answer(|| {
+        if stream.is_null() {
+            return Err(argument("stream", "is NULL"));
+        }
+        // SAFETY: the header demands a handle or NULL.
+        let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
+        // SAFETY: the header demands a request or NULL, with strings and names that are there.
+        let query = unsafe { request.as_ref().map_or(Ok(Query::new()), |request| resolve(request)) }?;
+        let rows = Box::new(Rows { stream: reader.dataset.run(&query)? });
+        // SAFETY: not NULL; what was there needs no release, as the interface has it for a stream to be filled.
+        unsafe { stream.write(FFI_ArrowArrayStream::new(rows)) };
+        Ok(OK)
+    })
+}
+
+/// # Safety
+/// Strings are NULL or C strings, and there are `column_count` names.
+unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
+    if request.struct_size as usize != size_of::<CRequest>() {
+        return Err(argument("request", "has no struct_size; set it to sizeof(turbidite_request)"));
+    }
+    let mut query = Query::new().ordered(request.ordered != 0);
+    // SAFETY: the caller's promise.
+    if let Some(filter) = unsafe { text::optional("where", request.filter) }? {
+        query = query.filter(filter);
+    }
+    // SAFETY: as above.
+    if let Some(epochs) = unsafe { text::optional("epochs", request.epochs) }? {
+        let range: EpochRange = epochs.parse().map_err(|_| argument("epochs", format!("'{epochs}' is no range")))?;
+        query = query.epochs(range);
+    }
+    if !request.columns.is_null() {
+        // SAFETY: not NULL; the caller promises `column_count` names.
+        let names = unsafe { std::slice::from_raw_parts(request.columns, request.column_count) };
+        // SAFETY: as above.
+        let names = names.iter().map(|&name| unsafe { text::required("columns", name) }.map(str::to_owned));
+        query = query.columns(names.collect::<Result<Vec<_>, _>>()?);
+    }
+    Ok(if request.limit > 0 { query.limit(request.limit) } else { query })
+}
+
+/// A query's batches as Arrow's interface wants them.
+struct Rows {
+    stream: QueryStream,
+}
+
+impl Iterator for Rows {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.stream.next()?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for Rows {
+    fn schema(&self) -> SchemaRef {
+        self.stream.schema()
+    }
+}
+
+/// Frees a reader.
+///
+/// # Safety
+/// `reader` is NULL or a handle that was not closed; it is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_reader_close(reader: *mut CReader) {
+    if !reader.is_null() {
+        // SAFETY: a handle of `turbidite_reader_open`, which made it of a box; the caller gives it up.
+        drop(unsafe { Box::from_raw(reader) });
+    }
+}

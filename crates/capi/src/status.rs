@@ -1,0 +1,74 @@
+//! What a call answers, and the words kept for `turbidite_last_error`.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use turbidite::{Error, ErrorClass, UsageError};
+
+pub(crate) const OK: i32 = 0;
+const FAILED: i32 = 1;
+const USAGE: i32 = 2;
+const DAMAGE: i32 = 3;
+pub(crate) const SKIPPED: i32 = 4;
+
+const NO_ERROR: &CStr = c"no call of this thread has failed";
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::new(NO_ERROR.to_owned());
+}
+
+fn remember(words: String) {
+    // A NUL cannot come through to C.
+    let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
+    // A thread that is ending has nobody left to ask.
+    let _ = LAST.try_with(|last| *last.borrow_mut() = words);
+}
+
+/// Runs the body of an exported function: errors and panics become a status and words.
+pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(status)) => status,
+        Ok(Err(error)) => {
+            remember(error.to_string());
+            match error.class() {
+                ErrorClass::Failed => FAILED,
+                ErrorClass::Usage => USAGE,
+                ErrorClass::Damage => DAMAGE,
+            }
+        }
+        Err(panic) => {
+            let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            remember(format!("turbidite met a state it does not expect, please report it: {what}"));
+            FAILED
+        }
+    }
+}
+
+/// An argument that cannot be.
+pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Error {
+    UsageError::Option { option: name, what: what.into() }.into()
+}
+
+/// The words of the last call of this thread that failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_last_error() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(NO_ERROR.as_ptr())
+}
+
+/// The library's version.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_version() -> *const c_char {
+    const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => NO_ERROR,
+    };
+    VERSION.as_ptr()
+}
+
+/// The version of the structs.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_abi_version() -> u32 {
+    crate::layout::ABI_VERSION
+}

@@ -1,0 +1,211 @@
+//! The header's transport, filled in by a C library, as the core's [`Transport`].
+//!
+//! The library borrows a message's memory until it names its token; the token here is the number of a slot that keeps the
+//! message. What a rank sends to itself never gets there: it waits in a queue of this adapter, bounded as credit is.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_void};
+
+use turbidite::Error;
+use turbidite::engine::{Channel, Sent, Transport};
+
+use crate::layout::ABI_VERSION;
+use crate::status::argument;
+
+const SENT: i32 = 0;
+const PENDING: i32 = 1;
+const NO_CREDIT: i32 = 2;
+
+/// `turbidite_transport`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct CTransport {
+    struct_size: u32,
+    abi_version: u32,
+    context: *mut c_void,
+    pub(crate) rank: u32,
+    pub(crate) ranks: u32,
+    nodes: *const u32,
+    send: Option<unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32>,
+    completed: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
+    poll: Option<unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32>,
+    release: Option<unsafe extern "C" fn(*mut c_void, *const c_void)>,
+    describe: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
+}
+
+/// A transport with all of its functions.
+pub(crate) struct ForeignTransport {
+    context: *mut c_void,
+    rank: u32,
+    send: unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32,
+    completed: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    poll: unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32,
+    release: unsafe extern "C" fn(*mut c_void, *const c_void),
+    describe: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    /// Messages whose memory the library uses, by slot.
+    pending: Vec<Option<Vec<u8>>>,
+    free_slots: Vec<usize>,
+    to_itself: [VecDeque<Vec<u8>>; 2],
+    credit_batches: usize,
+    failure: Option<String>,
+}
+
+impl CTransport {
+    /// Checks what a library has filled in.
+    pub(crate) fn resolve(&self, credit_batches: usize) -> Result<ForeignTransport, Error> {
+        if self.struct_size as usize != size_of::<Self>() || self.abi_version != ABI_VERSION {
+            let what = format!(
+                "is of version {} with {} bytes where this library has version {ABI_VERSION} with {}: build it against \
+                 the turbidite.h of this release",
+                self.abi_version,
+                self.struct_size,
+                size_of::<Self>()
+            );
+            return Err(argument("transport", what));
+        }
+        if self.rank >= self.ranks {
+            return Err(argument("transport", format!("its rank {} is outside of {} ranks", self.rank, self.ranks)));
+        }
+        let (Some(send), Some(completed), Some(poll), Some(release), Some(describe)) =
+            (self.send, self.completed, self.poll, self.release, self.describe)
+        else {
+            return Err(argument("transport", "lacks a function"));
+        };
+        Ok(ForeignTransport {
+            context: self.context,
+            rank: self.rank,
+            send,
+            completed,
+            poll,
+            release,
+            describe,
+            pending: Vec::new(),
+            free_slots: Vec::new(),
+            to_itself: [VecDeque::new(), VecDeque::new()],
+            credit_batches,
+            failure: None,
+        })
+    }
+}
+
+fn number(channel: Channel) -> usize {
+    match channel {
+        Channel::Control => 0,
+        Channel::Data => 1,
+    }
+}
+
+impl ForeignTransport {
+    fn fail(&mut self) {
+        // SAFETY: the library promises a string that is valid until its next call.
+        let words = unsafe {
+            let words = (self.describe)(self.context);
+            if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
+        };
+        self.failure.get_or_insert(words.unwrap_or_else(|| "the transport does not say why".to_owned()));
+    }
+
+    /// Frees the memory of messages that have left.
+    fn reclaim(&mut self) {
+        loop {
+            // SAFETY: the context is the library's own.
+            let token = unsafe { (self.completed)(self.context) } as usize;
+            let Some(slot) = token.checked_sub(1) else { return };
+            match self.pending.get_mut(slot).and_then(Option::take) {
+                Some(_) => self.free_slots.push(slot),
+                None => {
+                    let what = format!("the transport completed the message {token}, which was not on its way");
+                    self.failure.get_or_insert(what);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Transport for ForeignTransport {
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+        if to == self.rank {
+            let queue = &mut self.to_itself[number(channel)];
+            if channel == Channel::Data && queue.len() >= self.credit_batches {
+                return Sent::NoCredit(message);
+            }
+            queue.push_back(message);
+            return Sent::Accepted;
+        }
+        if self.failure.is_some() {
+            return Sent::Accepted;
+        }
+        self.reclaim();
+        let slot = self.free_slots.last().copied().unwrap_or(self.pending.len());
+        // Slots are numbered from 1 for the library: NULL means none.
+        let token = (slot + 1) as *mut c_void;
+        let (address, bytes) = (message.as_ptr().cast(), message.len());
+        // SAFETY: the message's memory stays where it is until the library names the token: a vector that is moved keeps
+        // its heap memory, and the slot keeps the vector.
+        let sent = unsafe { (self.send)(self.context, to, number(channel) as i32, address, bytes, token) };
+        match sent {
+            SENT => Sent::Accepted,
+            PENDING => {
+                if self.free_slots.pop().is_some() {
+                    self.pending[slot] = Some(message);
+                } else {
+                    self.pending.push(Some(message));
+                }
+                Sent::Accepted
+            }
+            NO_CREDIT if channel == Channel::Data => Sent::NoCredit(message),
+            _ => {
+                self.fail();
+                Sent::Accepted
+            }
+        }
+    }
+
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+        if let Some(message) = self.to_itself[number(channel)].pop_front() {
+            return Some(message);
+        }
+        if self.failure.is_some() {
+            return None;
+        }
+        let (mut message, mut bytes) = (std::ptr::null(), 0);
+        // SAFETY: both addresses are of this frame.
+        match unsafe { (self.poll)(self.context, number(channel) as i32, &raw mut message, &raw mut bytes) } {
+            0 => {
+                self.reclaim();
+                None
+            }
+            1 => {
+                let copy = if bytes == 0 {
+                    Vec::new()
+                } else {
+                    // SAFETY: the library lends `bytes` bytes at `message` until they are released.
+                    unsafe { std::slice::from_raw_parts(message.cast::<u8>(), bytes) }.to_vec()
+                };
+                // SAFETY: it was lent just now and is not used after this.
+                unsafe { (self.release)(self.context, message) };
+                Some(copy)
+            }
+            _ => {
+                self.fail();
+                None
+            }
+        }
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+}
+
+impl Drop for ForeignTransport {
+    /// The library may still use the memory of messages that have not left; it is kept until it does not. A library
+    /// that has failed, or never says, makes us leak that memory rather than free it under its hands.
+    fn drop(&mut self) {
+        self.reclaim();
+        for message in self.pending.drain(..).flatten() {
+            std::mem::forget(message);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The functions that write a dataset.
+
+use std::ffi::{c_char, c_void};
+use std::path::Path;
+use std::sync::Arc;
+
+use turbidite::storage::FileSystem;
+use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema};
+
+use crate::layout::{self, CColumn, CFigures, COptions, CView};
+use crate::status::{OK, SKIPPED, answer, argument};
+use crate::text;
+use crate::transport::CTransport;
+
+/// `turbidite_dataset`.
+pub struct CDataset {
+    job: RankJob,
+    schema: Schema,
+}
+
+/// Fills in the defaults.
+///
+/// # Safety
+/// `options` is NULL or points to a `turbidite_options`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_options_init(options: *mut COptions) {
+    if !options.is_null() {
+        // SAFETY: the caller's struct; the function is of the same version as the struct it was compiled with.
+        unsafe { options.write(COptions::new()) };
+    }
+}
+
+/// Opens a dataset.
+///
+/// # Safety
+/// As turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_open(
+    path: *const c_char,
+    columns: *const CColumn,
+    column_count: usize,
+    key: *const c_char,
+    options: *const COptions,
+    transport: *const CTransport,
+    dataset: *mut *mut CDataset,
+) -> i32 {
+    answer(|| {
+        if dataset.is_null() {
+            return Err(argument("dataset", "is NULL"));
+        }
+        // SAFETY: the header demands valid pointers or NULL where it is allowed, and strings that end.
+        let (path, schema, options, transport) = unsafe {
+            dataset.write(std::ptr::null_mut());
+            let path = text::required("path", path)?;
+            let schema = layout::schema(columns, column_count, key)?;
+            (path, schema, options.as_ref().copied().unwrap_or_else(COptions::new), transport.as_ref())
+        };
+        // SAFETY: as above.
+        let write_options = unsafe { options.resolve(transport.map_or(1, |transport| transport.ranks)) }?;
+        let (storage, path) = (Arc::new(FileSystem::new()), Path::new(path));
+        let job = match transport {
+            None => RankJob::open_alone(storage, path, schema.clone(), write_options)?,
+            Some(transport) => {
+                let foreign = Box::new(transport.resolve(write_options.credit_batches)?);
+                RankJob::open(storage, path, schema.clone(), write_options, transport.rank, foreign)?
+            }
+        };
+        // SAFETY: not NULL, and the caller's.
+        unsafe { dataset.write(Box::into_raw(Box::new(CDataset { job, schema }))) };
+        Ok(OK)
+    })
+}
+
+/// The handle a function was given.
+///
+/// # Safety
+/// `dataset` is NULL or a handle of [`turbidite_open`] that was not closed, and no other thread uses it.
+unsafe fn handle<'a>(dataset: *mut CDataset) -> Result<&'a mut CDataset, Error> {
+    // SAFETY: the caller's promise.
+    unsafe { dataset.as_mut() }.ok_or_else(|| argument("dataset", "is NULL"))
+}
+
+/// Begins an epoch.
+///
+/// # Safety
+/// `dataset` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_begin_epoch(dataset: *mut CDataset, epoch: u64) -> i32 {
+    // SAFETY: the header's demand.
+    answer(|| match unsafe { handle(dataset) }?.job.begin_epoch(epoch)? {
+        EpochStart::Started => Ok(OK),
+        EpochStart::Skipped => Ok(SKIPPED),
+    })
+}
+
+/// Appends records from one view per column.
+///
+/// # Safety
+/// As turbidite.h says: each view has `rows` values.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_append(
+    dataset: *mut CDataset,
+    columns: *const CView,
+    column_count: usize,
+    rows: usize,
+) -> i32 {
+    answer(|| {
+        // SAFETY: the header's demand.
+        let CDataset { job, schema } = unsafe { handle(dataset) }?;
+        if column_count != schema.columns().len() {
+            let what = format!("{column_count} are given where the schema has {}", schema.columns().len());
+            return Err(argument("columns", what));
+        }
+        if columns.is_null() {
+            return Err(argument("columns", "is NULL"));
+        }
+        // SAFETY: not NULL; the caller promises `column_count` views.
+        let given = unsafe { std::slice::from_raw_parts(columns, column_count) };
+        let views = given.iter().zip(schema.columns()).map(|(view, column)| {
+            let width = column.data_type.width();
+            // SAFETY: the caller promises `rows` values, `stride` bytes apart.
+            let bytes = unsafe { strided(view.data, view.stride, width, rows) }?;
+            Ok(ColumnView::new(bytes, view.stride, rows, column.data_type)?)
+        });
+        job.append(&views.collect::<Result<Vec<_>, Error>>()?)?;
+        Ok(OK)
+    })
+}
+
+/// Appends packed records.
+///
+/// # Safety
+/// As turbidite.h says: there are `count` records at `rows`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *const c_void, count: usize) -> i32 {
+    answer(|| {
+        // SAFETY: the header's demand.
+        let CDataset { job, schema } = unsafe { handle(dataset) }?;
+        let row_bytes = schema.row_bytes();
+        // SAFETY: the caller promises `count` records without gaps.
+        let bytes = unsafe { strided(rows, row_bytes, row_bytes, count) }?;
+        let views = schema.columns().iter().enumerate().map(|(index, column)| {
+            let first = bytes.get(schema.offset(index)..).unwrap_or_default();
+            Ok(ColumnView::new(first, row_bytes, count, column.data_type)?)
+        });
+        job.append(&views.collect::<Result<Vec<_>, Error>>()?)?;
+        Ok(OK)
+    })
+}
+
+/// The memory of `rows` values of `width` bytes, `stride` bytes apart.
+///
+/// # Safety
+/// They are there and stay unchanged for `'a`.
+unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: usize) -> Result<&'a [u8], Error> {
+    let Some(before_last) = rows.checked_sub(1) else { return Ok(&[]) };
+    if data.is_null() {
+        return Err(argument("data", "is NULL"));
+    }
+    if stride < width {
+        return Err(argument("stride", format!("{stride} is less than the {width} bytes of a value")));
+    }
+    let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
+    let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
+    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} is more than memory can hold")))?;
+    // SAFETY: not NULL, no longer than memory, and the caller promises the values.
+    Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
+}
+
+/// Asks for a new partition table.
+///
+/// # Safety
+/// `dataset` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_renegotiate(dataset: *mut CDataset) -> i32 {
+    // SAFETY: the header's demand.
+    answer(|| unsafe { handle(dataset) }?.job.renegotiate().map(|()| OK))
+}
+
+/// Moves messages.
+///
+/// # Safety
+/// `dataset` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
+    // SAFETY: the header's demand.
+    answer(|| unsafe { handle(dataset) }?.job.progress().map(|()| OK))
+}
+
+/// Ends the epoch and commits it.
+///
+/// # Safety
+/// `dataset` and `figures` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
+    answer(|| {
+        // SAFETY: the header's demand.
+        let ended = unsafe { handle(dataset) }?.job.end_epoch()?;
+        // SAFETY: as above.
+        unsafe { CFigures::hand_over(figures, &ended) }.map(|()| OK)
+    })
+}
+
+/// The first half of ending an epoch.
+///
+/// # Safety
+/// `dataset` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i32 {
+    // SAFETY: the header's demand.
+    answer(|| unsafe { handle(dataset) }?.job.start_end_epoch().map(|()| OK))
+}
+
+/// The second half of ending an epoch.
+///
+/// # Safety
+/// `dataset` and `figures` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
+    answer(|| {
+        // SAFETY: the header's demand.
+        let ended = unsafe { handle(dataset) }?.job.wait_end_epoch()?;
+        // SAFETY: as above.
+        unsafe { CFigures::hand_over(figures, &ended) }.map(|()| OK)
+    })
+}
+
+/// Removes later epochs.
+///
+/// # Safety
+/// `dataset` as turbidite.h says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_truncate_after(dataset: *mut CDataset, epoch: u64) -> i32 {
+    // SAFETY: the header's demand.
+    answer(|| unsafe { handle(dataset) }?.job.truncate_after(epoch).map(|_| OK))
+}
+
+/// Closes the dataset and frees the handle.
+///
+/// # Safety
+/// `dataset` is NULL or a handle that was not closed; it is not used afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_close(dataset: *mut CDataset) -> i32 {
+    answer(|| {
+        if dataset.is_null() {
+            return Ok(OK);
+        }
+        // SAFETY: a handle of `turbidite_open`, which made it of a box; the caller gives it up.
+        let CDataset { job, .. } = *unsafe { Box::from_raw(dataset) };
+        job.close().map(|()| OK)
+    })
+}

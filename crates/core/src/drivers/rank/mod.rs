@@ -1,0 +1,467 @@
+//! One rank of a parallel program: its engine and writer, driven by the program's own calls.
+//!
+//! The transport is used on the thread that makes these calls and on no other; sorting, encoding and writing run on one
+//! background thread. Calls that all ranks make together ([`RankJob::open`], [`RankJob::begin_epoch`],
+//! [`RankJob::end_epoch`], [`RankJob::truncate_after`]) are sessions of the engine: rank 0 does what touches the dataset as
+//! a whole and announces the result, any rank may object, and all get the same outcome. An append never waits for another
+//! rank for longer than [`WriteOptions::patience`].
+//!
+//! Map: `announcement` is what rank 0 says, `waiting` how a call waits for messages.
+
+mod announcement;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use super::mailbox::{MailboxLink, PostOffice};
+use super::opening::{Opened, open_dataset};
+use super::pool::{Pool, TaskQueue};
+use super::station::{Station, decode_figures};
+use super::{EpochStart, WriteOptions};
+use crate::engine::{Engine, Failure, Transport};
+use crate::error::{Error, ErrorClass, Result, UsageError};
+use crate::format::{EpochFigures, PartIdentity};
+use crate::schema::{ColumnView, Schema};
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, EpochCommit, Layout, WriterLock, truncate_after};
+use crate::writer::PartFactory;
+use announcement::Announcement;
+use waiting::Waiting;
+
+/// Where the job is between two calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Between,
+    InEpoch(u64),
+    /// The end of the epoch has begun.
+    Ending(u64),
+    /// Ranks no longer understand each other; nothing but closing is left.
+    Broken,
+}
+
+/// A dataset open for writing, seen from one of several ranks.
+pub struct RankJob {
+    rank: u32,
+    options: WriteOptions,
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    transport: Box<dyn Transport>,
+    station: Arc<Mutex<Station>>,
+    queue: Arc<TaskQueue>,
+    state: State,
+    begun: Instant,
+    /// An append has waited in vain; until messages pass again the next ones do not wait.
+    impatient: bool,
+    /// On rank 0.
+    lock: Option<WriterLock>,
+    /// Last, so that its thread ends while the rest is still there.
+    _pool: Pool,
+}
+
+impl std::fmt::Debug for RankJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.layout.root();
+        f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
+    }
+}
+
+/// A panic while a rank was driven leaves it in an unknown state; its writer is gone then, and the epoch fails.
+fn lock(station: &Mutex<Station>) -> MutexGuard<'_, Station> {
+    station.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl RankJob {
+    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options; every
+    /// rank must see the same folder at `path`.
+    ///
+    /// # Errors
+    /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport>,
+    ) -> Result<Self> {
+        options.check()?;
+        if rank >= options.ranks {
+            return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
+        }
+        let layout = Layout::new(path.as_ref());
+        let schema = Arc::new(schema);
+        let wanted = DatasetDescriptor {
+            derivations: options.derivations.clone(),
+            source: options.source.clone(),
+            ..DatasetDescriptor::new(Arc::clone(&schema))
+        };
+        let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+        let station = Arc::new(Mutex::new(Station::new(engine, schema)));
+        let (pool, queue) = start_thread(&station, path.as_ref())?;
+        let mut job = Self {
+            rank,
+            options,
+            storage,
+            layout,
+            descriptor: wanted,
+            transport,
+            station,
+            queue,
+            state: State::Between,
+            begun: Instant::now(),
+            impatient: false,
+            lock: None,
+            _pool: pool,
+        };
+        job.agree_on_dataset()?;
+        Ok(job)
+    }
+
+    /// Opens the dataset for a program of one rank.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    pub fn open_alone(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        let office = Arc::new(PostOffice::new(1, options.credit_batches));
+        Self::open(storage, path, schema, options, 0, Box::new(MailboxLink { rank: 0, office }))
+    }
+
+    fn agree_on_dataset(&mut self) -> Result<()> {
+        let words = if self.rank == 0 { Some(self.open_as_root()) } else { None };
+        let announced = self.begin_session("open", words)?;
+        let verdict = match &announced {
+            Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
+            _ => Ok(()),
+        };
+        if let Err(error) = verdict {
+            lock(&self.station).object(error);
+        }
+        self.end_session("open")?;
+        refusal(announced).map_or(Ok(()), Err)
+    }
+
+    fn open_as_root(&mut self) -> Announcement {
+        let schema = Schema::clone(&self.descriptor.schema);
+        let opened = open_dataset(&self.storage, &self.layout, schema, &self.options);
+        let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
+            self.lock = Some(lock);
+            let path = self.layout.descriptor();
+            descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
+        });
+        match encoded {
+            Ok(descriptor) => Announcement::Dataset { descriptor, receivers: self.options.receivers },
+            Err(error) => Announcement::refused(&error),
+        }
+    }
+
+    fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
+        let found = DatasetDescriptor::decode(descriptor, &self.layout.descriptor())?;
+        found.check_same(&self.layout, &self.descriptor)?;
+        if receivers != self.options.receivers {
+            let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
+            return Err(UsageError::Option { option: "receivers", what }.into());
+        }
+        self.descriptor = found;
+        Ok(())
+    }
+
+    /// Begins an epoch. All ranks call it with the same number.
+    ///
+    /// # Errors
+    /// The same on every rank: the epoch exists and neither replace nor skip was asked for, or its folder cannot be made.
+    pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
+        self.expect_between("begin_epoch")?;
+        self.begun = Instant::now();
+        let mut commit = None;
+        let words = (self.rank == 0).then(|| match self.begin_as_root(epoch) {
+            Ok(Some(begun)) => {
+                let words = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
+                commit = Some(begun);
+                words
+            }
+            Ok(None) => Announcement::Skipped { epoch },
+            Err(error) => Announcement::refused(&error),
+        });
+        let announced = self.begin_session("begin_epoch", words)?;
+        let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
+            self.end_session("begin_epoch")?;
+            return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
+        };
+        let identity = Uuid::from_bytes(identity);
+        let factory = Arc::new(PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: self.layout.attempt(begun, identity),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part(),
+            identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
+        });
+        let mut station = lock(&self.station);
+        station.equip(self.options.writer(self.rank), factory);
+        if let Some(commit) = commit {
+            station.will_commit(commit);
+        }
+        if begun != epoch {
+            // The others append already; the epoch's end tells them.
+            let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
+            station.object(UsageError::Option { option: "epoch", what }.into());
+        }
+        drop(station);
+        self.state = State::InEpoch(begun);
+        Ok(EpochStart::Started)
+    }
+
+    fn begin_as_root(&self, epoch: u64) -> Result<Option<EpochCommit>> {
+        if let Some(lock) = &self.lock {
+            lock.check()?;
+        }
+        EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors show at the end of the epoch, on all
+    /// ranks.
+    pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
+        };
+        let mut append = lock(&self.station).engine.append(columns)?;
+        let mut stuck: Option<Instant> = None;
+        let mut waiting = Waiting::default();
+        loop {
+            lock(&self.station).advance(&mut append);
+            let seen = self.queue.completions();
+            let moved = self.drive()?;
+            if append.is_done() {
+                return Ok(());
+            }
+            if moved {
+                (stuck, self.impatient) = (None, false);
+                waiting = Waiting::default();
+                continue;
+            }
+            let patience = if self.impatient { Duration::ZERO } else { self.options.patience };
+            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill() {
+                self.impatient = true;
+                continue;
+            }
+            waiting.pause(&self.queue, seen);
+        }
+    }
+
+    /// Asks for a new partition table, for codes that know when their data changed. Any rank may, at any time.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn renegotiate(&mut self) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
+        };
+        lock(&self.station).engine.request_renegotiation();
+        self.drive().map(drop)
+    }
+
+    /// Moves messages that wait, for programs that compute for long while others append. Does not wait.
+    ///
+    /// # Errors
+    /// When messages do not pass.
+    pub fn progress(&mut self) -> Result<()> {
+        if self.state == State::Between { Ok(()) } else { self.drive().map(drop) }
+    }
+
+    /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
+    ///
+    /// # Errors
+    /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
+    /// epochs are not affected and the next epoch may begin.
+    pub fn end_epoch(&mut self) -> Result<EpochFigures> {
+        self.start_end_epoch()?;
+        self.wait_end_epoch()
+    }
+
+    /// The first half of [`RankJob::end_epoch`]: returns when all records of the epoch have reached their receivers. They
+    /// are sorted and written in the background.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn start_end_epoch(&mut self) -> Result<()> {
+        let State::InEpoch(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
+        };
+        self.state = State::Ending(epoch);
+        lock(&self.station).engine.end();
+        self.drive_until("end_epoch", Station::is_closed)
+    }
+
+    /// The second half of [`RankJob::end_epoch`].
+    ///
+    /// # Errors
+    /// As for [`RankJob::end_epoch`].
+    pub fn wait_end_epoch(&mut self) -> Result<EpochFigures> {
+        let State::Ending(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
+        };
+        self.drive_until("end_epoch", Station::is_over)?;
+        self.state = State::Between;
+        match lock(&self.station).take_outcome() {
+            Some(Err(Failure { rank, cause })) => Err(Error::EpochFailed { epoch, rank, cause }),
+            Some(Ok(words)) => {
+                let wall_s = self.begun.elapsed().as_secs_f64();
+                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
+            }
+            None => Ok(EpochFigures::default()),
+        }
+    }
+
+    /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
+    ///
+    /// # Errors
+    /// The same on every rank: inside an epoch, or when a file operation fails.
+    pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
+        self.expect_between("truncate_after")?;
+        let words =
+            (self.rank == 0).then(|| match truncate_after(&self.storage, &self.layout, &self.descriptor, epoch) {
+                Ok(epochs) => Announcement::Truncated { epochs },
+                Err(error) => Announcement::refused(&error),
+            });
+        let announced = self.begin_session("truncate_after", words)?;
+        self.end_session("truncate_after")?;
+        match announced {
+            Announcement::Truncated { epochs } => Ok(epochs),
+            other => refusal(other).map_or(Ok(Vec::new()), Err),
+        }
+    }
+
+    /// Closes the dataset and gives up its lock. Not collective. Dropping the job does the same but cannot report an error.
+    ///
+    /// # Errors
+    /// When an epoch is open (it is given up), or the lock file cannot be removed.
+    pub fn close(mut self) -> Result<()> {
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        match self.state {
+            State::InEpoch(_) | State::Ending(_) => {
+                Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
+            }
+            State::Between | State::Broken => released,
+        }
+    }
+
+    fn expect_between(&self, call: &'static str) -> Result<()> {
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => Err(UsageError::State { call, state: "inside an epoch" }.into()),
+            State::Broken => Err(UsageError::State { call, state: "after ranks have lost each other" }.into()),
+        }
+    }
+
+    /// Begins a session and waits for what rank 0 announces; it gives its own words.
+    fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
+        lock(&self.station).begin(words.map(|words| words.encode()).unwrap_or_default());
+        self.drive_until(call, Station::has_announcement)?;
+        let words = lock(&self.station).take_announcement().unwrap_or_default();
+        Announcement::decode(self.rank, &words)
+    }
+
+    /// Ends a session without records; an objection of any rank is an error on all.
+    fn end_session(&mut self, call: &'static str) -> Result<()> {
+        lock(&self.station).engine.end();
+        self.drive_until(call, Station::is_over)?;
+        match lock(&self.station).take_outcome() {
+            Some(Err(Failure { rank, cause })) => Err(Error::Refused { rank, class: ErrorClass::Usage, cause }),
+            _ => Ok(()),
+        }
+    }
+
+    fn spill(&self) -> bool {
+        let mut station = lock(&self.station);
+        let spilled = station.spill();
+        submit_next(&self.queue, &mut station);
+        spilled
+    }
+
+    /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
+    fn drive(&mut self) -> Result<bool> {
+        let mut station = lock(&self.station);
+        let moved = station.drive(&mut *self.transport).inspect_err(|_| self.state = State::Broken)?;
+        submit_next(&self.queue, &mut station);
+        let reported = station.report_when_finished();
+        drop(station);
+        if let Some(cause) = self.transport.failure() {
+            self.state = State::Broken;
+            return Err(Error::Transport { rank: self.rank, cause: cause.to_owned() });
+        }
+        Ok(moved | reported)
+    }
+
+    fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
+        let mut waiting = Waiting::default();
+        loop {
+            let seen = self.queue.completions();
+            let moved = self.drive()?;
+            if done(&lock(&self.station)) {
+                return Ok(());
+            }
+            if moved {
+                waiting = Waiting::default();
+                continue;
+            }
+            // Rank 0 counts deliveries again whenever nothing moves.
+            lock(&self.station).engine.idle();
+            let written = waiting.pause(&self.queue, seen);
+            if written {
+                waiting = Waiting::default();
+            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited() >= limit) {
+                self.state = State::Broken;
+                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited().as_secs() });
+            }
+        }
+    }
+}
+
+impl Drop for RankJob {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            drop(lock.release());
+        }
+    }
+}
+
+fn refusal(announced: Announcement) -> Option<Error> {
+    match announced {
+        Announcement::Refused { class, cause } => Some(Error::Refused { rank: 0, class, cause }),
+        _ => None,
+    }
+}
+
+fn start_thread(station: &Arc<Mutex<Station>>, path: &Path) -> Result<(Pool, Arc<TaskQueue>)> {
+    let queue = Arc::new(TaskQueue::default());
+    let (tasks, completed) = (Arc::clone(&queue), Arc::clone(station));
+    let pool = Pool::start(Arc::clone(&queue), 1, move |_, completion| {
+        let mut station = lock(&completed);
+        station.complete(completion);
+        // The writer goes on by itself while the program computes.
+        submit_next(&tasks, &mut station);
+    });
+    let pool = pool.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
+    Ok((pool, queue))
+}
+
+fn submit_next(queue: &TaskQueue, station: &mut Station) {
+    if let Some((factory, task)) = station.next_task() {
+        queue.submit(station.engine.options().rank, factory, task);
+    }
+}

@@ -1,0 +1,266 @@
+//! Ranks on threads of their own, as processes of an MPI job are, over mailboxes and storage in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::RankJob;
+use crate::drivers::mailbox::{MailboxLink, PostOffice};
+use crate::drivers::{EpochStart, WriteOptions};
+use crate::engine::{Channel, Sent, Transport};
+use crate::error::{Error, ErrorClass, Result};
+use crate::query::{Dataset, Query};
+use crate::schema::{Column, ColumnView, DataType, Schema};
+use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
+use crate::store::{EpochRange, IfExists};
+
+fn schema() -> Schema {
+    Schema::new(vec![Column::new("key", DataType::U32), Column::new("origin", DataType::U32)], "key").unwrap()
+}
+
+fn options(ranks: u32) -> WriteOptions {
+    let stall_limit = Some(Duration::from_secs(60));
+    WriteOptions {
+        memtable_bytes: 32 << 10,
+        patience: Duration::from_millis(50),
+        stall_limit,
+        ..WriteOptions::new(ranks)
+    }
+}
+
+/// Runs `program` on every rank and answers what each returned, in the order of the ranks.
+fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync) -> Vec<T> {
+    let office = Arc::new(PostOffice::new(ranks, 4));
+    std::thread::scope(|scope| {
+        let spawn = |rank| {
+            let (program, link) = (&program, MailboxLink { rank, office: Arc::clone(&office) });
+            scope.spawn(move || program(rank, Box::new(link)))
+        };
+        let threads: Vec<_> = (0..ranks).map(spawn).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+fn append(job: &mut RankJob, rank: u32, rows: u32) -> Result<()> {
+    let bytes: Vec<u8> = (0..rows)
+        .flat_map(|row| [(row.wrapping_mul(0x9E37_79B9) >> 8).to_le_bytes(), rank.to_le_bytes()].concat())
+        .collect();
+    for chunk in bytes.chunks(8 * 1000) {
+        let len = chunk.len() / 8;
+        let view = |offset: usize| ColumnView::new(&chunk[offset..], 8, len, DataType::U32);
+        job.append(&[view(0)?, view(4)?])?;
+    }
+    Ok(())
+}
+
+/// Every rank's keys in an epoch, sorted.
+fn stored(storage: &Arc<dyn Storage>, epoch: u64, ranks: u32) -> Vec<Vec<u32>> {
+    let dataset = Dataset::open_with(Arc::clone(storage), "ds").unwrap();
+    let mut found = vec![Vec::new(); ranks as usize];
+    for batch in dataset.run(&Query::new().epochs(EpochRange::one(epoch))).unwrap() {
+        let batch = batch.unwrap();
+        let column = |name: &str| {
+            let column = batch.column_by_name(name).unwrap();
+            column.as_any().downcast_ref::<arrow_array::UInt32Array>().unwrap().values().to_vec()
+        };
+        for (key, origin) in column("key").into_iter().zip(column("origin")) {
+            found[origin as usize].push(key);
+        }
+    }
+    found.iter_mut().for_each(|keys| keys.sort_unstable());
+    found
+}
+
+fn expected(rows: u32) -> Vec<u32> {
+    let mut keys: Vec<u32> = (0..rows).map(|row| row.wrapping_mul(0x9E37_79B9) >> 8).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[test]
+fn ranks_write_epochs_together() {
+    for ranks in [1, 2, 3, 7, 16] {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let figures = run(ranks, |rank, transport| -> Result<_> {
+            let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport)?;
+            let mut figures = Vec::new();
+            for epoch in 0..3 {
+                assert_eq!(job.begin_epoch(epoch)?, EpochStart::Started);
+                append(&mut job, rank, 5000 + rank)?;
+                if epoch == 1 {
+                    job.renegotiate()?;
+                    job.start_end_epoch()?;
+                    figures.push(job.wait_end_epoch()?);
+                } else {
+                    figures.push(job.end_epoch()?);
+                }
+            }
+            job.close()?;
+            Ok(figures)
+        });
+        let figures: Vec<_> = figures.into_iter().map(Result::unwrap).collect();
+        let total = u64::from((0..ranks).map(|rank| 5000 + rank).sum::<u32>());
+        for epoch in 0..3 {
+            assert_eq!(figures[0][epoch].rows, total);
+            let others = figures.iter().map(|rank| (rank[epoch].rows, &rank[epoch].rows_per_receiver));
+            assert!(others.clone().all(|one| one == others.clone().next().unwrap()), "all ranks know the same");
+            let found = stored(&storage, epoch as u64, ranks);
+            for (rank, keys) in (0..).zip(found) {
+                assert_eq!(keys, expected(5000 + rank), "{ranks} ranks, epoch {epoch}, rank {rank}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_fails_on_one_rank_fails_on_all_and_the_next_epoch_works() {
+    let memory = Arc::new(MemoryStorage::new());
+    let ranks = 4;
+    let results = run(ranks, |rank, transport| -> Result<_> {
+        // Rank 2 has a disk of its own that is full during the first epoch.
+        let faulty = Arc::new(FaultStorage::new(Arc::clone(&memory) as Arc<dyn Storage>));
+        let storage: Arc<dyn Storage> = if rank == 2 { Arc::clone(&faulty) as _ } else { Arc::clone(&memory) as _ };
+        let mut job = RankJob::open(storage, "ds", schema(), options(ranks), rank, transport)?;
+        job.begin_epoch(0)?;
+        faulty.add_fault(Fault::Full { bytes: 10_000 });
+        append(&mut job, rank, 20_000)?;
+        let failed = job.end_epoch().map_err(|error| (error.class(), error.to_string()));
+        faulty.heal();
+        job.begin_epoch(1)?;
+        append(&mut job, rank, 20_000)?;
+        job.end_epoch()?;
+        job.close()?;
+        Ok(failed.map(drop))
+    });
+    let first = results[0].as_ref().unwrap().clone().unwrap_err();
+    assert_eq!(first.0, ErrorClass::Failed);
+    assert!(first.1.starts_with("epoch 0 failed on rank 2: "), "{}", first.1);
+    for result in &results {
+        assert_eq!(result.as_ref().unwrap().as_ref().unwrap_err(), &first, "the same on every rank");
+    }
+    let storage: Arc<dyn Storage> = memory;
+    assert_eq!(Dataset::open_with(Arc::clone(&storage), "ds").unwrap().epochs().unwrap(), [1]);
+    assert!(stored(&storage, 1, ranks).into_iter().all(|keys| keys == expected(20_000)));
+}
+
+#[test]
+fn refusals_are_the_same_everywhere() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let ranks = 3;
+    let texts = run(ranks, |rank, transport| {
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport).unwrap();
+        for epoch in [10, 20, 30] {
+            job.begin_epoch(epoch).unwrap();
+            append(&mut job, rank, 100).unwrap();
+            job.end_epoch().unwrap();
+        }
+        let exists = job.begin_epoch(20).unwrap_err();
+        assert_eq!(job.truncate_after(10).unwrap(), [20, 30]);
+        job.begin_epoch(20).unwrap();
+        job.end_epoch().unwrap();
+        job.close().unwrap();
+        exists.to_string()
+    });
+    assert!(texts[0].contains("epoch 20 exists already") && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+
+    let other = || Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap();
+    for (odd, schema_of_odd) in [(0, other()), (1, other()), (2, other())] {
+        let texts = run(ranks, |rank, transport| {
+            let schema = if rank == odd { schema_of_odd.clone() } else { schema() };
+            let opened = RankJob::open(Arc::clone(&storage), "ds", schema, options(ranks), rank, transport);
+            opened.map(drop).unwrap_err().to_string()
+        });
+        assert!(texts[0].contains("'key' is") && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    }
+
+    let skipped = run(ranks, |rank, transport| {
+        let options = WriteOptions { if_exists: IfExists::Skip, ..options(ranks) };
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
+        let start = job.begin_epoch(10).unwrap();
+        assert!(matches!(job.append(&[]), Err(Error::Usage(_))), "a skipped epoch takes nothing");
+        start
+    });
+    assert_eq!(skipped, [EpochStart::Skipped; 3]);
+}
+
+#[test]
+fn ranks_that_begin_different_epochs_are_told() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let texts = run(3, |rank, transport| {
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(3), rank, transport).unwrap();
+        job.begin_epoch(if rank == 1 { 6 } else { 5 }).unwrap();
+        append(&mut job, rank, 1000).unwrap();
+        job.end_epoch().unwrap_err().to_string()
+    });
+    assert!(texts.iter().all(|text| text.contains("rank 1 began epoch 6 where rank 0 began 5")), "{texts:?}");
+}
+
+#[test]
+fn a_token_passed_from_rank_to_rank_does_not_hang() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let ranks = 4;
+    let done: Vec<AtomicBool> = (0..ranks).map(|_| AtomicBool::new(false)).collect();
+    let begun = Instant::now();
+    let figures = run(ranks, |rank, transport| {
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport).unwrap();
+        job.begin_epoch(0).unwrap();
+        // The program waits in a call of its own: nothing drives this rank's engine.
+        while rank > 0 && !done[rank as usize - 1].load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        append(&mut job, rank, 200_000).unwrap();
+        done[rank as usize].store(true, Ordering::SeqCst);
+        job.end_epoch().unwrap()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(figures[0].spills > 0, "what nobody took stays where it was");
+    assert!(stored(&storage, 0, ranks).into_iter().all(|keys| keys == expected(200_000)));
+}
+
+#[test]
+fn a_rank_that_never_comes_ends_in_an_error() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let results = run(3, |rank, transport| {
+        let options = WriteOptions { stall_limit: Some(Duration::from_millis(300)), ..options(3) };
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
+        job.begin_epoch(0).unwrap();
+        append(&mut job, rank, 1000).unwrap();
+        if rank == 1 {
+            return None;
+        }
+        let error = job.end_epoch().unwrap_err();
+        assert!(matches!(job.begin_epoch(1), Err(Error::Usage(_))), "the job is not used after that");
+        Some(error)
+    });
+    assert!(matches!(results[0], Some(Error::Stalled { rank: 0, call: "end_epoch", .. })), "{:?}", results[0]);
+    assert!(results[1].is_none() && matches!(results[2], Some(Error::Stalled { rank: 2, .. })));
+    assert!(Dataset::open_with(storage, "ds").unwrap().epochs().unwrap().is_empty());
+}
+
+#[test]
+fn a_broken_transport_is_an_error() {
+    /// Passes messages until it has failed.
+    struct Failing(MailboxLink, u32);
+
+    impl Transport for Failing {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            self.1 = self.1.saturating_sub(1);
+            if self.1 == 0 { Sent::Accepted } else { self.0.send(to, channel, message) }
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            self.0.poll(channel)
+        }
+
+        fn failure(&self) -> Option<&str> {
+            (self.1 == 0).then_some("the network is down")
+        }
+    }
+
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let link = MailboxLink { rank: 0, office: Arc::new(PostOffice::new(1, 4)) };
+    let mut job = RankJob::open(storage, "ds", schema(), options(1), 0, Box::new(Failing(link, 20))).unwrap();
+    job.begin_epoch(0).unwrap();
+    let error = append(&mut job, 0, 100_000).and_then(|()| job.end_epoch().map(drop)).unwrap_err();
+    assert!(error.to_string().contains("the network is down"), "{error}");
+}

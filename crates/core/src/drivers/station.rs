@@ -1,0 +1,250 @@
+//! One rank's engine and writer, joined: what every driver with files does for a rank, whatever carries its messages.
+//!
+//! A *session* is what the engine calls an epoch: begun on all ranks, announced by rank 0, ended with one outcome for all. A
+//! session in which a station gets no writer moves no records; ranks use it to agree on something.
+//!
+//! Invariant: no record is taken before the station has a writer, and none is dropped afterwards.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::gather;
+use crate::engine::{Append, Engine, Event, Failure, MessageError, Transport};
+use crate::error::{Error, Result};
+use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
+use crate::schema::Schema;
+use crate::store::EpochCommit;
+use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
+
+/// One rank: its state machines and what they need.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) engine: Engine,
+    schema: Arc<Schema>,
+    writer: Option<Writer>,
+    /// Memtables between epochs.
+    spare: Vec<Memtable>,
+    factory: Option<Arc<PartFactory>>,
+    table_version: u32,
+    route_s: f64,
+    /// What rank 0 announced, until it is taken.
+    announcement: Option<Vec<u8>>,
+    /// Why this rank must not agree to a session without records.
+    objection: Option<String>,
+    /// Every record of the session has been delivered.
+    closed: bool,
+    /// Set when the session is over here.
+    outcome: Option<Result<Vec<u8>, Failure>>,
+    /// On rank 0: the epoch to commit, and when it was begun.
+    commit: Option<(EpochCommit, Instant)>,
+}
+
+impl Station {
+    pub(super) fn new(engine: Engine, schema: Arc<Schema>) -> Self {
+        Self {
+            engine,
+            schema,
+            writer: None,
+            spare: Vec::new(),
+            factory: None,
+            table_version: 0,
+            route_s: 0.0,
+            announcement: None,
+            objection: None,
+            closed: false,
+            outcome: None,
+            commit: None,
+        }
+    }
+
+    /// Begins a session. What rank 0 announces reaches every rank.
+    pub(super) fn begin(&mut self, announcement: Vec<u8>) {
+        self.table_version = 0;
+        self.route_s = 0.0;
+        self.closed = false;
+        (self.announcement, self.objection, self.outcome) = (None, None, None);
+        self.factory = None;
+        self.engine.begin(announcement);
+    }
+
+    /// On rank 0, in a session that writes an epoch: what is to be committed at its end.
+    pub(super) fn will_commit(&mut self, commit: EpochCommit) {
+        self.commit = Some((commit, Instant::now()));
+    }
+
+    /// Lets the session's records in.
+    pub(super) fn equip(&mut self, options: WriterOptions, factory: Arc<PartFactory>) {
+        let spare = std::mem::take(&mut self.spare);
+        self.writer = Some(Writer::new(options, Arc::clone(&self.schema), spare));
+        self.factory = Some(factory);
+    }
+
+    /// Makes the session fail on this rank, and so on all.
+    pub(super) fn object(&mut self, cause: Error) {
+        match &mut self.writer {
+            Some(writer) => writer.fail(cause),
+            None => self.objection = Some(cause.to_string()),
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.outcome.is_some()
+    }
+
+    pub(super) fn take_announcement(&mut self) -> Option<Vec<u8>> {
+        self.announcement.take()
+    }
+
+    pub(super) fn has_announcement(&self) -> bool {
+        self.announcement.is_some()
+    }
+
+    /// The session's outcome, once it is over. After a failure nothing is left to commit.
+    pub(super) fn take_outcome(&mut self) -> Option<Result<Vec<u8>, Failure>> {
+        let outcome = self.outcome.take();
+        if let Some(Err(_)) = outcome
+            && let Some((commit, _)) = self.commit.take()
+        {
+            commit.abandon();
+        }
+        outcome
+    }
+
+    /// Takes rows of an append, as many as fit.
+    pub(super) fn advance(&mut self, append: &mut Append<'_>) {
+        let begun = Instant::now();
+        self.engine.advance(append);
+        self.route_s += begun.elapsed().as_secs_f64();
+    }
+
+    /// Exchanges messages and acts on the engine's events until there are none. Answers whether anything moved;
+    /// [`Station::next_task`] has what is to be done then.
+    pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+        let mut moved = false;
+        loop {
+            moved |= self.exchange(transport)?;
+            let Some(event) = self.engine.event() else { return Ok(moved) };
+            moved = true;
+            // What the engine has to say about it is sent before this rank is found to be done.
+            self.act(event);
+        }
+    }
+
+    fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+        let rank = self.engine.options().rank;
+        // Once the parts are sealed there is no writer, but still control messages.
+        let writer = RefCell::new(self.writer.as_mut());
+        let mut moved = false;
+        loop {
+            moved |= self
+                .engine
+                .exchange(
+                    transport,
+                    || writer.borrow().as_ref().is_some_and(|writer| writer.accepts()),
+                    &mut |kind, rows| {
+                        if let Some(writer) = writer.borrow_mut().as_mut() {
+                            writer.push(kind, rows);
+                        }
+                    },
+                )
+                .map_err(|source| Error::Message { rank, source })?;
+            if self.engine.table_version() == self.table_version {
+                break;
+            }
+            // An exchange ends when a table comes into force, so that what follows is stored under its bounds.
+            self.table_version = self.engine.table_version();
+            if let Some(writer) = writer.borrow_mut().as_mut() {
+                writer.set_partition(self.table_version, self.engine.bounds());
+            }
+        }
+        Ok(moved)
+    }
+
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::GatherFailed => {}
+            Event::Opened { announcement } => self.announcement = Some(announcement),
+            Event::Closed => {
+                self.closed = true;
+                match &mut self.writer {
+                    Some(writer) => writer.finish(),
+                    None => self.engine.sealed(self.objection.take().map_or(Ok(Vec::new()), Err)),
+                }
+            }
+            Event::Gathered { payloads } => {
+                let result = self.commit(payloads);
+                self.engine.committed(result.map_err(|error| error.to_string()));
+            }
+            Event::Over { outcome } => self.outcome = Some(outcome),
+        }
+    }
+
+    /// The writer's next task, if one may be begun now.
+    pub(super) fn next_task(&mut self) -> Option<(Arc<PartFactory>, Task)> {
+        let task = self.writer.as_mut()?.next_task()?;
+        Some((Arc::clone(self.factory.as_ref()?), task))
+    }
+
+    /// Takes the result of a task.
+    pub(super) fn complete(&mut self, completion: Completion) {
+        if let Some(writer) = &mut self.writer {
+            writer.complete(completion);
+        }
+    }
+
+    /// Tells rank 0 what this rank's writer achieved, once that is all. Answers whether it was.
+    pub(super) fn report_when_finished(&mut self) -> bool {
+        let Some(writer) = self.writer.take_if(|writer| writer.is_finished()) else { return false };
+        let Some(factory) = &self.factory else { return false };
+        let PartIdentity { epoch, commit, .. } = factory.identity;
+        let mut outcome = writer.into_outcome();
+        self.spare = std::mem::take(&mut outcome.spare);
+        let result = match outcome.error.take() {
+            Some(error) => Err(error),
+            None => gather::report(&self.schema, epoch, commit, &self.engine, self.route_s, outcome),
+        };
+        self.engine.sealed(result.map_err(|error| error.to_string()));
+        true
+    }
+
+    /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
+    pub(super) fn spill(&mut self) -> bool {
+        let Some(writer) = &mut self.writer else { return false };
+        // The rank's own storage is no other rank's progress: waiting for it is allowed.
+        writer.accepts() && self.engine.spill(&mut |kind, rows| writer.push(kind, rows)) > 0
+    }
+
+    /// Commits what the ranks report. Answers the epoch's figures, for all ranks to know.
+    fn commit(&mut self, payloads: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
+        let (Some((commit, begun)), Some(factory)) = (self.commit.take(), &self.factory) else {
+            return Ok(Vec::new());
+        };
+        let PartIdentity { epoch, commit: identity, .. } = factory.identity;
+        let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
+        if manifest.parts.is_empty() {
+            // An epoch without records is one part without rows: the folder must open in every tool.
+            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
+        }
+        // What the manifest says of itself ends before it is written.
+        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
+        let figures = encode_figures(&manifest.figures);
+        commit.commit(manifest)?;
+        Ok(figures)
+    }
+}
+
+fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
+    // Numbers only: there is nothing JSON could refuse.
+    serde_json::to_vec(figures).unwrap_or_default()
+}
+
+/// The figures in the outcome of an epoch that was committed.
+pub(super) fn decode_figures(rank: u32, words: &[u8]) -> Result<EpochFigures> {
+    serde_json::from_slice(words)
+        .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
+}
