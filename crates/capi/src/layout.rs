@@ -10,8 +10,6 @@ use turbidite::{Column, DataType, EpochFigures, Error, IfExists, Renegotiation, 
 use crate::status::argument;
 use crate::text;
 
-pub(crate) const ABI_VERSION: u32 = 1;
-
 /// `turbidite_column`.
 #[repr(C)]
 pub struct CColumn {
@@ -224,6 +222,6 @@ mod tests {
         assert_eq!(size_of::<COptions>(), 56);
         assert_eq!(size_of::<CFigures>(), 80);
         assert_eq!(size_of::<CRequest>(), 48);
-        assert_eq!(size_of::<crate::transport::CTransport>(), 72);
+        assert_eq!(size_of::<turbidite::drivers::TransportTable>(), 72);
     }
 }

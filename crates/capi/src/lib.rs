@@ -4,12 +4,11 @@
 //! this border as `TURBIDITE_FAILED`. All `unsafe` of this crate trusts what the header demands of a caller: pointers
 //! are valid or NULL where NULL is allowed, and a handle is used by one thread at a time.
 //!
-//! Map: `status` answers and keeps the last error, `text` reads C strings, `layout` mirrors the header's structs, `transport`
-//! adapts the header's transport to the core's, `writing` and `reading` are the functions.
+//! Map: `status` answers and keeps the last error, `text` reads C strings, `layout` mirrors the header's structs,
+//! `writing` and `reading` are the functions.
 
 pub mod layout;
 pub mod reading;
 pub mod status;
 mod text;
-pub mod transport;
 pub mod writing;

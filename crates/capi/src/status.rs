@@ -70,5 +70,5 @@ pub extern "C" fn turbidite_version() -> *const c_char {
 /// The version of the structs.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_abi_version() -> u32 {
-    crate::layout::ABI_VERSION
+    turbidite::drivers::ABI_VERSION
 }

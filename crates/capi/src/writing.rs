@@ -4,13 +4,13 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::Arc;
 
+use turbidite::drivers::TransportTable;
 use turbidite::storage::FileSystem;
 use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema};
 
 use crate::layout::{self, CColumn, CFigures, COptions, CView};
 use crate::status::{OK, SKIPPED, answer, argument};
 use crate::text;
-use crate::transport::CTransport;
 
 /// `turbidite_dataset`.
 pub struct CDataset {
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn turbidite_open(
     column_count: usize,
     key: *const c_char,
     options: *const COptions,
-    transport: *const CTransport,
+    transport: *const TransportTable,
     dataset: *mut *mut CDataset,
 ) -> i32 {
     answer(|| {
@@ -61,7 +61,8 @@ pub unsafe extern "C" fn turbidite_open(
         let job = match transport {
             None => RankJob::open_alone(storage, path, schema.clone(), write_options)?,
             Some(transport) => {
-                let foreign = Box::new(transport.resolve(write_options.credit_batches)?);
+                // SAFETY: as above.
+                let foreign = Box::new(unsafe { transport.resolve(write_options.credit_batches) }?);
                 RankJob::open(storage, path, schema.clone(), write_options, transport.rank, foreign)?
             }
         };

@@ -4,9 +4,10 @@
 //! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
 //! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed.
 //!
-//! Map: `mailbox` carries messages within a process, `station` joins one rank's engine and writer, `pool` has the threads that do what writers ask for, `opening` and
+//! Map: `mailbox` carries messages within a process, `foreign` those of a transport written in C, `station` joins one rank's engine and writer, `pool` has the threads that do what writers ask for, `opening` and
 //! `gather` are what all drivers do to open a dataset and to make an epoch's manifest.
 
+mod foreign;
 mod gather;
 pub mod local;
 mod mailbox;
@@ -17,6 +18,7 @@ pub mod rank;
 pub mod sim;
 mod station;
 
+pub use foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use options::WriteOptions;
 
 /// What beginning an epoch did.

@@ -1,16 +1,16 @@
-//! The header's transport, filled in by a C library, as the core's [`Transport`].
+//! A transport that a C library such as libturbidite_mpi fills in, as the core's [`Transport`].
 //!
-//! The library borrows a message's memory until it names its token; the token here is the number of a slot that keeps the
+//! `TransportTable` is `turbidite_transport` of turbidite.h, where the contract stands. The library borrows a message's memory until it names its token; the token here is the number of a slot that keeps the
 //! message. What a rank sends to itself never gets there: it waits in a queue of this adapter, bounded as credit is.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 
-use turbidite::Error;
-use turbidite::engine::{Channel, Sent, Transport};
+use crate::engine::{Channel, Sent, Transport};
+use crate::error::{Result, UsageError};
 
-use crate::layout::ABI_VERSION;
-use crate::status::argument;
+/// Version of the structs that C libraries and this one share: `TURBIDITE_ABI_VERSION`.
+pub const ABI_VERSION: u32 = 1;
 
 const SENT: i32 = 0;
 const PENDING: i32 = 1;
@@ -18,13 +18,15 @@ const NO_CREDIT: i32 = 2;
 
 /// `turbidite_transport`.
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CTransport {
+#[derive(Debug, Clone, Copy)]
+pub struct TransportTable {
     struct_size: u32,
     abi_version: u32,
     context: *mut c_void,
-    pub(crate) rank: u32,
-    pub(crate) ranks: u32,
+    /// The rank this is the connection of.
+    pub rank: u32,
+    /// How many there are.
+    pub ranks: u32,
     nodes: *const u32,
     send: Option<unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32>,
     completed: Option<unsafe extern "C" fn(*mut c_void) -> *mut c_void>,
@@ -34,7 +36,8 @@ pub struct CTransport {
 }
 
 /// A transport with all of its functions.
-pub(crate) struct ForeignTransport {
+#[derive(Debug)]
+pub struct ForeignTransport {
     context: *mut c_void,
     rank: u32,
     send: unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32,
@@ -50,9 +53,16 @@ pub(crate) struct ForeignTransport {
     failure: Option<String>,
 }
 
-impl CTransport {
-    /// Checks what a library has filled in.
-    pub(crate) fn resolve(&self, credit_batches: usize) -> Result<ForeignTransport, Error> {
+impl TransportTable {
+    /// Checks what a library has filled in. `credit_batches` bounds what a rank sends to itself.
+    ///
+    /// # Errors
+    /// When the library was built for another release, or a function is missing.
+    ///
+    /// # Safety
+    /// The functions keep to the contract of turbidite.h, and the context outlives the transport.
+    pub unsafe fn resolve(&self, credit_batches: usize) -> Result<ForeignTransport> {
+        let argument = |what| UsageError::Option { option: "transport", what };
         if self.struct_size as usize != size_of::<Self>() || self.abi_version != ABI_VERSION {
             let what = format!(
                 "is of version {} with {} bytes where this library has version {ABI_VERSION} with {}: build it against \
@@ -61,15 +71,15 @@ impl CTransport {
                 self.struct_size,
                 size_of::<Self>()
             );
-            return Err(argument("transport", what));
+            return Err(argument(what).into());
         }
         if self.rank >= self.ranks {
-            return Err(argument("transport", format!("its rank {} is outside of {} ranks", self.rank, self.ranks)));
+            return Err(argument(format!("its rank {} is outside of {} ranks", self.rank, self.ranks)).into());
         }
         let (Some(send), Some(completed), Some(poll), Some(release), Some(describe)) =
             (self.send, self.completed, self.poll, self.release, self.describe)
         else {
-            return Err(argument("transport", "lacks a function"));
+            return Err(argument("lacks a function".to_owned()).into());
         };
         Ok(ForeignTransport {
             context: self.context,

@@ -1,0 +1,218 @@
+/* The C interface in a program of one rank: what is written is what is read, and what is wrong is said. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "turbidite.h"
+
+#define CHECK(condition)                                                                                        \
+    do {                                                                                                        \
+        if (!(condition)) {                                                                                     \
+            fprintf(stderr, "%s:%d: %s is false; last error: %s\n", __FILE__, __LINE__, #condition, turbidite_last_error()); \
+            exit(1);                                                                                            \
+        }                                                                                                       \
+    } while (0)
+
+/* The two structs of Arrow's C stream interface, as its specification gives them. */
+struct ArrowSchema {
+    const char *format, *name, *metadata;
+    int64_t flags, n_children;
+    struct ArrowSchema **children, *dictionary;
+    void (*release)(struct ArrowSchema *);
+    void *private_data;
+};
+struct ArrowArray {
+    int64_t length, null_count, offset, n_buffers, n_children;
+    const void **buffers;
+    struct ArrowArray **children, *dictionary;
+    void (*release)(struct ArrowArray *);
+    void *private_data;
+};
+struct ArrowArrayStream {
+    int (*get_schema)(struct ArrowArrayStream *, struct ArrowSchema *);
+    int (*get_next)(struct ArrowArrayStream *, struct ArrowArray *);
+    const char *(*get_last_error)(struct ArrowArrayStream *);
+    void (*release)(struct ArrowArrayStream *);
+    void *private_data;
+};
+
+typedef struct particle {
+    float energy;
+    uint32_t tag; /* not stored: a struct of the program need not be as we store it */
+    uint64_t id;
+} particle;
+
+enum { COUNT = 100000, EPOCHS = 3 };
+
+static const turbidite_column COLUMNS[] = {{"energy", TURBIDITE_F32, 0, "mc^2"}, {"id", TURBIDITE_U64, 0, NULL}};
+
+static void fill(particle *particles, int epoch) {
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t scattered = (i * 2654435761u + (uint64_t)epoch) % COUNT;
+        particles[i] = (particle){(float)scattered / COUNT * (float)(epoch + 1), 0xdead, i};
+    }
+}
+
+static void write_epochs(const char *path) {
+    turbidite_options options;
+    turbidite_options_init(&options);
+    CHECK(options.struct_size == sizeof options);
+    options.source = "tests/c";
+    turbidite_dataset *dataset = NULL;
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", &options, NULL, &dataset) == TURBIDITE_OK);
+    particle *particles = malloc(COUNT * sizeof *particles);
+    CHECK(particles);
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        CHECK(turbidite_begin_epoch(dataset, (uint64_t)epoch) == TURBIDITE_OK);
+        fill(particles, epoch);
+        for (size_t begin = 0; begin < COUNT; begin += 1000) {
+            turbidite_view views[] = {{&particles[begin].energy, sizeof *particles}, {&particles[begin].id, sizeof *particles}};
+            CHECK(turbidite_append(dataset, views, 2, 1000) == TURBIDITE_OK);
+        }
+        CHECK(turbidite_progress(dataset) == TURBIDITE_OK);
+        CHECK(turbidite_renegotiate(dataset) == TURBIDITE_OK);
+        turbidite_figures figures = {.struct_size = sizeof figures};
+        if (epoch == 1) {
+            CHECK(turbidite_end_epoch_start(dataset) == TURBIDITE_OK);
+            CHECK(turbidite_append(dataset, NULL, 0, 0) == TURBIDITE_USAGE);
+            CHECK(turbidite_end_epoch_wait(dataset, &figures) == TURBIDITE_OK);
+        } else {
+            CHECK(turbidite_end_epoch(dataset, &figures) == TURBIDITE_OK);
+        }
+        CHECK(figures.rows == COUNT && figures.ranks == 1 && figures.bytes_written > COUNT * 12 && figures.wall_s > 0);
+    }
+    free(particles);
+    CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "epoch 1 exists already"));
+    turbidite_dataset *second = (turbidite_dataset *)&options;
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", NULL, NULL, &second) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "is locked by") && second == NULL);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+}
+
+static void restart(const char *path) {
+    turbidite_options options;
+    turbidite_options_init(&options);
+    options.if_exists = TURBIDITE_IF_EXISTS_SKIP;
+    turbidite_dataset *dataset;
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", &options, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_begin_epoch(dataset, 0) == TURBIDITE_SKIPPED);
+    CHECK(turbidite_truncate_after(dataset, 0) == TURBIDITE_OK);
+    CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_OK);
+    /* Packed rows: energy and id without a gap. */
+    unsigned char rows[2][12];
+    for (uint64_t i = 0; i < 2; i++) {
+        float energy = 0.25f + (float)i;
+        memcpy(rows[i], &energy, 4);
+        memcpy(rows[i] + 4, &i, 8);
+    }
+    CHECK(turbidite_append_rows(dataset, rows, 2) == TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "inside an epoch"));
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", &options, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_OK);
+    CHECK(turbidite_append_rows(dataset, rows, 2) == TURBIDITE_OK);
+    CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+}
+
+/* Sum of the ids, and the number of rows; energies have to ascend when `ordered`. */
+static uint64_t query(turbidite_reader *reader, const char *where, const char *epochs, uint64_t limit, int64_t *rows) {
+    const char *columns[] = {"id", "energy"};
+    turbidite_request request = {.struct_size = sizeof request, .ordered = 1, .where = where, .columns = columns,
+                                 .column_count = 2, .epochs = epochs, .limit = limit};
+    struct ArrowArrayStream stream;
+    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_OK);
+    uint64_t sum = 0;
+    float last = -INFINITY;
+    *rows = 0;
+    for (;;) {
+        struct ArrowArray batch;
+        CHECK(stream.get_next(&stream, &batch) == 0);
+        if (!batch.release) break;
+        CHECK(batch.n_children == 2);
+        const uint64_t *ids = (const uint64_t *)batch.children[0]->buffers[1] + batch.children[0]->offset;
+        const float *energies = (const float *)batch.children[1]->buffers[1] + batch.children[1]->offset;
+        for (int64_t i = 0; i < batch.length; i++) {
+            sum += ids[i];
+            CHECK(energies[i] >= last);
+            last = energies[i];
+        }
+        *rows += batch.length;
+        batch.release(&batch);
+    }
+    stream.release(&stream);
+    return sum;
+}
+
+static void read_back(const char *path) {
+    turbidite_reader *reader;
+    CHECK(turbidite_reader_open(path, &reader) == TURBIDITE_OK);
+    int64_t rows;
+    CHECK(query(reader, NULL, "2", 0, &rows) == (uint64_t)COUNT * (COUNT - 1) / 2 && rows == COUNT);
+    particle *particles = malloc(COUNT * sizeof *particles);
+    CHECK(particles);
+    fill(particles, 2);
+    uint64_t expected = 0;
+    int64_t expected_rows = 0;
+    for (int i = 0; i < COUNT; i++) {
+        if (particles[i].energy >= 0.5f && particles[i].energy < 0.75f) {
+            expected += particles[i].id;
+            expected_rows++;
+        }
+    }
+    free(particles);
+    CHECK(expected_rows > 1000);
+    CHECK(query(reader, "energy >= 0.5 AND energy < 0.75", "2", 0, &rows) == expected && rows == expected_rows);
+    query(reader, NULL, NULL, 10, &rows);
+    CHECK(rows == 10);
+    struct ArrowArrayStream stream;
+    turbidite_request request = {.struct_size = sizeof request, .where = "energie > 1"};
+    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_USAGE && strstr(turbidite_last_error(), "energie"));
+    request = (turbidite_request){.struct_size = sizeof request, .epochs = "9"};
+    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_FAILED && strstr(turbidite_last_error(), "no epoch 9"));
+    request.struct_size = 0;
+    CHECK(turbidite_query(reader, &request, &stream) == TURBIDITE_USAGE);
+    turbidite_reader_close(reader);
+    turbidite_reader_close(NULL);
+}
+
+static void mistakes(const char *path) {
+    turbidite_dataset *dataset;
+    turbidite_column bad_type[] = {{"energy", 77, 0, NULL}};
+    CHECK(turbidite_open(path, bad_type, 1, "energy", NULL, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(turbidite_open(path, COLUMNS, 2, "missing", NULL, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(turbidite_open(NULL, COLUMNS, 2, "energy", NULL, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", NULL, NULL, NULL) == TURBIDITE_USAGE);
+    CHECK(turbidite_open(path, COLUMNS, 1, "energy", NULL, NULL, &dataset) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "holds a dataset of another shape"));
+    CHECK(turbidite_begin_epoch(NULL, 0) == TURBIDITE_USAGE);
+    CHECK(turbidite_close(NULL) == TURBIDITE_OK);
+    turbidite_reader *reader;
+    CHECK(turbidite_reader_open("/nonexistent/dataset", &reader) == TURBIDITE_FAILED && reader == NULL);
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", NULL, NULL, &dataset) == TURBIDITE_OK);
+    CHECK(turbidite_append(dataset, NULL, 0, 0) == TURBIDITE_USAGE);
+    CHECK(turbidite_begin_epoch(dataset, 50) == TURBIDITE_OK);
+    turbidite_view narrow[] = {{path, 2}, {path, 8}};
+    CHECK(turbidite_append(dataset, narrow, 2, 10) == TURBIDITE_USAGE && strstr(turbidite_last_error(), "stride"));
+    turbidite_view missing[] = {{NULL, 4}, {NULL, 8}};
+    CHECK(turbidite_append(dataset, missing, 2, 10) == TURBIDITE_USAGE);
+    CHECK(turbidite_append(dataset, missing, 2, SIZE_MAX) == TURBIDITE_USAGE);
+    CHECK(turbidite_append(dataset, missing, 2, 0) == TURBIDITE_OK);
+    CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    CHECK(turbidite_abi_version() == TURBIDITE_ABI_VERSION && strlen(turbidite_version()) >= 5);
+    CHECK(strstr(turbidite_last_error(), "no call"));
+    write_epochs(argv[1]);
+    read_back(argv[1]);
+    mistakes(argv[1]);
+    restart(argv[1]);
+    puts("ok");
+    return 0;
+}
