@@ -53,6 +53,13 @@ pub struct ForeignTransport {
     failure: Option<String>,
 }
 
+// SAFETY: the contract has all functions called on the thread that calls the job, whichever that is at a time; the context is
+// only handed through.
+unsafe impl Send for TransportTable {}
+
+// SAFETY: as above.
+unsafe impl Send for ForeignTransport {}
+
 impl TransportTable {
     /// Checks what a library has filled in. `credit_batches` bounds what a rank sends to itself.
     ///

@@ -52,7 +52,7 @@ pub struct RankJob {
     storage: Arc<dyn Storage>,
     layout: Layout,
     descriptor: DatasetDescriptor,
-    transport: Box<dyn Transport>,
+    transport: Box<dyn Transport + Send>,
     station: Arc<Mutex<Station>>,
     queue: Arc<TaskQueue>,
     state: State,
@@ -89,7 +89,7 @@ impl RankJob {
         schema: Schema,
         options: WriteOptions,
         rank: u32,
-        transport: Box<dyn Transport>,
+        transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         options.check()?;
         if rank >= options.ranks {
@@ -260,6 +260,18 @@ impl RankJob {
             }
             waiting.pause(&self.queue, seen);
         }
+    }
+
+    /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.
+    ///
+    /// # Errors
+    /// Outside an epoch.
+    pub fn refuse(&mut self, cause: String) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
+        };
+        lock(&self.station).object(Error::Refused { rank: self.rank, class: ErrorClass::Failed, cause });
+        Ok(())
     }
 
     /// Asks for a new partition table, for codes that know when their data changed. Any rank may, at any time.

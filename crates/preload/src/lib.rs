@@ -1,0 +1,28 @@
+//! libturbidite_preload.so: indexes the dumps of a program that cannot be changed.
+//!
+//! Loaded by `LD_PRELOAD` with `TURBIDITE_CONFIG=file.toml`, it watches which files the program opens for writing and closes.
+//! A file whose path matches a pattern belongs to an epoch. Once an epoch's files are complete on all ranks they are read
+//! back, out of the page cache or the spool, and appended to the dataset, while all ranks are in a call that they make
+//! together: a collective over MPI_COMM_WORLD, MPI_Finalize, or for a program of one rank its next epoch or its end.
+//!
+//! Reading back instead of watching the bytes go by means that what is indexed is what the file contains, however it was
+//! written: by any split of stdio, POSIX or mapped writes, by Fortran's or C++'s library, out of order, or under another name
+//! first. It costs one more copy of the data in memory.
+//!
+//! Invariants
+//! - The program's calls behave as they would without us; whatever fails here is said on standard error, once, and the
+//!   program goes on. A file that was spooled is put in its place when its epoch cannot be indexed.
+//! - What our own threads and calls do with files passes through untouched ([`guard`]).
+//! - Nothing is exchanged between ranks outside of calls that all of them make together.
+//!
+//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
+//! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when.
+
+mod config;
+mod guard;
+mod intake;
+pub mod interpose;
+pub mod mpi;
+mod pattern;
+mod pending;
+mod session;

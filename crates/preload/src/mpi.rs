@@ -1,0 +1,158 @@
+//! The ranks of the program, as the MPI shim (libturbidite_preload_mpi.so) shows them to us.
+//!
+//! The shim wraps MPI's calls and calls the exported functions here; without it the process is a program of one rank. `unsafe`
+//! trusts the shim: its tables stay until MPI ends, and all ranks call these functions together.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use turbidite::Result;
+use turbidite::drivers::{ForeignTransport, TransportTable};
+
+use crate::guard::Guard;
+use crate::session::{Session, complain, session};
+
+type Reduce = unsafe extern "C" fn(*mut c_void, *mut i64, usize) -> i32;
+
+/// `turbidite_agreement` of mpi/turbidite_preload.h.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct AgreementTable {
+    struct_size: u32,
+    context: *mut c_void,
+    minimum: Option<Reduce>,
+    sum: Option<Reduce>,
+}
+
+/// The other ranks.
+#[derive(Debug)]
+pub(crate) enum World {
+    /// There are none.
+    Alone,
+    /// An MPI library is there, but MPI has not begun, or its beginning was not seen.
+    Unknown,
+    /// All ranks of MPI_COMM_WORLD.
+    Ranks { transport: TransportTable, agreement: AgreementTable },
+    /// MPI has ended.
+    Ended,
+}
+
+// SAFETY: the tables are the shim's, and used under the session's lock in calls of the thread that uses MPI.
+unsafe impl Send for World {}
+
+impl World {
+    /// What the process looks like before MPI begins.
+    pub(crate) fn find() -> Self {
+        // SAFETY: only asks whether the symbol is there.
+        let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Init".as_ptr()) };
+        if mpi.is_null() { Self::Alone } else { Self::Unknown }
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        matches!(self, Self::Alone)
+    }
+
+    /// Whether ranks can ask each other now.
+    pub(crate) fn can_agree(&self) -> bool {
+        matches!(self, Self::Alone | Self::Ranks { .. })
+    }
+
+    pub(crate) fn why_not(&self) -> &'static str {
+        match self {
+            Self::Ended => "files were written after MPI_Finalize; they stay as they are and are not indexed",
+            _ => {
+                "this program uses MPI, but its calls are not seen; preload libturbidite_preload_mpi.so as well. The files \
+                 stay as they are and are not indexed"
+            }
+        }
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        if let Self::Ranks { transport, .. } = self { transport.rank } else { 0 }
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
+    }
+
+    pub(crate) fn leave(&mut self) {
+        if let Self::Ranks { .. } = self {
+            *self = Self::Ended;
+        }
+    }
+
+    /// The smallest of all ranks' values, each for itself. Answers whether it could be found out.
+    pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
+        self.reduce(values, |agreement| agreement.minimum)
+    }
+
+    /// The sums of all ranks' values.
+    pub(crate) fn sum(&self, values: &mut [i64]) -> bool {
+        self.reduce(values, |agreement| agreement.sum)
+    }
+
+    fn reduce(&self, values: &mut [i64], which: impl Fn(&AgreementTable) -> Option<Reduce>) -> bool {
+        let Self::Ranks { agreement, .. } = self else { return self.is_alone() };
+        // SAFETY: the function and its context are the shim's; the values are ours.
+        which(agreement).is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
+    }
+
+    /// A connection to the other ranks, if there are any.
+    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport>> {
+        let Self::Ranks { transport, .. } = self else { return None };
+        // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
+        Some(unsafe { transport.resolve(credit_batches) })
+    }
+}
+
+/// Runs what the shim asks for; a panic ends here.
+fn call(body: impl FnOnce()) {
+    let Some(_guard) = Guard::enter() else { return };
+    if catch_unwind(AssertUnwindSafe(body)).is_err() {
+        complain("met a state it does not expect, please report it");
+    }
+}
+
+/// MPI has begun; every rank calls it.
+///
+/// # Safety
+/// Both tables are valid until [`turbidite_preload_before_finalize`] returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn turbidite_preload_mpi_started(
+    transport: *const TransportTable,
+    agreement: *const AgreementTable,
+) {
+    call(|| {
+        // SAFETY: the caller's promise; NULL is looked for.
+        let (Some(&transport), Some(&agreement)) = (unsafe { (transport.as_ref(), agreement.as_ref()) }) else {
+            return complain("the MPI shim has no transport; nothing is indexed");
+        };
+        let world = World::Ranks { transport, agreement };
+        match session() {
+            Some(mut session) => session.join(world),
+            None => Session::decline(&world),
+        }
+    });
+}
+
+/// All ranks are in the same collective call.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_preload_at_collective() {
+    call(|| {
+        if let Some(mut session) = session() {
+            session.at_collective();
+        }
+    });
+}
+
+/// MPI is about to end; every rank calls it.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_preload_before_finalize() {
+    call(|| {
+        // SAFETY: flushing all streams needs nothing.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        if let Some(mut session) = session() {
+            session.end();
+        }
+    });
+}

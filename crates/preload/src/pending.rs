@@ -1,0 +1,78 @@
+//! What was opened and closed of each epoch on this rank, until the epoch is indexed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// A file the program has closed.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// Where the program believes it is.
+    pub(crate) path: PathBuf,
+    /// Where it is until its epoch is indexed.
+    pub(crate) spool: Option<PathBuf>,
+}
+
+/// One epoch's files on this rank.
+#[derive(Debug, Default)]
+pub(crate) struct EpochFiles {
+    /// Files that are open now.
+    pub(crate) open: u64,
+    /// Files that were closed.
+    pub(crate) closed: u64,
+    /// Those of them that are read back, or have to be put in place when indexing fails; each path once.
+    pub(crate) finished: Vec<Finished>,
+    /// Records that were files of their own.
+    pub(crate) gathered: Gathered,
+    /// Why this rank cannot index the epoch.
+    pub(crate) failure: Option<String>,
+}
+
+impl EpochFiles {
+    pub(crate) fn add(&mut self, file: Finished) {
+        match self.finished.iter_mut().find(|known| known.path == file.path) {
+            Some(known) => *known = file,
+            None => self.finished.push(file),
+        }
+    }
+}
+
+/// The epochs of a dataset that are not indexed yet.
+pub(crate) type Pending = BTreeMap<u64, EpochFiles>;
+
+/// Most bytes of gathered records in memory; more go to a file without a name.
+const MEMORY_BYTES: usize = 4 << 20;
+
+/// Records that came one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    /// The last ones.
+    pub(crate) memory: Vec<u8>,
+    /// The ones before.
+    pub(crate) file: Option<File>,
+}
+
+impl Gathered {
+    /// Adds a record; `spool` is the folder for what does not stay in memory.
+    pub(crate) fn add(&mut self, record: &[u8], spool: &std::path::Path) -> std::io::Result<()> {
+        if self.memory.len() + record.len() > MEMORY_BYTES {
+            let file = match &mut self.file {
+                Some(file) => file,
+                none => none.insert(nameless(spool)?),
+            };
+            file.write_all(&self.memory)?;
+            self.memory.clear();
+        }
+        self.memory.extend_from_slice(record);
+        Ok(())
+    }
+}
+
+/// A file that nobody else sees and that is gone when it is closed.
+fn nameless(folder: &std::path::Path) -> std::io::Result<File> {
+    let path = folder.join(format!("turbidite-{}-gathered", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    std::fs::remove_file(&path)?;
+    Ok(file)
+}

@@ -1,0 +1,444 @@
+//! When epochs are indexed, and what all ranks have to agree on for that.
+//!
+//! An epoch of a dataset is complete when no rank has a file of it open and either as many were closed as an epoch has, or a
+//! rank has begun a later epoch, or the program ends. Ranks find that out together, inside of calls that all of them make; how
+//! many of those calls pass without asking is decided from what all ranks have agreed on, so that it is the same on all.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use turbidite::storage::FileSystem;
+use turbidite::{EpochStart, RankJob, WriteOptions};
+
+use crate::config::{self, Mode, Plan};
+use crate::intake;
+use crate::mpi::World;
+use crate::pattern::{Named, Pattern};
+use crate::pending::{EpochFiles, Finished, Pending};
+
+/// Ranks ask each other at most this often while the program makes collective calls.
+const LEAST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Most collective calls between two questions.
+const MOST_CALLS: u64 = 1 << 14;
+
+/// How long ranks wait for one that does not come before they give indexing up.
+const STALL_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long an append waits for others: all ranks are in the same call.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file the program has open for writing.
+#[derive(Debug)]
+struct Open {
+    plan: usize,
+    named: Named,
+    path: PathBuf,
+    spool: Option<PathBuf>,
+}
+
+/// One dataset on this rank.
+struct Dataset {
+    plan: Plan,
+    pending: Pending,
+    largest_seen: Option<u64>,
+    job: Option<RankJob>,
+    /// Why nothing is indexed any more.
+    given_up: bool,
+}
+
+/// Everything this process knows.
+pub(crate) struct Session {
+    datasets: Vec<Dataset>,
+    open: HashMap<i32, Open>,
+    world: World,
+    calls: u64,
+    next_question: u64,
+    interval: u64,
+    asked: Instant,
+}
+
+/// Where a file is to be opened.
+pub(crate) struct Placement {
+    /// Another path than the program's.
+    pub(crate) path: Option<CString>,
+    open: Option<Open>,
+}
+
+/// What a process has from the first question on.
+struct Process {
+    /// Beside the session, so that paths of no interest are told without its lock: our own threads open files while it is
+    /// held.
+    patterns: Vec<Pattern>,
+    session: Mutex<Session>,
+}
+
+/// `None` without a configuration.
+fn process() -> Option<&'static Process> {
+    static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
+    let process = PROCESS.get_or_init(|| {
+        let config = std::env::var_os("TURBIDITE_CONFIG")?;
+        match config::read(Path::new(&config)) {
+            Ok(plans) => {
+                let patterns = plans.iter().map(|plan| plan.pattern.clone()).collect();
+                Some(Process { patterns, session: Mutex::new(Session::new(plans)) })
+            }
+            Err(what) => {
+                complain(&format!("{what}; nothing is indexed"));
+                None
+            }
+        }
+    });
+    process.as_ref()
+}
+
+/// Whether a path is one of those to be indexed.
+pub(crate) fn is_of_interest(path: &Path) -> bool {
+    let matches = |process: &Process, text: &str| process.patterns.iter().any(|one| one.matches(text).is_some());
+    path.to_str().is_some_and(|text| process().is_some_and(|process| matches(process, text)))
+}
+
+/// The session of this process; `None` without a configuration.
+pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
+    process().map(|process| process.session.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Says something on standard error.
+pub(crate) fn complain(what: &str) {
+    use std::io::Write;
+    // Nobody is left to be told when standard error is closed.
+    let _ = writeln!(std::io::stderr(), "turbidite: {what}");
+}
+
+impl Session {
+    fn new(plans: Vec<Plan>) -> Self {
+        let dataset = |plan| Dataset { plan, pending: Pending::new(), largest_seen: None, job: None, given_up: false };
+        Self {
+            datasets: plans.into_iter().map(dataset).collect(),
+            open: HashMap::new(),
+            world: World::find(),
+            calls: 0,
+            next_question: 0,
+            interval: 1,
+            asked: Instant::now(),
+        }
+    }
+
+    /// Looks at a path that is about to be opened.
+    pub(crate) fn before_open(&mut self, path: &Path, writes: bool) -> Option<Placement> {
+        let text = path.to_str()?;
+        let (plan, named) = self.datasets.iter().enumerate().find_map(|(index, dataset)| {
+            (!dataset.given_up).then(|| dataset.plan.pattern.matches(text).map(|named| (index, named)))?
+        })?;
+        let path = std::path::absolute(path).ok()?;
+        let dataset = &self.datasets[plan];
+        if !writes {
+            let files = dataset.pending.get(&named.epoch)?;
+            let spool = files.finished.iter().find(|file| file.path == path)?.spool.as_ref()?;
+            return Some(Placement { path: c_path(spool), open: None });
+        }
+        if self.world.is_alone() && dataset.largest_seen.is_some_and(|seen| seen < named.epoch) {
+            self.observe(plan, named.epoch);
+            self.settle(false);
+        }
+        self.observe(plan, named.epoch);
+        let dataset = &self.datasets[plan];
+        let spool = (dataset.plan.mode == Mode::Replace).then(|| spool_path(&dataset.plan.spool, &path));
+        let spool = spool.filter(|spool| spool.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok()));
+        Some(Placement { path: spool.as_deref().and_then(c_path), open: Some(Open { plan, named, path, spool }) })
+    }
+
+    fn observe(&mut self, plan: usize, epoch: u64) {
+        let seen = &mut self.datasets[plan].largest_seen;
+        *seen = Some(seen.map_or(epoch, |seen| seen.max(epoch)));
+    }
+
+    /// The file was opened as `descriptor`. Answers whether its end is of interest.
+    pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
+        let Some(open) = placement.open else { return false };
+        let files = self.datasets[open.plan].pending.entry(open.named.epoch).or_default();
+        files.open += 1;
+        self.open.insert(descriptor, open);
+        true
+    }
+
+    /// The program has closed a file of interest.
+    pub(crate) fn closed(&mut self, descriptor: i32) {
+        let Some(Open { plan, named, path, spool }) = self.open.remove(&descriptor) else { return };
+        let dataset = &mut self.datasets[plan];
+        let files = dataset.pending.entry(named.epoch).or_default();
+        files.open -= 1;
+        files.closed += 1;
+        finish(&dataset.plan, files, named, Finished { path, spool });
+    }
+
+    /// The program has given a file another name.
+    pub(crate) fn renamed(&mut self, to: &Path) {
+        let Some(text) = to.to_str() else { return };
+        for index in 0..self.datasets.len() {
+            let Some(named) = self.datasets[index].plan.pattern.matches(text) else { continue };
+            let Ok(path) = std::path::absolute(to) else { return };
+            self.observe(index, named.epoch);
+            let Dataset { plan, pending, .. } = &mut self.datasets[index];
+            let files = pending.entry(named.epoch).or_default();
+            files.closed += 1;
+            finish(plan, files, named, Finished { path, spool: None });
+            return;
+        }
+    }
+
+    /// All ranks are in the same call: indexes what is complete, now and then.
+    pub(crate) fn at_collective(&mut self) {
+        self.calls += 1;
+        if self.calls >= self.next_question {
+            self.settle(false);
+        }
+    }
+
+    /// MPI has begun.
+    pub(crate) fn join(&mut self, world: World) {
+        self.world = world;
+        let fingerprint = self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
+            let text = format!("{:?}{:?}{:?}", dataset.plan.pattern, dataset.plan.out, dataset.plan.schema);
+            text.bytes().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(i64::from(byte)) & 0xffff_ffff)
+        });
+        let mut values = [fingerprint, -fingerprint];
+        let agreed = self.world.minimum(&mut values);
+        if !agreed || values != [fingerprint, -fingerprint] {
+            self.give_up("ranks have different configurations; nothing is indexed");
+        }
+    }
+
+    /// A rank has no configuration where others may have one: they have to hear of it.
+    pub(crate) fn decline(world: &World) {
+        let mut values = [i64::MIN, i64::MIN];
+        world.minimum(&mut values);
+    }
+
+    fn give_up(&mut self, why: &str) {
+        if self.world.rank() == 0 {
+            complain(why);
+        }
+        for dataset in &mut self.datasets {
+            dataset.give_up();
+        }
+    }
+
+    /// The program ends, or MPI does: what is there is all there will be.
+    pub(crate) fn end(&mut self) {
+        for descriptor in self.open.keys().copied().collect::<Vec<_>>() {
+            self.closed(descriptor);
+        }
+        if self.world.can_agree() {
+            self.settle(true);
+        } else if self.datasets.iter().any(|dataset| !dataset.pending.is_empty()) {
+            complain(self.world.why_not());
+        }
+        for dataset in &mut self.datasets {
+            dataset.give_up();
+            if let Some(Err(error)) = dataset.job.take().map(RankJob::close) {
+                complain(&format!("{}: {error}", dataset.plan.out.display()));
+            }
+        }
+        self.world.leave();
+    }
+
+    /// Indexes every epoch that is complete on all ranks. All ranks call it together.
+    fn settle(&mut self, last: bool) {
+        if !self.world.can_agree() {
+            return;
+        }
+        while let Some(ready) = self.agree(last) {
+            if ready.is_empty() {
+                return;
+            }
+            for (index, epoch) in ready {
+                let files = self.datasets[index].pending.remove(&epoch).unwrap_or_default();
+                self.datasets[index].index(epoch, files, &self.world);
+            }
+        }
+        self.give_up("ranks cannot reach each other any more; what is not indexed stays in its files");
+    }
+
+    /// The epochs that are complete on all ranks; `None` when ranks cannot agree.
+    fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
+        let elapsed = self.asked.elapsed().min(Duration::from_secs(1)).as_micros() as i64;
+        let mut least = vec![elapsed];
+        for dataset in &self.datasets {
+            let first = dataset.pending.keys().next().map_or(i64::MAX, |&epoch| epoch as i64);
+            let largest = dataset.largest_seen.map_or(i64::MAX, |epoch| -(epoch as i64));
+            least.extend([first, largest, i64::from(!dataset.given_up)]);
+        }
+        if !self.world.minimum(&mut least) {
+            return None;
+        }
+        self.schedule(Duration::from_micros(least[0].max(0) as u64));
+        let open = |asked: &[i64]| asked[0] < i64::MAX && asked[2] == 1;
+        let asked: Vec<&[i64]> = least[1..].chunks(3).collect();
+        if !asked.iter().any(|asked| open(asked)) {
+            return Some(Vec::new());
+        }
+        let mut counts: Vec<i64> = Vec::new();
+        for (dataset, asked) in self.datasets.iter().zip(&asked) {
+            let files = u64::try_from(asked[0]).ok().and_then(|epoch| dataset.pending.get(&epoch));
+            counts.extend(files.map_or([0, 0], |files| [files.closed as i64, files.open as i64]));
+        }
+        if !self.world.sum(&mut counts) {
+            return None;
+        }
+        let ranks = u64::from(self.world.ranks());
+        let complete = self.datasets.iter().zip(&asked).zip(counts.chunks(2)).enumerate();
+        let complete = complete.filter_map(|(index, ((dataset, asked), counted))| {
+            let wanted = dataset.plan.files_per_epoch.unwrap_or(ranks) as i64;
+            // One file a record: nobody knows how many there will be.
+            let enough = counted[0] >= wanted && !dataset.plan.pattern.names_records();
+            let later = asked[1] < i64::MAX && -asked[1] > asked[0];
+            (open(asked) && counted[1] == 0 && (last || later || enough)).then_some((index, asked[0] as u64))
+        });
+        Some(complete.collect())
+    }
+
+    /// Decides after how many more calls ranks ask again. `elapsed` is the least of all ranks.
+    fn schedule(&mut self, elapsed: Duration) {
+        if elapsed < LEAST_INTERVAL {
+            self.interval = (self.interval * 2).min(MOST_CALLS);
+        } else if elapsed > 2 * LEAST_INTERVAL {
+            self.interval = (self.interval / 2).max(1);
+        }
+        self.next_question = self.calls + self.interval;
+        self.asked = Instant::now();
+    }
+}
+
+impl Dataset {
+    /// Writes one epoch. All ranks call it together.
+    fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
+        let result = self.write(epoch, &mut files, world);
+        match &result {
+            Ok(()) => files.finished.iter().filter_map(|file| file.spool.as_ref()).for_each(|spool| {
+                if let Err(error) = std::fs::remove_file(spool) {
+                    complain(&format!("cannot remove {}: {error}", spool.display()));
+                }
+            }),
+            Err(what) => {
+                if world.rank() == 0 {
+                    complain(&format!("{what}; the files of epoch {epoch} stay as the program wrote them"));
+                }
+                put_in_place(&files.finished);
+            }
+        }
+    }
+
+    fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<(), String> {
+        if self.job.is_none() {
+            match self.open(world) {
+                Ok(job) => self.job = Some(job),
+                Err(error) => {
+                    self.give_up();
+                    return Err(error);
+                }
+            }
+        }
+        let Some(job) = &mut self.job else { return Ok(()) };
+        match job.begin_epoch(epoch).map_err(|error| error.to_string())? {
+            // The epoch is there from an earlier run of the program: its files are as good as indexed.
+            EpochStart::Skipped => return Ok(()),
+            EpochStart::Started => {}
+        }
+        if let Err(what) = intake::append(&self.plan, files, job) {
+            job.refuse(what).map_err(|error| error.to_string())?;
+        }
+        job.end_epoch().map(drop).map_err(|error| error.to_string())
+    }
+
+    fn open(&self, world: &World) -> Result<RankJob, String> {
+        let Plan { out, schema, .. } = &self.plan;
+        let defaults = WriteOptions::new(world.ranks());
+        let options = WriteOptions {
+            receivers: self.plan.receivers.unwrap_or(defaults.receivers),
+            memtable_bytes: self.plan.memtable_bytes.unwrap_or(defaults.memtable_bytes),
+            if_exists: self.plan.if_exists,
+            break_lock: self.plan.break_lock,
+            patience: PATIENCE,
+            stall_limit: Some(STALL_LIMIT),
+            derivations: self.plan.derivation_texts.clone(),
+            ..defaults
+        };
+        let storage = Arc::new(FileSystem::new());
+        let opened = match world.transport(options.credit_batches) {
+            None => RankJob::open_alone(storage, out, schema.clone(), options),
+            Some(transport) => transport.and_then(|transport| {
+                RankJob::open(storage, out, schema.clone(), options, world.rank(), Box::new(transport))
+            }),
+        };
+        let mut job = opened.map_err(|error| error.to_string())?;
+        if let Some(epoch) = self.plan.truncate_after {
+            job.truncate_after(epoch).map_err(|error| error.to_string())?;
+        }
+        Ok(job)
+    }
+
+    /// Indexes nothing any more; files in the spool go where the program believes them to be.
+    fn give_up(&mut self) {
+        self.given_up = true;
+        for files in std::mem::take(&mut self.pending).into_values() {
+            put_in_place(&files.finished);
+        }
+    }
+}
+
+/// Takes note of a finished file.
+fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
+    let Some(id) = named.id else { return files.add(file) };
+    let place = file.spool.as_deref().unwrap_or(&file.path);
+    let gathered = std::fs::read(place).map_err(|error| error.to_string()).and_then(|content| {
+        let Some(record) = content.get(plan.header_bytes..).filter(|rest| rest.len() == plan.file_record_bytes()) else {
+            let wanted = plan.header_bytes + plan.file_record_bytes();
+            return Err(format!("has {} bytes where a record's file has {wanted}", content.len()));
+        };
+        let record = [record, &id.to_le_bytes()].concat();
+        files.gathered.add(&record, &plan.spool).map_err(|error| error.to_string())
+    });
+    if let Err(what) = gathered {
+        files.failure.get_or_insert(format!("{}: {what}", file.path.display()));
+    }
+    if file.spool.is_some() {
+        files.finished.push(file);
+    }
+}
+
+/// Where a file is kept until its epoch is indexed: below a folder of this user, under its own path.
+fn spool_path(spool: &Path, path: &Path) -> PathBuf {
+    let user = std::fs::metadata("/proc/self").map_or(0, |data| std::os::unix::fs::MetadataExt::uid(&data));
+    let relative = path.strip_prefix("/").unwrap_or(path);
+    spool.join(format!("turbidite-{user}")).join(relative)
+}
+
+/// Moves spooled files to where the program believes them to be.
+fn put_in_place(files: &[Finished]) {
+    for Finished { path, spool } in files {
+        let Some(spool) = spool else { continue };
+        let moved = std::fs::rename(spool, path).or_else(|_| {
+            // Another file system: a copy, durable before the spool's is removed.
+            std::fs::copy(spool, path)?;
+            std::fs::File::open(path)?.sync_all()?;
+            std::fs::remove_file(spool)
+        });
+        if let Err(error) = moved {
+            complain(&format!("cannot put {} in its place, {}: {error}", spool.display(), path.display()));
+        }
+    }
+}
+
+fn c_path(path: &Path) -> Option<CString> {
+    CString::new(path.as_os_str().to_owned().into_vec()).ok()
+}
+
+/// A path as C has it.
+pub(crate) fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
