@@ -20,6 +20,8 @@
 #include "turbidite_preload.h"
 
 #define EXPORTED __attribute__((visibility("default")))
+/* A library that is preloaded may have its variables at a fixed distance from the thread pointer: one load. */
+#define PER_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* The functions of libturbidite_preload.so; all there while `active`. */
 static struct {
@@ -29,9 +31,9 @@ static struct {
 } library;
 
 /* Set on the thread that initialised MPI, between the start and the end of the library's time. */
-static _Thread_local bool active;
+static PER_THREAD bool active;
 /* Wrapped calls this thread is in. */
-static _Thread_local int depth;
+static PER_THREAD int depth;
 
 static turbidite_transport *transport;
 static turbidite_agreement agreement;
@@ -221,12 +223,22 @@ COLLECTIVE(Alltoallv,
 /* A Fortran parameter: always an address. */
 typedef void *Address;
 
-/* The binding behind ours. It was loaded by whoever called us; without it the call cannot be carried out at all. */
-static void *next_binding(const char *name)
+/* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as extensions of
+ * Python are, the binding is visible to that library only. */
+static void *next_binding(const char *name, void *caller)
 {
     void *next = dlsym(RTLD_NEXT, name);
+    Dl_info library_of_caller;
+    if (next == NULL && dladdr(caller, &library_of_caller) != 0) {
+        void *handle = dlopen(library_of_caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle != NULL) {
+            next = dlsym(handle, name);
+            dlclose(handle);
+        }
+    }
     if (next == NULL) {
-        fprintf(stderr, "turbidite: %s is not visible from a preloaded library; do not preload this one here\n", name);
+        /* There is nothing that could carry out the call, and no way to say so to the program. */
+        fprintf(stderr, "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
         abort();
     }
     return next;
@@ -239,7 +251,7 @@ static void *next_binding(const char *name)
     {                                                                                                                      \
         static void (*next) parameters;                                                                                    \
         if (next == NULL)                                                                                                  \
-            *(void **)&next = next_binding(#name);                                                                         \
+            *(void **)&next = next_binding(#name, __builtin_return_address(0));                                            \
         before;                                                                                                            \
         depth++;                                                                                                           \
         next arguments;                                                                                                    \
