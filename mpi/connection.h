@@ -6,12 +6,12 @@
  * send.c        messages on their way out, credit
  * receive.c     posted receives, messages that are lent
  *
- * Three tags. CONTROL carries control messages as they are. DATA carries data messages of 1 to SLOT_BYTES bytes as they are; any
- * other data message travels on BODY, and an empty message on DATA holds its place in the order. MPI keeps the order per pair and
- * tag, so the n-th empty message of a rank belongs to its n-th body.
+ * Three tags. CONTROL carries control messages as they are. DATA carries data messages of 1 to SLOT_BYTES bytes as
+ * they are; any other data message travels on BODY, and an empty message on DATA holds its place in the order. MPI
+ * keeps the order per pair and tag, so the n-th empty message of a rank belongs to its n-th body.
  *
- * Every request is tested alone: MPICH aborts the program when a request fails inside of MPI_Testsome, whatever the error
- * handler of its communicator.
+ * Every request is tested alone: MPICH aborts the program when a request fails inside of MPI_Testsome, whatever the
+ * error handler of its communicator.
  */
 #ifndef TURBIDITE_MPI_CONNECTION_H
 #define TURBIDITE_MPI_CONNECTION_H

@@ -1,15 +1,16 @@
 /*
- * libturbidite_preload_mpi.so: tells libturbidite_preload.so, which knows no MPI, when MPI has started, when the program is
- * about to enter a collective over all its ranks, and when it finalises. Without that library every call passes through.
+ * libturbidite_preload_mpi.so: tells libturbidite_preload.so, which knows no MPI, when MPI has started, when the
+ * program is about to enter a collective over all its ranks, and when it finalises. Without that library every call
+ * passes through.
  *
  * C calls arrive by MPI's profiling interface: MPI_X here, PMPI_X in MPI. Fortran needs names of its own, since the
- * bindings differ: those of MPICH end in MPI_X for mpif.h and `use mpi`, and in PMPI_X for most of `use mpi_f08`; those of Open
- * MPI always end in PMPI_X. A Fortran call is therefore reported where it comes in and passed to the next library that has
- * its name, which alone knows what MPI_IN_PLACE and descriptors look like. `depth` makes sure that the MPI_X it may end in is
- * not reported again; nor is what we call ourselves.
+ * bindings differ: those of MPICH end in MPI_X for mpif.h and `use mpi`, and in PMPI_X for most of `use mpi_f08`;
+ * those of Open MPI always end in PMPI_X. A Fortran call is therefore reported where it comes in and passed to the
+ * next library that has its name, which alone knows what MPI_IN_PLACE and descriptors look like. `depth` makes sure
+ * that the MPI_X it may end in is not reported again; nor is what we call ourselves.
  *
- * A collective counts when its communicator has all ranks in the order of MPI_COMM_WORLD, and on the thread that initialised
- * MPI only: that thread alone may use the transport.
+ * A collective counts when its communicator has all ranks in the order of MPI_COMM_WORLD, and on the thread that
+ * initialised MPI only: that thread alone may use the transport.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -37,7 +38,8 @@ static PER_THREAD int depth;
 
 static turbidite_transport *transport;
 static turbidite_agreement agreement;
-/* Remembers on a communicator whether it is congruent to MPI_COMM_WORLD: comparing takes time in proportion to the ranks. */
+/* Remembers on a communicator whether it is congruent to MPI_COMM_WORLD: comparing takes time in proportion to the
+ * ranks. */
 static int congruence = MPI_KEYVAL_INVALID;
 static char congruent, different;
 
@@ -45,7 +47,8 @@ static int32_t agree(int64_t *values, size_t count, MPI_Op operation)
 {
     if (count > INT_MAX)
         return -MPI_ERR_COUNT;
-    int error = PMPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, operation, turbidite_mpi_communicator(transport));
+    int error = PMPI_Allreduce(MPI_IN_PLACE, values, (int)count, MPI_INT64_T, operation,
+                               turbidite_mpi_communicator(transport));
     int class = MPI_ERR_OTHER;
     if (error != MPI_SUCCESS && (PMPI_Error_class(error, &class) != MPI_SUCCESS || class <= 0))
         class = MPI_ERR_OTHER;
@@ -163,51 +166,53 @@ EXPORTED int MPI_Finalize(void)
 }
 
 /* The parameters and arguments are those of the MPI standard; every one of these functions has a `communicator`. */
-#define COLLECTIVE(name, parameters, arguments)                                                                            \
-    EXPORTED int MPI_##name parameters                                                                                     \
-    {                                                                                                                      \
-        if (!active)                                                                                                       \
-            return PMPI_##name arguments;                                                                                  \
-        report(communicator);                                                                                              \
-        depth++;                                                                                                           \
-        int answer = PMPI_##name arguments;                                                                                \
-        depth--;                                                                                                           \
-        return answer;                                                                                                     \
+#define COLLECTIVE(name, parameters, arguments) \
+    EXPORTED int MPI_##name parameters          \
+    {                                           \
+        if (!active)                            \
+            return PMPI_##name arguments;       \
+        report(communicator);                   \
+        depth++;                                \
+        int answer = PMPI_##name arguments;     \
+        depth--;                                \
+        return answer;                          \
     }
 
 COLLECTIVE(Barrier, (MPI_Comm communicator), (communicator))
 COLLECTIVE(Bcast, (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm communicator),
            (buffer, count, type, root, communicator))
 COLLECTIVE(Reduce,
-           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, int root, MPI_Comm communicator),
+           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, int root,
+            MPI_Comm communicator),
            (from, to, count, type, operation, root, communicator))
-COLLECTIVE(Allreduce, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+COLLECTIVE(Allreduce,
+           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
            (from, to, count, type, operation, communicator))
 COLLECTIVE(Scan, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
            (from, to, count, type, operation, communicator))
 COLLECTIVE(Gather,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type, int root,
-            MPI_Comm communicator),
+           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
+            int root, MPI_Comm communicator),
            (from, from_count, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Gatherv,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[], const int places[],
-            MPI_Datatype to_type, int root, MPI_Comm communicator),
+           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[],
+            const int places[], MPI_Datatype to_type, int root, MPI_Comm communicator),
            (from, from_count, from_type, to, to_counts, places, to_type, root, communicator))
 COLLECTIVE(Allgather,
            (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
             MPI_Comm communicator),
            (from, from_count, from_type, to, to_count, to_type, communicator))
 COLLECTIVE(Allgatherv,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[], const int places[],
-            MPI_Datatype to_type, MPI_Comm communicator),
+           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[],
+            const int places[], MPI_Datatype to_type, MPI_Comm communicator),
            (from, from_count, from_type, to, to_counts, places, to_type, communicator))
 COLLECTIVE(Scatter,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type, int root,
-            MPI_Comm communicator),
+           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
+            int root, MPI_Comm communicator),
            (from, from_count, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Scatterv,
-           (const void *from, const int from_counts[], const int places[], MPI_Datatype from_type, void *to, int to_count,
-            MPI_Datatype to_type, int root, MPI_Comm communicator),
+           (const void *from, const int from_counts[], const int places[], MPI_Datatype from_type, void *to,
+            int to_count, MPI_Datatype to_type, int root, MPI_Comm communicator),
            (from, from_counts, places, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Alltoall,
            (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
@@ -223,8 +228,8 @@ COLLECTIVE(Alltoallv,
 /* A Fortran parameter: always an address. */
 typedef void *Address;
 
-/* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as extensions of
- * Python are, the binding is visible to that library only. */
+/* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as
+ * extensions of Python are, the binding is visible to that library only. */
 static void *next_binding(const char *name, void *caller)
 {
     void *next = dlsym(RTLD_NEXT, name);
@@ -238,25 +243,26 @@ static void *next_binding(const char *name, void *caller)
     }
     if (next == NULL) {
         /* There is nothing that could carry out the call, and no way to say so to the program. */
-        fprintf(stderr, "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
+        fprintf(stderr,
+                "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
         abort();
     }
     return next;
 }
 
 /* Defines a Fortran name that does something before and after the binding behind it. */
-#define FORTRAN(name, parameters, arguments, before, after)                                                                \
-    EXPORTED void name parameters;                                                                                         \
-    EXPORTED void name parameters                                                                                          \
-    {                                                                                                                      \
-        static void (*next) parameters;                                                                                    \
-        if (next == NULL)                                                                                                  \
-            *(void **)&next = next_binding(#name, __builtin_return_address(0));                                            \
-        before;                                                                                                            \
-        depth++;                                                                                                           \
-        next arguments;                                                                                                    \
-        depth--;                                                                                                           \
-        after;                                                                                                             \
+#define FORTRAN(name, parameters, arguments, before, after)                     \
+    EXPORTED void name parameters;                                              \
+    EXPORTED void name parameters                                               \
+    {                                                                           \
+        static void(*next) parameters;                                          \
+        if (next == NULL)                                                       \
+            *(void **)&next = next_binding(#name, __builtin_return_address(0)); \
+        before;                                                                 \
+        depth++;                                                                \
+        next arguments;                                                         \
+        depth--;                                                                \
+        after;                                                                  \
     }
 
 static void start_if_initialized(void)
@@ -280,45 +286,49 @@ static void report_fortran(const MPI_Fint *communicator)
 
 #define NOTHING (void)0
 
-#define START_AND_FINISH(suffix)                                                                                           \
-    FORTRAN(mpi_init##suffix, (Address error), (error), NOTHING, start_if_initialized())                                   \
-    FORTRAN(mpi_init_thread##suffix, (Address required, Address provided, Address error), (required, provided, error),     \
-            NOTHING, start_if_initialized())                                                                               \
+#define START_AND_FINISH(suffix)                                                          \
+    FORTRAN(mpi_init##suffix, (Address error), (error), NOTHING, start_if_initialized())  \
+    FORTRAN(mpi_init_thread##suffix, (Address required, Address provided, Address error), \
+            (required, provided, error), NOTHING, start_if_initialized())                 \
     FORTRAN(mpi_finalize##suffix, (Address error), (error), finish_if_active(), NOTHING)
 
-/* By number of parameters; the last two are the communicator and the error. A derived type MPI_Comm begins with the number. */
-#define FORTRAN_COLLECTIVE(name, parameters, arguments)                                                                    \
+/* By number of parameters; the last two are the communicator and the error. A derived type MPI_Comm begins with the
+ * number. */
+#define FORTRAN_COLLECTIVE(name, parameters, arguments) \
     FORTRAN(name, parameters, arguments, report_fortran(communicator), NOTHING)
 #define PARAMETERS_2 (const MPI_Fint *communicator, Address error)
 #define ARGUMENTS_2 (communicator, error)
 #define PARAMETERS_6 (Address a, Address b, Address c, Address d, const MPI_Fint *communicator, Address error)
 #define ARGUMENTS_6 (a, b, c, d, communicator, error)
-#define PARAMETERS_7 (Address a, Address b, Address c, Address d, Address e, const MPI_Fint *communicator, Address error)
+#define PARAMETERS_7 \
+    (Address a, Address b, Address c, Address d, Address e, const MPI_Fint *communicator, Address error)
 #define ARGUMENTS_7 (a, b, c, d, e, communicator, error)
-#define PARAMETERS_8                                                                                                       \
+#define PARAMETERS_8 \
     (Address a, Address b, Address c, Address d, Address e, Address f, const MPI_Fint *communicator, Address error)
 #define ARGUMENTS_8 (a, b, c, d, e, f, communicator, error)
-#define PARAMETERS_9                                                                                                       \
-    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, const MPI_Fint *communicator, Address error)
+#define PARAMETERS_9                                                                                            \
+    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, const MPI_Fint *communicator, \
+     Address error)
 #define ARGUMENTS_9 (a, b, c, d, e, f, g, communicator, error)
-#define PARAMETERS_10                                                                                                      \
-    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, Address h,                               \
+#define PARAMETERS_10                                                                        \
+    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, Address h, \
      const MPI_Fint *communicator, Address error)
 #define ARGUMENTS_10 (a, b, c, d, e, f, g, h, communicator, error)
 
-/* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with one have `f08ts` where it is a descriptor. */
-#define COLLECTIVES_WITH_BUFFERS(suffix)                                                                                   \
-    FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)                                                       \
-    FORTRAN_COLLECTIVE(mpi_reduce##suffix, PARAMETERS_8, ARGUMENTS_8)                                                      \
-    FORTRAN_COLLECTIVE(mpi_allreduce##suffix, PARAMETERS_7, ARGUMENTS_7)                                                   \
-    FORTRAN_COLLECTIVE(mpi_scan##suffix, PARAMETERS_7, ARGUMENTS_7)                                                        \
-    FORTRAN_COLLECTIVE(mpi_gather##suffix, PARAMETERS_9, ARGUMENTS_9)                                                      \
-    FORTRAN_COLLECTIVE(mpi_gatherv##suffix, PARAMETERS_10, ARGUMENTS_10)                                                   \
-    FORTRAN_COLLECTIVE(mpi_allgather##suffix, PARAMETERS_8, ARGUMENTS_8)                                                   \
-    FORTRAN_COLLECTIVE(mpi_allgatherv##suffix, PARAMETERS_9, ARGUMENTS_9)                                                  \
-    FORTRAN_COLLECTIVE(mpi_scatter##suffix, PARAMETERS_9, ARGUMENTS_9)                                                     \
-    FORTRAN_COLLECTIVE(mpi_scatterv##suffix, PARAMETERS_10, ARGUMENTS_10)                                                  \
-    FORTRAN_COLLECTIVE(mpi_alltoall##suffix, PARAMETERS_8, ARGUMENTS_8)                                                    \
+/* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with one have `f08ts` where it is a
+ * descriptor. */
+#define COLLECTIVES_WITH_BUFFERS(suffix)                                  \
+    FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)      \
+    FORTRAN_COLLECTIVE(mpi_reduce##suffix, PARAMETERS_8, ARGUMENTS_8)     \
+    FORTRAN_COLLECTIVE(mpi_allreduce##suffix, PARAMETERS_7, ARGUMENTS_7)  \
+    FORTRAN_COLLECTIVE(mpi_scan##suffix, PARAMETERS_7, ARGUMENTS_7)       \
+    FORTRAN_COLLECTIVE(mpi_gather##suffix, PARAMETERS_9, ARGUMENTS_9)     \
+    FORTRAN_COLLECTIVE(mpi_gatherv##suffix, PARAMETERS_10, ARGUMENTS_10)  \
+    FORTRAN_COLLECTIVE(mpi_allgather##suffix, PARAMETERS_8, ARGUMENTS_8)  \
+    FORTRAN_COLLECTIVE(mpi_allgatherv##suffix, PARAMETERS_9, ARGUMENTS_9) \
+    FORTRAN_COLLECTIVE(mpi_scatter##suffix, PARAMETERS_9, ARGUMENTS_9)    \
+    FORTRAN_COLLECTIVE(mpi_scatterv##suffix, PARAMETERS_10, ARGUMENTS_10) \
+    FORTRAN_COLLECTIVE(mpi_alltoall##suffix, PARAMETERS_8, ARGUMENTS_8)   \
     FORTRAN_COLLECTIVE(mpi_alltoallv##suffix, PARAMETERS_10, ARGUMENTS_10)
 
 START_AND_FINISH(_)

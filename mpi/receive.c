@@ -1,10 +1,10 @@
 /*
  * Messages on their way in.
  *
- * Data goes into posted receives from any rank. All of them look alike to MPI, so it fills them in the order in which they
- * were posted: only the oldest has to be tested, and messages come out in the order of their matching, which is that of
- * their sending for each rank. One that was announced is fetched as its turn comes; until it is there, later ones of the same rank
- * wait, those of others pass.
+ * Data goes into posted receives from any rank. All of them look alike to MPI, so it fills them in the order in which
+ * they were posted: only the oldest has to be tested, and messages come out in the order of their matching, which is
+ * that of their sending for each rank. One that was announced is fetched as its turn comes; until it is there, later
+ * ones of the same rank wait, those of others pass.
  *
  * Control messages differ too much in size for that: they are matched first and then received into memory of their
  * size. A large one that is still on its way holds up only what its own rank sent later.
@@ -220,7 +220,8 @@ static int32_t lend_arrival(struct connection *connection, uint32_t place, const
     uint32_t index = inbox->arrived[place];
     struct slot *slot = &inbox->slots[index];
     inbox->arrived_count--;
-    memmove(&inbox->arrived[place], &inbox->arrived[place + 1], (inbox->arrived_count - place) * sizeof *inbox->arrived);
+    memmove(&inbox->arrived[place], &inbox->arrived[place + 1],
+            (inbox->arrived_count - place) * sizeof *inbox->arrived);
     struct parcel *body = slot->body;
     if (body != NULL) {
         slot->body = NULL;

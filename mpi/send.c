@@ -1,11 +1,11 @@
 /*
  * Messages on their way out.
  *
- * Control leaves by MPI_Isend and is always accepted. A small one is complete at once in every MPI, since MPI copies it; one
- * test finds that out, and the message is done without a copy of ours.
+ * Control leaves by MPI_Isend and is always accepted. A small one is complete at once in every MPI, since MPI copies
+ * it; one test finds that out, and the message is done without a copy of ours.
  *
- * Data leaves by MPI_Issend, which completes only when a posted receive has been matched. The limits on what is in flight are
- * thus limits on what the receivers have not taken yet: that is all the flow control there is.
+ * Data leaves by MPI_Issend, which completes only when a posted receive has been matched. The limits on what is in
+ * flight are thus limits on what the receivers have not taken yet: that is all the flow control there is.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -85,7 +85,8 @@ static int depart(struct connection *connection, uint32_t to, int tag, const voi
 static int32_t send_data(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
 {
     struct outbox *outbox = &connection->outbox;
-    /* The second condition is about announcements whose bodies have gone while they themselves were not tested yet. */
+    /* The second condition is about announcements whose bodies have gone while they themselves were not tested yet.
+     */
     if (outbox->data_in_flight == DATA_IN_FLIGHT || outbox->data.count + 2 > outbox->data.capacity ||
         outbox->data_to[to] == outbox->data_per_rank)
         return TURBIDITE_NO_CREDIT;
@@ -112,7 +113,8 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
         return connection->failure;
     if (to >= connection->transport.ranks || to == connection->transport.rank)
         return connection_refuse(connection, "send: no such other rank", MPI_ERR_RANK);
-    if (token == NULL || (message == NULL && bytes > 0) || (channel != TURBIDITE_CONTROL && channel != TURBIDITE_DATA))
+    if (token == NULL || (message == NULL && bytes > 0) ||
+        (channel != TURBIDITE_CONTROL && channel != TURBIDITE_DATA))
         return connection_refuse(connection, "send: no token, no message or no such channel", MPI_ERR_ARG);
     if (bytes > INT_MAX)
         return connection_refuse(connection, "send: a message has to be smaller than 2 GiB", MPI_ERR_COUNT);
@@ -120,7 +122,8 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
                                         : send_data(connection, to, message, (int)bytes, token);
 }
 
-/* Tests some departures, each time from where the last one ended. True and a departure that is done, if there is one. */
+/* Tests some departures, each time from where the last one ended. True and a departure that is done, if there is one.
+ */
 static bool test_some(struct connection *connection, struct departures *departures, struct departure *done)
 {
     for (size_t tested = 0; tested < TESTED_AT_ONCE && departures->count > 0; tested++) {

@@ -1,6 +1,7 @@
 /*
- * Which rank is on which node. Every rank names the lowest rank of its node, its leader; nodes are numbered in the order of their
- * leaders. Only nonblocking collectives, waited for at once: the blocking ones are what libturbidite_preload_mpi reports.
+ * Which rank is on which node. Every rank names the lowest rank of its node, its leader; nodes are numbered in the
+ * order of their leaders. Only nonblocking collectives, waited for at once: the blocking ones are what
+ * libturbidite_preload_mpi reports.
  */
 #include <errno.h>
 #include <limits.h>
@@ -84,8 +85,10 @@ int32_t topology_find(struct connection *connection, bool *several)
     int said = connection->transport.rank == 0 ? leaders_of_environment(nodes, ranks) : 0;
     int error = wait_for(MPI_Ibcast(&said, 1, MPI_INT, 0, communicator, &request), &request);
     if (error == MPI_SUCCESS && said < 0)
-        return connection_refuse(connection, "TURBIDITE_NODES has to be one number for each rank, with commas, and "
-                                 "TURBIDITE_RANKS_PER_NODE a number", MPI_ERR_ARG);
+        return connection_refuse(connection,
+                                 "TURBIDITE_NODES has to be one number for each rank, with commas, and "
+                                 "TURBIDITE_RANKS_PER_NODE a number",
+                                 MPI_ERR_ARG);
     if (error == MPI_SUCCESS && said > 0)
         error = wait_for(MPI_Ibcast(nodes, (int)ranks, MPI_UINT32_T, 0, communicator, &request), &request);
     if (error == MPI_SUCCESS && said == 0) {

@@ -1,8 +1,8 @@
 /*
  * Opens and closes the transport over a communicator. See connection.h for the parts.
  *
- * Neither side may be left waiting: what can fail on one rank alone is agreed on before open returns, and close goes on
- * receiving until every rank has said how much it sent to each other and all of that has come.
+ * Neither side may be left waiting: what can fail on one rank alone is agreed on before open returns, and close goes
+ * on receiving until every rank has said how much it sent to each other and all of that has come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -215,8 +215,9 @@ static void drain(struct connection *connection)
 }
 
 /*
- * Takes part in the farewell: learns how many messages were sent to this rank, and drains until all of them have come and all own
- * ones have gone. Then no message is under way from or to this rank. False when that cannot be had, as a rank has failed.
+ * Takes part in the farewell: learns how many messages were sent to this rank, and drains until all of them have come
+ * and all own ones have gone. Then no message is under way from or to this rank. False when that cannot be had, as a
+ * rank has failed.
  */
 static bool settle(struct connection *connection)
 {
@@ -234,7 +235,8 @@ static bool settle(struct connection *connection)
     }
     MPI_Request request;
     int said = 0;
-    int error = MPI_Ireduce_scatter_block(farewell, owed, 2, MPI_UINT64_T, MPI_SUM, connection->communicator, &request);
+    int error =
+        MPI_Ireduce_scatter_block(farewell, owed, 2, MPI_UINT64_T, MPI_SUM, connection->communicator, &request);
     while (error == MPI_SUCCESS && !said) {
         drain(connection);
         error = MPI_Test(&request, &said, MPI_STATUS_IGNORE);

@@ -1,8 +1,8 @@
 /*
  * Drives the transport alone, between all ranks: transport_test MODE...
  *
- * Contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what has to come next without
- * being told. What is wrong is printed, and the job aborted.
+ * Contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what has to come
+ * next without being told. What is wrong is printed, and the job aborted.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -27,10 +27,10 @@ static void fail(const char *format, ...)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-#define EXPECT(condition, ...)                                                                                         \
-    do {                                                                                                               \
-        if (!(condition))                                                                                              \
-            fail(__VA_ARGS__);                                                                                         \
+#define EXPECT(condition, ...) \
+    do {                       \
+        if (!(condition))      \
+            fail(__VA_ARGS__); \
     } while (0)
 
 static uint64_t mix(uint64_t value)
@@ -104,11 +104,10 @@ static void finish(struct outgoing *outgoing)
     free(outgoing);
 }
 
-static bool send_message(const turbidite_transport *transport, uint32_t to, int32_t channel, struct outgoing *outgoing,
-                         long *pending)
+static bool send_message(const turbidite_transport *transport, uint32_t to, int32_t channel,
+                         struct outgoing *outgoing, long *pending)
 {
-    int32_t answer =
-        transport->send(transport->context, to, channel, outgoing->message, outgoing->bytes, outgoing);
+    int32_t answer = transport->send(transport->context, to, channel, outgoing->message, outgoing->bytes, outgoing);
     EXPECT(answer >= 0, "send: %d, %s", answer, transport->describe(transport->context));
     EXPECT(answer != TURBIDITE_NO_CREDIT || channel == TURBIDITE_DATA, "no credit for control");
     if (answer == TURBIDITE_SENT)
@@ -168,8 +167,8 @@ static void check(struct traffic *traffic, int32_t channel, const void *message,
     uint32_t *next = &traffic->next[channel][header.from];
     while (*next < traffic->each && size_of(header.from, (uint32_t)rank, channel, *next) == 0)
         ++*next;
-    EXPECT(header.number == *next, "channel %d: number %u of rank %u, expected %u", channel, header.number, header.from,
-           *next);
+    EXPECT(header.number == *next, "channel %d: number %u of rank %u, expected %u", channel, header.number,
+           header.from, *next);
     size_t expected = size_of(header.from, (uint32_t)rank, channel, *next);
     EXPECT(bytes == expected, "%zu bytes instead of %zu", bytes, expected);
     struct outgoing *twin = malloc(sizeof *twin + bytes);
@@ -228,7 +227,8 @@ static void test_traffic(MPI_Comm communicator, uint32_t messages)
     turbidite_transport *transport;
     EXPECT(turbidite_mpi_open(communicator, &transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
     EXPECT(transport->rank == (uint32_t)rank && transport->ranks == (uint32_t)ranks, "another rank");
-    EXPECT(transport->struct_size == sizeof *transport && transport->abi_version == TURBIDITE_ABI_VERSION, "another ABI");
+    EXPECT(transport->struct_size == sizeof *transport && transport->abi_version == TURBIDITE_ABI_VERSION,
+           "another ABI");
     struct traffic traffic = {.transport = transport, .random = (uint64_t)rank + 1};
     uint64_t others = (uint64_t)ranks - 1;
     traffic.each = others > 0 ? messages / (uint32_t)others : 0;
