@@ -63,7 +63,11 @@ def test_memory_errors_and_leaks(mpi, checked_program, ranks):
     # What MPI itself never frees is not ours to report.
     ignored = mpi.out / "ignored-leaks"
     ignored.write_text("leak:libmpi\nleak:libopen-pal\nleak:libpmix\nleak:libprrte\nleak:libucp\nleak:libucs\n")
-    environment = {"LSAN_OPTIONS": f"suppressions={ignored}:print_suppressions=0"}
+    # Full stacks, since MPI is built without frame pointers and would not be found in them.
+    environment = {
+        "LSAN_OPTIONS": f"suppressions={ignored}:print_suppressions=0",
+        "ASAN_OPTIONS": "fast_unwind_on_malloc=0:detect_leaks=1",
+    }
     modes = ("refusals", "nodes", "traffic", "stall", "close", "split", "large")
     assert mpi.start(ranks, checked_program, *modes, environment=environment).stdout.endswith("passed\n")
 
