@@ -4,11 +4,13 @@
  * transport.c   open and close, the struct of functions
  * topology.c    which rank is on which node
  * send.c        messages on their way out, credit
- * receive.c     posted receives, messages that are lent
+ * receive.c     messages on their way in, and those that are lent
  *
- * Three tags. CONTROL carries control messages as they are. DATA carries data messages of 1 to SLOT_BYTES bytes as
- * they are; any other data message travels on BODY, and an empty message on DATA holds its place in the order. MPI
- * keeps the order per pair and tag, so the n-th empty message of a rank belongs to its n-th body.
+ * Control and data have a tag each, and messages travel as they are. Whatever comes in is matched first (MPI_Improbe)
+ * and then received into memory of its size. Receives posted ahead, from any rank, would save a copy of small
+ * messages, but do not work: MPICH 5.0.2 over UCX loses their completions, and everything behind them waits for ever.
+ * A matched message also tells its sender, so that a transfer that hangs holds up nobody else, and a message may have
+ * any size.
  *
  * Every request is tested alone: MPICH aborts the program when a request fails inside of MPI_Testsome, whatever the
  * error handler of its communicator.
@@ -24,35 +26,30 @@
 #include "turbidite_mpi.h"
 
 enum {
-    TAG_CONTROL = 1,
-    TAG_DATA = 2,
-    TAG_BODY = 3,
+    CHANNELS = 2, /* TURBIDITE_CONTROL and TURBIDITE_DATA, which are the tags as well */
 
-    /* A batch of 32 KiB with room for its header. */
-    SLOT_BYTES = 36 << 10,
-    /* Receives posted for data. With the memory of a slot that is 2.25 MiB. */
-    SLOTS = 64,
-
-    /* Data messages on their way out: in total, and to one rank (fewer ranks may have more each). */
+    /* Data messages on their way out: in total, and to one rank (with few ranks, more each). */
     DATA_IN_FLIGHT = 64,
     DATA_PER_RANK_LEAST = 4,
     DATA_PER_RANK_MOST = 16,
     /* Requests tested by one call of `completed`, for each channel. */
     TESTED_AT_ONCE = 16,
 
-    /* Control messages that MPI has matched and nobody has polled; a message larger than all comes alone. */
+    /* Data messages here: matched or lent. With batches of 32 KiB that is 2 MiB. */
+    DATA_HELD = 64,
+    /* Control messages that are matched and not polled: in number, and in bytes; a larger one comes alone. */
     CONTROL_MATCHED = 64,
     CONTROL_MATCHED_BYTES = 64 << 20,
 };
 
-/* One request on its way out. An empty message that announces a body has no token: nobody waits for it. */
+/* One message on its way out. */
 struct departure {
     MPI_Request request;
     void *token;
     uint32_t to;
 };
 
-/* Requests on their way out, in no order: one that is done is replaced by the last. */
+/* Messages on their way out, in no order: one that is done is replaced by the last. */
 struct departures {
     struct departure *all;
     size_t count;
@@ -62,20 +59,19 @@ struct departures {
 
 struct outbox {
     struct departures control; /* grows: control messages are always accepted */
-    struct departures data;    /* two requests for each of DATA_IN_FLIGHT messages */
+    struct departures data;    /* DATA_IN_FLIGHT */
     uint32_t *data_to;         /* data messages on their way, per rank */
     uint32_t data_per_rank;
-    uint32_t data_in_flight;
     uint64_t *sent; /* messages accepted, both channels, per rank: what close has to wait for */
 };
 
-/* A message in memory of its own: of CONTROL or BODY. */
+/* A message on its way in, or lent. */
 struct parcel {
     struct parcel *previous;
     struct parcel *next;
     MPI_Request request; /* MPI_REQUEST_NULL when all is there */
     int source;
-    int32_t slot; /* of the empty message that announced it, or -1 */
+    int32_t channel;
     size_t bytes;
     alignas(16) unsigned char message[];
 };
@@ -87,26 +83,9 @@ struct parcels {
     size_t bytes;
 };
 
-/* One posted receive of DATA. */
-struct slot {
-    MPI_Request request;
-    int source;
-    size_t bytes;
-    struct parcel *body; /* for an empty message, once MPI has matched its body */
-    bool lent;
-};
-
-/* A slot's number is in exactly one of: `posted`, `arrived`, or lent (itself, or as the slot of a lent parcel). */
 struct inbox {
-    unsigned char *memory; /* SLOTS pieces of SLOT_BYTES */
-    struct slot slots[SLOTS];
-    uint32_t posted[SLOTS]; /* a ring, in the order of posting, in which MPI fills them */
-    uint32_t posted_first;
-    uint32_t posted_count;
-    uint32_t arrived[SLOTS]; /* in the order of arrival: what waits for a body, or behind one of the same rank */
-    uint32_t arrived_count;
-    struct parcels control; /* matched, in this order */
-    struct parcels lent;
+    struct parcels matched[CHANNELS]; /* in the order of matching */
+    struct parcels lent[CHANNELS];
     uint64_t received; /* messages handed out, both channels */
 };
 
@@ -138,18 +117,15 @@ bool outbox_allocate(struct outbox *outbox, uint32_t ranks);
 void outbox_free(struct outbox *outbox);
 int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *message, size_t bytes, void *token);
 void *outbox_completed(void *context);
-/* Lets go of requests that will not complete. */
+/* Lets go of messages that will not leave. */
 void outbox_abandon(struct outbox *outbox);
 
 /* receive.c */
-bool inbox_allocate(struct inbox *inbox);
-void inbox_free(struct inbox *inbox);
-int32_t inbox_post(struct connection *connection);
 int32_t inbox_poll(void *context, int32_t channel, const void **message, size_t *bytes);
 void inbox_release(void *context, const void *message);
 /* Gives back everything that is lent. */
-void inbox_release_all(struct connection *connection);
-/* Takes back the posted receives. False when MPI may still write to their memory. */
-bool inbox_cancel(struct connection *connection);
+void inbox_release_all(struct inbox *inbox);
+/* Frees everything; nothing may be on its way in. */
+void inbox_free(struct inbox *inbox);
 
 #endif /* TURBIDITE_MPI_CONNECTION_H */

@@ -1,27 +1,13 @@
 /*
- * Messages on their way in.
+ * Messages on their way in, the same way on both channels: matched in the order of their sending, received into
+ * memory of their size, lent, freed. One that is large or whose sender is busy may take its time; it holds up only
+ * what its own rank sent later on the channel.
  *
- * Data goes into posted receives from any rank. All of them look alike to MPI, so it fills them in the order in which
- * they were posted: only the oldest has to be tested, and messages come out in the order of their matching, which is
- * that of their sending for each rank. One that was announced is fetched as its turn comes; until it is there, later
- * ones of the same rank wait, those of others pass.
- *
- * Control messages differ too much in size for that: they are matched first and then received into memory of their
- * size. A large one that is still on its way holds up only what its own rank sent later.
+ * What is matched and not handed out is bounded; for data, so is what is lent. The rest stays with its senders.
  */
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "connection.h"
-
-bool inbox_allocate(struct inbox *inbox)
-{
-    inbox->memory = malloc((size_t)SLOTS * SLOT_BYTES);
-    for (size_t index = 0; index < SLOTS; index++)
-        inbox->slots[index].request = MPI_REQUEST_NULL;
-    return inbox->memory != NULL;
-}
 
 static void append(struct parcels *parcels, struct parcel *parcel)
 {
@@ -33,7 +19,7 @@ static void append(struct parcels *parcels, struct parcel *parcel)
     parcels->bytes += parcel->bytes;
 }
 
-static void unlink_parcel(struct parcels *parcels, struct parcel *parcel)
+static void take_out(struct parcels *parcels, struct parcel *parcel)
 {
     *(parcel->previous != NULL ? &parcel->previous->next : &parcels->first) = parcel->next;
     *(parcel->next != NULL ? &parcel->next->previous : &parcels->last) = parcel->previous;
@@ -41,271 +27,120 @@ static void unlink_parcel(struct parcels *parcels, struct parcel *parcel)
     parcels->bytes -= parcel->bytes;
 }
 
-static void free_parcels(struct parcels *parcels)
+static void free_all(struct parcels *parcels)
 {
     while (parcels->first != NULL) {
         struct parcel *parcel = parcels->first;
-        unlink_parcel(parcels, parcel);
+        take_out(parcels, parcel);
         free(parcel);
     }
 }
 
+void inbox_release_all(struct inbox *inbox)
+{
+    for (size_t channel = 0; channel < CHANNELS; channel++)
+        free_all(&inbox->lent[channel]);
+}
+
 void inbox_free(struct inbox *inbox)
 {
-    free_parcels(&inbox->control);
-    free_parcels(&inbox->lent);
-    for (size_t index = 0; index < SLOTS; index++)
-        free(inbox->slots[index].body);
-    free(inbox->memory);
+    inbox_release_all(inbox);
+    for (size_t channel = 0; channel < CHANNELS; channel++)
+        free_all(&inbox->matched[channel]);
 }
 
-static int32_t post(struct connection *connection, uint32_t index)
+/* Whether one more message of the channel may be matched. */
+static bool has_room(const struct inbox *inbox, int32_t channel)
 {
-    struct inbox *inbox = &connection->inbox;
-    struct slot *slot = &inbox->slots[index];
-    slot->body = NULL;
-    slot->lent = false;
-    int error = MPI_Irecv(inbox->memory + (size_t)index * SLOT_BYTES, SLOT_BYTES, MPI_BYTE, MPI_ANY_SOURCE, TAG_DATA,
-                          connection->communicator, &slot->request);
-    if (error != MPI_SUCCESS) {
-        slot->request = MPI_REQUEST_NULL;
-        return connection_fail(connection, "posting a receive", error);
-    }
-    inbox->posted[(inbox->posted_first + inbox->posted_count++) % SLOTS] = index;
-    return 0;
+    const struct parcels *matched = &inbox->matched[channel];
+    if (channel == TURBIDITE_DATA)
+        return matched->count + inbox->lent[channel].count < DATA_HELD;
+    return matched->count < CONTROL_MATCHED && matched->bytes < CONTROL_MATCHED_BYTES;
 }
 
-int32_t inbox_post(struct connection *connection)
+/* Begins to receive the next message: 1 and its parcel, at the end of those matched; 0 when there is none. */
+static int32_t match(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
-    int32_t answer = 0;
-    for (uint32_t index = 0; answer == 0 && index < SLOTS; index++)
-        answer = post(connection, index);
-    return answer;
-}
-
-/* 1 when all of a parcel is there, 0 when not yet. */
-static int32_t test_parcel(struct connection *connection, struct parcel *parcel)
-{
-    int complete = 1;
-    int error = MPI_SUCCESS;
-    if (parcel->request != MPI_REQUEST_NULL)
-        error = MPI_Test(&parcel->request, &complete, MPI_STATUS_IGNORE);
-    return error == MPI_SUCCESS ? complete != 0 : connection_fail(connection, "receiving a message", error);
-}
-
-/* Begins to receive a message of `tag`. 1 and its parcel, 0 when there is none. */
-static int32_t match(struct connection *connection, int source, int tag, struct parcel **parcel)
-{
-    const char *what = tag == TAG_CONTROL ? "matching a control message" : "matching a data message";
     int found, bytes;
     MPI_Message message;
     MPI_Status status;
-    int error = MPI_Improbe(source, tag, connection->communicator, &found, &message, &status);
-    if (error == MPI_SUCCESS && found)
+    int error = MPI_Improbe(MPI_ANY_SOURCE, channel, connection->communicator, &found, &message, &status);
+    if (error == MPI_SUCCESS && !found)
+        return 0;
+    if (error == MPI_SUCCESS)
         error = MPI_Get_count(&status, MPI_BYTE, &bytes);
     if (error != MPI_SUCCESS)
-        return connection_fail(connection, what, error);
-    if (!found)
-        return 0;
+        return connection_fail(connection, "matching a message", error);
     struct parcel *matched = bytes >= 0 ? malloc(sizeof *matched + (size_t)bytes) : NULL;
     if (matched == NULL)
         return connection_fail(connection, "receiving a message: no memory", MPI_ERR_NO_MEM);
     error = MPI_Imrecv(matched->message, bytes, MPI_BYTE, &message, &matched->request);
     if (error != MPI_SUCCESS) {
         free(matched);
-        return connection_fail(connection, what, error);
+        return connection_fail(connection, "receiving a message", error);
     }
     matched->source = status.MPI_SOURCE;
-    matched->slot = -1;
+    matched->channel = channel;
     matched->bytes = (size_t)bytes;
+    append(&connection->inbox.matched[channel], matched);
     *parcel = matched;
     return 1;
 }
 
-/* 1 when the parcel may be handed out: it is there, and nothing that its rank sent before waits. */
-static int32_t control_ready(struct connection *connection, struct parcel *parcel)
+/* 1 when a matched parcel may be handed out: it is there, and nothing that its rank sent before waits. */
+static int32_t is_ready(struct connection *connection, struct parcel *parcel)
 {
-    for (struct parcel *earlier = parcel->previous; earlier != NULL; earlier = earlier->previous)
+    int complete;
+    for (const struct parcel *earlier = parcel->previous; earlier != NULL; earlier = earlier->previous)
         if (earlier->source == parcel->source)
             return 0;
-    return test_parcel(connection, parcel);
+    int error = MPI_Test(&parcel->request, &complete, MPI_STATUS_IGNORE);
+    return error == MPI_SUCCESS ? complete != 0 : connection_fail(connection, "receiving a message", error);
 }
 
-static int32_t lend_parcel(struct connection *connection, struct parcel *parcel, const void **message, size_t *bytes)
+/* The first matched parcel that may be handed out, after matching as many as it takes: 1, or 0 when there is none. */
+static int32_t find_ready(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
-    append(&connection->inbox.lent, parcel);
-    connection->inbox.received++;
-    *message = parcel->message;
-    *bytes = parcel->bytes;
-    return 1;
-}
-
-static int32_t poll_control(struct connection *connection, const void **message, size_t *bytes)
-{
-    struct parcels *matched = &connection->inbox.control;
-    for (struct parcel *parcel = matched->first; parcel != NULL; parcel = parcel->next) {
-        int32_t ready = control_ready(connection, parcel);
-        if (ready < 0)
-            return ready;
-        if (ready > 0) {
-            unlink_parcel(matched, parcel);
-            return lend_parcel(connection, parcel, message, bytes);
-        }
+    const struct inbox *inbox = &connection->inbox;
+    int32_t answer = 0;
+    for (*parcel = inbox->matched[channel].first; *parcel != NULL; *parcel = (*parcel)->next) {
+        answer = is_ready(connection, *parcel);
+        if (answer != 0)
+            return answer;
     }
-    while (matched->count < CONTROL_MATCHED && matched->bytes < CONTROL_MATCHED_BYTES) {
-        struct parcel *parcel;
-        int32_t answer = match(connection, MPI_ANY_SOURCE, TAG_CONTROL, &parcel);
+    while (answer == 0 && has_room(inbox, channel)) {
+        answer = match(connection, channel, parcel);
         if (answer <= 0)
             return answer;
-        append(matched, parcel);
-        answer = control_ready(connection, parcel);
-        if (answer < 0)
-            return answer;
-        if (answer > 0) {
-            unlink_parcel(matched, parcel);
-            return lend_parcel(connection, parcel, message, bytes);
-        }
+        answer = is_ready(connection, *parcel);
     }
-    return 0;
-}
-
-/* Moves the oldest posted receive to `arrived`, if it is complete: 1, else 0. */
-static int32_t take_arrival(struct connection *connection)
-{
-    struct inbox *inbox = &connection->inbox;
-    if (inbox->posted_count == 0)
-        return 0;
-    uint32_t index = inbox->posted[inbox->posted_first];
-    struct slot *slot = &inbox->slots[index];
-    int complete, bytes;
-    MPI_Status status;
-    int error = MPI_Test(&slot->request, &complete, &status);
-    if (error == MPI_SUCCESS && !complete)
-        return 0;
-    if (error == MPI_SUCCESS)
-        error = MPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (error != MPI_SUCCESS)
-        return connection_fail(connection, "receiving a data message", error);
-    slot->source = status.MPI_SOURCE;
-    slot->bytes = (size_t)bytes;
-    inbox->posted_first = (inbox->posted_first + 1) % SLOTS;
-    inbox->posted_count--;
-    inbox->arrived[inbox->arrived_count++] = index;
-    return 1;
-}
-
-/* 1 when the message at `place` of `arrived` may be handed out, its body included. */
-static int32_t data_ready(struct connection *connection, uint32_t place)
-{
-    struct inbox *inbox = &connection->inbox;
-    uint32_t index = inbox->arrived[place];
-    struct slot *slot = &inbox->slots[index];
-    for (uint32_t earlier = 0; earlier < place; earlier++)
-        if (inbox->slots[inbox->arrived[earlier]].source == slot->source)
-            return 0;
-    if (slot->bytes > 0)
-        return 1;
-    if (slot->body == NULL) {
-        int32_t answer = match(connection, slot->source, TAG_BODY, &slot->body);
-        if (answer <= 0)
-            return answer;
-        slot->body->slot = (int32_t)index;
-    }
-    return test_parcel(connection, slot->body);
-}
-
-static int32_t lend_arrival(struct connection *connection, uint32_t place, const void **message, size_t *bytes)
-{
-    struct inbox *inbox = &connection->inbox;
-    uint32_t index = inbox->arrived[place];
-    struct slot *slot = &inbox->slots[index];
-    inbox->arrived_count--;
-    memmove(&inbox->arrived[place], &inbox->arrived[place + 1],
-            (inbox->arrived_count - place) * sizeof *inbox->arrived);
-    struct parcel *body = slot->body;
-    if (body != NULL) {
-        slot->body = NULL;
-        return lend_parcel(connection, body, message, bytes);
-    }
-    slot->lent = true;
-    inbox->received++;
-    *message = inbox->memory + (size_t)index * SLOT_BYTES;
-    *bytes = slot->bytes;
-    return 1;
-}
-
-static int32_t poll_data(struct connection *connection, const void **message, size_t *bytes)
-{
-    struct inbox *inbox = &connection->inbox;
-    for (uint32_t place = 0;; place++) {
-        if (place == inbox->arrived_count) {
-            int32_t answer = take_arrival(connection);
-            if (answer <= 0)
-                return answer;
-        }
-        int32_t ready = data_ready(connection, place);
-        if (ready < 0)
-            return ready;
-        if (ready > 0)
-            return lend_arrival(connection, place, message, bytes);
-    }
+    return answer;
 }
 
 int32_t inbox_poll(void *context, int32_t channel, const void **message, size_t *bytes)
 {
     struct connection *connection = context;
+    struct inbox *inbox = &connection->inbox;
+    struct parcel *parcel;
     if (connection->failure != 0)
         return connection->failure;
-    if (channel == TURBIDITE_CONTROL)
-        return poll_control(connection, message, bytes);
-    if (channel == TURBIDITE_DATA)
-        return poll_data(connection, message, bytes);
-    return connection_refuse(connection, "poll: no such channel", MPI_ERR_ARG);
+    if (channel != TURBIDITE_CONTROL && channel != TURBIDITE_DATA)
+        return connection_refuse(connection, "poll: no such channel", MPI_ERR_ARG);
+    int32_t answer = find_ready(connection, channel, &parcel);
+    if (answer <= 0)
+        return answer;
+    take_out(&inbox->matched[channel], parcel);
+    append(&inbox->lent[channel], parcel);
+    inbox->received++;
+    *message = parcel->message;
+    *bytes = parcel->bytes;
+    return 1;
 }
 
-static void release_parcel(struct connection *connection, struct parcel *parcel)
-{
-    int32_t slot = parcel->slot;
-    unlink_parcel(&connection->inbox.lent, parcel);
-    free(parcel);
-    if (slot >= 0)
-        post(connection, (uint32_t)slot);
-}
-
-/* A receive that cannot be posted again makes the next call of another function fail. */
 void inbox_release(void *context, const void *message)
 {
     struct connection *connection = context;
-    struct inbox *inbox = &connection->inbox;
-    uintptr_t first = (uintptr_t)inbox->memory;
-    uintptr_t address = (uintptr_t)message;
-    if (address >= first && address < first + (size_t)SLOTS * SLOT_BYTES)
-        post(connection, (uint32_t)((address - first) / SLOT_BYTES));
-    else
-        release_parcel(connection, (struct parcel *)(address - offsetof(struct parcel, message)));
-}
-
-void inbox_release_all(struct connection *connection)
-{
-    struct inbox *inbox = &connection->inbox;
-    while (inbox->lent.first != NULL)
-        release_parcel(connection, inbox->lent.first);
-    for (uint32_t index = 0; index < SLOTS; index++)
-        if (inbox->slots[index].lent)
-            post(connection, index);
-}
-
-bool inbox_cancel(struct connection *connection)
-{
-    bool cancelled = true;
-    for (uint32_t index = 0; index < SLOTS; index++) {
-        MPI_Request *request = &connection->inbox.slots[index].request;
-        if (*request == MPI_REQUEST_NULL)
-            continue;
-        int error = MPI_Cancel(request);
-        if (error == MPI_SUCCESS)
-            error = MPI_Wait(request, MPI_STATUS_IGNORE);
-        cancelled = cancelled && error == MPI_SUCCESS;
-    }
-    return cancelled;
+    struct parcel *parcel = (struct parcel *)((uintptr_t)message - offsetof(struct parcel, message));
+    take_out(&connection->inbox.lent[parcel->channel], parcel);
+    free(parcel);
 }

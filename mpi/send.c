@@ -4,8 +4,8 @@
  * Control leaves by MPI_Isend and is always accepted. A small one is complete at once in every MPI, since MPI copies
  * it; one test finds that out, and the message is done without a copy of ours.
  *
- * Data leaves by MPI_Issend, which completes only when a posted receive has been matched. The limits on what is in
- * flight are thus limits on what the receivers have not taken yet: that is all the flow control there is.
+ * Data leaves by MPI_Issend, which completes only when the receiver has matched the message. The limits on what is
+ * in flight are thus limits on what the receivers have not taken yet: that is all the flow control there is.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -18,7 +18,7 @@ bool outbox_allocate(struct outbox *outbox, uint32_t ranks)
     outbox->data_per_rank = share < DATA_PER_RANK_LEAST ? DATA_PER_RANK_LEAST : share;
     if (outbox->data_per_rank > DATA_PER_RANK_MOST)
         outbox->data_per_rank = DATA_PER_RANK_MOST;
-    outbox->data.capacity = 2 * DATA_IN_FLIGHT;
+    outbox->data.capacity = DATA_IN_FLIGHT;
     outbox->data.all = malloc(outbox->data.capacity * sizeof *outbox->data.all);
     outbox->data_to = calloc(ranks, sizeof *outbox->data_to);
     outbox->sent = calloc(ranks, sizeof *outbox->sent);
@@ -60,7 +60,7 @@ static int32_t send_control(struct connection *connection, uint32_t to, const vo
         return connection_fail(connection, "sending a control message: no memory", MPI_ERR_NO_MEM);
     MPI_Request request;
     int done;
-    int error = MPI_Isend(message, bytes, MPI_BYTE, (int)to, TAG_CONTROL, connection->communicator, &request);
+    int error = MPI_Isend(message, bytes, MPI_BYTE, (int)to, TURBIDITE_CONTROL, connection->communicator, &request);
     if (error == MPI_SUCCESS)
         error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (error != MPI_SUCCESS)
@@ -72,37 +72,18 @@ static int32_t send_control(struct connection *connection, uint32_t to, const vo
     return TURBIDITE_PENDING;
 }
 
-/* Sends one message of DATA or BODY and notes it. */
-static int depart(struct connection *connection, uint32_t to, int tag, const void *message, int bytes, void *token)
-{
-    MPI_Request request;
-    int error = MPI_Issend(message, bytes, MPI_BYTE, (int)to, tag, connection->communicator, &request);
-    if (error == MPI_SUCCESS)
-        add(&connection->outbox.data, request, to, token);
-    return error;
-}
-
 static int32_t send_data(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
 {
     struct outbox *outbox = &connection->outbox;
-    /* The second condition is about announcements whose bodies have gone while they themselves were not tested yet.
-     */
-    if (outbox->data_in_flight == DATA_IN_FLIGHT || outbox->data.count + 2 > outbox->data.capacity ||
-        outbox->data_to[to] == outbox->data_per_rank)
+    if (outbox->data.count == outbox->data.capacity || outbox->data_to[to] == outbox->data_per_rank)
         return TURBIDITE_NO_CREDIT;
-    int error;
-    if (bytes > 0 && bytes <= SLOT_BYTES) {
-        error = depart(connection, to, TAG_DATA, message, bytes, token);
-    } else {
-        error = depart(connection, to, TAG_DATA, NULL, 0, NULL);
-        if (error == MPI_SUCCESS)
-            error = depart(connection, to, TAG_BODY, message, bytes, token);
-    }
+    MPI_Request request;
+    int error = MPI_Issend(message, bytes, MPI_BYTE, (int)to, TURBIDITE_DATA, connection->communicator, &request);
     if (error != MPI_SUCCESS)
         return connection_fail(connection, "sending a data message", error);
+    add(&outbox->data, request, to, token);
     outbox->sent[to]++;
     outbox->data_to[to]++;
-    outbox->data_in_flight++;
     return TURBIDITE_PENDING;
 }
 
@@ -142,8 +123,7 @@ static bool test_some(struct connection *connection, struct departures *departur
         }
         *done = *departure;
         *departure = departures->all[--departures->count];
-        if (done->token != NULL)
-            return true;
+        return true;
     }
     return false;
 }
@@ -160,7 +140,6 @@ void *outbox_completed(void *context)
     if (connection->failure != 0 || !test_some(connection, &outbox->data, &done))
         return NULL;
     outbox->data_to[done.to]--;
-    outbox->data_in_flight--;
     return done.token;
 }
 

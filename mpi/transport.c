@@ -110,9 +110,7 @@ static void free_connection(struct connection *connection)
 static bool allocate(struct connection *connection, uint32_t ranks)
 {
     connection->nodes = malloc(ranks * sizeof *connection->nodes);
-    bool outbox = outbox_allocate(&connection->outbox, ranks);
-    bool inbox = inbox_allocate(&connection->inbox);
-    return connection->nodes != NULL && outbox && inbox;
+    return outbox_allocate(&connection->outbox, ranks) && connection->nodes != NULL;
 }
 
 /* Whether all ranks can go on. */
@@ -174,8 +172,6 @@ static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
     }
     if (several)
         connection->transport.nodes = connection->nodes;
-    /* A rank that fails here opens a transport that has failed, so that the others hear of it. */
-    inbox_post(connection);
     *transport = &connection->transport;
     return TURBIDITE_OK;
 }
@@ -266,20 +262,14 @@ int turbidite_mpi_close(turbidite_transport *transport)
     if (why != NULL)
         return refuse(why);
     struct connection *connection = transport->context;
-    inbox_release_all(connection);
-    bool settled = settle(connection);
-    if (!settled) {
+    inbox_release_all(&connection->inbox);
+    if (!settle(connection)) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
-    }
-    bool cancelled = inbox_cancel(connection);
-    int error = settled ? MPI_Comm_free(&connection->communicator) : MPI_SUCCESS;
-    /* Where a receive could not be taken back, MPI may write to the memory until MPI_Finalize. */
-    if (settled && cancelled)
-        free_connection(connection);
-    if (!settled)
+        /* MPI may still write to what was matched: that, the struct and the communicator are left to MPI_Finalize. */
         return TURBIDITE_FAILED;
-    if (!cancelled || error != MPI_SUCCESS)
-        return fail(TURBIDITE_FAILED, "closing the transport", error != MPI_SUCCESS ? error : MPI_ERR_PENDING);
-    return TURBIDITE_OK;
+    }
+    int error = MPI_Comm_free(&connection->communicator);
+    free_connection(connection);
+    return error == MPI_SUCCESS ? TURBIDITE_OK : fail(TURBIDITE_FAILED, "closing the transport", error);
 }

@@ -25,6 +25,19 @@ def test_messages(mpi, program, ranks):
     assert f"traffic: {1500 // max(ranks - 1, 1) * 2 * (ranks - 1)} messages" in said
 
 
+# Ranks of one host talk through shared memory unless told otherwise. MPICH has two ways through the network.
+NETWORKS = [
+    {"MPIR_CVAR_NOLOCAL": "1", "OMPI_MCA_btl": "self,tcp"},
+    {"MPIR_CVAR_NOLOCAL": "1", "MPIR_CVAR_CH4_NETMOD": "ofi", "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp"},
+]
+
+
+@pytest.mark.parametrize("environment", NETWORKS)
+def test_messages_over_the_network(mpi, program, environment):
+    said = mpi.start(4, program, "traffic", "stall", "close", "large", environment=environment).stdout
+    assert said.endswith("passed\n")
+
+
 def test_large_control_messages(mpi, program):
     assert mpi.start(3, program, "large").stdout == "passed\n"
 
