@@ -357,6 +357,42 @@ static void test_stall(void)
         printf("stall: %llu messages accepted while none was taken\n", all);
 }
 
+/* ---- A receiver that gives nothing back ---- */
+
+enum { HELD_MOST = 64, OFFERED = HELD_MOST + 20 };
+
+/* Rank 0 may hold so many data messages and gets no more until it gives one back. Rank 1 sends OFFERED. */
+static void test_hold(void)
+{
+    turbidite_transport *transport;
+    EXPECT(turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
+    const void *held[OFFERED], *message;
+    size_t bytes;
+    long pending = 0;
+    uint32_t left = rank == 1 ? OFFERED : 0;
+    int count = 0, taken = rank == 0 && ranks > 1 ? 0 : OFFERED;
+    while (left > 0 || pending > 0 || taken < OFFERED) {
+        complete_sends(transport, &pending);
+        if (left > 0) {
+            struct outgoing *outgoing = make(0, TURBIDITE_DATA, left, 1000);
+            if (send_message(transport, 0, TURBIDITE_DATA, outgoing, &pending))
+                left--;
+            else
+                free(outgoing);
+        }
+        if (rank == 0 && taken < OFFERED && poll_message(transport, TURBIDITE_DATA, &message, &bytes)) {
+            held[count++] = message;
+            taken++;
+        }
+        for (int tries = 0; count == HELD_MOST && tries < 2000; tries++)
+            EXPECT(!poll_message(transport, TURBIDITE_DATA, &message, &bytes), "more than %d are lent", count);
+        if (count == HELD_MOST)
+            transport->release(transport->context, held[--count]);
+    }
+    EXPECT(count == (rank == 0 && ranks > 1 ? HELD_MOST - 1 : 0), "%d messages are held", count);
+    EXPECT(turbidite_mpi_close(transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
+}
+
 /* ---- Closing with messages under way ---- */
 
 static void test_close(void)
@@ -516,6 +552,8 @@ int main(int count, char **arguments)
             test_traffic(MPI_COMM_WORLD, 1500);
         else if (strcmp(mode, "stall") == 0)
             test_stall();
+        else if (strcmp(mode, "hold") == 0)
+            test_hold();
         else if (strcmp(mode, "close") == 0)
             test_close();
         else if (strcmp(mode, "split") == 0)

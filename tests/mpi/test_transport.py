@@ -19,7 +19,7 @@ def program(mpi):
 @pytest.mark.parametrize("ranks", RANKS)
 def test_messages(mpi, program, ranks):
     """All pairs on both channels, a receiver that takes nothing, and closing with messages under way."""
-    said = mpi.start(ranks, program, "refusals", "traffic", "stall", "close", "split").stdout
+    said = mpi.start(ranks, program, "refusals", "traffic", "stall", "hold", "close", "split").stdout
     print(said)
     assert said.endswith("passed\n")
     assert f"traffic: {1500 // max(ranks - 1, 1) * 2 * (ranks - 1)} messages" in said
@@ -34,7 +34,7 @@ NETWORKS = [
 
 @pytest.mark.parametrize("environment", NETWORKS)
 def test_messages_over_the_network(mpi, program, environment):
-    said = mpi.start(4, program, "traffic", "stall", "close", "large", environment=environment).stdout
+    said = mpi.start(4, program, "traffic", "stall", "hold", "close", "large", environment=environment).stdout
     assert said.endswith("passed\n")
 
 
@@ -81,7 +81,7 @@ def test_memory_errors_and_leaks(mpi, checked_program, ranks):
         "LSAN_OPTIONS": f"suppressions={ignored}:print_suppressions=0",
         "ASAN_OPTIONS": "fast_unwind_on_malloc=0:detect_leaks=1",
     }
-    modes = ("refusals", "nodes", "traffic", "stall", "close", "split", "large")
+    modes = ("refusals", "nodes", "traffic", "stall", "hold", "close", "split", "large")
     assert mpi.start(ranks, checked_program, *modes, environment=environment).stdout.endswith("passed\n")
 
 
