@@ -1,4 +1,4 @@
-"""What the preloaded MPI library reports to a stand-in for the preload library: each collective of the program, once."""
+"""What the preloaded MPI library reports to a stand-in for the preload library: each collective, once."""
 
 import re
 
@@ -17,7 +17,8 @@ def preloaded(mpi) -> tuple:
 
 def compile_fortran(mpi, prefix: str):
     """A program that calls Fortran names, whose bindings end in the C functions of this prefix."""
-    bindings = mpi.compile(f"libfortran_{prefix}.so", "-shared", "-fPIC", f"-DENDS_IN={prefix}", TESTS / "fortran_stub.c")
+    shared = ("-shared", "-fPIC", f"-DENDS_IN={prefix}")
+    bindings = mpi.compile(f"libfortran_{prefix}.so", *shared, TESTS / "fortran_stub.c")
     return mpi.compile(f"fortran_test_{prefix}", TESTS / "fortran_test.c", bindings, f"-Wl,-rpath,{mpi.out}")
 
 
