@@ -1,0 +1,109 @@
+/*
+ * Which rank is on which node. Every rank names the lowest rank of its node, its leader; nodes are numbered in the
+ * order of their leaders. Only nonblocking collectives, waited for at once: the blocking ones are what
+ * libturbidite_preload_mpi reports.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+
+#include "connection.h"
+
+static int wait_for(int error, MPI_Request *request)
+{
+    return error != MPI_SUCCESS ? error : MPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
+/* Reads one number below 2^31 and moves behind it. */
+static bool read_number(const char **text, uint32_t *number)
+{
+    if (**text < '0' || **text > '9')
+        return false;
+    char *end;
+    errno = 0;
+    unsigned long value = strtoul(*text, &end, 10);
+    *text = end;
+    *number = (uint32_t)value;
+    return errno == 0 && value <= INT_MAX;
+}
+
+/* Leaders after TURBIDITE_NODES: as many numbers as ranks; equal numbers are one node. */
+static bool leaders_of_list(const char *text, uint32_t *leaders, uint32_t ranks)
+{
+    uint32_t *labels = malloc(ranks * sizeof *labels);
+    bool read = labels != NULL;
+    for (uint32_t rank = 0; read && rank < ranks; rank++) {
+        read = read_number(&text, &labels[rank]) && *text == (rank + 1 < ranks ? ',' : '\0');
+        text += read && rank + 1 < ranks;
+        for (leaders[rank] = 0; read && labels[leaders[rank]] != labels[rank];)
+            leaders[rank]++;
+    }
+    free(labels);
+    return read;
+}
+
+/* Leaders from the environment. 0: nothing said, 1: found, -1: nonsense. */
+static int leaders_of_environment(uint32_t *leaders, uint32_t ranks)
+{
+    const char *list = getenv("TURBIDITE_NODES");
+    if (list != NULL && *list != '\0')
+        return leaders_of_list(list, leaders, ranks) ? 1 : -1;
+    const char *text = getenv("TURBIDITE_RANKS_PER_NODE");
+    if (text == NULL || *text == '\0')
+        return 0;
+    uint32_t per_node;
+    if (!read_number(&text, &per_node) || *text != '\0' || per_node == 0)
+        return -1;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        leaders[rank] = rank - rank % per_node;
+    return 1;
+}
+
+/* The lowest rank of those that share memory with this one. */
+static int find_leader(const struct connection *connection, uint32_t *leader)
+{
+    MPI_Comm node;
+    MPI_Request request;
+    int rank = (int)connection->transport.rank;
+    int error = MPI_Comm_split_type(connection->communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    if (error != MPI_SUCCESS)
+        return error;
+    /* Ordered by rank, so its first is the lowest. */
+    *leader = connection->transport.rank;
+    error = wait_for(MPI_Ibcast(leader, 1, MPI_UINT32_T, 0, node, &request), &request);
+    int freed = MPI_Comm_free(&node);
+    return error != MPI_SUCCESS ? error : freed;
+}
+
+int32_t topology_find(struct connection *connection, bool *several)
+{
+    MPI_Comm communicator = connection->communicator;
+    uint32_t ranks = connection->transport.ranks;
+    uint32_t *nodes = connection->nodes;
+    MPI_Request request;
+    /* Environments may differ from host to host: rank 0's counts. */
+    int said = connection->transport.rank == 0 ? leaders_of_environment(nodes, ranks) : 0;
+    int error = wait_for(MPI_Ibcast(&said, 1, MPI_INT, 0, communicator, &request), &request);
+    if (error == MPI_SUCCESS && said < 0)
+        return connection_refuse(connection,
+                                 "TURBIDITE_NODES has to be one number for each rank, with commas, and "
+                                 "TURBIDITE_RANKS_PER_NODE a number",
+                                 MPI_ERR_ARG);
+    if (error == MPI_SUCCESS && said > 0)
+        error = wait_for(MPI_Ibcast(nodes, (int)ranks, MPI_UINT32_T, 0, communicator, &request), &request);
+    if (error == MPI_SUCCESS && said == 0) {
+        uint32_t leader;
+        error = find_leader(connection, &leader);
+        if (error == MPI_SUCCESS)
+            error = wait_for(MPI_Iallgather(&leader, 1, MPI_UINT32_T, nodes, 1, MPI_UINT32_T, communicator, &request),
+                             &request);
+    }
+    if (error != MPI_SUCCESS)
+        return connection_fail(connection, "finding the nodes of the ranks", error);
+    /* From leaders to numbers; a leader comes before the rest of its node. */
+    uint32_t count = 0;
+    for (uint32_t rank = 0; rank < ranks; rank++)
+        nodes[rank] = nodes[rank] == rank ? count++ : nodes[nodes[rank]];
+    *several = count > 1;
+    return 0;
+}

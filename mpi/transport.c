@@ -1,0 +1,275 @@
+/*
+ * Opens and closes the transport over a communicator. See connection.h for the parts.
+ *
+ * Neither side may be left waiting: what can fail on one rank alone is agreed on before open returns, and close goes
+ * on receiving until every rank has said how much it sent to each other and all of that has come.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "connection.h"
+
+/* Why the last open or close of this thread failed. */
+static _Thread_local char last_error[MPI_MAX_ERROR_STRING + 128];
+
+const char *turbidite_mpi_last_error(void)
+{
+    return last_error;
+}
+
+static void describe_error(char *text, size_t bytes, const char *what, int error)
+{
+    char reason[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length;
+    if (MPI_Error_string(error, reason, &length) != MPI_SUCCESS)
+        snprintf(reason, sizeof reason, "MPI error %d", error);
+    snprintf(text, bytes, "%s: %s", what, reason);
+}
+
+/* Notes why open or close failed and answers `status`. */
+static int fail(int status, const char *what, int error)
+{
+    describe_error(last_error, sizeof last_error, what, error);
+    return status;
+}
+
+static int refuse(const char *why)
+{
+    snprintf(last_error, sizeof last_error, "%s", why);
+    return TURBIDITE_USAGE;
+}
+
+int32_t connection_refuse(struct connection *connection, const char *what, int error)
+{
+    int class = MPI_ERR_OTHER;
+    describe_error(connection->description, sizeof connection->description, what, error);
+    if (MPI_Error_class(error, &class) != MPI_SUCCESS || class <= 0)
+        class = MPI_ERR_OTHER;
+    return -class;
+}
+
+int32_t connection_fail(struct connection *connection, const char *what, int error)
+{
+    if (connection->failure == 0)
+        connection->failure = connection_refuse(connection, what, error);
+    return connection->failure;
+}
+
+static const char *describe(void *context)
+{
+    return ((struct connection *)context)->description;
+}
+
+MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport)
+{
+    return ((const struct connection *)transport->context)->communicator;
+}
+
+/* Whether this thread may use MPI now. NULL, or why not. */
+static const char *obstacle(void)
+{
+    int initialized = 0, finalized = 0, main_thread = 0, level = MPI_THREAD_SINGLE;
+    if (MPI_Initialized(&initialized) != MPI_SUCCESS || !initialized)
+        return "MPI is not initialised: call MPI_Init before turbidite_mpi_open";
+    if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
+        return "MPI is finalised already: the transport has to be closed before MPI_Finalize";
+    if (MPI_Query_thread(&level) != MPI_SUCCESS || MPI_Is_thread_main(&main_thread) != MPI_SUCCESS)
+        return "MPI does not say which thread may use it";
+    if (level < MPI_THREAD_SERIALIZED && !main_thread)
+        return "MPI was initialised by another thread, which has to be the one to open and close the transport";
+    return NULL;
+}
+
+/* Duplicates the program's communicator. Its own error handler, which may well abort, is put back afterwards. */
+static int duplicate(MPI_Comm communicator, MPI_Comm *copy)
+{
+    MPI_Errhandler handler;
+    int error = MPI_Comm_get_errhandler(communicator, &handler);
+    if (error != MPI_SUCCESS)
+        return error;
+    error = MPI_Comm_set_errhandler(communicator, MPI_ERRORS_RETURN);
+    if (error == MPI_SUCCESS)
+        error = MPI_Comm_dup(communicator, copy);
+    int restored = MPI_Comm_set_errhandler(communicator, handler);
+    int freed = MPI_Errhandler_free(&handler);
+    if (error != MPI_SUCCESS)
+        return error;
+    error = MPI_Comm_set_errhandler(*copy, MPI_ERRORS_RETURN);
+    return error != MPI_SUCCESS ? error : restored != MPI_SUCCESS ? restored : freed;
+}
+
+static void free_connection(struct connection *connection)
+{
+    outbox_free(&connection->outbox);
+    inbox_free(&connection->inbox);
+    free(connection->nodes);
+    free(connection);
+}
+
+static bool allocate(struct connection *connection, uint32_t ranks)
+{
+    connection->nodes = malloc(ranks * sizeof *connection->nodes);
+    return outbox_allocate(&connection->outbox, ranks) && connection->nodes != NULL;
+}
+
+/* Whether all ranks can go on. */
+static int agree(MPI_Comm communicator, bool mine, bool *all)
+{
+    int good = mine;
+    MPI_Request request;
+    int error = MPI_Iallreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, communicator, &request);
+    if (error == MPI_SUCCESS)
+        error = MPI_Wait(&request, MPI_STATUS_IGNORE);
+    *all = error == MPI_SUCCESS && good != 0;
+    return error;
+}
+
+static void fill_transport(struct connection *connection, uint32_t rank, uint32_t ranks)
+{
+    connection->transport = (turbidite_transport){
+        .struct_size = sizeof(turbidite_transport),
+        .abi_version = TURBIDITE_ABI_VERSION,
+        .context = connection,
+        .rank = rank,
+        .ranks = ranks,
+        .nodes = NULL,
+        .send = outbox_send,
+        .completed = outbox_completed,
+        .poll = inbox_poll,
+        .release = inbox_release,
+        .describe = describe,
+    };
+}
+
+/* Everything behind the duplicate of the communicator, which is freed by the caller on failure. */
+static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
+{
+    int rank, ranks;
+    int error = MPI_Comm_rank(communicator, &rank);
+    if (error == MPI_SUCCESS)
+        error = MPI_Comm_size(communicator, &ranks);
+    if (error != MPI_SUCCESS)
+        return fail(TURBIDITE_FAILED, "asking for the number of ranks", error);
+    struct connection *connection = calloc(1, sizeof *connection);
+    bool mine = connection != NULL && allocate(connection, (uint32_t)ranks);
+    bool all;
+    error = agree(communicator, mine, &all);
+    if (!all) {
+        if (connection != NULL)
+            free_connection(connection);
+        return fail(TURBIDITE_FAILED, mine ? "opening the transport on another rank" : "no memory for the transport",
+                    error != MPI_SUCCESS ? error : MPI_ERR_NO_MEM);
+    }
+    fill_transport(connection, (uint32_t)rank, (uint32_t)ranks);
+    connection->communicator = communicator;
+    bool several;
+    if (topology_find(connection, &several) != 0) {
+        snprintf(last_error, sizeof last_error, "%s", connection->description);
+        int status = connection->failure == 0 ? TURBIDITE_USAGE : TURBIDITE_FAILED;
+        free_connection(connection);
+        return status;
+    }
+    if (several)
+        connection->transport.nodes = connection->nodes;
+    *transport = &connection->transport;
+    return TURBIDITE_OK;
+}
+
+int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport)
+{
+    if (transport == NULL)
+        return refuse("turbidite_mpi_open: nowhere to put the transport");
+    *transport = NULL;
+    const char *why = obstacle();
+    if (why != NULL)
+        return refuse(why);
+    int between = 0;
+    if (communicator == MPI_COMM_NULL || MPI_Comm_test_inter(communicator, &between) != MPI_SUCCESS || between)
+        return refuse("turbidite_mpi_open takes an intracommunicator");
+    MPI_Comm copy;
+    int error = duplicate(communicator, &copy);
+    if (error != MPI_SUCCESS)
+        return fail(TURBIDITE_FAILED, "duplicating the communicator", error);
+    int status = connect_ranks(copy, transport);
+    if (status != TURBIDITE_OK)
+        MPI_Comm_free(&copy);
+    return status;
+}
+
+/* Completes own sends, and receives and drops what has come. */
+static void drain(struct connection *connection)
+{
+    static const int32_t channels[] = {TURBIDITE_CONTROL, TURBIDITE_DATA};
+    const void *message;
+    size_t bytes;
+    while (outbox_completed(connection) != NULL)
+        continue;
+    for (size_t index = 0; index < 2; index++)
+        while (inbox_poll(connection, channels[index], &message, &bytes) > 0)
+            inbox_release(connection, message);
+}
+
+/*
+ * Takes part in the farewell: learns how many messages were sent to this rank, and drains until all of them have come
+ * and all own ones have gone. Then no message is under way from or to this rank. False when that cannot be had, as a
+ * rank has failed.
+ */
+static bool settle(struct connection *connection)
+{
+    uint32_t ranks = connection->transport.ranks;
+    /* Two numbers a rank: messages sent to it, and failures of their senders. */
+    uint64_t *farewell = malloc(2 * (size_t)ranks * sizeof *farewell);
+    uint64_t owed[2] = {0, 0};
+    if (farewell == NULL) {
+        connection_fail(connection, "closing the transport: no memory", MPI_ERR_NO_MEM);
+        return false;
+    }
+    for (uint32_t rank = 0; rank < ranks; rank++) {
+        farewell[2 * rank] = connection->outbox.sent[rank];
+        farewell[2 * rank + 1] = connection->failure != 0;
+    }
+    MPI_Request request;
+    int said = 0;
+    int error =
+        MPI_Ireduce_scatter_block(farewell, owed, 2, MPI_UINT64_T, MPI_SUM, connection->communicator, &request);
+    while (error == MPI_SUCCESS && !said) {
+        drain(connection);
+        error = MPI_Test(&request, &said, MPI_STATUS_IGNORE);
+    }
+    if (error != MPI_SUCCESS) {
+        /* MPI may still read the numbers: they stay. */
+        connection_fail(connection, "closing the transport", error);
+        return false;
+    }
+    free(farewell);
+    if (owed[1] > 0) {
+        connection_fail(connection, "closing the transport: it had failed on a rank", MPI_ERR_OTHER);
+        return false;
+    }
+    const struct outbox *outbox = &connection->outbox;
+    while (connection->failure == 0 &&
+           (connection->inbox.received < owed[0] || outbox->control.count > 0 || outbox->data.count > 0))
+        drain(connection);
+    return connection->failure == 0;
+}
+
+int turbidite_mpi_close(turbidite_transport *transport)
+{
+    if (transport == NULL)
+        return TURBIDITE_OK;
+    const char *why = obstacle();
+    if (why != NULL)
+        return refuse(why);
+    struct connection *connection = transport->context;
+    inbox_release_all(&connection->inbox);
+    if (!settle(connection)) {
+        snprintf(last_error, sizeof last_error, "%s", connection->description);
+        outbox_abandon(&connection->outbox);
+        /* MPI may still write to what was matched: that, the struct and the communicator are left to MPI_Finalize. */
+        return TURBIDITE_FAILED;
+    }
+    int error = MPI_Comm_free(&connection->communicator);
+    free_connection(connection);
+    return error == MPI_SUCCESS ? TURBIDITE_OK : fail(TURBIDITE_FAILED, "closing the transport", error);
+}

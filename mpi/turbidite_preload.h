@@ -1,0 +1,42 @@
+/*
+ * What libturbidite_preload_mpi.so (C, compiled with the site's mpicc) and libturbidite_preload.so (no MPI) say to
+ * each other. Both are preloaded. The former finds the functions of the latter by name and does nothing at all
+ * without them.
+ */
+#ifndef TURBIDITE_PRELOAD_H
+#define TURBIDITE_PRELOAD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "turbidite.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Agreement between all ranks: every rank calls the same function with the same count, and each value becomes the
+ * smallest, or the sum, of the values that the ranks gave at its place. Blocks. 0, or a negative number. */
+typedef struct turbidite_agreement {
+    uint32_t struct_size; /* sizeof(turbidite_agreement) */
+    void *context;        /* handed to every function */
+    int32_t (*minimum)(void *context, int64_t *values, size_t count);
+    int32_t (*sum)(void *context, int64_t *values, size_t count);
+} turbidite_agreement;
+
+/* MPI has been initialised. Called on every rank, once; both arguments stay until turbidite_preload_before_finalize
+ * returns. */
+void turbidite_preload_mpi_started(const turbidite_transport *transport, const turbidite_agreement *agreement);
+
+/* The program is about to enter a collective over all ranks, so every rank is here or will come: protocols of our own
+ * may run now. MPI calls made inside are not reported. */
+void turbidite_preload_at_collective(void);
+
+/* The program has called MPI_Finalize on every rank; MPI still works. */
+void turbidite_preload_before_finalize(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TURBIDITE_PRELOAD_H */
