@@ -67,11 +67,12 @@ static int complain(const char *what, const char *path)
     return -1;
 }
 
+/* With fprintf five bytes at a time, which 115 is a multiple of: compilers make a single one an fputc. */
 static int put_header(FILE *file, enum calls calls)
 {
     if (calls == CALLS_FPRINTF_HEADER) {
-        for (int byte = 0; byte < VPIC_HEADER_BYTES; byte++)
-            if (fprintf(file, "%c", buffer[byte]) != 1)
+        for (const unsigned char *five = buffer; five < buffer + VPIC_HEADER_BYTES; five += 5)
+            if (fprintf(file, "%c%c%c%c%c", five[0], five[1], five[2], five[3], five[4]) != 5)
                 return -1;
         return 0;
     }

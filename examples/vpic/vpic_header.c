@@ -6,6 +6,7 @@
 #include "vpic_header.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <string.h>
 
 #define DUMP_VERSION 0
@@ -22,7 +23,7 @@ const unsigned char vpic_header_field_bytes[VPIC_HEADER_FIELDS] = {
 
 /* The constants that open every header. */
 struct preamble {
-    unsigned char char_bytes, short_bytes, int_bytes, float_bytes, double_bytes;
+    unsigned char char_bits, short_bytes, int_bytes, float_bytes, double_bytes;
     uint16_t cafe;
     uint32_t deadbeef;
     float one;
@@ -30,7 +31,8 @@ struct preamble {
     int32_t version, type, dimensions;
 };
 
-static const struct preamble EXPECTED = {sizeof(char), sizeof(short), sizeof(int), sizeof(float), sizeof(double),
+/* VPIC gives the size of a char in bits and those of the others in bytes. */
+static const struct preamble EXPECTED = {CHAR_BIT, sizeof(short), sizeof(int), sizeof(float), sizeof(double),
                                          0xcafe, 0xdeadbeef, 1.0f, 1.0, DUMP_VERSION, DUMP_TYPE_PARTICLES,
                                          RECORD_DIMENSIONS};
 
@@ -38,7 +40,7 @@ static const struct preamble EXPECTED = {sizeof(char), sizeof(short), sizeof(int
 static void list_fields(struct preamble *preamble, struct vpic_header *header, void *fields[VPIC_HEADER_FIELDS])
 {
     void *const listed[] = {
-        &preamble->char_bytes, &preamble->short_bytes, &preamble->int_bytes, &preamble->float_bytes,
+        &preamble->char_bits, &preamble->short_bytes, &preamble->int_bytes, &preamble->float_bytes,
         &preamble->double_bytes, &preamble->cafe, &preamble->deadbeef, &preamble->one, &preamble->wide_one,
         &preamble->version, &preamble->type, &header->step, &header->nx, &header->ny, &header->nz,
         &header->dt, &header->dx, &header->dy, &header->dz, &header->x0, &header->y0, &header->z0,
@@ -71,7 +73,7 @@ int vpic_header_unpack(const unsigned char packed[VPIC_HEADER_BYTES], struct vpi
         memcpy(fields[field], packed, vpic_header_field_bytes[field]);
         packed += vpic_header_field_bytes[field];
     }
-    int known = preamble.char_bytes == EXPECTED.char_bytes && preamble.short_bytes == EXPECTED.short_bytes &&
+    int known = preamble.char_bits == EXPECTED.char_bits && preamble.short_bytes == EXPECTED.short_bytes &&
                 preamble.int_bytes == EXPECTED.int_bytes && preamble.float_bytes == EXPECTED.float_bytes &&
                 preamble.double_bytes == EXPECTED.double_bytes && preamble.cafe == EXPECTED.cafe &&
                 preamble.deadbeef == EXPECTED.deadbeef && preamble.one == EXPECTED.one &&
