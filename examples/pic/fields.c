@@ -13,12 +13,14 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* In plasma frequencies. */
 #define FREQUENCY_ALONG_X 0.3
 #define FREQUENCY_ALONG_Y 0.19
 
-void fields_init(const struct grid *grid, struct fields *fields, double drive)
+/* `magnetic` is a uniform field along z. */
+void fields_init(const struct grid *grid, struct fields *fields, double drive, double magnetic)
 {
     fields->e = allocate(node_count(grid), sizeof *fields->e);
     fields->b = allocate(node_count(grid), sizeof *fields->b);
@@ -26,6 +28,8 @@ void fields_init(const struct grid *grid, struct fields *fields, double drive)
     fields->initial_charge = allocate(node_count(grid), sizeof *fields->initial_charge);
     fields->drive = drive;
     fields->drive_work = 0;
+    for (size_t node = 0; node < node_count(grid); node++)
+        fields->b[node].z = magnetic;
 }
 
 void fields_free(struct fields *fields)
@@ -86,4 +90,20 @@ double fields_energy(const struct grid *grid, const struct fields *fields)
             sum += e->x * e->x + e->y * e->y + e->z * e->z + b->x * b->x + b->y * b->y + b->z * b->z;
         }
     return 0.5 * sum * grid->cell * grid->cell * grid->cell;
+}
+
+/* The ghosts that fields_advance_magnetic_half keeps, against what the strips that own them have. */
+double fields_ghost_error(const struct grid *grid, const struct fields *fields)
+{
+    struct vector *owned = allocate(node_count(grid), sizeof *owned);
+    memcpy(owned, fields->b, node_count(grid) * sizeof *owned);
+    grid_fill_ghosts(grid, owned);
+    double largest = 0;
+    for (int iy = 0; iy <= grid->ny + 1; iy++)
+        for (int ix = 0; ix <= grid->nx + 1; ix++) {
+            const struct vector *here = fields->b + node_index(grid, ix, iy), *there = owned + node_index(grid, ix, iy);
+            largest = fmax(largest, fabs(here->x - there->x) + fabs(here->y - there->y) + fabs(here->z - there->z));
+        }
+    free(owned);
+    return largest;
 }

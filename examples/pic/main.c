@@ -3,11 +3,12 @@
  *
  * A step takes positions, e and b from time n to n + 1 and momenta from n - 1/2 to n + 1/2 (see pic.h for the scheme).
  *
- * Two laws hold at every moment, and the program ends with EXIT_UNPHYSICAL when one does not:
+ * Two laws of physics hold at every moment, and the program ends with EXIT_UNPHYSICAL when one does not:
  *   energy      kinetic + field energy less the work of the antenna stays what it was, within ENERGY_TOLERANCE of the larger
  *               of the two totals. The scheme conserves it to second order in the timestep, not exactly.
  *   Gauss's law div E = charge density of electrons and ions at every node, within GAUSS_TOLERANCE of the mean density.
  *               The deposition conserves charge exactly, so only rounding is left.
+ * And one of the code: the magnetic field in ghosts is that of the strip they belong to, exactly (see fields.c).
  *
  * Exit status: 0; EXIT_OUTPUT, EXIT_USAGE, EXIT_UNPHYSICAL. The same on every rank.
  */
@@ -35,7 +36,7 @@ enum { EXIT_OUTPUT = 1, EXIT_USAGE = 2, EXIT_UNPHYSICAL = 3 };
 
 struct options {
     int nx, ny, steps, dump_interval;
-    double drive;
+    double drive, magnetic;
     struct plasma plasma;
     struct output_options output;
     const char *folder;
@@ -53,6 +54,7 @@ static const char USAGE[] =
     "  --dump N          timesteps between dumps (100)\n"
     "  --seed N          of the plasma (1)\n"
     "  --drive X         amplitude of the antenna's current (0.5; 0 for none)\n"
+    "  --magnetic X      uniform magnetic field along z; the electrons gyrate at X (0)\n"
     "  --drift X         momentum of the two beams / (m c) (0.5)\n"
     "  --plain           records of 32 bytes, without id and origin\n"
     "  --sync            fsync each file\n";
@@ -100,7 +102,7 @@ static int parse_options(int count, char **arguments, struct options *options)
         {"grid", required_argument, 0, 'g'},  {"per-cell", required_argument, 0, 'c'}, {"steps", required_argument, 0, 's'},
         {"dump", required_argument, 0, 'd'},  {"seed", required_argument, 0, 'r'},     {"drive", required_argument, 0, 'a'},
         {"drift", required_argument, 0, 'u'}, {"out", required_argument, 0, 'o'},      {"plain", no_argument, 0, 'p'},
-        {"sync", no_argument, 0, 'f'},        {0, 0, 0, 0}};
+        {"sync", no_argument, 0, 'f'},        {"magnetic", required_argument, 0, 'm'}, {0, 0, 0, 0}};
     *options = (struct options){.nx = 64, .ny = 64, .steps = 400, .dump_interval = 100, .drive = 0.5,
                                 .plasma = {.per_cell = 16, .drift = 0.5, .thermal = 0.1, .seed = 1}};
     opterr = 0;
@@ -112,6 +114,7 @@ static int parse_options(int count, char **arguments, struct options *options)
         case 'd': wrong = parse_count(optarg, "", 1, &options->dump_interval, NULL); break;
         case 'r': wrong = parse_seed(optarg, &options->plasma.seed); break;
         case 'a': wrong = parse_number(optarg, &options->drive); break;
+        case 'm': wrong = parse_number(optarg, &options->magnetic); break;
         case 'u': wrong = parse_number(optarg, &options->plasma.drift); break;
         case 'o': options->folder = optarg; break;
         case 'p': options->output.plain = 1; break;
@@ -204,7 +207,7 @@ static int enter_folder(const char *folder)
 
 struct figures {
     struct energies first, last;
-    double energy_error, gauss_error, output_s, wall_s;
+    double energy_error, gauss_error, ghost_error, output_s, wall_s;
     long long particles;
     int dumps;
 };
@@ -234,6 +237,8 @@ static int run(struct simulation *simulation, const struct options *options, str
     figures->output_s += MPI_Wtime() - closing;
     figures->wall_s = MPI_Wtime() - began;
     figures->gauss_error = gauss_error(simulation);
+    double ghost_error = fields_ghost_error(&simulation->grid, &simulation->fields);
+    MPI_Allreduce(&ghost_error, &figures->ghost_error, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return status;
 }
 
@@ -253,7 +258,14 @@ static void print_figures(const struct simulation *simulation, const struct opti
            figures->first.kinetic, figures->last.kinetic);
     printf("\"field_last\": %.9g, \"drive_work\": %.9g, \"energy_error\": %.3g, \"energy_tolerance\": %g, ",
            figures->last.field, figures->last.drive_work, figures->energy_error, ENERGY_TOLERANCE);
-    printf("\"gauss_error\": %.3g, \"gauss_tolerance\": %g}\n", figures->gauss_error, GAUSS_TOLERANCE);
+    printf("\"gauss_error\": %.3g, \"gauss_tolerance\": %g, \"ghost_error\": %.3g}\n", figures->gauss_error, GAUSS_TOLERANCE,
+           figures->ghost_error);
+}
+
+/* Whether all laws held. Figures that are not numbers break them. */
+static int lawful(const struct figures *figures)
+{
+    return figures->energy_error <= ENERGY_TOLERANCE && figures->gauss_error <= GAUSS_TOLERANCE && figures->ghost_error == 0;
 }
 
 static int simulate(const struct options *options)
@@ -268,15 +280,15 @@ static int simulate(const struct options *options)
     }
     if (any_failed(enter_folder(options->folder)))
         return EXIT_OUTPUT;
-    fields_init(grid, &simulation.fields, options->drive);
+    fields_init(grid, &simulation.fields, options->drive, options->magnetic);
     particles_load(grid, &simulation.particles, &options->plasma);
     deposit_charge(grid, &simulation.particles, simulation.fields.initial_charge);
     int status = run(&simulation, options, &figures);
     if (!status) {
         print_figures(&simulation, options, &figures);
-        if (!(figures.energy_error <= ENERGY_TOLERANCE) || !(figures.gauss_error <= GAUSS_TOLERANCE)) {
+        if (!lawful(&figures)) {
             if (grid->rank == 0)
-                fprintf(stderr, "pic: energy or charge is not conserved within its tolerance\n");
+                fprintf(stderr, "pic: energy or charge is not conserved within its tolerance, or ghosts are wrong\n");
             status = EXIT_UNPHYSICAL;
         }
     }

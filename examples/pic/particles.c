@@ -3,7 +3,7 @@
  *
  * Loading: two cold-ish beams along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall & Langdon,
  * chapter 5; Weibel 1959). What a particle begins with depends on its id and the seed alone, so any number of ranks
- * begins with the same plasma.
+ * begins with the same plasma. Momenta are those of half a step before the positions.
  *
  * Migration: a particle that leaves a strip is in the first row of the next one. Sending it, the rank that it leaves names the
  * column only, since the number of a cell depends on the strip's height.

@@ -113,10 +113,12 @@ void grid_add_ghosts(const struct grid *grid, struct vector *nodes);
 void *allocate(size_t count, size_t bytes);
 
 /* fields.c: Maxwell's equations and the antenna. */
-void fields_init(const struct grid *grid, struct fields *fields, double drive);
+void fields_init(const struct grid *grid, struct fields *fields, double drive, double magnetic);
 void fields_advance_magnetic_half(const struct grid *grid, struct fields *fields);
 void fields_advance_electric(const struct grid *grid, struct fields *fields, int step);
 double fields_energy(const struct grid *grid, const struct fields *fields);
+/* The largest difference between the magnetic field in this strip's ghosts and where it belongs. Collective. */
+double fields_ghost_error(const struct grid *grid, const struct fields *fields);
 void fields_free(struct fields *fields);
 
 /* particles.c: where the particles are. */
