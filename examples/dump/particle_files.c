@@ -1,8 +1,9 @@
 /*
- * Particle files as programs write them for DeltaFS (Zheng et al. 2018): in each step every rank writes one file per particle
- * with one fopen, one fwrite and one fclose. The file's name is the particle's id, its content the record.
+ * Particle files as programs write them for DeltaFS (Zheng et al. 2018): in each step every rank writes one file per
+ * particle with one fopen, one fwrite and one fclose. The file's name is the particle's id, its content the record.
  *
- * The particles come from a folder of real dumps, dealt out over the ranks; the id hides in the weight (see the data's README).
+ * The particles come from a folder of real dumps, dealt out over the ranks; the id hides in the weight (see the data's
+ * README).
  */
 #define _POSIX_C_SOURCE 200809L /* mkdir */
 
@@ -72,7 +73,8 @@ static int write_step(const struct options *options, int step, int rank, int ran
 
 static int parse_options(int count, char **arguments, struct options *options)
 {
-    static const struct option known[] = {{"steps", required_argument, 0, 's'}, {"most", required_argument, 0, 'm'}, {0, 0, 0, 0}};
+    static const struct option known[] = {
+        {"steps", required_argument, 0, 's'}, {"most", required_argument, 0, 'm'}, {0, 0, 0, 0}};
     *options = (struct options){.most = INT32_MAX};
     opterr = 0;
     for (int letter; (letter = getopt_long(count, arguments, "", known, NULL)) != -1;) {

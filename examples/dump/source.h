@@ -1,6 +1,6 @@
 /*
- * Reads a folder of real particle dumps (T.<step>/eparticle.<step>.<rank>) and deals each step's particles out over ranks:
- * the files of a step in the order of their ranks, cut into as many even pieces as there are ranks now.
+ * Reads a folder of real particle dumps (T.<step>/eparticle.<step>.<rank>) and deals each step's particles out over
+ * ranks: the files of a step in the order of their ranks, cut into as many even pieces as there are ranks now.
  *
  * A rank reads its piece in parts of any size and never holds more than the caller's buffer.
  */

@@ -2,11 +2,12 @@
  * The smallest program that writes particle dumps the way VPIC does, with real particles, for tests of interception.
  *
  * It deals the particles of each step in a folder of real dumps out over its own ranks and writes them as
- * particle/T.<step>/eparticle.<step>.<rank> in the output folder: mkdir by every rank, fopen, 32 header fwrites, fwrites of
- * records from one static buffer that is reused, fclose. Options change with which calls, when, and in what order of ranks.
+ * particle/T.<step>/eparticle.<step>.<rank> in the output folder: mkdir by every rank, fopen, 32 header fwrites,
+ * fwrites of records from one static buffer that is reused, fclose. Options change with which calls, when, and in what
+ * order of ranks.
  *
- * Invariant: the bytes of each file are the same whatever the options are. The header's grid is that of the source file in
- * which a rank's piece begins; a piece that runs on into the next file keeps it.
+ * Invariant: the bytes of each file are the same whatever the options are. The header's grid is that of the source file
+ * in which a rank's piece begins; a piece that runs on into the next file keeps it.
  */
 #define _DEFAULT_SOURCE         /* writev */
 #define _POSIX_C_SOURCE 200809L /* open, pwrite, mkdir, chdir, getopt */
@@ -219,12 +220,19 @@ static int parse_count(const char *text, int least, int *value)
 
 static int parse_options(int count, char **arguments, struct options *options)
 {
-    static const struct option known[] = {
-        {"steps", required_argument, 0, 's'},  {"stdio", no_argument, 0, 'i'},     {"fprintf-header", no_argument, 0, 'f'},
-        {"posix", no_argument, 0, 'p'},        {"writev", no_argument, 0, 'v'},    {"pwrite", no_argument, 0, 'w'},
-        {"turns", no_argument, 0, 't'},        {"barrier", no_argument, 0, 'b'},   {"stagger", required_argument, 0, 'g'},
-        {"allreduce", no_argument, 0, 'a'},    {"leave-open", no_argument, 0, 'o'}, {"late-rank", required_argument, 0, 'l'},
-        {0, 0, 0, 0}};
+    static const struct option known[] = {{"steps", required_argument, 0, 's'},
+                                          {"stdio", no_argument, 0, 'i'},
+                                          {"fprintf-header", no_argument, 0, 'f'},
+                                          {"posix", no_argument, 0, 'p'},
+                                          {"writev", no_argument, 0, 'v'},
+                                          {"pwrite", no_argument, 0, 'w'},
+                                          {"turns", no_argument, 0, 't'},
+                                          {"barrier", no_argument, 0, 'b'},
+                                          {"stagger", required_argument, 0, 'g'},
+                                          {"allreduce", no_argument, 0, 'a'},
+                                          {"leave-open", no_argument, 0, 'o'},
+                                          {"late-rank", required_argument, 0, 'l'},
+                                          {0, 0, 0, 0}};
     *options = (struct options){.groups = 1, .late_rank = -1};
     opterr = 0;
     for (int letter, wrong = 0; (letter = getopt_long(count, arguments, "", known, NULL)) != -1;) {

@@ -1,12 +1,12 @@
 /*
- * Maxwell's equations by Yee's scheme (Yee 1966; Birdsall & Langdon, 15-2), and the antenna that heats the plasma.
+ * Maxwell's equations by Yee's scheme (Yee 1966; Birdsall & Langdon, chapter 15), and the antenna that heats the plasma.
  *
- * The magnetic field advances in two halves around the electric one, so that both are known at the time of the positions.
- * With the ghosts of e current, b is advanced on the ghosts it is read at as well: only e ever travels.
+ * The magnetic field advances in two halves around the electric one, so that both are known at the time of the
+ * positions. With the ghosts of e current, b is advanced on the ghosts it is read at as well: only e ever travels.
  *
- * The antenna is two sheared currents with one wave in the box each, along x as cos(k y) and along y as cos(k x). They are
- * free of divergence, so they carry no charge and Gauss's law holds without them. Their frequencies lie below the plasma
- * frequency and have no small common multiple: the fields stir the plasma and heat it steadily. Near the plasma
+ * The antenna is two sheared currents with one wave in the box each, along x as cos(k y) and along y as cos(k x). They
+ * are free of divergence, so they carry no charge and Gauss's law holds without them. Their frequencies lie below the
+ * plasma frequency and have no small common multiple: the fields stir the plasma and heat it steadily. Near the plasma
  * frequency it would swing along with a single wave and give most of the energy back.
  */
 #include "pic.h"
@@ -56,12 +56,13 @@ void fields_advance_magnetic_half(const struct grid *grid, struct fields *fields
         }
 }
 
-/* dE/dt = curl B - J over a whole step; the energy the antenna gives is the work against the field's mean over the step. */
+/* dE/dt = curl B - J over a whole step. The antenna's energy is its work against the field's mean over the step. */
 void fields_advance_electric(const struct grid *grid, struct fields *fields, int step)
 {
     double curl = grid->dt / grid->cell, volume = grid->cell * grid->cell * grid->cell;
     double time = (step + 0.5) * grid->dt, work = 0;
-    double along_x = fields->drive * sin(FREQUENCY_ALONG_X * time), along_y = fields->drive * sin(FREQUENCY_ALONG_Y * time);
+    double along_x = fields->drive * sin(FREQUENCY_ALONG_X * time);
+    double along_y = fields->drive * sin(FREQUENCY_ALONG_Y * time);
     int stride = node_stride(grid);
     for (int iy = 1; iy <= grid->ny; iy++) {
         double antenna_x = along_x * cos(2 * PI * (grid->first_row + iy - 1) / grid->ny_global);

@@ -1,8 +1,8 @@
 /*
  * Domain decomposition: strips of rows, periodic in both directions.
  *
- * Along x a strip is its own neighbour, so columns are copied; along y rows travel by MPI. One rank is its own neighbour
- * there too and sends to itself, which keeps a single code path for any number of ranks.
+ * Along x a strip is its own neighbour, so columns are copied; along y rows travel by MPI. One rank is its own
+ * neighbour there too and sends to itself, which keeps a single code path for any number of ranks.
  *
  * Order matters at the corners: ghosts are filled columns first, so that the rows sent carry theirs; they are added up
  * the same way round, so that a corner's share first joins a ghost row and then travels with it.

@@ -21,8 +21,8 @@ struct output_options {
 /* What this build writes, for the line of figures. */
 extern const char output_kind[];
 
-/* All are collective; each answers 0, or -1 when this rank has failed and has said why on standard error. output_close is
- * called whatever output_open and output_dump answered. */
+/* All are collective; each answers 0, or -1 when this rank has failed and has said why on standard error. output_close
+ * is called whatever output_open and output_dump answered. */
 int output_open(const struct output_options *options, struct output **output);
 int output_dump(struct output *output, const struct simulation *simulation);
 int output_close(struct output *output);

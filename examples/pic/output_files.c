@@ -98,11 +98,13 @@ int output_dump(struct output *output, const struct simulation *simulation)
     snprintf(path, sizeof path, "particle/T.%d", simulation->step);
     if (make_folder(path) != 0)
         return -1;
-    snprintf(path, sizeof path, "particle/T.%d/eparticle.%d.%d", simulation->step, simulation->step, simulation->grid.rank);
+    snprintf(path, sizeof path, "particle/T.%d/eparticle.%d.%d", simulation->step, simulation->step,
+             simulation->grid.rank);
     FILE *file = fopen(path, "w");
     if (!file)
         return complain("open", path);
-    int failed = write_header(file, simulation, record_bytes) != 0 || write_records(file, simulation, record_bytes) != 0;
+    int failed =
+        write_header(file, simulation, record_bytes) != 0 || write_records(file, simulation, record_bytes) != 0;
     if (!failed && output->options.sync)
         failed = fflush(file) != 0 || fsync(fileno(file)) != 0;
     if (failed)

@@ -29,7 +29,7 @@ struct output {
 
 const char output_kind[] = "turbidite";
 
-/* The schema, and where each column lies in a record. Energy comes before the tags, so that plain output cuts those off. */
+/* The schema, and where each column lies in a record. The tags come last, so that plain output can leave them off. */
 static const struct {
     turbidite_column column;
     size_t offset;

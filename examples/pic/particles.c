@@ -1,12 +1,14 @@
 /*
  * Loading, migration and sorting of particles.
  *
- * Loading: two cold-ish beams along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall & Langdon,
- * chapter 5; Weibel 1959). What a particle begins with depends on its id and the seed alone, so any number of ranks
- * begins with the same plasma. Momenta are those of half a step before the positions.
+ * Loading: two cold-ish beams along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall &
+ * Langdon, chapter 5; Weibel 1959). What a particle begins with depends on its id and the seed alone, so any number of
+ * ranks begins with the same plasma. A quiet start (Birdsall & Langdon, chapter 16) has cold beams in even rows instead,
+ * displaced by one weak wave that then grows out of no noise: theory says how fast. Momenta are those of half a step
+ * before the positions.
  *
- * Migration: a particle that leaves a strip is in the first row of the next one. Sending it, the rank that it leaves names the
- * column only, since the number of a cell depends on the strip's height.
+ * Migration: a particle that leaves a strip is in the first row of the next one. Sending it, the rank that it leaves
+ * names the column only, since the number of a cell depends on the strip's height.
  */
 #include "pic.h"
 
@@ -14,6 +16,8 @@
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#define WAVE_DISPLACEMENT 0.001 /* cells */
 
 enum { TAG_PARTICLES_DOWN = 3, TAG_PARTICLES_UP = 4 };
 
@@ -56,6 +60,18 @@ static double normal(uint64_t seed, int64_t id, int draw)
     return sqrt(-2 * log(uniform(seed, id, draw))) * cos(2 * PI * uniform(seed, id, draw + 1));
 }
 
+/* Where a particle of a quiet start is in its cell, and with what momentum. `k` counts those of a cell; the beams take
+ * turns. */
+static void start_quietly(const struct grid *grid, const struct plasma *plasma, int ix, int k,
+                          struct particle *particle)
+{
+    double offset = (k / 2 + 0.5) / ((plasma->per_cell + 1) / 2);
+    double phase = 2 * PI * plasma->wave * (ix - 1 + offset) / grid->nx;
+    particle->dx = (float)fmax(-1, fmin(1, 2 * (offset + WAVE_DISPLACEMENT * cos(phase)) - 1));
+    particle->dy = particle->dz = particle->uy = particle->uz = 0;
+    particle->ux = (float)(k % 2 ? plasma->drift : -plasma->drift);
+}
+
 void particles_load(const struct grid *grid, struct particles *particles, const struct plasma *plasma)
 {
     uint64_t seed = plasma->seed;
@@ -66,7 +82,8 @@ void particles_load(const struct grid *grid, struct particles *particles, const 
             for (int k = 0; k < plasma->per_cell; k++) {
                 int64_t cell = (int64_t)(grid->first_row + iy - 1) * grid->nx + (ix - 1);
                 int64_t id = cell * plasma->per_cell + k;
-                particles->list[particles->count++] = (struct particle){
+                struct particle *particle = particles->list + particles->count++;
+                *particle = (struct particle){
                     .dx = (float)(2 * uniform(seed, id, 0) - 1),
                     .dy = (float)(2 * uniform(seed, id, 1) - 1),
                     .dz = (float)(2 * uniform(seed, id, 2) - 1),
@@ -78,6 +95,8 @@ void particles_load(const struct grid *grid, struct particles *particles, const 
                     .id = id,
                     .origin = grid->rank,
                 };
+                if (plasma->wave)
+                    start_quietly(grid, plasma, ix, k, particle);
             }
 }
 
@@ -123,14 +142,15 @@ void particles_migrate(const struct grid *grid, struct particles *particles)
         to->i = ix;
     }
     particles->count = kept;
-    /* reserve() may replace the spare list while it is being sent, so the ones that leave move to memory of their own. */
+    /* reserve() may replace the spare list while it is sent, so the ones that leave move to memory of their own. */
     struct particle *leaving = allocate(down + up, sizeof *leaving);
     for (size_t index = 0; index < down; index++)
         leaving[index] = spare[index];
     for (size_t index = 0; index < up; index++)
         leaving[down + index] = spare[particles->capacity - 1 - index];
     MPI_Request requests[2];
-    MPI_Isend(leaving, (int)(down * sizeof *leaving), MPI_BYTE, grid->lower, TAG_PARTICLES_DOWN, MPI_COMM_WORLD, &requests[0]);
+    MPI_Isend(leaving, (int)(down * sizeof *leaving), MPI_BYTE, grid->lower, TAG_PARTICLES_DOWN, MPI_COMM_WORLD,
+              &requests[0]);
     MPI_Isend(leaving + down, (int)(up * sizeof *leaving), MPI_BYTE, grid->upper, TAG_PARTICLES_UP, MPI_COMM_WORLD,
               &requests[1]);
     receive(grid, particles, grid->upper, TAG_PARTICLES_DOWN, grid->ny);

@@ -3,16 +3,16 @@
  *
  * Scheme (Birdsall & Langdon, "Plasma Physics via Computer Simulation", chapters 4, 8, 10 and 15):
  *   fields     Yee's staggered leapfrog (Yee 1966), all six components, nothing varies along z
- *   momenta    Boris push (Birdsall & Langdon, 15-4), half a step behind the positions
+ *   momenta    Boris push (Boris 1970; Birdsall & Langdon, chapters 4 and 15), half a step behind the positions
  *   current    linear weighting that conserves charge (Esirkepov 2001), so Gauss's law needs no correction
  *   gather     the electric field with the very weights that deposit current ("energy-conserving", chapter 10),
  *              the magnetic field, which does no work, linearly from where it lies
  *
- * Units: c = eps0 = electron mass = elementary charge = 1 and plasma frequency = 1 at the mean density; so lengths are in
- * skin depths, momenta in m c and energies in m c^2. Ions do not move: they lie where the electrons began.
+ * Units: c = eps0 = electron mass = elementary charge = 1 and plasma frequency = 1 at the mean density; so lengths are
+ * in skin depths, momenta in m c and energies in m c^2. Ions do not move: they lie where the electrons began.
  *
- * Domain: periodic, cut into strips of rows, one per rank. A strip has at least ROWS_LEAST rows, so that ghost rows come from the
- * nearest neighbour alone. A particle moves less than a cell per step, so it never passes a neighbour.
+ * Domain: periodic, cut into strips of rows, one per rank. A strip has at least ROWS_LEAST rows, so that ghost rows
+ * come from the nearest neighbour alone. A particle moves less than a cell per step, so it never passes a neighbour.
  *
  * MPI's errors end the program (MPI_ERRORS_ARE_FATAL, the default), so its return codes are not looked at.
  */
@@ -44,9 +44,12 @@ struct vector {
 };
 
 /*
- * Fields on the staggered grid, (nx + 3) * (ny + 3) vectors each, at node_index(ix, iy). With (i, j) the cell's low corner:
- *   e.x, j.x, b.y at (i + 1/2, j)    e.y, j.y, b.x at (i, j + 1/2)    e.z, j.z at (i, j)    b.z at (i + 1/2, j + 1/2)
- * Between steps e and b are at the time of the positions; ghosts of e are current, and those of b as far as they are read.
+ * Fields on the staggered grid, (nx + 3) * (ny + 3) vectors each, at node_index(ix, iy). With (i, j) the low corner of
+ * the cell, components lie at
+ *   e.x, j.x, b.y   (i + 1/2, j)       e.z, j.z   (i, j)
+ *   e.y, j.y, b.x   (i, j + 1/2)       b.z        (i + 1/2, j + 1/2)
+ * Between steps e and b are at the time of the positions; ghosts of e are current, and those of b as far as they are
+ * read.
  */
 struct fields {
     struct vector *e, *b, *j;
@@ -126,6 +129,7 @@ struct plasma {
     int per_cell;
     double drift;    /* momentum of the two beams, along +x and -x */
     double thermal;  /* spread of each momentum component */
+    int wave;        /* not 0: a quiet start, with a wave of so many wavelengths along x */
     uint64_t seed;
 };
 void particles_load(const struct grid *grid, struct particles *particles, const struct plasma *plasma);

@@ -1,8 +1,8 @@
 /*
- * Particles and fields: gather, Boris push (Birdsall & Langdon, 15-4), charge-conserving deposition (Esirkepov 2001).
+ * Particles and fields: gather, Boris push (Birdsall & Langdon, chapter 15), charge-conserving deposition (Esirkepov 2001).
  *
- * Positions are stored as 32-bit floats. Charge is conserved to the rounding of doubles all the same, since current is deposited
- * between the positions as they are stored, not between those that were computed.
+ * Positions are stored as 32-bit floats. Charge is conserved to the rounding of doubles all the same, since current is
+ * deposited between the positions as they are stored, not between those that were computed.
  */
 #include "pic.h"
 
@@ -70,8 +70,8 @@ static void linear_weights(double position, double weights[REACH])
  * Current of one particle that goes from (x0, y0) to (x1, y1), in cells from the low corner of its cell, in a step.
  * `corner` is the node at -1, -1. `charge` is that of the particle per volume of a cell.
  */
-static void deposit_current(const struct grid *grid, struct vector *corner, double charge, double x0, double y0, double x1,
-                            double y1, double vz)
+static void deposit_current(const struct grid *grid, struct vector *corner, double charge, double x0, double y0,
+                            double x1, double y1, double vz)
 {
     double wx[REACH], wy[REACH], change_x[REACH], change_y[REACH];
     linear_weights(x0, wx);

@@ -1,8 +1,8 @@
 /*
  * The 115-byte header of a VPIC particle dump, as the examples write and read it.
  *
- * Format: VPIC's dump_particles, little-endian and packed: 32 fields, of which VPIC writes each with an fwrite of its own.
- * Programs that write the header take it field by field from the packed bytes, so that all ways of writing agree.
+ * Format: VPIC's dump_particles, little-endian and packed: 32 fields, of which VPIC writes each with an fwrite of its
+ * own. Programs that write the header take it field by field from the packed bytes, so that all ways of writing agree.
  *
  * Invariant: the field sizes sum up to VPIC_HEADER_BYTES.
  */

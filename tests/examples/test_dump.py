@@ -73,7 +73,9 @@ def test_a_rank_that_writes_nothing(programs, reference, tmp_path):
 def test_without_mpi(programs, tmp_path, options):
     linked = subprocess.run(["ldd", programs["serial_dump"]], capture_output=True, text=True, check=True).stdout
     assert "libmpi" not in linked
-    subprocess.run([programs["serial_dump"], vpic.sample_dumps(), tmp_path, "--steps", "500", *options], check=True, timeout=60)
+    subprocess.run(
+        [programs["serial_dump"], vpic.sample_dumps(), tmp_path, "--steps", "500", *options], check=True, timeout=60
+    )
     (content,) = written(tmp_path).values()
     assert content[HEADER_BYTES:] == source_records(500)
 
@@ -83,4 +85,6 @@ def test_one_file_per_particle(programs, tmp_path):
     expected = vpic.read_dumps(vpic.sample_dumps())[500]
     stored = source_records(500)
     files = {int(path.name): path.read_bytes() for path in (tmp_path / "T.500").iterdir()}
-    assert files == {int(number): stored[at * RECORD_BYTES :][:RECORD_BYTES] for at, number in enumerate(expected["id"])}
+    assert files == {
+        int(number): stored[at * RECORD_BYTES :][:RECORD_BYTES] for at, number in enumerate(expected["id"])
+    }

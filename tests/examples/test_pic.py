@@ -1,5 +1,5 @@
-"""The particle-in-cell example is real physics, whatever the number of ranks: what it dumps is read here with NumPy and judged
-by laws that hold for any plasma in a periodic box, none of which is taken from the program."""
+"""The particle-in-cell example is real physics, whatever the number of ranks: what it dumps is read here with NumPy and
+judged by laws that hold for any plasma in a periodic box, none of which is taken from the program."""
 
 import json
 import struct
@@ -17,7 +17,8 @@ DUMPS = list(range(INTERVAL, STEPS + 1, INTERVAL))
 
 # The 32 fields of VPIC's header and the records, from the description of the format.
 HEADER = struct.Struct("<5bHIfd6i10f2iif3i")
-NAMES = "step nx ny nz dt dx dy dz x0 y0 z0 cvac eps0 damp rank ranks species charge_per_mass element_bytes dimensions count".split()
+NAMES = "step nx ny nz dt dx dy dz x0 y0 z0 cvac eps0 damp rank ranks species charge_per_mass".split()
+NAMES += ["element_bytes", "dimensions", "count"]
 VPIC = numpy.dtype([(name, "<i4" if name == "i" else "<f4") for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w")])
 TAGGED = numpy.dtype(VPIC.descr + [("id", "<i8"), ("origin", "<i8")])
 
@@ -55,8 +56,10 @@ def read_file(path: Path, record: numpy.dtype) -> tuple[dict, numpy.ndarray, num
     particles = numpy.frombuffer(content, record, header["count"], HEADER.size)
     # The cell in a grid with one layer of ghosts on every side; no particle may be in a ghost.
     cell = particles["i"].astype(numpy.int64)
-    ix, iy, iz = cell % (header["nx"] + 2), cell // (header["nx"] + 2) % (header["ny"] + 2), cell // (header["nx"] + 2) // (header["ny"] + 2)
-    assert ix.min() >= 1 and ix.max() <= header["nx"] and iy.min() >= 1 and iy.max() <= header["ny"] and (iz == 1).all(), path
+    columns, rows = header["nx"] + 2, header["ny"] + 2
+    ix, iy, iz = cell % columns, cell // columns % rows, cell // columns // rows
+    assert ix.min() >= 1 and ix.max() <= header["nx"], path
+    assert iy.min() >= 1 and iy.max() <= header["ny"] and (iz == 1).all(), path
     for name in ("dx", "dy", "dz"):
         assert numpy.abs(particles[name]).max() <= 1, path
     x = header["x0"] + (ix - 1 + (particles["dx"].astype(numpy.float64) + 1) / 2) * header["dx"]
@@ -148,8 +151,8 @@ def test_nothing_moves_faster_than_light(run):
 
 
 def test_the_plasma_does_not_know_of_the_ranks(runs):
-    """Ranks add up currents in another order, so results differ by rounding, which grows as in any plasma; a lost ghost or
-    particle would show at once."""
+    """Ranks add up currents in another order, so results differ by rounding, which grows as in any plasma; a lost ghost
+    or particle would show at once."""
     for step in DUMPS[:3]:
         alone = runs[1].steps[step]
         for ranks in (3, 4):
@@ -183,14 +186,16 @@ def test_the_energy_distribution_drifts(run):
 def each_step(request, pic_files, tmp_path_factory) -> tuple[int, dict[int, Step]]:
     """A magnetic field along z, and the dumps of every timestep."""
     out = tmp_path_factory.mktemp("each-step")
-    arguments = ("--grid", f"{NX},{NY}", "--per-cell", PER_CELL, "--steps", 51, "--dump", 1, "--magnetic", request.param)
-    run_ranks(1, pic_files, "--out", out, *arguments)
-    return request.param, {step: read_step(out / "particle" / f"T.{step}", step, 1) for step in (1, 2, 3, 29, 30, 31, 49, 50, 51)}
+    arguments = ("--grid", f"{NX},{NY}", "--per-cell", PER_CELL, "--steps", 51, "--dump", 1)
+    run_ranks(1, pic_files, "--out", out, *arguments, "--magnetic", request.param)
+    return request.param, {
+        step: read_step(out / "particle" / f"T.{step}", step, 1) for step in (1, 2, 3, 29, 30, 31, 49, 50, 51)
+    }
 
 
 def test_momenta_are_dumped_at_the_time_of_the_positions(each_step):
-    """The velocity of a dump is the slope of the positions around it. Momenta that were half a step off, in the electric or in the
-    magnetic field, would differ by at least four times the bound."""
+    """The velocity of a dump is the slope of the positions around it. Momenta that were half a step off, in the
+    electric or in the magnetic field, would differ by at least four times the bound."""
     magnetic, steps = each_step
     bound = 0.002 if magnetic else 0.0003
     dt = steps[1].headers[0]["dt"]
@@ -204,11 +209,33 @@ def test_momenta_are_dumped_at_the_time_of_the_positions(each_step):
 
 
 def test_electrons_gyrate_as_they_should(each_step):
-    """Before fields build up, negative charges turn anticlockwise about z at the rate of the field over their Lorentz factor."""
+    """Before fields build up, electrons turn anticlockwise about z at the field over their Lorentz factor."""
     magnetic, steps = each_step
     before, after = steps[2].particles, steps[3].particles
     angle = numpy.angle((after["ux"] + 1j * after["uy"]) / (before["ux"] + 1j * before["uy"]))
     assert numpy.median(angle * (1 + energies(before))) / steps[2].headers[0]["dt"] == pytest.approx(magnetic, abs=0.01)
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_wave_grows_as_fast_as_theory_says(pic_files, tmp_path, ranks):
+    """The two-stream instability of cold beams, from the dispersion relation
+    1 = (w / 2) / (omega - k v)^2 + (w / 2) / (omega + k v)^2, where w = 1 / gamma^3 for motion along the beams."""
+    mode, columns, drift = 6, 64, 0.2041
+    arguments = ("--grid", f"{columns},8", "--per-cell", 32, "--drift", drift, "--drive", 0, "--wave", mode)
+    run_ranks(ranks, pic_files, "--out", tmp_path, *arguments, "--steps", 100, "--dump", 10)
+    k, lorentz = 2 * numpy.pi * mode / (columns * 0.2), numpy.sqrt(1 + drift**2)
+    doppler, beam = (k * drift / lorentz) ** 2, 0.5 / lorentz**3
+    expected = numpy.roots([1, 0, -2 * (doppler + beam), 0, doppler**2 - 2 * beam * doppler]).imag.max()
+    assert expected == pytest.approx(0.343, abs=0.001)
+
+    times, amplitudes = [], []
+    for number in range(40, 101, 10):
+        step = read_step(tmp_path / "particle" / f"T.{number}", number, ranks)
+        forward = step.particles["id"] % 2 == 1
+        amplitudes.append(abs(numpy.mean(step.particles["ux"][forward] * numpy.exp(-1j * k * step.x[forward]))))
+        times.append(number * step.headers[0]["dt"])
+    assert amplitudes[-1] > 10 * amplitudes[0]
+    assert numpy.polyfit(times, numpy.log(amplitudes), 1)[0] == pytest.approx(expected, rel=0.03)
 
 
 def test_energy_that_is_not_conserved_is_an_error(pic_files, tmp_path):
@@ -236,7 +263,9 @@ def test_seeds_make_other_plasmas(pic_files, runs, tmp_path):
     assert numpy.mean(other.particles["ux"] == runs[1].steps[INTERVAL].particles["ux"]) < 0.01
 
 
-@pytest.mark.parametrize("arguments", [(), ("--grid", "32"), ("--steps", "many"), ("--grid", "32,5"), ("--dump", "0"), ("--nothing",)])
+@pytest.mark.parametrize(
+    "arguments", [(), ("--grid", "32"), ("--steps", "many"), ("--grid", "32,5"), ("--dump", "0"), ("--nothing",)]
+)
 def test_wrong_options_are_refused(pic_files, tmp_path, arguments):
     out = ("--out", tmp_path / "out") if arguments else ()
     done = run_ranks(3, pic_files, *out, *arguments, expect=2)

@@ -27,11 +27,14 @@ def build_example(folder: str, program: str, target: Path) -> Path:
     return target / program
 
 
-def run_ranks(ranks: int, program: Path, *arguments, expect: int = 0, timeout: float = 300) -> subprocess.CompletedProcess:
-    """Runs a program on so many ranks to its end; any other exit code than `expect` fails the test with all that was said."""
+def run_ranks(
+    ranks: int, program: Path, *arguments, expect: int = 0, timeout: float = 300
+) -> subprocess.CompletedProcess:
+    """Runs a program on so many ranks to its end; an exit code other than `expect` fails the test."""
     command = [str(mpi_tool("mpiexec")), "-n", str(ranks), str(program), *map(str, arguments)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
     assert done.returncode == expect, (
-        f"exit {done.returncode}, expected {expect}: {' '.join(command)}\nstdout: {done.stdout[-2000:]}\nstderr: {done.stderr[-2000:]}"
+        f"exit {done.returncode}, expected {expect}: {' '.join(command)}\n"
+        f"stdout: {done.stdout[-2000:]}\nstderr: {done.stderr[-2000:]}"
     )
     return done
