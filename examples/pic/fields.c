@@ -1,5 +1,5 @@
 /*
- * Maxwell's equations by Yee's scheme (Yee 1966; Birdsall & Langdon, chapter 15), and the antenna that heats the plasma.
+ * Maxwell's equations by Yee's scheme (Yee 1966; Birdsall & Langdon, chapter 15), and the antenna that heats.
  *
  * The magnetic field advances in two halves around the electric one, so that both are known at the time of the
  * positions. With the ghosts of e current, b is advanced on the ghosts it is read at as well: only e ever travels.

@@ -1,11 +1,11 @@
 /*
  * Loading, migration and sorting of particles.
  *
- * Loading: two cold-ish beams along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall &
+ * Loading: two beams, barely warm, along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall &
  * Langdon, chapter 5; Weibel 1959). What a particle begins with depends on its id and the seed alone, so any number of
- * ranks begins with the same plasma. A quiet start (Birdsall & Langdon, chapter 16) has cold beams in even rows instead,
- * displaced by one weak wave that then grows out of no noise: theory says how fast. Momenta are those of half a step
- * before the positions.
+ * ranks begins with the same plasma. A quiet start (Birdsall & Langdon, chapter 16) has cold beams in even rows
+ * instead, displaced by one weak wave that then grows out of no noise: theory says how fast. Momenta are those of half
+ * a step before the positions.
  *
  * Migration: a particle that leaves a strip is in the first row of the next one. Sending it, the rank that it leaves
  * names the column only, since the number of a cell depends on the strip's height.

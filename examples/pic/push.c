@@ -1,5 +1,5 @@
 /*
- * Particles and fields: gather, Boris push (Birdsall & Langdon, chapter 15), charge-conserving deposition (Esirkepov 2001).
+ * Gather, Boris push (Birdsall & Langdon, chapter 15), charge-conserving deposition (Esirkepov 2001).
  *
  * Positions are stored as 32-bit floats. Charge is conserved to the rounding of doubles all the same, since current is
  * deposited between the positions as they are stored, not between those that were computed.
