@@ -1,8 +1,8 @@
 /*
  * Loading, migration and sorting of particles.
  *
- * Loading: two beams, barely warm, along +x and -x, everywhere (a two-stream and filamentation unstable plasma: Birdsall &
- * Langdon, chapter 5; Weibel 1959). What a particle begins with depends on its id and the seed alone, so any number of
+ * Loading: two beams, barely warm, along +x and -x, which is unstable to two-stream and filamentation modes (Birdsall
+ * & Langdon, chapter 5; Weibel 1959). How a particle begins depends on its id and the seed alone, so any number of
  * ranks begins with the same plasma. A quiet start (Birdsall & Langdon, chapter 16) has cold beams in even rows
  * instead, displaced by one weak wave that then grows out of no noise: theory says how fast. Momenta are those of half
  * a step before the positions.
