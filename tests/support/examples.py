@@ -1,0 +1,40 @@
+"""Builds the example programs and runs them under MPI; the MPI is the one of the tests' own interpreter."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from support.command import ROOT
+
+# Beside the interpreter as it was called: resolving the link would leave the virtual environment.
+TOOLS = Path(sys.executable).parent
+
+
+def mpi_tool(name: str) -> Path:
+    path = TOOLS / name
+    if not path.exists():
+        raise RuntimeError(f"{path} is missing; run the tests with: make test-python")
+    return path
+
+
+def build_example(folder: str, program: str, target: Path) -> Path:
+    """Builds a program of examples/<folder> into the folder `target`; nothing is written to the checkout."""
+    done = subprocess.run(
+        ["make", "-C", ROOT / "examples" / folder, program, f"MPICC={mpi_tool('mpicc')}", f"BUILD={target}"],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target / program
+
+
+def run_ranks(
+    ranks: int, program: Path, *arguments, expect: int = 0, timeout: float = 300
+) -> subprocess.CompletedProcess:
+    """Runs a program on so many ranks to its end; an exit code other than `expect` fails the test."""
+    command = [str(mpi_tool("mpiexec")), "-n", str(ranks), str(program), *map(str, arguments)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == expect, (
+        f"exit {done.returncode}, expected {expect}: {' '.join(command)}\n"
+        f"stdout: {done.stdout[-2000:]}\nstderr: {done.stderr[-2000:]}"
+    )
+    return done
