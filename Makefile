@@ -24,6 +24,11 @@ VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirement
 # Real dumps beside the checkout where there are any, the sample otherwise.
 DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
 export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
+# Header and libraries as programs find them: libturbidite, libturbidite_preload, and those of one MPI.
+export TURBIDITE_PREFIX := $(CARGO_TARGET_DIR)/prefix
+MPICC ?= $(VENV)/bin/mpicc
+# Objects of one MPI must not go into the libraries of another.
+MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f1)
 
 .PHONY: help
 help: ## Say what can be made
@@ -39,6 +44,31 @@ help: ## Say what can be made
 build: ## Build the turbidite command
 	$(CARGO) build $(RELEASE) --workspace
 	@echo "built $(TURBIDITE)"
+
+.PHONY: libraries
+libraries: build venv ## Build the libraries for simulations: C, MPI, preload (MPICC=... names another MPI)
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)'
+
+.PHONY: install-libraries
+install-libraries:
+	@mkdir -p '$(PREFIX)/lib' '$(PREFIX)/include'
+	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_capi.so' '$(PREFIX)/lib/libturbidite.so.0'
+	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
+	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
+	@install -m 644 crates/capi/include/turbidite.h mpi/turbidite_mpi.h '$(PREFIX)/include/'
+	@$(MAKE) --no-print-directory --silent -C mpi OUT='$(MPI_OUT)' MPICC='$(MPICC)'
+	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
+	@mkdir -p '$(PREFIX)/lib/pkgconfig'
+	@sed 's|@PREFIX@|$(PREFIX)|' crates/capi/turbidite.pc.in > '$(PREFIX)/lib/pkgconfig/turbidite.pc'
+	@mkdir -p '$(PREFIX)/lib/cmake/Turbidite'
+	@install -m 644 crates/capi/TurbiditeConfig.cmake '$(PREFIX)/lib/cmake/Turbidite/'
+	@echo "libraries in $(PREFIX)/lib"
+
+.PHONY: install
+install: build venv ## Install command, libraries and headers (PREFIX=/usr/local, MPICC=mpicc for your MPI)
+	@mkdir -p '$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))/bin'
+	@install -m 755 '$(TURBIDITE)' '$(PREFIX)/bin/'
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(PREFIX)'
 
 .PHONY: venv
 venv: $(VENV)/complete ## Install the Python tools (.venv points to them)
@@ -64,7 +94,7 @@ test-rust: ## Run the Rust tests only
 	$(CARGO) test $(RELEASE) --workspace
 
 .PHONY: test-python
-test-python: build venv ## Run the end-to-end tests only (ARGS='-k crash' selects)
+test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
 	'$(VENV)/bin/python' -m pytest tests $(ARGS)
 
 .PHONY: check

@@ -60,12 +60,7 @@ fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, block: &mut Vec<u8>)
     Ok(())
 }
 
-fn append_gathered(
-    plan: &Plan,
-    gathered: &mut Gathered,
-    job: &mut RankJob,
-    block: &mut Vec<u8>,
-) -> Result<(), String> {
+fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, block: &mut Vec<u8>) -> Result<(), String> {
     append_records(plan, &gathered.memory, &[], job)?;
     let Some(file) = &mut gathered.file else { return Ok(()) };
     let bytes = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;

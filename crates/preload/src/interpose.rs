@@ -101,7 +101,9 @@ fn note(placement: Placement, descriptor: c_int) {
 /// Whether the end of a descriptor is of interest; it is not any more.
 fn unwatch(descriptor: c_int) -> bool {
     let watched = usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number));
-    watched.is_some_and(|watched| watched.load(Ordering::Acquire) && is_original() && watched.swap(false, Ordering::AcqRel))
+    watched.is_some_and(|watched| {
+        watched.load(Ordering::Acquire) && is_original() && watched.swap(false, Ordering::AcqRel)
+    })
 }
 
 /// Takes note that the program has closed a file of interest.

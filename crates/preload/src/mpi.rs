@@ -94,7 +94,8 @@ impl World {
     fn reduce(&self, values: &mut [i64], which: impl Fn(&AgreementTable) -> Option<Reduce>) -> bool {
         let Self::Ranks { agreement, .. } = self else { return self.is_alone() };
         // SAFETY: the function and its context are the shim's; the values are ours.
-        which(agreement).is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
+        which(agreement)
+            .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
     }
 
     /// A connection to the other ranks, if there are any.

@@ -396,7 +396,8 @@ fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
     let Some(id) = named.id else { return files.add(file) };
     let place = file.spool.as_deref().unwrap_or(&file.path);
     let gathered = std::fs::read(place).map_err(|error| error.to_string()).and_then(|content| {
-        let Some(record) = content.get(plan.header_bytes..).filter(|rest| rest.len() == plan.file_record_bytes()) else {
+        let Some(record) = content.get(plan.header_bytes..).filter(|rest| rest.len() == plan.file_record_bytes())
+        else {
             let wanted = plan.header_bytes + plan.file_record_bytes();
             return Err(format!("has {} bytes where a record's file has {wanted}", content.len()));
         };
