@@ -15,7 +15,7 @@ pub mod writer;
 
 pub use drivers::WriteOptions;
 pub use drivers::local::{EpochStart, LocalJob};
-pub use engine::Renegotiation;
+pub use engine::{Renegotiation, Routing, Topology};
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use format::EpochFigures;
 pub use query::{Dataset, Query};
