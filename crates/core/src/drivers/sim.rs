@@ -34,6 +34,8 @@ pub struct SimOptions {
     pub batch_bytes: usize,
     /// Bound on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
+    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    pub out_of_bounds_rows: usize,
     /// Data batches that may be on their way to one rank, on each channel.
     pub credit_batches: usize,
     /// Look at the memory of batches in every turn, which takes long for thousands of ranks.
@@ -61,6 +63,7 @@ impl SimOptions {
             renegotiation: engine.renegotiation,
             batch_bytes: engine.batch_bytes,
             outbox_bytes: engine.outbox_bytes,
+            out_of_bounds_rows: engine.out_of_bounds_rows,
             credit_batches: 16,
             measure_memory: false,
             delay_steps: 20,
@@ -228,6 +231,7 @@ impl Simulation {
                     routing: options.routing,
                     batch_bytes: options.batch_bytes,
                     outbox_bytes: options.outbox_bytes,
+                    out_of_bounds_rows: options.out_of_bounds_rows,
                     pivots: options.pivots,
                     renegotiation: options.renegotiation,
                     seed: options.seed,

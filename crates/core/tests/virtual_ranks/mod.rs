@@ -8,12 +8,12 @@ use turbidite::drivers::sim::{SimOptions, SimReport, Simulation, Turn};
 use turbidite::format::RunKind;
 use turbidite::{Column, DataType, Schema};
 
-pub fn schema() -> Arc<Schema> {
+pub(crate) fn schema() -> Arc<Schema> {
     let columns = vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)];
     Arc::new(Schema::new(columns, "key").unwrap())
 }
 
-pub fn bits(seed: u64) -> u64 {
+pub(crate) fn bits(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -21,7 +21,7 @@ pub fn bits(seed: u64) -> u64 {
 }
 
 /// A skewed key that drifts with the record's number; now and then NaN, and often exactly 0.
-fn key(rank: u32, number: u64) -> f32 {
+pub(crate) fn key(rank: u32, number: u64) -> f32 {
     let random = bits((u64::from(rank) << 40) | number);
     match random % 100 {
         0 => f32::NAN,
@@ -30,7 +30,7 @@ fn key(rank: u32, number: u64) -> f32 {
     }
 }
 
-pub fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
+pub(crate) fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
     numbers
         .flat_map(|number| {
             let id = (u64::from(rank) << 32) | number;
@@ -40,16 +40,16 @@ pub fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
 }
 
 /// How a run went.
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// What the simulator says.
-    pub report: SimReport,
+    pub(crate) report: SimReport,
     /// Where each record went, and as what.
-    pub places: BTreeMap<u64, (u32, RunKind)>,
+    pub(crate) places: BTreeMap<u64, (u32, RunKind)>,
 }
 
 /// Runs one epoch of `records` per rank, `append` at a time; panics on a record that is lost, delivered twice or altered.
 /// With `token` rank r appends only after rank r-1 is done, and is deaf before that.
-pub fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {
+pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {
     let ranks = options.ranks;
     let mut simulation = Simulation::new(options, schema());
     let mut appended = vec![0u64; ranks as usize];
