@@ -13,6 +13,9 @@ mod virtual_ranks;
 
 use virtual_ranks::{Outcome, bits, key, rows, run, schema};
 
+/// What a message takes beside its rows: a header, and room for copying in steps.
+const MARGIN_BYTES: usize = 20 + 128;
+
 /// A node for each rank, at random but none without a rank: the numbers of ranks differ, and so may the ranks' order.
 fn scattered(ranks: u32, nodes: u32, seed: u64) -> Vec<u32> {
     (0..ranks)
@@ -68,7 +71,8 @@ fn check_links(labels: &[u32], report: &SimReport) {
 
 fn check_counts(outcome: &Outcome) {
     let count = |kind| outcome.places.values().filter(|place| place.1 == kind).count() as u64;
-    let sum = |figure: fn(&turbidite::engine::EngineFigures) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
+    let sum =
+        |figure: fn(&turbidite::engine::EngineFigures) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
     assert_eq!(sum(|rank| rank.strays), count(RunKind::Stray));
     assert!(sum(|rank| rank.spills) >= count(RunKind::Unordered), "spills are unordered, except for NaN keys");
     assert_eq!(sum(|rank| rank.originated), sum(|rank| rank.delivered));
@@ -77,7 +81,7 @@ fn check_counts(outcome: &Outcome) {
 #[test]
 fn every_record_arrives_once_on_any_nodes() {
     let (mut forwarded, mut spills, mut strays) = (0, 0, 0);
-    for seed in 0..300 {
+    for seed in 0..200 {
         let ranks = 1 + ((bits(seed + 9) % 64) * (bits(seed + 7) % 65) / 64) as u32;
         // Fewer nodes than ranks: where each rank has a node of its own, routes are direct.
         let nodes = 1 + (bits(seed + 8) % u64::from(ranks - 1).max(1)) as u32;
@@ -211,8 +215,6 @@ fn passing_a_token_does_not_hang() {
 #[test]
 fn memory_and_links_obey_the_formula() {
     const BATCH_BYTES: usize = 1024;
-    // Beside its rows a message has a header, and room for copying in steps.
-    const MARGIN_BYTES: usize = 20 + 128;
     let labels = even(64, 8);
     let options = |routing, outbox_bytes| SimOptions {
         routing,
@@ -266,6 +268,7 @@ fn a_thousand_ranks_on_32_nodes() {
 #[test]
 fn representatives_without_records_pass_on_until_all_have_arrived() {
     const RECORDS: u64 = 20_000;
+    const BUDGET: usize = 16 << 10;
     for seed in 0..8 {
         let labels = scattered(10, 4, seed);
         let owner = (bits(seed) % 10) as u32;
@@ -273,6 +276,9 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
             batch_bytes: 512,
+            outbox_bytes: BUDGET,
+            receivers: 1 + (seed as u32 % 2) * 9,
+            measure_memory: true,
             step_limit: 5_000_000,
             ..on_nodes(&labels, seed)
         };
@@ -292,7 +298,11 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
                 .unwrap();
             assert_eq!(delivered, if epoch % 2 == 0 { RECORDS as usize } else { 0 });
             let forwarded: u64 = report.ranks.iter().map(|rank| rank.forwarded).sum();
-            assert_eq!(forwarded > RECORDS / 3, epoch % 2 == 0, "{forwarded} passed on");
+            assert_eq!(forwarded > RECORDS / 8, epoch % 2 == 0, "{forwarded} passed on");
+            // However slow the next hop is, what waits for it is bounded.
+            let others = report.memory.iter().enumerate().filter(|(rank, _)| *rank as u32 != owner);
+            let most = others.map(|(_, memory)| memory.resident_bytes).max().unwrap();
+            assert!(most <= BUDGET + 64 * MARGIN_BYTES, "{most} bytes at a representative");
             // Batches grow with what passes through, also where nobody appends: not a message for each record.
             let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();
             assert!(messages < RECORDS / 2, "{messages} messages");

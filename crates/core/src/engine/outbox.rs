@@ -224,13 +224,7 @@ impl Outbox {
         }
     }
 
-    fn push_direct<const CHUNK: usize>(
-        &mut self,
-        destinations: &[u32],
-        rows: &[u8],
-        session: u32,
-        table_version: u32,
-    ) {
+    fn push_direct<const CHUNK: usize>(&mut self, destinations: &[u32], rows: &[u8], session: u32, table_version: u32) {
         let row_bytes = self.row_bytes;
         let mut begin = 0;
         for &destination in destinations {
@@ -544,7 +538,8 @@ mod tests {
         assert!(outbox.queued() > 100, "{}", outbox.queued());
         let resident = outbox.memory().resident_bytes;
         assert!(resident < budget, "{resident} bytes for {} of rows", rows.len());
-        let found: Vec<u8> = std::iter::from_fn(|| outbox.pop()).flat_map(|batch| batch.rows(ROW).into_owned()).collect();
+        let found: Vec<u8> =
+            std::iter::from_fn(|| outbox.pop()).flat_map(|batch| batch.rows(ROW).into_owned()).collect();
         assert_eq!(found.len() + outbox.rows() as usize * ROW, rows.len(), "no row is lost on the way");
     }
 
@@ -613,7 +608,8 @@ mod tests {
     fn records_that_would_have_to_go_back_are_refused() {
         let mut outbox = representative(ROW);
         // Node 1 is not this rank's; a rank of the own node needs no second hop; there is no rank 6.
-        for (channel, to) in [(Channel::Outward, 2), (Channel::Outward, 1), (Channel::Outward, 6), (Channel::Across, 4)] {
+        for (channel, to) in [(Channel::Outward, 2), (Channel::Outward, 1), (Channel::Outward, 6), (Channel::Across, 4)]
+        {
             assert!(outbox.forward(channel, &addressed(&[(to, 1)]), 1, (1, 1)).is_err(), "{channel:?} {to}");
         }
         let mut direct = Outbox::new(0, ROW, 32 << 10, 1 << 20, 6, None);
