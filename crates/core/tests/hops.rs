@@ -43,8 +43,8 @@ fn allowed_peers(labels: &[u32], rank: usize) -> (usize, usize) {
     (own, (nodes as usize).div_ceil(own))
 }
 
-/// Every link stays within a node, or connects the only two ranks through which two nodes talk; the numbers of links are
-/// those of the design.
+/// Every link stays within a node, or connects the only two ranks through which two nodes talk; the numbers of links
+/// are those of the design.
 fn check_links(labels: &[u32], report: &SimReport) {
     let mut between = BTreeMap::new();
     let mut remote = vec![std::collections::BTreeSet::new(); labels.len()];
@@ -188,7 +188,8 @@ fn tables_that_change_under_way_make_strays_that_lie_apart() {
     }
 }
 
-/// Rank r appends only after rank r-1 is done and is deaf before that: representatives pass nothing on, credit runs out.
+/// Rank r appends only after rank r-1 is done and is deaf before that: representatives pass nothing on, credit runs
+/// out.
 #[test]
 fn passing_a_token_does_not_hang() {
     let mut spills = 0;
@@ -210,8 +211,8 @@ fn passing_a_token_does_not_hang() {
     assert!(spills > 1000, "the ranks that wait took everything after all: {spills}");
 }
 
-/// Open batches obey the formula of the design, in number (two of half the size for a rank of the own node) and in bytes;
-/// all batches stay within the budget. Direct routes would need several times as much.
+/// Open batches obey the formula of the design, in number (two of half the size for a rank of the own node) and in
+/// bytes; all batches stay within the budget. Direct routes would need several times as much.
 #[test]
 fn memory_and_links_obey_the_formula() {
     const BATCH_BYTES: usize = 1024;

@@ -1,9 +1,9 @@
 //! A deterministic driver: thousands of virtual ranks on one thread, repeatable from a seed.
 //!
 //! The engines are the real ones; the network delays messages by random numbers of steps, keeps the order within a pair
-//! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one rank, chosen at
-//! random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a call of its own
-//! does not drive its engine either.
+//! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one
+//! rank, chosen at random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a
+//! call of its own does not drive its engine either.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! What ranks say to each other.
 //!
 //! Control messages travel on the tree of ranks ([`super::tree`]), data messages straight to the receiver or by
-//! representatives ([`super::topology`]). Both name the *session*: how many epochs this job has begun. A control message of
-//! another session is stale and is dropped, since an epoch ends only after every rank has nothing more to say in it.
+//! representatives ([`super::topology`]). Both name the *session*: how many epochs this job has begun. A control
+//! message of another session is stale and is dropped, since an epoch ends only after every rank has nothing more to
+//! say in it.
 //!
 //! A batch that goes straight to its receiver, or is on its last hop, is a header and stored rows. On the hops before,
 //! each row follows its destination rank (u32), since records for many receivers share a batch.

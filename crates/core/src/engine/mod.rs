@@ -17,9 +17,9 @@
 //! - A rank routes with the table it has while a newer one is negotiated; receivers judge strays by their own table,
 //!   and put batches routed by a table they do not have yet aside until it arrives.
 //!
-//! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs` (tables),
-//! `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches), `topology.rs` and
-//! `tree.rs` (who sends records and control messages to whom).
+//! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs`
+//! (tables), `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches),
+//! `topology.rs` and `tree.rs` (who sends records and control messages to whom).
 
 mod append;
 mod forward;

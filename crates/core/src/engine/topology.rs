@@ -1,15 +1,15 @@
 //! Which ranks share a node, and by which of them records travel.
 //!
-//! With one node every rank sends straight to every other. With several, a rank keeps in touch only with the ranks of its own
-//! node and with a few of other nodes, so that its buffers and connections do not grow with the job:
+//! With one node every rank sends straight to every other. With several, a rank keeps in touch only with the ranks of
+//! its own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
 //!
 //! ```text
 //! sender --Outward--> representative on its node --Across--> representative on the other node --Data--> receiver
 //! ```
 //!
 //! Each pair of nodes has one representative on either side, the same for both directions, which any rank can compute.
-//! A node's ranks share the other nodes evenly. A hop from a rank to itself is left out: a representative's own records begin
-//! with `Across`. Records for a rank of the same node are sent straight to it.
+//! A node's ranks share the other nodes evenly. A hop from a rank to itself is left out: a representative's own records
+//! begin with `Across`. Records for a rank of the same node are sent straight to it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,7 +44,8 @@ impl Topology {
         Self::default()
     }
 
-    /// From each rank's node. Any numbers do, if all ranks use the same: nodes are counted in the order of their lowest rank.
+    /// From each rank's node. Any numbers do, if all ranks use the same: nodes are counted in the order of their lowest
+    /// rank.
     pub fn from_nodes(labels: &[u32]) -> Self {
         let mut numbers = BTreeMap::new();
         let mut ranks: Vec<Vec<u32>> = Vec::new();
@@ -101,7 +102,8 @@ pub(super) struct Routes {
     hops: Vec<NextHop>,
     /// How many of the hops are the last ones: those to ranks of the own node.
     last_hops: usize,
-    /// For the ranks of each node, the number of their hop: that of the first, and a mask on how far they lie behind it.
+    /// For the ranks of each node, the number of their hop: that of the first, and a mask on how far they lie behind
+    /// it.
     by_node: Vec<(u32, u32)>,
 }
 
