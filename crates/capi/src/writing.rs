@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use turbidite::drivers::TransportTable;
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema};
+use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology};
 
 use crate::layout::{self, CColumn, CFigures, COptions, CView};
 use crate::status::{OK, SKIPPED, answer, argument};
@@ -56,11 +56,13 @@ pub unsafe extern "C" fn turbidite_open(
             (path, schema, options.as_ref().copied().unwrap_or_else(COptions::new), transport.as_ref())
         };
         // SAFETY: as above.
-        let write_options = unsafe { options.resolve(transport.map_or(1, |transport| transport.ranks)) }?;
+        let mut write_options = unsafe { options.resolve(transport.map_or(1, |transport| transport.ranks)) }?;
         let (storage, path) = (Arc::new(FileSystem::new()), Path::new(path));
         let job = match transport {
             None => RankJob::open_alone(storage, path, schema.clone(), write_options)?,
             Some(transport) => {
+                // SAFETY: as above.
+                write_options.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
                 // SAFETY: as above.
                 let foreign = Box::new(unsafe { transport.resolve(write_options.credit_batches) }?);
                 RankJob::open(storage, path, schema.clone(), write_options, transport.rank, foreign)?
