@@ -72,16 +72,22 @@ impl Engine {
         Ok(Append::new(columns, self.schema.stored_rows(columns), rows, self.schema.row_bytes()))
     }
 
-    /// Takes as many rows as the buffers have room for; [`Append::is_done`] says whether that was all. When it was not,
-    /// the driver exchanges messages and comes back, or after a bounded time calls [`Engine::spill`].
+    /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
+    /// that was all. When it was not, the driver exchanges messages and comes back, or after a bounded time calls
+    /// [`Engine::spill`].
     pub fn advance(&mut self, append: &mut Append<'_>) {
         debug_assert_eq!(self.phase, Phase::Open);
+        let was_negotiating = self.is_negotiating();
         while !append.is_done() && self.outbox.has_room() {
             if self.installed.is_none() && self.hold_is_full() {
                 break;
             }
             self.take_block(append);
             append.taken += 1;
+            self.consider_renegotiation();
+            if self.is_negotiating() && !was_negotiating {
+                break;
+            }
         }
         self.consider_renegotiation();
     }

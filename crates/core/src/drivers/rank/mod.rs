@@ -45,6 +45,9 @@ enum State {
     Broken,
 }
 
+/// How long an append waits for a table: what a round takes where ranks share processors.
+const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+
 /// A dataset open for writing, seen from one of several ranks.
 pub struct RankJob {
     rank: u32,
@@ -59,6 +62,8 @@ pub struct RankJob {
     begun: Instant,
     /// An append has waited in vain; until messages pass again the next ones do not wait.
     impatient: bool,
+    /// Tables have come in time so far.
+    expects_tables: bool,
     /// On rank 0.
     lock: Option<WriterLock>,
     /// Last, so that its thread ends while the rest is still there.
@@ -117,6 +122,7 @@ impl RankJob {
             state: State::Between,
             begun: Instant::now(),
             impatient: false,
+            expects_tables: true,
             lock: None,
             _pool: pool,
         };
@@ -248,6 +254,7 @@ impl RankJob {
             if append.is_done() {
                 return Ok(());
             }
+            self.await_table()?;
             if moved {
                 (stuck, self.impatient) = (None, false);
                 waiting = Waiting::default();
@@ -260,6 +267,25 @@ impl RankJob {
             }
             waiting.pause(&self.queue, seen);
         }
+    }
+
+    /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
+    /// it did not come in time, ranks are not all here, and the next ones are not waited for until one has come.
+    fn await_table(&mut self) -> Result<()> {
+        if !lock(&self.station).engine.is_negotiating() {
+            self.expects_tables = true;
+            return Ok(());
+        }
+        let mut waiting = Waiting::default();
+        while self.expects_tables && lock(&self.station).engine.is_negotiating() {
+            let seen = self.queue.completions();
+            if self.drive()? {
+                continue;
+            }
+            waiting.pause(&self.queue, seen);
+            self.expects_tables = waiting.waited() < TABLE_PATIENCE;
+        }
+        Ok(())
     }
 
     /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.
