@@ -51,7 +51,8 @@ libraries: build venv ## Build the libraries for simulations: C, MPI, preload (M
 
 .PHONY: install-libraries
 install-libraries:
-	@mkdir -p '$(PREFIX)/lib' '$(PREFIX)/include'
+	@mkdir -p '$(PREFIX)/bin' '$(PREFIX)/lib' '$(PREFIX)/include'
+	@install -m 755 '$(TURBIDITE)' '$(PREFIX)/bin/'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_capi.so' '$(PREFIX)/lib/libturbidite.so.0'
 	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
@@ -66,9 +67,7 @@ install-libraries:
 
 .PHONY: install
 install: build venv ## Install command, libraries and headers (PREFIX=/usr/local, MPICC=mpicc for your MPI)
-	@mkdir -p '$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))/bin'
-	@install -m 755 '$(TURBIDITE)' '$(PREFIX)/bin/'
-	@$(MAKE) --no-print-directory install-libraries PREFIX='$(PREFIX)'
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))'
 
 .PHONY: venv
 venv: $(VENV)/complete ## Install the Python tools (.venv points to them)

@@ -118,6 +118,10 @@ impl Engine {
     }
 
     pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+        // All records have arrived: the round this answers was dropped, while the answer was on its way.
+        if matches!(self.phase, Phase::Sealing | Phase::Idle) {
+            return Ok(());
+        }
         let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
         let Some(round) = self.round.as_mut().filter(expected) else {
             return Err(MessageError::Field { field: "round" });
