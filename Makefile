@@ -56,6 +56,7 @@ install-libraries:
 	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
 	@install -m 644 crates/capi/include/turbidite.h mpi/turbidite_mpi.h '$(PREFIX)/include/'
+	@install -m 644 crates/capi/fortran/turbidite.f90 crates/capi/fortran/turbidite_mpi.f90 '$(PREFIX)/include/'
 	@$(MAKE) --no-print-directory --silent -C mpi OUT='$(MPI_OUT)' MPICC='$(MPICC)'
 	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
 	@mkdir -p '$(PREFIX)/lib/pkgconfig'
