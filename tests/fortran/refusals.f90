@@ -9,8 +9,7 @@ program refusals
   type(turbidite_column) :: schema(2), wrong(2)
   real(c_float), target :: energy(20), none(0)
   integer(c_int64_t), target :: id(10), no_ids(0)
-  character(len=:), allocatable :: message
-  character(len=1024) :: path
+  character(len=1024) :: message, path
   integer(c_int32_t) :: status
   integer :: i
 
@@ -75,7 +74,7 @@ contains
     integer(c_int32_t), intent(in) :: expected
     character(len=*), intent(in) :: words
     if (status == expected .and. index(message, words) > 0) return
-    print '(a,i0,a,i0,3a)', 'status ', status, ' where ', expected, ' is right: "', message, '"'
+    print '(a,i0,a,i0,3a)', 'status ', status, ' where ', expected, ' is right: "', trim(message), '"'
     error stop 1
   end subroutine
 

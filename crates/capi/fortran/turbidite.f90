@@ -5,7 +5,8 @@
 !>     gfortran -c $PREFIX/include/turbidite.f90
 !>     gfortran program.f90 turbidite.o -L$PREFIX/lib -lturbidite
 !>
-!> Every subroutine answers a status and, when it is given, a message. Arrays whose values are handed over need the attribute
+!> Every subroutine answers a status and, where a variable is given for it, a message, which is cut to the variable's length;
+!> 1024 characters hold most. Arrays whose values are handed over need the attribute
 !> `target` (or `pointer`): their addresses are taken, with strides, so that a section such as particles(2, :) is not copied.
 module turbidite
   use, intrinsic :: iso_c_binding
@@ -169,7 +170,7 @@ contains
     character(len=*), intent(in) :: path, key
     type(turbidite_column), intent(in) :: columns(:)
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     type(turbidite_options), intent(in), target, optional :: options
     type(c_ptr), intent(in), optional :: transport
     ! Strings that end as C wants it; they have to stay until the call returns.
@@ -198,7 +199,7 @@ contains
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int64_t), intent(in) :: epoch
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_begin_epoch(dataset%handle, epoch)
     call tell(status, message)
   end subroutine
@@ -208,7 +209,7 @@ contains
     type(turbidite_dataset), intent(in) :: dataset
     type(turbidite_view), intent(in) :: columns(:)
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     type(c_view) :: views(size(columns))
     integer(c_size_t) :: rows
     integer :: i
@@ -236,7 +237,7 @@ contains
   subroutine turbidite_renegotiate(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_renegotiate(dataset%handle)
     call tell(status, message)
   end subroutine
@@ -245,7 +246,7 @@ contains
   subroutine turbidite_progress(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_progress(dataset%handle)
     call tell(status, message)
   end subroutine
@@ -254,7 +255,7 @@ contains
   subroutine turbidite_end_epoch(dataset, status, message, figures)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     type(turbidite_figures), intent(out), target, optional :: figures
     status = c_end_epoch(dataset%handle, prepared(figures))
     call tell(status, message)
@@ -264,7 +265,7 @@ contains
   subroutine turbidite_end_epoch_start(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_end_epoch_start(dataset%handle)
     call tell(status, message)
   end subroutine
@@ -273,7 +274,7 @@ contains
   subroutine turbidite_end_epoch_wait(dataset, status, message, figures)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     type(turbidite_figures), intent(out), target, optional :: figures
     status = c_end_epoch_wait(dataset%handle, prepared(figures))
     call tell(status, message)
@@ -284,7 +285,7 @@ contains
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int64_t), intent(in) :: epoch
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_truncate_after(dataset%handle, epoch)
     call tell(status, message)
   end subroutine
@@ -293,7 +294,7 @@ contains
   subroutine turbidite_close(dataset, status, message)
     type(turbidite_dataset), intent(inout) :: dataset
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_close(dataset%handle)
     dataset%handle = c_null_ptr
     call tell(status, message)
@@ -314,7 +315,7 @@ contains
 
   subroutine tell(status, message)
     integer(c_int32_t), intent(in) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     if (.not. present(message)) return
     if (status == turbidite_ok .or. status == turbidite_skipped) then
       message = ''

@@ -36,7 +36,7 @@ contains
     integer, intent(in) :: communicator
     type(c_ptr), intent(out) :: transport
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_open(int(communicator, c_int), transport)
     call tell(status, message)
   end subroutine
@@ -45,7 +45,7 @@ contains
   subroutine turbidite_mpi_close(transport, status, message)
     type(c_ptr), intent(inout) :: transport
     integer(c_int32_t), intent(out) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     status = c_close(transport)
     transport = c_null_ptr
     call tell(status, message)
@@ -53,7 +53,7 @@ contains
 
   subroutine tell(status, message)
     integer(c_int32_t), intent(in) :: status
-    character(len=:), allocatable, intent(out), optional :: message
+    character(len=*), intent(out), optional :: message
     if (.not. present(message)) return
     message = ''
     if (status /= turbidite_ok) message = turbidite_text(c_last_error())

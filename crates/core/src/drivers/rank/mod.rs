@@ -261,6 +261,8 @@ impl RankJob {
             station.object(UsageError::Option { option: "epoch", what }.into());
         }
         drop(station);
+        // All ranks are here now, whatever they were doing in the epoch before.
+        self.impatient = false;
         self.state = State::InEpoch(begun);
         Ok(EpochStart::Started)
     }
