@@ -56,7 +56,9 @@ program write_epochs
     call check(status)
     call turbidite_end_epoch(dataset, status, message, figures)
     call check(status)
-    if (rank == 0) print '(a,i0,a,i0,a,i0,a)', 'epoch ', epoch, ': ', figures%rows, ' rows of ', figures%ranks, ' ranks'
+    if (rank == 0) then
+      print '(3(a,i0),a)', 'epoch ', epoch, ': ', figures%rows, ' rows of ', figures%ranks, ' ranks'
+    end if
   end do
   call turbidite_close(dataset, status, message)
   call check(status)
@@ -71,13 +73,15 @@ contains
   !> The model: numbers that can be checked. Energies are scattered, and all of them change from step to step.
   subroutine advance(step)
     integer(c_int64_t), intent(in) :: step
+    integer(c_int64_t) :: scattered
     integer :: i
     do i = 1, particles
       id(i) = int(rank, c_int64_t)*particles + i
       cell(i) = -int(mod(id(i), 1000_c_int64_t), c_int32_t)
       properties(1, i) = real(i, c_float)
       properties(2, i) = -1
-      properties(3, i) = real(mod(int(i, c_int64_t)*7919 + step, int(particles, c_int64_t)), c_float)*real(step, c_float)
+      scattered = mod(int(i, c_int64_t)*7919 + step, int(particles, c_int64_t))
+      properties(3, i) = real(scattered*step, c_float)
       momentum(i) = real(id(i), c_double)/3
     end do
   end subroutine

@@ -1,5 +1,5 @@
-/* Prints what turbidite.h looks like to a compiler: the version, every constant, and the size and place of every struct and
- * field. test_c.py compares it with the table of that version; a difference needs a new TURBIDITE_ABI_VERSION. */
+/* Prints what turbidite.h looks like to a compiler: the version, every constant, and the size and place of every struct
+ * and field. test_c.py compares it with the table of that version; a difference needs a new TURBIDITE_ABI_VERSION. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -36,8 +36,12 @@ typedef struct particle {
     int32_t cell;
 } particle;
 
-static const turbidite_column SCHEMA[COLUMNS] = {{"energy", TURBIDITE_F32, 0, "mc^2"}, {"id", TURBIDITE_U64, 0, NULL},
-                                                 {"momentum", TURBIDITE_F64, 0, "mc"}, {"cell", TURBIDITE_I32, 0, NULL}};
+static const turbidite_column SCHEMA[COLUMNS] = {
+    {"energy", TURBIDITE_F32, 0, "mc^2"},
+    {"id", TURBIDITE_U64, 0, NULL},
+    {"momentum", TURBIDITE_F64, 0, "mc"},
+    {"cell", TURBIDITE_I32, 0, NULL},
+};
 
 static int rank, ranks;
 static const char *dataset_path, *records_path;
@@ -50,8 +54,8 @@ static uint64_t scramble(uint64_t seed) {
     return seed ^ (seed >> 31);
 }
 
-/* Records of this rank in an epoch, from a seed; ranks have different numbers of them. The energies drift from epoch to
- * epoch, some are equal on all ranks, and some are no numbers or infinite. */
+/* Records of this rank in an epoch, from a seed; ranks have different numbers of them. The energies drift from epoch
+ * to epoch, some are equal on all ranks, and some are no numbers or infinite. */
 static size_t fill(uint64_t epoch, uint64_t seed) {
     size_t count = ROWS + 500 * (size_t)(rank % 8);
     for (size_t i = 0; i < count; i++) {
@@ -94,7 +98,8 @@ static void keep(uint64_t epoch, size_t count) {
 static int same_everywhere(turbidite_status status) {
     int32_t extremes[2] = {status, -status};
     char words[WORDS] = "", first[WORDS];
-    if (status != TURBIDITE_OK && status != TURBIDITE_SKIPPED) snprintf(words, sizeof words, "%s", turbidite_last_error());
+    int failed = status != TURBIDITE_OK && status != TURBIDITE_SKIPPED;
+    if (failed) snprintf(words, sizeof words, "%s", turbidite_last_error());
     memcpy(first, words, sizeof words);
     MPI_Allreduce(MPI_IN_PLACE, extremes, 2, MPI_INT32_T, MPI_MIN, MPI_COMM_WORLD);
     MPI_Bcast(first, WORDS, MPI_CHAR, 0, MPI_COMM_WORLD);

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from support.command import ROOT, answer, turbidite
-from support.libraries import HEADER, MPI_HEADER, PRELOAD_HEADER, compile_c, declared, exported, library, needed, prefix, valgrind
+from support.libraries import (
+    HEADER, MPI_HEADER, PRELOAD_HEADER, compile_c, declared, exported, library, needed, prefix, valgrind,
+)  # fmt: skip
 from support.mpi import run
 
 HERE = ROOT / "tests" / "c"
@@ -74,7 +76,8 @@ def test_the_header_compiles(compiler, language, standard, tmp_path):
     strict = ("-Wall", "-Wextra", "-pedantic", "-Werror", standard)
     libraries = (f"-L{prefix() / 'lib'}", f"-Wl,-rpath,{prefix() / 'lib'}")
     program = tmp_path / "program"
-    run(compiler, "-x", language, *strict, f"-I{prefix() / 'include'}", source, "-o", program, *libraries, "-lturbidite")
+    includes = f"-I{prefix() / 'include'}"
+    run(compiler, "-x", language, *strict, includes, source, "-o", program, *libraries, "-lturbidite")
     run(program)
 
 

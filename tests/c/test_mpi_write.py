@@ -1,5 +1,5 @@
-"""A C program on several ranks: what it wrote is what a full scan of its own records finds, failures are the same on all
-ranks, and what the ranks of MPI write is what ranks in one process write."""
+"""A C program on several ranks: what it wrote is what a full scan of its own records finds, failures are the same on
+all ranks, and what the ranks of MPI write is what ranks in one process write."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def stored(dataset: Path, epoch: int) -> numpy.ndarray:
 
 
 def check(job: Job, epochs: list[int]) -> None:
-    """The dataset holds these epochs and in each exactly the records that were appended; ranges are what a scan finds."""
+    """The dataset holds these epochs, in each exactly the records that were appended; ranges are what a scan finds."""
     turbidite("verify", job.dataset)
     found = {epoch["epoch"]: epoch["rows"] for epoch in answer("stats", job.dataset)}
     assert found == {epoch: len(job.kept(epoch)) for epoch in epochs}
@@ -69,7 +69,8 @@ def check(job: Job, epochs: list[int]) -> None:
     kept = job.kept(epochs[-1])
     low, high = numpy.quantile(kept["energy"][numpy.isfinite(kept["energy"])], [0.8, 0.83]).tolist()
     out = job.dataset.parent / "answer.arrow"
-    turbidite("query", job.dataset, "--where", f"energy >= {low!r} AND energy < {high!r}", "--epoch", epochs[-1], "-o", out)
+    where = f"energy >= {low!r} AND energy < {high!r}"
+    turbidite("query", job.dataset, "--where", where, "--epoch", epochs[-1], "-o", out)
     expected = kept[(kept["energy"] >= numpy.float32(low)) & (kept["energy"] < numpy.float32(high))]
     assert 0 < len(expected) < len(kept) / 10
     assert numpy.array_equal(in_order(as_records(read_answer(out))), in_order(expected))
@@ -90,8 +91,8 @@ def job(mpi, program, ranks, tmp_path) -> Job:
 
 @pytest.mark.parametrize("ranks", RANKS)
 def test_epochs(job):
-    """Views, packed rows, ends in two parts, ranks without records; then a job that begins again: skip, truncate, replace.
-    Ranks in one process make the same rows of the same records."""
+    """Views, packed rows, ends in two parts, ranks without records; then a job that begins again: skip, truncate,
+    replace. Ranks in one process make the same rows of the same records."""
     assert "epoch 10 exists already" in job.run("epochs")
     check(job, [10, 20, 30, 40, 50])
     before = job.kept(20)

@@ -1,5 +1,5 @@
-"""The particle-in-cell example through the C interface, through plain files, and through plain files that are indexed from
-outside: three ways to the same rows, bit for bit."""
+"""The particle-in-cell example through the C interface, through plain files, and through plain files that are indexed
+from outside: three ways to the same rows, bit for bit."""
 
 import struct
 from pathlib import Path
@@ -20,7 +20,7 @@ ARGUMENTS = ("--grid", "32,24", "--per-cell", 8, "--steps", STEPS[-1], "--dump",
 # The header is 115 bytes; its last number but two is the bytes of a record, its last the records.
 HEADER_BYTES, ELEMENT_BYTES_AT, COUNT_AT = 115, 103, 111
 RECORD = numpy.dtype(
-    [("dx", "<f4"), ("dy", "<f4"), ("dz", "<f4"), ("i", "<i4"), ("ux", "<f4"), ("uy", "<f4"), ("uz", "<f4"), ("w", "<f4")]
+    [(name, "<i4" if name == "i" else "<f4") for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w")]
     + [("id", "<i8"), ("origin", "<i8")]
 )
 ENERGY = "sqrt(1+ux*ux+uy*uy+uz*uz)-1"
@@ -85,7 +85,7 @@ def indexed(dataset: Path, step: int) -> numpy.ndarray:
 
 def check(dataset: Path, files: Path) -> None:
     turbidite("verify", dataset)
-    assert [(epoch["epoch"], epoch["rows"]) for epoch in answer("stats", dataset)] == [(step, PARTICLES) for step in STEPS]
+    assert {epoch["epoch"]: epoch["rows"] for epoch in answer("stats", dataset)} == dict.fromkeys(STEPS, PARTICLES)
     for step in STEPS:
         expected, found = dumped(files, step), indexed(dataset, step)
         for name in expected.dtype.names:

@@ -86,6 +86,7 @@ def test_the_example_over_mpi(ranks, tmp_path):
     program = compile_fortran(compiler, tmp_path, "-DWITH_MPI", *modules, EXAMPLE, *transport, *linked("turbidite"))
     dataset = tmp_path / "dataset"
     rows = ranks * PARTICLES
-    assert mpi.start(ranks, program, dataset).stdout == "".join(f"epoch {n}: {rows} rows of {ranks} ranks\n" for n in (1, 2))
+    said = "".join(f"epoch {epoch}: {rows} rows of {ranks} ranks\n" for epoch in (1, 2))
+    assert mpi.start(ranks, program, dataset).stdout == said
     for epoch in (1, 2):
         check_epoch(dataset, epoch, ranks)

@@ -23,7 +23,7 @@ def mpi(tmp_path_factory) -> Mpi:
 
 @pytest.fixture(scope="module")
 def prefix(mpi, tmp_path_factory) -> Path:
-    """As `make install` makes it, of what is built already; the folder has a blank in its name, as a user's may have."""
+    """As `make install` makes it, of what is built already; its name has a blank, as a user's may have."""
     path = tmp_path_factory.mktemp("with blank") / "a prefix"
     given = (f"PREFIX={path}", f"MPICC={mpi.bin / 'mpicc'}", f"CARGO_TARGET_DIR={BUILT}")
     run("make", "-C", ROOT, "install-libraries", *given, env=plain_environment())
@@ -32,7 +32,8 @@ def prefix(mpi, tmp_path_factory) -> Path:
 
 def plain_environment() -> dict:
     """Without what an outer make tells its children."""
-    return {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+    told = ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
+    return {name: value for name, value in os.environ.items() if name not in told}
 
 
 def version() -> str:
@@ -41,9 +42,11 @@ def version() -> str:
 
 def test_what_is_installed(prefix):
     found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
-    libraries = {"libturbidite.so", "libturbidite.so.0", "libturbidite_mpi.so", "libturbidite_preload.so", "libturbidite_preload_mpi.so"}
+    names = ("turbidite", "turbidite_mpi", "turbidite_preload", "turbidite_preload_mpi")
+    libraries = {f"lib{name}.so" for name in names} | {"libturbidite.so.0"}
     headers = {"turbidite.h", "turbidite_mpi.h", "turbidite.f90", "turbidite_mpi.f90"}
-    packages = {"pkgconfig/turbidite.pc", "cmake/Turbidite/TurbiditeConfig.cmake", "cmake/Turbidite/TurbiditeConfigVersion.cmake"}
+    cmake = {f"cmake/Turbidite/TurbiditeConfig{part}.cmake" for part in ("", "Version")}
+    packages = {"pkgconfig/turbidite.pc"} | cmake
     assert found == {f"lib/{name}" for name in libraries | packages} | {f"include/{name}" for name in headers}
 
 

@@ -1,13 +1,14 @@
-!> Turbidite for Fortran: writing a dataset from a simulation. turbidite.h says what each call does and which are collective.
+!> Turbidite for Fortran: writing a dataset from a simulation. turbidite.h says what each call does, and which calls are
+!> collective.
 !>
 !> Compile this file with your program, since module files belong to a compiler:
 !>
 !>     gfortran -c $PREFIX/include/turbidite.f90
 !>     gfortran program.f90 turbidite.o -L$PREFIX/lib -lturbidite
 !>
-!> Every subroutine answers a status and, where a variable is given for it, a message, which is cut to the variable's length;
-!> 1024 characters hold most. Arrays whose values are handed over need the attribute
-!> `target` (or `pointer`): their addresses are taken, with strides, so that a section such as particles(2, :) is not copied.
+!> Every subroutine answers a status and, where a variable is given for it, a message, which is cut to the variable's
+!> length; 1024 characters hold most. Arrays whose values are handed over need the attribute `target` (or `pointer`):
+!> their addresses are taken, with strides, so that a section such as particles(2, :) is not copied.
 module turbidite
   use, intrinsic :: iso_c_binding
   implicit none
@@ -164,7 +165,7 @@ module turbidite
 
 contains
 
-  !> Opens the dataset at `path`, or creates it. `transport` is what turbidite_mpi_open gave; without one there is one rank.
+  !> Opens the dataset at `path`, or creates it. `transport` is what turbidite_mpi_open gave; without it: one rank.
   subroutine turbidite_open(dataset, path, columns, key, status, message, options, transport)
     type(turbidite_dataset), intent(out) :: dataset
     character(len=*), intent(in) :: path, key
