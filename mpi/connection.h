@@ -6,7 +6,8 @@
  * send.c        messages on their way out, credit
  * receive.c     messages on their way in, and those that are lent
  *
- * Control and data have a tag each, and messages travel as they are. Whatever comes in is matched first (MPI_Improbe)
+ * Every channel has a tag, and messages travel as they are. The channels for batches have the same limits, each for
+ * itself: one that is full holds up none of the others. Whatever comes in is matched first (MPI_Improbe)
  * and then received into memory of its size. Receives posted ahead, from any rank, would save a copy of small
  * messages, but do not work: MPICH 5.0.2 over UCX loses their completions, and everything behind them waits for ever.
  * A matched message also tells its sender, so that a transfer that hangs holds up nobody else, and a message may have
@@ -26,16 +27,17 @@
 #include "turbidite_mpi.h"
 
 enum {
-    CHANNELS = 2, /* TURBIDITE_CONTROL and TURBIDITE_DATA, which are the tags as well */
+    /* TURBIDITE_CONTROL, then those for batches: TURBIDITE_DATA, TURBIDITE_OUTWARD, TURBIDITE_ACROSS. The tags as well. */
+    CHANNELS = 4,
 
-    /* Data messages on their way out: in total, and to one rank (with few ranks, more each). */
+    /* Messages of one channel for batches on their way out: in total, and to one rank (with few ranks, more each). */
     DATA_IN_FLIGHT = 64,
     DATA_PER_RANK_LEAST = 4,
     DATA_PER_RANK_MOST = 16,
     /* Requests tested by one call of `completed`, for each channel. */
     TESTED_AT_ONCE = 16,
 
-    /* Data messages here: matched or lent. With batches of 32 KiB that is 2 MiB. */
+    /* Messages of one channel for batches here: matched or lent. With batches of 32 KiB that is 2 MiB. */
     DATA_HELD = 64,
     /* Control messages that are matched and not polled: in number, and in bytes; a larger one comes alone. */
     CONTROL_MATCHED = 64,
@@ -58,11 +60,10 @@ struct departures {
 };
 
 struct outbox {
-    struct departures control; /* grows: control messages are always accepted */
-    struct departures data;    /* DATA_IN_FLIGHT */
-    uint32_t *data_to;         /* data messages on their way, per rank */
+    struct departures channel[CHANNELS]; /* control grows, since it is always accepted; DATA_IN_FLIGHT for the others */
+    uint32_t *data_to[CHANNELS];         /* batches on their way, per rank; NULL for control */
     uint32_t data_per_rank;
-    uint64_t *sent; /* messages accepted, both channels, per rank: what close has to wait for */
+    uint64_t *sent; /* messages accepted, all channels, per rank: what close has to wait for */
 };
 
 /* A message on its way in, or lent. */
@@ -86,7 +87,7 @@ struct parcels {
 struct inbox {
     struct parcels matched[CHANNELS]; /* in the order of matching */
     struct parcels lent[CHANNELS];
-    uint64_t received; /* messages handed out, both channels */
+    uint64_t received; /* messages handed out, all channels */
 };
 
 /* The context behind a transport. */
@@ -117,6 +118,8 @@ bool outbox_allocate(struct outbox *outbox, uint32_t ranks);
 void outbox_free(struct outbox *outbox);
 int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *message, size_t bytes, void *token);
 void *outbox_completed(void *context);
+/* Messages on their way out. */
+size_t outbox_count(const struct outbox *outbox);
 /* Lets go of messages that will not leave. */
 void outbox_abandon(struct outbox *outbox);
 

@@ -1,9 +1,9 @@
 /*
- * Messages on their way in, the same way on both channels: matched in the order of their sending, received into
+ * Messages on their way in, the same way on all channels: matched in the order of their sending, received into
  * memory of their size, lent, freed. One that is large or whose sender is busy may take its time; it holds up only
  * what its own rank sent later on the channel.
  *
- * What is matched and not handed out is bounded; for data, so is what is lent. The rest stays with its senders.
+ * What is matched and not handed out is bounded; for batches, so is what is lent. The rest stays with its senders.
  */
 #include <stdlib.h>
 
@@ -53,7 +53,7 @@ void inbox_free(struct inbox *inbox)
 static bool has_room(const struct inbox *inbox, int32_t channel)
 {
     const struct parcels *matched = &inbox->matched[channel];
-    if (channel == TURBIDITE_DATA)
+    if (channel != TURBIDITE_CONTROL)
         return matched->count + inbox->lent[channel].count < DATA_HELD;
     return matched->count < CONTROL_MATCHED && matched->bytes < CONTROL_MATCHED_BYTES;
 }
@@ -124,7 +124,7 @@ int32_t inbox_poll(void *context, int32_t channel, const void **message, size_t 
     struct parcel *parcel;
     if (connection->failure != 0)
         return connection->failure;
-    if (channel != TURBIDITE_CONTROL && channel != TURBIDITE_DATA)
+    if (channel < 0 || channel >= CHANNELS)
         return connection_refuse(connection, "poll: no such channel", MPI_ERR_ARG);
     int32_t answer = find_ready(connection, channel, &parcel);
     if (answer <= 0)

@@ -4,7 +4,7 @@
  * Control leaves by MPI_Isend and is always accepted. A small one is complete at once in every MPI, since MPI copies
  * it; one test finds that out, and the message is done without a copy of ours.
  *
- * Data leaves by MPI_Issend, which completes only when the receiver has matched the message. The limits on what is
+ * Batches leave by MPI_Issend, which completes only when the receiver has matched the message. The limits on what is
  * in flight are thus limits on what the receivers have not taken yet: that is all the flow control there is.
  */
 #include <limits.h>
@@ -18,18 +18,24 @@ bool outbox_allocate(struct outbox *outbox, uint32_t ranks)
     outbox->data_per_rank = share < DATA_PER_RANK_LEAST ? DATA_PER_RANK_LEAST : share;
     if (outbox->data_per_rank > DATA_PER_RANK_MOST)
         outbox->data_per_rank = DATA_PER_RANK_MOST;
-    outbox->data.capacity = DATA_IN_FLIGHT;
-    outbox->data.all = malloc(outbox->data.capacity * sizeof *outbox->data.all);
-    outbox->data_to = calloc(ranks, sizeof *outbox->data_to);
     outbox->sent = calloc(ranks, sizeof *outbox->sent);
-    return outbox->data.all != NULL && outbox->data_to != NULL && outbox->sent != NULL;
+    bool allocated = outbox->sent != NULL;
+    for (int32_t channel = TURBIDITE_DATA; channel < CHANNELS; channel++) {
+        struct departures *departures = &outbox->channel[channel];
+        departures->capacity = DATA_IN_FLIGHT;
+        departures->all = malloc(departures->capacity * sizeof *departures->all);
+        outbox->data_to[channel] = calloc(ranks, sizeof *outbox->data_to[channel]);
+        allocated = allocated && departures->all != NULL && outbox->data_to[channel] != NULL;
+    }
+    return allocated;
 }
 
 void outbox_free(struct outbox *outbox)
 {
-    free(outbox->control.all);
-    free(outbox->data.all);
-    free(outbox->data_to);
+    for (int32_t channel = 0; channel < CHANNELS; channel++) {
+        free(outbox->channel[channel].all);
+        free(outbox->data_to[channel]);
+    }
     free(outbox->sent);
 }
 
@@ -54,7 +60,7 @@ static void add(struct departures *departures, MPI_Request request, uint32_t to,
 
 static int32_t send_control(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
 {
-    struct departures *control = &connection->outbox.control;
+    struct departures *control = &connection->outbox.channel[TURBIDITE_CONTROL];
     /* Before the message is on its way: what is under way and not noted could never be completed. */
     if (!reserve(control))
         return connection_fail(connection, "sending a control message: no memory", MPI_ERR_NO_MEM);
@@ -72,18 +78,20 @@ static int32_t send_control(struct connection *connection, uint32_t to, const vo
     return TURBIDITE_PENDING;
 }
 
-static int32_t send_data(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
+static int32_t send_data(struct connection *connection, uint32_t to, int32_t channel, const void *message, int bytes,
+                         void *token)
 {
     struct outbox *outbox = &connection->outbox;
-    if (outbox->data.count == outbox->data.capacity || outbox->data_to[to] == outbox->data_per_rank)
+    struct departures *departures = &outbox->channel[channel];
+    if (departures->count == departures->capacity || outbox->data_to[channel][to] == outbox->data_per_rank)
         return TURBIDITE_NO_CREDIT;
     MPI_Request request;
-    int error = MPI_Issend(message, bytes, MPI_BYTE, (int)to, TURBIDITE_DATA, connection->communicator, &request);
+    int error = MPI_Issend(message, bytes, MPI_BYTE, (int)to, channel, connection->communicator, &request);
     if (error != MPI_SUCCESS)
-        return connection_fail(connection, "sending a data message", error);
-    add(&outbox->data, request, to, token);
+        return connection_fail(connection, "sending a batch", error);
+    add(departures, request, to, token);
     outbox->sent[to]++;
-    outbox->data_to[to]++;
+    outbox->data_to[channel][to]++;
     return TURBIDITE_PENDING;
 }
 
@@ -94,13 +102,12 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
         return connection->failure;
     if (to >= connection->transport.ranks || to == connection->transport.rank)
         return connection_refuse(connection, "send: no such other rank", MPI_ERR_RANK);
-    if (token == NULL || (message == NULL && bytes > 0) ||
-        (channel != TURBIDITE_CONTROL && channel != TURBIDITE_DATA))
+    if (token == NULL || (message == NULL && bytes > 0) || channel < 0 || channel >= CHANNELS)
         return connection_refuse(connection, "send: no token, no message or no such channel", MPI_ERR_ARG);
     if (bytes > INT_MAX)
         return connection_refuse(connection, "send: a message has to be smaller than 2 GiB", MPI_ERR_COUNT);
     return channel == TURBIDITE_CONTROL ? send_control(connection, to, message, (int)bytes, token)
-                                        : send_data(connection, to, message, (int)bytes, token);
+                                        : send_data(connection, to, channel, message, (int)bytes, token);
 }
 
 /* Tests some departures, each time from where the last one ended. True and a departure that is done, if there is one.
@@ -133,21 +140,30 @@ void *outbox_completed(void *context)
     struct connection *connection = context;
     struct outbox *outbox = &connection->outbox;
     struct departure done;
-    if (connection->failure != 0)
-        return NULL;
-    if (test_some(connection, &outbox->control, &done))
+    for (int32_t channel = 0; channel < CHANNELS && connection->failure == 0; channel++) {
+        if (!test_some(connection, &outbox->channel[channel], &done))
+            continue;
+        if (channel != TURBIDITE_CONTROL)
+            outbox->data_to[channel][done.to]--;
         return done.token;
-    if (connection->failure != 0 || !test_some(connection, &outbox->data, &done))
-        return NULL;
-    outbox->data_to[done.to]--;
-    return done.token;
+    }
+    return NULL;
+}
+
+size_t outbox_count(const struct outbox *outbox)
+{
+    size_t count = 0;
+    for (int32_t channel = 0; channel < CHANNELS; channel++)
+        count += outbox->channel[channel].count;
+    return count;
 }
 
 void outbox_abandon(struct outbox *outbox)
 {
-    struct departures *both[] = {&outbox->control, &outbox->data};
-    for (size_t channel = 0; channel < 2; channel++)
-        for (size_t index = 0; index < both[channel]->count; index++)
-            if (both[channel]->all[index].request != MPI_REQUEST_NULL)
-                MPI_Request_free(&both[channel]->all[index].request);
+    for (int32_t channel = 0; channel < CHANNELS; channel++) {
+        struct departures *departures = &outbox->channel[channel];
+        for (size_t index = 0; index < departures->count; index++)
+            if (departures->all[index].request != MPI_REQUEST_NULL)
+                MPI_Request_free(&departures->all[index].request);
+    }
 }

@@ -205,13 +205,12 @@ int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidite_transport **tran
 /* Completes own sends, and receives and drops what has come. */
 static void drain(struct connection *connection)
 {
-    static const int32_t channels[] = {TURBIDITE_CONTROL, TURBIDITE_DATA};
     const void *message;
     size_t bytes;
     while (outbox_completed(connection) != NULL)
         continue;
-    for (size_t index = 0; index < 2; index++)
-        while (inbox_poll(connection, channels[index], &message, &bytes) > 0)
+    for (int32_t channel = 0; channel < CHANNELS; channel++)
+        while (inbox_poll(connection, channel, &message, &bytes) > 0)
             inbox_release(connection, message);
 }
 
@@ -252,9 +251,7 @@ static bool settle(struct connection *connection)
         connection_fail(connection, "closing the transport: it had failed on a rank", MPI_ERR_OTHER);
         return false;
     }
-    const struct outbox *outbox = &connection->outbox;
-    while (connection->failure == 0 &&
-           (connection->inbox.received < owed[0] || outbox->control.count > 0 || outbox->data.count > 0))
+    while (connection->failure == 0 && (connection->inbox.received < owed[0] || outbox_count(&connection->outbox) > 0))
         drain(connection);
     return connection->failure == 0;
 }

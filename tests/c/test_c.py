@@ -19,7 +19,10 @@ INTERPOSED = {
     "fopen", "fopen64", "fclose", "rename",
 }  # fmt: skip
 
-# What each source of programs may hold to turbidite.h: our own tests and examples include it under both languages.
+# What the command loads to run under mpiexec; no header, since nobody else does.
+WORLD = {"turbidite_mpi_world_begin", "turbidite_mpi_world_end", "turbidite_mpi_last_error"}
+
+# Compilers that the header has to please.
 LANGUAGES = [("cc", "c", "-std=c11"), ("c++", "c++", "-std=c++11"), ("c++", "c++", "-std=c++20")]
 
 
@@ -99,6 +102,7 @@ def test_exported_names_of_the_preload_library():
 
 def test_exported_names_of_the_mpi_libraries():
     assert exported(library("libturbidite_mpi.so")) == declared(MPI_HEADER)
+    assert exported(library("libturbidite_mpi_world.so")) == WORLD
     wrappers = exported(library("libturbidite_preload_mpi.so"))
     # Each collective in C, and in Fortran under the names of its three bindings.
     in_c = {name for name in wrappers if name.startswith("MPI_")}
@@ -115,7 +119,7 @@ def test_the_libraries_need_no_more_than_they_should():
         assert others <= system, f"{name} needs {others - system}"
         assert "libmpi" not in run("ldd", library(name)).stdout
     # The check can tell: this one is linked to MPI. It must not bring the Rust library into programs that only preload.
-    for name in ("libturbidite_mpi.so", "libturbidite_preload_mpi.so"):
+    for name in ("libturbidite_mpi.so", "libturbidite_mpi_world.so", "libturbidite_preload_mpi.so"):
         assert any(need.startswith("libmpi.so") for need in needed(library(name)))
         assert not any("turbidite" in need for need in needed(library(name)))
 

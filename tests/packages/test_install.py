@@ -42,12 +42,13 @@ def version() -> str:
 
 def test_what_is_installed(prefix):
     found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
-    names = ("turbidite", "turbidite_mpi", "turbidite_preload", "turbidite_preload_mpi")
+    names = ("turbidite", "turbidite_mpi", "turbidite_mpi_world", "turbidite_preload", "turbidite_preload_mpi")
     libraries = {f"lib{name}.so" for name in names} | {"libturbidite.so.0"}
     headers = {"turbidite.h", "turbidite_mpi.h", "turbidite.f90", "turbidite_mpi.f90"}
     cmake = {f"cmake/Turbidite/TurbiditeConfig{part}.cmake" for part in ("", "Version")}
-    packages = {"pkgconfig/turbidite.pc"} | cmake
-    assert found == {f"lib/{name}" for name in libraries | packages} | {f"include/{name}" for name in headers}
+    packages = cmake | {"pkgconfig/turbidite.pc"}
+    files = {f"lib/{name}" for name in libraries | packages} | {f"include/{name}" for name in headers}
+    assert found == files | {"bin/turbidite"}
 
 
 def read_package(path: Path) -> dict[str, str]:

@@ -105,17 +105,22 @@ void turbidite_options_init(turbidite_options *options);
 /* ---- Transport: how ranks reach each other ---- */
 
 #define TURBIDITE_CONTROL 0 /* small messages of the protocol; they never wait behind data */
-#define TURBIDITE_DATA 1    /* batches of records */
+#define TURBIDITE_DATA 1    /* batches of records, to the rank that stores them */
+#define TURBIDITE_OUTWARD 2 /* batches for other nodes, to a rank of the sender's own node that passes them on */
+#define TURBIDITE_ACROSS 3  /* batches from a rank that passes them on to one on another node */
 
 #define TURBIDITE_SENT 0      /* send: done with the message, the caller may reuse its memory */
 #define TURBIDITE_PENDING 1   /* send: the message is on its way, its memory is the transport's until `completed` names it */
-#define TURBIDITE_NO_CREDIT 2 /* send: too much is on its way; only for TURBIDITE_DATA */
+#define TURBIDITE_NO_CREDIT 2 /* send: too much is on its way; never for TURBIDITE_CONTROL */
 
 /*
  * A rank's connection to the others, filled in by a library such as libturbidite_mpi.
  *
  * Nothing blocks. Messages from one rank to another on one channel arrive in the order they were sent, each exactly
- * once. A message that cannot be sent or received ever again makes the functions answer a negative number; `describe` says why.
+ * once. Each channel for batches has credit of its own, for at least one message at every rank: one that is full or not
+ * polled holds up none of the others, or representatives that wait for each other may never end. TURBIDITE_OUTWARD and
+ * TURBIDITE_ACROSS are used only when `nodes` names several nodes. A message that cannot be sent or received ever again
+ * makes the functions answer a negative number; `describe` says why.
  * All functions are called on the thread that calls turbidite_..., never on one of the library's own.
  */
 typedef struct turbidite_transport {

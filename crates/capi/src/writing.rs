@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use turbidite::drivers::TransportTable;
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, WriteOptions};
+use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
 
 use crate::layout::{self, CColumn, CFigures, COptions, CView};
 use crate::status::{OK, SKIPPED, answer, argument};
@@ -63,16 +63,19 @@ pub unsafe extern "C" fn turbidite_open(
                 RankJob::open_alone(storage, path, schema.clone(), options).map(|job| CDataset { job, schema })
             }
             Some(transport) => {
-                let credit_batches = WriteOptions::new(ranks).credit_batches;
                 // SAFETY: as above.
-                let foreign = Box::new(unsafe { transport.resolve(credit_batches) }?);
+                let topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
+                let known = WriteOptions { topology, ..WriteOptions::new(ranks) };
+                // SAFETY: as above.
+                let foreign = Box::new(unsafe { transport.resolve(known.credit_batches) }?);
                 match wanted {
                     Ok(Wanted { path, schema, options }) => {
+                        let options = WriteOptions { topology: known.topology, ..options };
                         RankJob::open(storage, path, schema.clone(), options, transport.rank, foreign)
                             .map(|job| CDataset { job, schema })
                     }
                     // The other ranks are about to wait for this one.
-                    Err(cause) => Err(RankJob::refuse_open(storage, ranks, transport.rank, foreign, cause)),
+                    Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
                 }
             }
         }?;

@@ -1,7 +1,7 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
 //! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `report` draws a page, `text` puts numbers into words, `failure` knows exit codes and messages, `panics` makes
+//! them, `report` draws a page, `text` puts numbers into words, `failure` knows exit codes and messages, `mpi` finds other ranks under mpiexec, `panics` makes
 //! those of other people's code into errors. Results go to standard output, all else (progress, notes, errors) to
 //! standard error; with `--json` both are for machines.
 
@@ -9,6 +9,7 @@
 
 mod commands;
 mod failure;
+mod mpi;
 mod output;
 mod panics;
 mod report;

@@ -7,7 +7,8 @@
 //! stay for all rounds and contestants. Those are names with settings, such as `index,ranks=64` or `direct,threads=4`:
 //!
 //! - `index`: all ranks append to a dataset in turns of `append` records, by `threads` threads; what is timed ends when
-//!   the last epoch is committed and durable. Settings: `ranks`, `memtable`, `row-groups`, `renegotiate`, `pivots`.
+//!   the last epoch is committed and durable. Settings: `ranks`, `nodes` (they send as if on so many nodes), `memtable`,
+//!   `row-groups`, `renegotiate`, `pivots`.
 //! - `shuffle`: as `index`, but parts go nowhere: what the processor does without storage.
 //! - `local`: no shuffle: every rank's records are sorted, encoded and written where they are. `sort`: those go nowhere, too.
 //! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `threads` threads with `depth` writes of
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::{Column, ColumnView, DataType, LocalJob, Renegotiation, Schema, WriteOptions};
+use turbidite::{Column, ColumnView, DataType, LocalJob, Renegotiation, Schema, Topology, WriteOptions};
 
 mod support;
 
@@ -114,6 +115,7 @@ struct Contestant<'a> {
     name: &'a str,
     setup: &'a Setup,
     ranks: usize,
+    nodes: usize,
     append: usize,
     threads: usize,
     depth: usize,
@@ -131,6 +133,7 @@ impl<'a> Contestant<'a> {
             name: words.next().unwrap_or_default(),
             setup,
             ranks: 16,
+            nodes: 1,
             append: 32_768,
             threads: std::thread::available_parallelism()?.get(),
             depth: 1,
@@ -144,6 +147,7 @@ impl<'a> Contestant<'a> {
             let (name, value) = word.split_once('=').ok_or_else(|| format!("{word} has no value"))?;
             match name {
                 "ranks" => this.ranks = value.parse()?,
+                "nodes" => this.nodes = value.parse()?,
                 "append" => this.append = value.parse()?,
                 "threads" => this.threads = value.parse()?,
                 "depth" => this.depth = value.parse()?,
@@ -240,6 +244,9 @@ struct Outcome {
 fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<Outcome, Failure> {
     let schema = contestant.setup.schema()?;
     let mut write = WriteOptions::new(u32::try_from(contestant.ranks)?);
+    let nodes: Vec<u32> =
+        (0..contestant.ranks).map(|rank| (rank * contestant.nodes / contestant.ranks) as u32).collect();
+    write.topology = Topology::from_nodes(&nodes);
     write.memtable_bytes = contestant.memtable;
     write.row_groups_per_run = contestant.row_groups.unwrap_or(write.row_groups_per_run);
     write.pivots = contestant.pivots.unwrap_or(write.pivots);

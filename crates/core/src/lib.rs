@@ -16,7 +16,7 @@ pub mod writer;
 pub use drivers::local::LocalJob;
 pub use drivers::rank::RankJob;
 pub use drivers::{EpochStart, WriteOptions};
-pub use engine::Renegotiation;
+pub use engine::{Renegotiation, Routing, Topology};
 pub use error::{Error, ErrorClass, Result, UsageError};
 pub use format::EpochFigures;
 pub use query::{Dataset, Query};

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use turbidite::partition::carp::{BoundedTable, Histogram, HistogramPivots};
 use turbidite::storage::MemoryStorage;
-use turbidite::{Column, ColumnView, DataType, Dataset, EpochFigures, KeyOrder, LocalJob, Query, Schema, WriteOptions};
+use turbidite::{
+    Column, ColumnView, DataType, Dataset, EpochFigures, KeyOrder, LocalJob, Query, Schema, Topology, WriteOptions,
+};
 
 const RECORDS: usize = 1_000_000;
 const APPEND: usize = 1_000;
@@ -67,10 +69,14 @@ impl Input {
 
 /// Writes the epochs, each an input, and reads every record back.
 fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochFigures> {
+    ingest_as(WriteOptions::new(ranks), epochs)
+}
+
+fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochFigures> {
     let schema =
         Schema::new(vec![Column::new("key", epochs[0].data_type), Column::new("id", DataType::U64)], "key").unwrap();
     let storage: Arc<MemoryStorage> = Arc::new(MemoryStorage::new());
-    let job = LocalJob::open_with(storage.clone(), "/ds", schema, WriteOptions::new(ranks)).unwrap();
+    let job = LocalJob::open_with(storage.clone(), "/ds", schema, options).unwrap();
     let mut all = Vec::new();
     for (epoch, input) in epochs.iter().enumerate() {
         let width = input.data_type.width();
@@ -160,6 +166,20 @@ fn balanced(name: &str, input: impl Fn(u32, &mut Random) -> Input) {
 #[test]
 fn lognormal() {
     balanced("lognormal", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal()));
+}
+
+/// By representatives, as if the ranks lay on seven nodes: to the end of the write path, and as balanced.
+#[test]
+fn lognormal_over_several_nodes() {
+    let labels: Vec<u32> = (0..61).map(|rank| rank * rank % 7).collect();
+    let mut random = Random(61);
+    let epochs = [(); 2].map(|()| Input::f32s(RECORDS, 61, |_| random.lognormal()));
+    let options = WriteOptions { topology: Topology::from_nodes(&labels), ..WriteOptions::new(61) };
+    for figures in ingest_as(options, &epochs) {
+        report("lognormal over nodes", 61, &figures);
+        assert_eq!(figures.rows, RECORDS as u64);
+        assert!(largest_share(&figures) <= 1.25, "{}", largest_share(&figures));
+    }
 }
 
 #[test]

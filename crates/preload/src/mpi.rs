@@ -6,8 +6,8 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use turbidite::Result;
 use turbidite::drivers::{ForeignTransport, TransportTable};
+use turbidite::{Result, Topology};
 
 use crate::guard::Guard;
 use crate::session::{Session, complain, session};
@@ -96,6 +96,13 @@ impl World {
         // SAFETY: the function and its context are the shim's; the values are ours.
         which(agreement)
             .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
+    }
+
+    /// Which ranks share a node.
+    pub(crate) fn topology(&self) -> Topology {
+        let Self::Ranks { transport, .. } = self else { return Topology::one_node() };
+        // SAFETY: the shim names the node of every rank, or none.
+        unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
     }
 
     /// A connection to the other ranks, if there are any.

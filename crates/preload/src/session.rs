@@ -366,6 +366,7 @@ impl Dataset {
             patience: PATIENCE,
             stall_limit: Some(STALL_LIMIT),
             derivations: self.plan.derivation_texts.clone(),
+            topology: world.topology(),
             ..defaults
         };
         let storage = Arc::new(FileSystem::new());

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 use turbidite::expr::DerivationSet;
-use turbidite::{Column, ColumnView, LocalJob};
+use turbidite::{Column, ColumnView, LocalJob, RankJob};
 
 use crate::failure::Failure;
 use crate::source::{Chunk, RankReader, Source};
@@ -79,6 +79,60 @@ impl Recipe<'_> {
             None => Ok(()),
         }
     }
+
+    /// Hands one rank's share of an epoch to its job.
+    pub(super) fn feed_rank(
+        &self,
+        job: &mut RankJob,
+        epoch: u64,
+        (rank, ranks): (u32, u32),
+        progress: &ProgressBar,
+    ) -> Result<(), Failure> {
+        let reader = RankReader::of_epoch(self.source, epoch, ranks).into_iter().nth(rank as usize);
+        let Some(mut reader) = reader else { return Ok(()) };
+        let (mut records, mut filler, mut handed_over) = (Vec::new(), Vec::new(), 0);
+        while let Some(chunk) = reader.next(turn_records(handed_over), &mut records)? {
+            self.append(epoch, &chunk, &records, &mut filler, |columns| Ok(job.append(columns)?))?;
+            handed_over += chunk.records as u64;
+            // Only rank 0 shows a bar; ranks have about as much to do.
+            progress.inc((chunk.records * self.source.record_bytes()) as u64 * u64::from(ranks));
+        }
+        Ok(())
+    }
+
+    /// Makes the stored columns of a chunk and hands them to `append`.
+    fn append(
+        &self,
+        epoch: u64,
+        chunk: &Chunk<'_>,
+        records: &[u8],
+        filler: &mut Vec<u8>,
+        append: impl FnOnce(&[ColumnView<'_>]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Recipe { source, derivations, stored } = self;
+        let mut views = chunk.views(records)?;
+        if let Some(kind) = source.filler() {
+            kind.fill(epoch, chunk.file.rank, chunk.first, chunk.records, filler);
+            views.push(kind.view(filler, chunk.records)?);
+        }
+        let constant = |name: &str| source.constant(name).map(|index| chunk.file.constants[index]);
+        let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
+            let from = chunk.first;
+            Failure::Usage(format!(
+                "{}: in the {} records from record {from} on: {error}",
+                chunk.file.path.display(),
+                chunk.records
+            ))
+        })?;
+        views.extend((0..derived.len()).map(|index| derived.view(index)));
+        let columns: Vec<ColumnView<'_>> = stored.iter().map(|&index| views[index]).collect();
+        append(&columns)
+    }
+}
+
+/// Records of a rank's next turn.
+fn turn_records(handed_over: u64) -> usize {
+    (handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN) as usize
 }
 
 /// A rank that waits for its turn.
@@ -105,9 +159,9 @@ impl Worker<'_> {
             if stop.load(Ordering::Relaxed) {
                 break;
             }
-            let limit = (turn.handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN);
-            let Some(chunk) = turn.reader.next(limit as usize, &mut records)? else { continue };
-            self.append(turn.rank, &chunk, &records, &mut filler)?;
+            let Some(chunk) = turn.reader.next(turn_records(turn.handed_over), &mut records)? else { continue };
+            let append = |columns: &[ColumnView<'_>]| Ok(self.job.append(turn.rank, columns)?);
+            self.recipe.append(self.epoch, &chunk, &records, &mut filler, append)?;
             turn.handed_over += chunk.records as u64;
             self.progress.inc((chunk.records * self.recipe.source.record_bytes()) as u64);
             if !self.keeps_open {
@@ -116,26 +170,5 @@ impl Worker<'_> {
             share.push_back(turn);
         }
         Ok(())
-    }
-
-    fn append(&self, rank: u32, chunk: &Chunk<'_>, records: &[u8], filler: &mut Vec<u8>) -> Result<(), Failure> {
-        let Recipe { source, derivations, stored } = self.recipe;
-        let mut views = chunk.views(records)?;
-        if let Some(kind) = source.filler() {
-            kind.fill(self.epoch, chunk.file.rank, chunk.first, chunk.records, filler);
-            views.push(kind.view(filler, chunk.records)?);
-        }
-        let constant = |name: &str| source.constant(name).map(|index| chunk.file.constants[index]);
-        let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
-            let from = chunk.first;
-            Failure::Usage(format!(
-                "{}: in the {} records from record {from} on: {error}",
-                chunk.file.path.display(),
-                chunk.records
-            ))
-        })?;
-        views.extend((0..derived.len()).map(|index| derived.view(index)));
-        let columns: Vec<ColumnView<'_>> = stored.iter().map(|&index| views[index]).collect();
-        Ok(self.job.append(rank, &columns)?)
     }
 }

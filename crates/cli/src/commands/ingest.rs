@@ -9,12 +9,14 @@ use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochFigures;
 use turbidite::store::EpochRange;
-use turbidite::{EpochStart, LocalJob, Renegotiation, Schema, SchemaError, WriteOptions};
+use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
 
 use super::feed::{Crew, Recipe};
 use super::figures::write_amplification;
+use super::job::{Job, STALL_LIMIT};
 use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
+use crate::mpi::World;
 use crate::source::{Source, SourceOptions, parse_columns};
 use crate::text;
 
@@ -176,15 +178,17 @@ impl Ingest {
         let recipe = self.recipe(&source)?;
         let schema = self.schema(&recipe)?;
         let row_bytes = schema.row_bytes();
-        let options = self.options(&source);
+        let world = World::find()?;
+        let options = self.options(&source, world.as_ref())?;
         let (ranks, receivers) = (options.ranks, options.receivers);
         let mut notes = source.notes().to_vec();
-        let job = LocalJob::open(&self.out, schema, options)?;
-        notes.extend(job.lock_notice().map(ToString::to_string));
-        if !as_json {
+        let leads = world.as_ref().is_none_or(|world| world.rank() == 0);
+        let mut job = Job::open(&self.out, schema, options, world.as_ref())?;
+        notes.extend(job.lock_notice());
+        if !as_json && leads {
             notes.iter().for_each(|note| complain(&format!("turbidite: {note}")));
         }
-        let progress = progress_bar(&source, &epochs, as_json);
+        let progress = progress_bar(&source, &epochs, as_json || !leads);
         let mut done = Vec::with_capacity(epochs.len());
         for &epoch in &epochs {
             progress.set_message(format!("epoch {epoch}"));
@@ -194,7 +198,7 @@ impl Ingest {
                     None
                 }
                 EpochStart::Started => {
-                    recipe.feed(&job, epoch, Crew { ranks, threads: self.threads() }, &progress)?;
+                    job.feed(&recipe, epoch, Crew { ranks, threads: self.threads() }, &progress)?;
                     Some(job.end_epoch()?)
                 }
             };
@@ -208,6 +212,10 @@ impl Ingest {
         }
         job.close()?;
         progress.finish_and_clear();
+        world.map_or(Ok(()), World::leave)?;
+        if !leads {
+            return Ok(());
+        }
         let report = self.report(done, (ranks, receivers), row_bytes, begun.elapsed(), notes);
         if as_json { say_json(&report) } else { say(&report.in_words()) }
     }
@@ -282,9 +290,22 @@ impl Ingest {
         })
     }
 
-    fn options(&self, source: &Source) -> WriteOptions {
-        let ranks = self.ranks.unwrap_or(source.ranks().max(1));
+    fn options(&self, source: &Source, world: Option<&World>) -> Result<WriteOptions, Failure> {
+        let ranks = match (world, self.ranks) {
+            (Some(world), Some(ranks)) if ranks != world.ranks() => {
+                let started = world.ranks();
+                return Err(Failure::Usage(format!(
+                    "--ranks: mpiexec has started {started} ranks; leave the option out"
+                )));
+            }
+            (Some(world), _) => world.ranks(),
+            (None, ranks) => ranks.unwrap_or(source.ranks().max(1)),
+        };
         let mut options = WriteOptions::new(ranks);
+        if let Some(world) = world {
+            options.topology = world.topology();
+            options.stall_limit = Some(STALL_LIMIT);
+        }
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
         set(&mut options.receivers, self.receivers);
         set(&mut options.pivots, self.pivots);
@@ -302,7 +323,7 @@ impl Ingest {
         options.threads = self.threads();
         options.source = Some(self.source.display().to_string());
         options.derivations.clone_from(&self.derive);
-        options
+        Ok(options)
     }
 
     fn threads(&self) -> usize {

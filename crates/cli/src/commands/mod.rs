@@ -5,6 +5,7 @@ pub(crate) mod completions;
 pub(crate) mod hist;
 pub(crate) mod ingest;
 pub(crate) mod inspect;
+mod job;
 pub(crate) mod man;
 pub(crate) mod quantiles;
 pub(crate) mod query;

@@ -1,12 +1,14 @@
 //! A transport that a C library such as libturbidite_mpi fills in, as the core's [`Transport`].
 //!
-//! `TransportTable` is `turbidite_transport` of turbidite.h, where the contract stands. The library borrows a message's memory until it names its token; the token here is the number of a slot that keeps the
-//! message. What a rank sends to itself never gets there: it waits in a queue of this adapter, bounded as credit is.
+//! `TransportTable` is `turbidite_transport` of turbidite.h, where the contract stands; channels have the numbers of
+//! [`Channel`]. The library borrows a message's memory until it names its token; the token here is the number of a slot that
+//! keeps the message. What a rank sends to itself never gets there: it waits in a queue of this adapter, bounded as
+//! credit is.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 
-use crate::engine::{Channel, Sent, Transport};
+use crate::engine::{Channel, Sent, Topology, Transport};
 use crate::error::{Result, UsageError};
 
 /// Version of the structs that C libraries and this one share: `TURBIDITE_ABI_VERSION`.
@@ -48,7 +50,7 @@ pub struct ForeignTransport {
     /// Messages whose memory the library uses, by slot.
     pending: Vec<Option<Vec<u8>>>,
     free_slots: Vec<usize>,
-    to_itself: [VecDeque<Vec<u8>>; 2],
+    to_itself: [VecDeque<Vec<u8>>; Channel::COUNT],
     credit_batches: usize,
     failure: Option<String>,
 }
@@ -61,6 +63,16 @@ unsafe impl Send for TransportTable {}
 unsafe impl Send for ForeignTransport {}
 
 impl TransportTable {
+    /// Which rank is on which node.
+    ///
+    /// # Safety
+    /// `nodes` is NULL or points to as many numbers as there are ranks.
+    pub unsafe fn topology(&self) -> Option<Topology> {
+        // SAFETY: not NULL, so the caller promises them.
+        (!self.nodes.is_null())
+            .then(|| Topology::from_nodes(unsafe { std::slice::from_raw_parts(self.nodes, self.ranks as usize) }))
+    }
+
     /// Checks what a library has filled in. `credit_batches` bounds what a rank sends to itself.
     ///
     /// # Errors
@@ -98,17 +110,10 @@ impl TransportTable {
             describe,
             pending: Vec::new(),
             free_slots: Vec::new(),
-            to_itself: [VecDeque::new(), VecDeque::new()],
+            to_itself: [const { VecDeque::new() }; Channel::COUNT],
             credit_batches,
             failure: None,
         })
-    }
-}
-
-fn number(channel: Channel) -> usize {
-    match channel {
-        Channel::Control => 0,
-        Channel::Data => 1,
     }
 }
 
@@ -143,8 +148,8 @@ impl ForeignTransport {
 impl Transport for ForeignTransport {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
         if to == self.rank {
-            let queue = &mut self.to_itself[number(channel)];
-            if channel == Channel::Data && queue.len() >= self.credit_batches {
+            let queue = &mut self.to_itself[channel as usize];
+            if channel != Channel::Control && queue.len() >= self.credit_batches {
                 return Sent::NoCredit(message);
             }
             queue.push_back(message);
@@ -160,7 +165,7 @@ impl Transport for ForeignTransport {
         let (address, bytes) = (message.as_ptr().cast(), message.len());
         // SAFETY: the message's memory stays where it is until the library names the token: a vector that is moved keeps
         // its heap memory, and the slot keeps the vector.
-        let sent = unsafe { (self.send)(self.context, to, number(channel) as i32, address, bytes, token) };
+        let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, token) };
         match sent {
             SENT => Sent::Accepted,
             PENDING => {
@@ -171,7 +176,7 @@ impl Transport for ForeignTransport {
                 }
                 Sent::Accepted
             }
-            NO_CREDIT if channel == Channel::Data => Sent::NoCredit(message),
+            NO_CREDIT if channel != Channel::Control => Sent::NoCredit(message),
             _ => {
                 self.fail();
                 Sent::Accepted
@@ -180,7 +185,7 @@ impl Transport for ForeignTransport {
     }
 
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
-        if let Some(message) = self.to_itself[number(channel)].pop_front() {
+        if let Some(message) = self.to_itself[channel as usize].pop_front() {
             return Some(message);
         }
         if self.failure.is_some() {
@@ -188,7 +193,7 @@ impl Transport for ForeignTransport {
         }
         let (mut message, mut bytes) = (std::ptr::null(), 0);
         // SAFETY: both addresses are of this frame.
-        match unsafe { (self.poll)(self.context, number(channel) as i32, &raw mut message, &raw mut bytes) } {
+        match unsafe { (self.poll)(self.context, channel as i32, &raw mut message, &raw mut bytes) } {
             0 => {
                 self.reclaim();
                 None

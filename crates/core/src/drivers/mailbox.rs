@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::{Channel, Sent, Transport};
 
+/// What has been sent to a rank, by channel.
 #[derive(Debug, Default)]
 struct Mailbox {
-    control: VecDeque<Vec<u8>>,
-    data: VecDeque<Vec<u8>>,
+    queues: [VecDeque<Vec<u8>>; Channel::COUNT],
 }
 
 /// All ranks' mailboxes.
@@ -47,23 +47,20 @@ pub(super) struct MailboxLink {
 impl Transport for MailboxLink {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
         let mut mailbox = lock(&self.office.boxes[to as usize]);
-        match channel {
-            Channel::Control => {
-                mailbox.control.push_back(message);
-                drop(mailbox);
-                lock(&self.office.attention).push_back(to);
-            }
-            Channel::Data if mailbox.data.len() < self.office.credit_batches => mailbox.data.push_back(message),
-            Channel::Data => return Sent::NoCredit(message),
+        let queue = &mut mailbox.queues[channel as usize];
+        if channel == Channel::Control {
+            queue.push_back(message);
+            drop(mailbox);
+            lock(&self.office.attention).push_back(to);
+        } else if queue.len() < self.office.credit_batches {
+            queue.push_back(message);
+        } else {
+            return Sent::NoCredit(message);
         }
         Sent::Accepted
     }
 
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
-        let mut mailbox = lock(&self.office.boxes[self.rank as usize]);
-        match channel {
-            Channel::Control => mailbox.control.pop_front(),
-            Channel::Data => mailbox.data.pop_front(),
-        }
+        lock(&self.office.boxes[self.rank as usize]).queues[channel as usize].pop_front()
     }
 }

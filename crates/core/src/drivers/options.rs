@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{EngineOptions, Renegotiation};
+use crate::engine::{EngineOptions, Renegotiation, Routing, Topology};
 use crate::error::UsageError;
 use crate::format::{MAX_ROW_GROUPS, PartOptions};
 use crate::store::IfExists;
@@ -15,6 +15,10 @@ pub struct WriteOptions {
     pub ranks: u32,
     /// Ranks that store, at most `ranks`.
     pub receivers: u32,
+    /// Which ranks share a node.
+    pub topology: Topology,
+    /// How records get from rank to rank.
+    pub routing: Routing,
     /// Pivots a rank sends to negotiate a partition table.
     pub pivots: u32,
     /// When to negotiate.
@@ -52,6 +56,8 @@ impl WriteOptions {
         Self {
             ranks,
             receivers: ranks,
+            topology: Topology::one_node(),
+            routing: Routing::default(),
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
             memtable_bytes: 15 << 19,
@@ -86,6 +92,10 @@ impl WriteOptions {
         within("row groups per run", self.row_groups_per_run as usize, 1, 1 << 10)?;
         within("row groups per part", self.row_groups_per_part as usize, 1, MAX_ROW_GROUPS as usize)?;
         within("credit", self.credit_batches, 1, 1 << 16)?;
+        if !self.topology.fits(self.ranks) {
+            let what = format!("it does not name the node of each of {} ranks", self.ranks);
+            return Err(UsageError::Option { option: "topology", what });
+        }
         if self.renegotiation == Renegotiation::Every(0) {
             return Err(UsageError::Option { option: "renegotiate", what: "an interval has at least 1 record".into() });
         }
@@ -95,7 +105,14 @@ impl WriteOptions {
     /// The options of one rank's engine.
     pub(crate) fn engine(&self, rank: u32) -> EngineOptions {
         let defaults = EngineOptions::new(rank, self.ranks);
-        EngineOptions { receivers: self.receivers, pivots: self.pivots, renegotiation: self.renegotiation, ..defaults }
+        EngineOptions {
+            receivers: self.receivers,
+            topology: self.topology.clone(),
+            routing: self.routing,
+            pivots: self.pivots,
+            renegotiation: self.renegotiation,
+            ..defaults
+        }
     }
 
     /// The options of one rank's writer.

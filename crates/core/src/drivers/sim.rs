@@ -1,15 +1,16 @@
 //! A deterministic driver: thousands of virtual ranks on one thread, repeatable from a seed.
 //!
 //! The engines are the real ones; the network delays messages by random numbers of steps, keeps the order within a pair
-//! of ranks and channel, and grants each receiver a bounded number of data batches. In each step one rank, chosen at
-//! random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a call of its own
-//! does not drive its engine either.
+//! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one
+//! rank, chosen at random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a
+//! call of its own does not drive its engine either.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
 
 use crate::engine::{
-    Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Renegotiation, Sent, Transport,
+    BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Renegotiation, Routing, Sent,
+    Topology, Transport,
 };
 use crate::format::RunKind;
 use crate::schema::{ColumnView, Schema, SchemaError};
@@ -21,12 +22,24 @@ pub struct SimOptions {
     pub ranks: u32,
     /// Ranks that receive.
     pub receivers: u32,
+    /// Which ranks share a node.
+    pub topology: Topology,
+    /// How records get from rank to rank.
+    pub routing: Routing,
     /// Pivots a rank sends.
     pub pivots: u32,
     /// When tables are negotiated.
     pub renegotiation: Renegotiation,
-    /// Data batches that may be on their way to one receiver.
+    /// Most bytes of rows in a batch.
+    pub batch_bytes: usize,
+    /// Bound on a rank's open and queued batches in bytes.
+    pub outbox_bytes: usize,
+    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    pub out_of_bounds_rows: usize,
+    /// Data batches that may be on their way to one rank, on each channel.
     pub credit_batches: usize,
+    /// Look at the memory of batches in every turn, which takes long for thousands of ranks.
+    pub measure_memory: bool,
     /// Longest delay of a message, in steps.
     pub delay_steps: u64,
     /// Turns an append waits for credit before records are spilled.
@@ -44,9 +57,15 @@ impl SimOptions {
         Self {
             ranks,
             receivers: ranks,
+            topology: engine.topology,
+            routing: engine.routing,
             pivots: engine.pivots,
             renegotiation: engine.renegotiation,
+            batch_bytes: engine.batch_bytes,
+            outbox_bytes: engine.outbox_bytes,
+            out_of_bounds_rows: engine.out_of_bounds_rows,
             credit_batches: 16,
+            measure_memory: false,
             delay_steps: 20,
             patience_turns: 100,
             step_limit: 100_000_000,
@@ -71,6 +90,10 @@ pub enum Turn {
 pub struct SimReport {
     /// Each rank's counters.
     pub ranks: Vec<EngineFigures>,
+    /// If measured: the most memory that each rank's batches took, in this epoch and those before.
+    pub memory: Vec<BatchMemory>,
+    /// Who has sent data to whom, and how, in this epoch and those before; sorted.
+    pub links: Vec<(u32, u32, Channel)>,
     /// Steps it took.
     pub steps: u64,
 }
@@ -141,8 +164,8 @@ struct Network {
     delay_steps: u64,
     credit_batches: usize,
     random: Random,
-    control: Vec<BinaryHeap<Flight>>,
-    data: Vec<BinaryHeap<Flight>>,
+    /// By rank and channel.
+    queues: Vec<[BinaryHeap<Flight>; Channel::COUNT]>,
     /// When the last message of a pair and channel arrives: the next one must not overtake it.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
 }
@@ -155,26 +178,20 @@ struct Link<'a> {
 impl Transport for Link<'_> {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
         let network = &mut *self.network;
-        if channel == Channel::Data && network.data[to as usize].len() >= network.credit_batches {
+        let queue = &mut network.queues[to as usize][channel as usize];
+        if channel != Channel::Control && queue.len() >= network.credit_batches {
             return Sent::NoCredit(message);
         }
         let last = network.last_arrivals.entry((self.rank, to, channel)).or_default();
         let arrival = (network.now + network.random.below(network.delay_steps + 1)).max(*last);
         *last = arrival;
         network.sent += 1;
-        let flight = Flight { arrival, number: network.sent, message };
-        match channel {
-            Channel::Control => network.control[to as usize].push(flight),
-            Channel::Data => network.data[to as usize].push(flight),
-        }
+        queue.push(Flight { arrival, number: network.sent, message });
         Sent::Accepted
     }
 
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
-        let flights = match channel {
-            Channel::Control => &mut self.network.control[self.rank as usize],
-            Channel::Data => &mut self.network.data[self.rank as usize],
-        };
+        let flights = &mut self.network.queues[self.rank as usize][channel as usize];
         let arrived = flights.peek().is_some_and(|flight| flight.arrival <= self.network.now);
         if arrived { flights.pop().map(|flight| flight.message) } else { None }
     }
@@ -183,6 +200,7 @@ impl Transport for Link<'_> {
 #[derive(Debug)]
 struct VirtualRank {
     engine: Engine,
+    memory: BatchMemory,
     /// Rows the program has handed over and the engine has not taken.
     pending: Vec<u8>,
     stuck_turns: u32,
@@ -209,24 +227,28 @@ impl Simulation {
             .map(|rank| {
                 let engine = EngineOptions {
                     receivers: options.receivers,
+                    topology: options.topology.clone(),
+                    routing: options.routing,
+                    batch_bytes: options.batch_bytes,
+                    outbox_bytes: options.outbox_bytes,
+                    out_of_bounds_rows: options.out_of_bounds_rows,
                     pivots: options.pivots,
                     renegotiation: options.renegotiation,
                     seed: options.seed,
                     ..EngineOptions::new(rank, options.ranks)
                 };
                 let engine = Engine::new(engine, Arc::clone(&schema));
-                VirtualRank { engine, pending: Vec::new(), stuck_turns: 0, done: false, over: false }
+                let memory = BatchMemory::default();
+                VirtualRank { engine, memory, pending: Vec::new(), stuck_turns: 0, done: false, over: false }
             })
             .collect();
-        let heaps = || (0..options.ranks).map(|_| BinaryHeap::new()).collect();
         let network = Network {
             now: 0,
             sent: 0,
             delay_steps: options.delay_steps,
             credit_batches: options.credit_batches,
             random: Random(options.seed),
-            control: heaps(),
-            data: heaps(),
+            queues: (0..options.ranks).map(|_| Default::default()).collect(),
             last_arrivals: HashMap::new(),
         };
         Self { options, schema, ranks, network }
@@ -266,7 +288,11 @@ impl Simulation {
             self.ranks[0].engine.idle();
         }
         let ranks = self.ranks.iter().map(|rank| rank.engine.figures()).collect();
-        Ok(SimReport { ranks, steps: self.network.now - begun })
+        let memory = self.ranks.iter().map(|rank| rank.memory).collect();
+        let sent = self.network.last_arrivals.keys().filter(|(_, _, channel)| *channel != Channel::Control);
+        let mut links: Vec<_> = sent.copied().collect();
+        links.sort_unstable();
+        Ok(SimReport { ranks, memory, links, steps: self.network.now - begun })
     }
 
     /// Lets time pass and chooses whose turn it is.
@@ -320,6 +346,9 @@ impl Simulation {
         let columns = views.collect::<Result<Vec<_>, _>>()?;
         let mut append = rank.engine.append(&columns)?;
         rank.engine.advance(&mut append);
+        if self.options.measure_memory {
+            rank.memory = rank.memory.peak(rank.engine.batch_memory());
+        }
         if append.is_done() {
             rank.stuck_turns = 0;
             rank.pending.drain(..rows * row_bytes);
@@ -339,6 +368,9 @@ impl Simulation {
         rank.engine
             .exchange(&mut link, || true, &mut |kind, rows| deliver(number, kind, rows))
             .map_err(|source| SimError::Message { rank: number, source })?;
+        if self.options.measure_memory {
+            rank.memory = rank.memory.peak(rank.engine.batch_memory());
+        }
         while let Some(event) = rank.engine.event() {
             match event {
                 Event::Opened { .. } | Event::GatherFailed => {}

@@ -72,16 +72,22 @@ impl Engine {
         Ok(Append::new(columns, self.schema.stored_rows(columns), rows, self.schema.row_bytes()))
     }
 
-    /// Takes as many rows as the buffers have room for; [`Append::is_done`] says whether that was all. When it was not,
-    /// the driver exchanges messages and comes back, or after a bounded time calls [`Engine::spill`].
+    /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
+    /// that was all. When it was not, the driver exchanges messages and comes back, or after a bounded time calls
+    /// [`Engine::spill`].
     pub fn advance(&mut self, append: &mut Append<'_>) {
         debug_assert_eq!(self.phase, Phase::Open);
+        let was_negotiating = self.is_negotiating();
         while !append.is_done() && self.outbox.has_room() {
             if self.installed.is_none() && self.hold_is_full() {
                 break;
             }
             self.take_block(append);
             append.taken += 1;
+            self.consider_renegotiation();
+            if self.is_negotiating() && !was_negotiating {
+                break;
+            }
         }
         self.consider_renegotiation();
     }
@@ -109,8 +115,7 @@ impl Engine {
         ordinals.clear();
         columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
         self.figures.originated += count as u64;
-        let appended_bytes = self.figures.originated.saturating_mul(row_bytes as u64);
-        self.outbox.size_batches(appended_bytes, self.options.receivers);
+        self.size_batches();
         self.observe(&ordinals);
         match self.installed {
             Some(_) => self.route(stored, &ordinals, true),
@@ -118,6 +123,13 @@ impl Engine {
         }
         self.block = block;
         self.block_ordinals = ordinals;
+    }
+
+    /// Lets batches grow with the epoch.
+    pub(super) fn size_batches(&mut self) {
+        let rows = self.figures.originated.saturating_add(self.figures.forwarded);
+        let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
+        self.outbox.size_batches(bytes, self.options.receivers);
     }
 
     fn observe(&mut self, ordinals: &[u64]) {
@@ -207,13 +219,11 @@ impl Engine {
     }
 
     /// Gives up waiting for credit: the batch that has waited longest, or the held records when there is no table,
-    /// stay on this rank as unordered records. Returns how many.
+    /// stay on this rank as unordered records. Returns how many; others' records that shared the batch are among them.
     pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
         let row_bytes = self.schema.row_bytes();
-        let rows = if let Some(batch) = self.outbox.pop() {
-            // The header is our own.
-            let rows = DataHeader::read(&batch.message, row_bytes).map(|(_, rows)| rows).unwrap_or_default();
-            let count = self.deliver_unordered(rows, deliver);
+        let rows = if let Some(batch) = self.outbox.pop_own() {
+            let count = self.deliver_unordered(&batch.rows(row_bytes), deliver);
             self.outbox.recycle(batch.message);
             count
         } else if self.installed.is_none() && self.hold_is_full() {

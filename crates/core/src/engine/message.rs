@@ -1,9 +1,12 @@
 //! What ranks say to each other.
 //!
-//! Control messages travel on the tree of ranks ([`super::tree`]), data messages straight to the receiver. Both name the
-//! *session*: how many epochs this job has begun. A message of another session is stale and is dropped, since an epoch
-//! ends only after every rank has nothing more to say in it. Data headers carry origin and destination beside the
-//! neighbours a message passes between, which is what routes of several hops will need.
+//! Control messages travel on the tree of ranks ([`super::tree`]), data messages straight to the receiver or by
+//! representatives ([`super::topology`]). Both name the *session*: how many epochs this job has begun. A control
+//! message of another session is stale and is dropped, since an epoch ends only after every rank has nothing more to
+//! say in it.
+//!
+//! A batch that goes straight to its receiver, or is on its last hop, is a header and stored rows. On the hops before,
+//! each row follows its destination rank (u32), since records for many receivers share a batch.
 
 use super::wire::{FieldReader, FieldWriter};
 
@@ -189,15 +192,18 @@ fn decode_failure(fields: &mut FieldReader<'_>) -> Result<Failure, MessageError>
 /// Length of a data message's header in bytes.
 pub(super) const DATA_HEADER_BYTES: usize = 20;
 
+/// What a row is preceded by in batches that are passed on: its destination.
+pub(super) const DESTINATION_BYTES: usize = 4;
+
 /// What precedes the stored rows of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DataHeader {
     pub(super) session: u32,
-    /// The rank whose application appended the records.
+    /// The rank that filled the batch, with its own application's records and those it passes on.
     pub(super) origin: u32,
-    /// The rank that is to store them.
+    /// The rank the batch is sent to: it is to store the records, or to pass them on.
     pub(super) destination: u32,
-    /// The table they were routed by; 0 for records routed without one (NaN keys need none).
+    /// The newest table any of them was routed by; 0 for records routed without one (NaN keys need none).
     pub(super) table_version: u32,
     pub(super) rows: u32,
 }
@@ -210,7 +216,7 @@ impl DataHeader {
         }
     }
 
-    /// The header and the stored rows, whose length fits the row count.
+    /// The header and the rows, each of `row_bytes`, whose length fits the row count.
     pub(super) fn read(message: &[u8], row_bytes: usize) -> Result<(Self, &[u8]), MessageError> {
         let mut fields = FieldReader::new(message);
         let header = Self {

@@ -17,14 +17,17 @@
 //! - A rank routes with the table it has while a newer one is negotiated; receivers judge strays by their own table,
 //!   and put batches routed by a table they do not have yet aside until it arrives.
 //!
-//! Map: [`append`](self) is `append.rs` (routing), `negotiation.rs` (tables), `quiescence.rs` (the end of an epoch),
-//! `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches), `tree.rs` (who talks to whom).
+//! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs`
+//! (tables), `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches),
+//! `topology.rs` and `tree.rs` (who sends records and control messages to whom).
 
 mod append;
+mod forward;
 mod message;
 mod negotiation;
 mod outbox;
 mod quiescence;
+mod topology;
 mod transport;
 mod tree;
 mod wire;
@@ -38,6 +41,8 @@ use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
 pub use message::{Failure, MessageError};
+pub use outbox::BatchMemory;
+pub use topology::Topology;
 pub use transport::{Channel, Sent, Transport};
 
 use message::Control;
@@ -58,6 +63,17 @@ pub enum Renegotiation {
     OnRequest,
 }
 
+/// How records get from rank to rank.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Routing {
+    /// Where several nodes take part, by representatives: three hops at most, and few buffers and connections. Straight
+    /// within a node, and where every rank has a node of its own.
+    #[default]
+    ByNode,
+    /// Straight from every rank to every other: fewer copies, but a batch and a connection for each pair of ranks.
+    Direct,
+}
+
 /// What an engine needs to know about its job.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
@@ -67,13 +83,18 @@ pub struct EngineOptions {
     pub ranks: u32,
     /// Ranks that store records, at most `ranks`; they are spread evenly.
     pub receivers: u32,
+    /// Which ranks share a node; the same on all ranks.
+    pub topology: Topology,
+    /// How records travel; the same on all ranks.
+    pub routing: Routing,
     /// Pivots each rank sends to negotiate a table.
     pub pivots: u32,
     /// When to negotiate a new table.
     pub renegotiation: Renegotiation,
-    /// Largest data batch in bytes.
+    /// Most bytes of rows in a data message, whose header adds 20; one row always fits, with 4 bytes before it if it is
+    /// passed on.
     pub batch_bytes: usize,
-    /// Bound on open and queued batches in bytes.
+    /// Bound on open and queued batches in bytes, others' records that pass through included.
     pub outbox_bytes: usize,
     /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
     pub out_of_bounds_rows: usize,
@@ -90,6 +111,8 @@ impl EngineOptions {
             rank,
             ranks,
             receivers: ranks,
+            topology: Topology::one_node(),
+            routing: Routing::default(),
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
             batch_bytes: 32 << 10,
@@ -157,6 +180,8 @@ pub struct EngineFigures {
     pub strays: u64,
     /// Records kept here because no credit came.
     pub spills: u64,
+    /// Records of other ranks passed on from here.
+    pub forwarded: u64,
     /// Messages sent.
     pub messages: u64,
     /// Tables installed.
@@ -252,12 +277,18 @@ impl Engine {
         let place = TreePlace::new(options.rank, options.ranks);
         // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
         let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+        debug_assert!(options.topology.fits(options.ranks));
+        let routes = match options.routing {
+            Routing::ByNode => options.topology.routes(options.rank),
+            Routing::Direct => None,
+        };
         let outbox = Outbox::new(
             options.rank,
             schema.row_bytes(),
             options.batch_bytes,
             options.outbox_bytes,
             options.ranks as usize,
+            routes,
         );
         Self {
             place,
@@ -334,7 +365,12 @@ impl Engine {
     /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.
     pub fn resident_bytes(&self) -> usize {
         let aside: usize = self.ahead.iter().map(Vec::capacity).sum();
-        self.outbox.resident_bytes() + self.held.capacity() + aside + self.block.capacity()
+        self.outbox.memory().resident_bytes + self.held.capacity() + aside + self.block.capacity()
+    }
+
+    /// Memory of the batches on their way out, others' records included.
+    pub fn batch_memory(&self) -> BatchMemory {
+        self.outbox.memory()
     }
 
     /// The next thing the driver has to act on.
@@ -434,6 +470,7 @@ impl Engine {
                 step = true;
                 self.receive_data(message, deliver)?;
             }
+            step |= self.forward_arrived(transport)?;
             if !step {
                 return Ok(moved);
             }
@@ -464,14 +501,18 @@ impl Engine {
             self.figures.messages += 1;
             sent = true;
         }
+        self.flush_at_the_end();
         for _ in 0..self.outbox.queued() {
-            let Some(outbox::Batch { destination, message }) = self.outbox.pop() else { break };
-            match transport.send(destination, Channel::Data, message) {
+            let Some(mut batch) = self.outbox.pop() else { break };
+            match transport.send(batch.to, batch.channel, std::mem::take(&mut batch.message)) {
                 Sent::Accepted => {
                     self.figures.messages += 1;
                     sent = true;
                 }
-                Sent::NoCredit(message) => self.outbox.put_back(outbox::Batch { destination, message }),
+                Sent::NoCredit(message) => {
+                    batch.message = message;
+                    self.outbox.put_back(batch);
+                }
             }
         }
         self.settle_when_empty();

@@ -40,6 +40,11 @@ impl Engine {
         self.receive_request(version);
     }
 
+    /// Whether this rank waits for a new table: it asked for one, or takes part in a round.
+    pub fn is_negotiating(&self) -> bool {
+        self.round.is_some() || self.requested.is_some_and(|version| version >= self.table_version())
+    }
+
     /// Asks for a table when the rule in force says so.
     pub(super) fn consider_renegotiation(&mut self) {
         let held_rows = self.held.len() / self.schema.row_bytes();
@@ -113,6 +118,10 @@ impl Engine {
     }
 
     pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+        // All records have arrived: the round this answers was dropped, while the answer was on its way.
+        if matches!(self.phase, Phase::Sealing | Phase::Idle) {
+            return Ok(());
+        }
         let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
         let Some(round) = self.round.as_mut().filter(expected) else {
             return Err(MessageError::Field { field: "round" });

@@ -49,13 +49,17 @@ impl Engine {
         self.route_held();
     }
 
+    /// At the end of the epoch nothing waits for more to fill its batch: neither this rank's records nor those that it
+    /// passes on, which may come long after its own are gone.
+    pub(super) fn flush_at_the_end(&mut self) {
+        if matches!(self.phase, Phase::Ending | Phase::Settled) {
+            self.outbox.flush(self.session, self.table_version());
+        }
+    }
+
     /// Once everything is handed over, this rank's count is final.
     pub(super) fn settle_when_empty(&mut self) {
-        if self.phase != Phase::Ending || !self.held.is_empty() {
-            return;
-        }
-        self.outbox.flush(self.session, self.table_version());
-        if self.outbox.is_empty() {
+        if self.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
             self.phase = Phase::Settled;
             self.quiescence.own_settled = true;
             self.quiescence.originated += self.figures.originated;

@@ -45,6 +45,9 @@ enum State {
     Broken,
 }
 
+/// How long an append waits for a table: what a round takes where ranks share processors.
+const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+
 /// A dataset open for writing, seen from one of several ranks.
 pub struct RankJob {
     rank: u32,
@@ -59,6 +62,8 @@ pub struct RankJob {
     begun: Instant,
     /// An append has waited in vain; until messages pass again the next ones do not wait.
     impatient: bool,
+    /// Tables have come in time so far.
+    expects_tables: bool,
     /// On rank 0.
     lock: Option<WriterLock>,
     /// Last, so that its thread ends while the rest is still there.
@@ -92,7 +97,7 @@ impl RankJob {
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
         if let Err(cause) = options.check() {
-            return Err(Self::refuse_open(storage, options.ranks, rank, transport, cause.into()));
+            return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
         }
         let mut job = Self::unopened(storage, path.as_ref(), schema, options, rank, transport)?;
         job.agree_on_dataset()?;
@@ -100,19 +105,21 @@ impl RankJob {
     }
 
     /// Takes part in the [`RankJob::open`] of the others when this rank has nothing to open with: none of them waits in
-    /// vain, and all get the cause. Answers what they get.
+    /// vain, and all get the cause. Answers what they get. Of the options only the ranks, their
+    /// places and the stall limit matter.
     pub fn refuse_open(
         storage: Arc<dyn Storage>,
-        ranks: u32,
+        options: WriteOptions,
         rank: u32,
         transport: Box<dyn Transport + Send>,
         cause: Error,
     ) -> Error {
+        let WriteOptions { ranks, topology, stall_limit, .. } = options;
+        let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
         // No record will be appended, so any schema does.
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
-                let mut job =
-                    Self::unopened(storage, Path::new(""), schema, WriteOptions::new(ranks), rank, transport)?;
+                let mut job = Self::unopened(storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
             });
         refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, cause: "open was refused".to_owned() })
@@ -152,6 +159,7 @@ impl RankJob {
             state: State::Between,
             begun: Instant::now(),
             impatient: false,
+            expects_tables: true,
             lock: None,
             _pool: pool,
         })
@@ -262,7 +270,7 @@ impl RankJob {
         }
         drop(station);
         // All ranks are here now, whatever they were doing in the epoch before.
-        self.impatient = false;
+        (self.impatient, self.expects_tables) = (false, true);
         self.state = State::InEpoch(begun);
         Ok(EpochStart::Started)
     }
@@ -293,6 +301,7 @@ impl RankJob {
             if append.is_done() {
                 return Ok(());
             }
+            self.await_table()?;
             if moved {
                 (stuck, self.impatient) = (None, false);
                 waiting = Waiting::default();
@@ -305,6 +314,25 @@ impl RankJob {
             }
             waiting.pause(&self.queue, seen);
         }
+    }
+
+    /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
+    /// it did not come in time, ranks are not all here, and the next ones are not waited for until one has come.
+    fn await_table(&mut self) -> Result<()> {
+        if !lock(&self.station).engine.is_negotiating() {
+            self.expects_tables = true;
+            return Ok(());
+        }
+        let mut waiting = Waiting::default();
+        while self.expects_tables && lock(&self.station).engine.is_negotiating() {
+            let seen = self.queue.completions();
+            if self.drive()? {
+                continue;
+            }
+            waiting.pause(&self.queue, seen);
+            self.expects_tables = waiting.waited() < TABLE_PATIENCE;
+        }
+        Ok(())
     }
 
     /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.

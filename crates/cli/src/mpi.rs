@@ -1,0 +1,115 @@
+//! Under mpiexec: the other ranks of the job the command was started in.
+//!
+//! The command itself needs no MPI. When the environment says that it is one of several ranks, it loads
+//! libturbidite_mpi_world.so, which was built with the site's mpicc, from beside its own prefix or the loader's path.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use turbidite::drivers::{ForeignTransport, TransportTable};
+use turbidite::{Error, Topology};
+
+use crate::failure::Failure;
+
+const LIBRARY: &str = "libturbidite_mpi_world.so";
+
+/// How launchers tell a process how many ranks there are: MPICH and Intel MPI, Open MPI, MVAPICH.
+const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
+
+/// All ranks of the job.
+pub(crate) struct World {
+    table: *mut TransportTable,
+    end: unsafe extern "C" fn(*mut TransportTable) -> c_int,
+}
+
+impl World {
+    /// `None` for a process on its own.
+    pub(crate) fn find() -> Result<Option<Self>, Failure> {
+        let ranks = SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
+        if ranks.is_none_or(|ranks| ranks < 2) {
+            return Ok(None);
+        }
+        let library = load()?;
+        // SAFETY: the library of this name has these functions with these types (mpi/world.c).
+        let (begin, end, last_error) = unsafe {
+            let begin: unsafe extern "C" fn() -> *mut TransportTable =
+                std::mem::transmute(symbol(library, c"turbidite_mpi_world_begin")?);
+            let end: unsafe extern "C" fn(*mut TransportTable) -> c_int =
+                std::mem::transmute(symbol(library, c"turbidite_mpi_world_end")?);
+            let last_error: unsafe extern "C" fn() -> *const c_char =
+                std::mem::transmute(symbol(library, c"turbidite_mpi_last_error")?);
+            (begin, end, last_error)
+        };
+        // SAFETY: called once, before anything else of MPI.
+        let table = unsafe { begin() };
+        if table.is_null() {
+            // SAFETY: the library promises a string.
+            let why = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
+            return Err(unusable(&why));
+        }
+        Ok(Some(Self { table, end }))
+    }
+
+    fn table(&self) -> TransportTable {
+        // SAFETY: not NULL, and the library's until `leave`.
+        unsafe { *self.table }
+    }
+
+    pub(crate) fn rank(&self) -> u32 {
+        self.table().rank
+    }
+
+    pub(crate) fn ranks(&self) -> u32 {
+        self.table().ranks
+    }
+
+    pub(crate) fn topology(&self) -> Topology {
+        // SAFETY: the library names the node of every rank, or none.
+        unsafe { self.table().topology() }.unwrap_or_else(Topology::one_node)
+    }
+
+    /// The connection; it must not be used after [`World::leave`].
+    pub(crate) fn transport(&self, credit_batches: usize) -> Result<ForeignTransport, Error> {
+        // SAFETY: the library keeps to the contract; the table stays until `leave`.
+        unsafe { self.table().resolve(credit_batches) }
+    }
+
+    /// Ends MPI; every rank calls it, after its last use of the transport. Without it mpiexec ends the job as failed, which
+    /// is right when this rank alone cannot go on.
+    pub(crate) fn leave(self) -> Result<(), Failure> {
+        // SAFETY: begun by the same library, and ended once since it takes the world.
+        match unsafe { (self.end)(self.table) } {
+            0 => Ok(()),
+            _ => Err(unusable("MPI did not end well")),
+        }
+    }
+}
+
+fn unusable(what: &str) -> Failure {
+    Failure::Usage(format!(
+        "this is one of several ranks, but {what}; 'make install PREFIX=… MPICC=…' builds {LIBRARY} for your MPI"
+    ))
+}
+
+/// The library beside the command's own prefix, or wherever the loader finds it.
+fn load() -> Result<*mut c_void, Failure> {
+    let prefix = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.parent()?.to_owned()));
+    let beside = prefix.map(|prefix| prefix.join("lib").join(LIBRARY)).filter(|path| path.exists());
+    let path: PathBuf = beside.unwrap_or_else(|| Path::new(LIBRARY).to_owned());
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| unusable("its path is no text"))?;
+    // SAFETY: loads a library of ours; what it runs then is MPI's own beginning. Its symbols are MPI's for all.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
+    if library.is_null() {
+        // SAFETY: after a failure there is a string.
+        let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
+        return Err(unusable(&why));
+    }
+    Ok(library)
+}
+
+fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
+    // SAFETY: a library that was loaded, and a C string.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if found.is_null() { Err(unusable(&format!("{LIBRARY} is of another release"))) } else { Ok(found) }
+}

@@ -1,0 +1,147 @@
+//! Batches of direct routes and of several hops.
+
+use super::super::topology::Topology;
+use super::*;
+
+const ROW: usize = 64;
+
+fn numbered_rows(count: usize) -> Vec<u8> {
+    (0..count).flat_map(|row| (0..ROW).map(move |byte| (row * 7 + byte) as u8)).collect()
+}
+
+#[test]
+fn small_batches_take_little_memory() {
+    let budget = 1 << 20;
+    let mut outbox = Outbox::new(0, ROW, 32 << 10, budget, 16, None);
+    let destinations: Vec<u32> = (0..4096u32).map(|row| row % 16).collect();
+    let rows = numbered_rows(destinations.len());
+    // What a rank holds back for its first table is routed all at once, in batches of a few rows.
+    outbox.size_batches(rows.len() as u64, 16);
+    outbox.push_all(&destinations, &rows, 1, 1);
+    assert!(outbox.queued() > 100, "{}", outbox.queued());
+    let resident = outbox.memory().resident_bytes;
+    assert!(resident < budget, "{resident} bytes for {} of rows", rows.len());
+    let found: Vec<u8> = std::iter::from_fn(|| outbox.pop()).flat_map(|batch| batch.rows(ROW).into_owned()).collect();
+    assert_eq!(found.len() + outbox.rows() as usize * ROW, rows.len(), "no row is lost on the way");
+}
+
+/// Rank 0 of three nodes with two ranks each: it is the representative for node 2, rank 1 that for node 1.
+fn representative(row_bytes: usize) -> Outbox {
+    let routes = Topology::from_nodes(&[0, 0, 1, 1, 2, 2]).routes(0);
+    Outbox::new(0, row_bytes, 32 << 10, 1 << 20, 6, routes)
+}
+
+/// What is queued: next hop, channel, table, rows.
+fn drain(outbox: &mut Outbox, row_bytes: usize) -> Vec<(u32, Channel, u32, Vec<u8>)> {
+    outbox.flush(1, 0);
+    std::iter::from_fn(|| outbox.pop())
+        .map(|batch| {
+            let wire_bytes = wire_row_bytes(batch.channel, row_bytes);
+            let (header, _) = DataHeader::read(&batch.message, wire_bytes).unwrap();
+            assert_eq!((header.session, header.destination), (1, batch.to));
+            (batch.to, batch.channel, header.table_version, batch.rows(row_bytes).into_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn rows_share_batches_by_next_hop_whatever_their_width() {
+    for row_bytes in [4, 12, 16, 36, 60, 124, 128, 200] {
+        let mut outbox = representative(row_bytes);
+        outbox.size_batches(1 << 30, 6);
+        let rows: Vec<u8> = (0..6).flat_map(|row| vec![row as u8 + 1; row_bytes]).collect();
+        outbox.push_all(&[0, 1, 2, 3, 4, 5], &rows, 1, 0);
+        assert_eq!(outbox.rows(), 6);
+        let row = |number: usize| rows[number * row_bytes..][..row_bytes].to_vec();
+        let expected = [
+            (0, Channel::Data, 0, row(0)),
+            (1, Channel::Data, 0, row(1)),
+            (1, Channel::Outward, 0, [row(2), row(3)].concat()),
+            (4, Channel::Across, 0, [row(4), row(5)].concat()),
+        ];
+        assert_eq!(drain(&mut outbox, row_bytes), expected, "rows of {row_bytes} bytes");
+        assert!(outbox.is_empty());
+    }
+}
+
+fn addressed(records: &[(u32, u8)]) -> Vec<u8> {
+    records.iter().flat_map(|&(to, byte)| [&to.to_le_bytes()[..], &[byte; ROW]].concat()).collect()
+}
+
+#[test]
+fn batches_of_others_go_on_with_the_newest_table_that_any_record_knew() {
+    let mut outbox = representative(ROW);
+    outbox.size_batches(1 << 30, 6);
+    outbox.forward(Channel::Outward, &addressed(&[(5, 1), (4, 2)]), 1, (8, 7)).unwrap();
+    outbox.push(5, &[3; ROW], 1, 7);
+    outbox.forward(Channel::Outward, &addressed(&[(4, 4)]), 1, (6, 7)).unwrap();
+    outbox.forward(Channel::Across, &addressed(&[(1, 5), (0, 6)]), 1, (2, 7)).unwrap();
+    let expected = [
+        (0, Channel::Data, 2, vec![6; ROW]),
+        (1, Channel::Data, 2, vec![5; ROW]),
+        (4, Channel::Across, 8, [[1; ROW], [2; ROW], [3; ROW], [4; ROW]].concat()),
+    ];
+    assert_eq!(drain(&mut outbox, ROW), expected);
+    outbox.forward(Channel::Outward, &addressed(&[(5, 1)]), 1, (1, 7)).unwrap();
+    assert_eq!(drain(&mut outbox, ROW)[0].2, 1, "a batch that has left says nothing of the next one");
+}
+
+#[test]
+fn records_that_would_have_to_go_back_are_refused() {
+    let mut outbox = representative(ROW);
+    // Node 1 is not this rank's; a rank of the own node needs no second hop; there is no rank 6.
+    for (channel, to) in [(Channel::Outward, 2), (Channel::Outward, 1), (Channel::Outward, 6), (Channel::Across, 4)] {
+        assert!(outbox.forward(channel, &addressed(&[(to, 1)]), 1, (1, 1)).is_err(), "{channel:?} {to}");
+    }
+    let mut direct = Outbox::new(0, ROW, 32 << 10, 1 << 20, 6, None);
+    assert!(direct.forward(Channel::Across, &addressed(&[(1, 1)]), 1, (1, 1)).is_err());
+    assert!(!direct.takes_from(Channel::Across));
+}
+
+#[test]
+fn neither_own_nor_others_records_keep_the_others_out() {
+    let mut outbox = representative(ROW);
+    while outbox.has_room() {
+        outbox.push(5, &[1; ROW], 1, 1);
+    }
+    assert!(outbox.takes_from(Channel::Outward) && outbox.takes_from(Channel::Across));
+    while outbox.takes_from(Channel::Outward) {
+        outbox.forward(Channel::Outward, &addressed(&[(5, 2)]), 1, (1, 1)).unwrap();
+    }
+    assert!(outbox.takes_from(Channel::Across));
+    while outbox.takes_from(Channel::Across) {
+        outbox.forward(Channel::Across, &addressed(&[(1, 3)]), 1, (1, 1)).unwrap();
+    }
+    // Own batches are spilled until there is room again; what waits is exact.
+    let waiting = outbox.rows();
+    let spilled = outbox.pop_own().unwrap().rows(ROW).len() / ROW;
+    assert!(outbox.has_room());
+    assert_eq!(outbox.rows() + spilled as u64, waiting);
+    assert_eq!(outbox.take_rows().len() / ROW + spilled, waiting as usize);
+    assert!(outbox.is_empty() && outbox.takes_from(Channel::Outward) && outbox.takes_from(Channel::Across));
+}
+
+#[test]
+fn open_batches_keep_within_the_budget_of_the_topology() {
+    // 32 nodes of 32 ranks: a rank may have (32 + 1) times 32 KiB open, but no more than half of the budget.
+    let labels: Vec<u32> = (0..1024).map(|rank| rank / 32).collect();
+    let routes = Topology::from_nodes(&labels).routes(1);
+    let budget = 4 << 20;
+    let mut outbox = Outbox::new(1, ROW, 32 << 10, budget, 1024, routes);
+    outbox.size_batches(1 << 40, 1024);
+    let destinations: Vec<u32> = (0..1024).collect();
+    let rows = numbered_rows(1024);
+    let mut peak = BatchMemory::default();
+    for _ in 0..200 {
+        outbox.push_all(&destinations, &rows, 1, 1);
+        peak = peak.peak(outbox.memory());
+        while let Some(batch) = outbox.pop() {
+            outbox.recycle(batch.message);
+        }
+    }
+    // Itself and 31 neighbours; 30 of them as representatives, and one of another node.
+    assert_eq!(peak.open_batches, 32 + 30 + 1);
+    let margins = peak.open_batches * message_bytes(0);
+    assert!(peak.open_bytes <= 33 * (32 << 10) + margins, "{} bytes", peak.open_bytes);
+    assert!(peak.open_bytes > 20 * (32 << 10), "{} bytes", peak.open_bytes);
+}

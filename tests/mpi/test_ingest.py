@@ -1,0 +1,55 @@
+"""`mpiexec -n N turbidite ingest`: ranks of MPI store what ranks within one process store."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from support.command import ROOT, turbidite
+
+DUMPS = ROOT / "testdata" / "vpic"
+ARGUMENTS = ("--key", "energy", "--derive", "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1")
+
+
+def under_mpiexec(ranks: int, *arguments, expected: int = 0) -> subprocess.CompletedProcess:
+    folder = Path(os.environ.get("TURBIDITE_MPI_BIN") or Path(sys.executable).parent)
+    prefix = Path(os.environ["TURBIDITE_PREFIX"])
+    command = [folder / "mpiexec", "-n", str(ranks), prefix / "bin" / "turbidite", *arguments]
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert (done.returncode == 0) == (expected == 0), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def rows(dataset: Path) -> list[tuple]:
+    return duckdb.sql(f"SELECT * FROM read_parquet('{dataset}/data/*/*.parquet', hive_partitioning=true) ORDER BY ALL").fetchall()
+
+
+@pytest.fixture(scope="module")
+def in_process(scratch) -> list[tuple]:
+    dataset = scratch / "in-process"
+    turbidite("ingest", DUMPS, "--out", dataset, *ARGUMENTS, "--ranks", 16)
+    return rows(dataset)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16])
+def test_the_same_rows_as_within_one_process(scratch, in_process, ranks):
+    dataset = scratch / f"mpi-{ranks}"
+    done = under_mpiexec(ranks, "ingest", DUMPS, "--out", dataset, *ARGUMENTS)
+    assert f"{ranks} ranks to {ranks} receivers" in done.stdout and done.stdout.count("indexed") == 1, done.stdout
+    assert rows(dataset) == in_process
+    turbidite("verify", dataset)
+
+
+def test_what_cannot_be_done_is_said_and_harms_nothing(scratch, in_process):
+    dataset = scratch / "mpi-refused"
+    under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *ARGUMENTS)
+    again = under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, expected=1)
+    assert "epoch 500 exists already" in again.stderr
+    other = under_mpiexec(3, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, "--ranks", 5, expected=2)
+    assert "mpiexec has started 3 ranks" in other.stderr
+    assert rows(dataset) == in_process
+    under_mpiexec(2, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, "--if-exists", "replace")
+    assert rows(dataset) == in_process
