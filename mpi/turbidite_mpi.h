@@ -39,6 +39,9 @@ extern "C" {
  * fails on every rank. */
 TURBIDITE_MPI_API int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport);
 
+/* The same for a communicator as Fortran has it: turbidite_mpi.f90 calls it. */
+TURBIDITE_MPI_API int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidite_transport **transport);
+
 /* Frees the transport. Collective over its ranks, which may still poll or be in here; before MPI_Finalize. Sends
  * under way are completed, messages that nobody polled are dropped, and messages that were lent are gone. NULL is
  * allowed. TURBIDITE_FAILED when the transport had failed on any rank; it is freed nevertheless, except for memory

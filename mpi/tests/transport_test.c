@@ -521,7 +521,7 @@ static void test_refusals(void)
     EXPECT(transport->send(context, (uint32_t)ranks, TURBIDITE_DATA, "x", 1, &rank) < 0, "sent to nobody");
     EXPECT(strstr(transport->describe(context), "no such other rank") != NULL, "%s", transport->describe(context));
     EXPECT(transport->send(context, (uint32_t)rank, TURBIDITE_DATA, "x", 1, &rank) < 0, "sent to itself");
-    EXPECT(transport->poll(context, 2, &(const void *){NULL}, &(size_t){0}) < 0, "no such channel");
+    EXPECT(transport->poll(context, TURBIDITE_ACROSS + 1, &(const void *){NULL}, &(size_t){0}) < 0, "no such channel");
     if (ranks > 1) {
         uint32_t to = rank == 0;
         EXPECT(transport->send(context, to, TURBIDITE_CONTROL, "x", (size_t)1 << 31, &rank) < 0, "2 GiB");

@@ -188,6 +188,9 @@ static void mistakes(const char *path) {
     CHECK(turbidite_open(path, COLUMNS, 2, "energy", NULL, NULL, NULL) == TURBIDITE_USAGE);
     CHECK(turbidite_open(path, COLUMNS, 1, "energy", NULL, NULL, &dataset) == TURBIDITE_FAILED);
     CHECK(strstr(turbidite_last_error(), "holds a dataset of another shape"));
+    turbidite_options unfilled = {0};
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", &unfilled, NULL, &dataset) == TURBIDITE_USAGE);
+    CHECK(strstr(turbidite_last_error(), "turbidite_options_init"));
     CHECK(turbidite_begin_epoch(NULL, 0) == TURBIDITE_USAGE);
     CHECK(turbidite_close(NULL) == TURBIDITE_OK);
     turbidite_reader *reader;
@@ -201,6 +204,8 @@ static void mistakes(const char *path) {
     CHECK(turbidite_append(dataset, missing, 2, 10) == TURBIDITE_USAGE);
     CHECK(turbidite_append(dataset, missing, 2, SIZE_MAX) == TURBIDITE_USAGE);
     CHECK(turbidite_append(dataset, missing, 2, 0) == TURBIDITE_OK);
+    turbidite_figures unsized = {0};
+    CHECK(turbidite_end_epoch(dataset, &unsized) == TURBIDITE_USAGE && strstr(turbidite_last_error(), "struct_size"));
     CHECK(turbidite_end_epoch(dataset, NULL) == TURBIDITE_OK);
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }

@@ -92,6 +92,7 @@ def exported(library) -> set[str]:
 def test_exported_names(mpi):
     assert exported(mpi.out / "libturbidite_mpi.so") == {
         "turbidite_mpi_open",
+        "turbidite_mpi_open_fortran",
         "turbidite_mpi_close",
         "turbidite_mpi_last_error",
     }

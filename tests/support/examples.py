@@ -17,10 +17,11 @@ def mpi_tool(name: str) -> Path:
     return path
 
 
-def build_example(folder: str, program: str, target: Path) -> Path:
-    """Builds a program of examples/<folder> into the folder `target`; nothing is written to the checkout."""
+def build_example(folder: str, program: str, target: Path, *settings: str) -> Path:
+    """Builds a program of examples/<folder> into the folder `target`; nothing is written to the checkout. `settings`
+    are further variables of its Makefile."""
     done = subprocess.run(
-        ["make", "-C", ROOT / "examples" / folder, program, f"MPICC={mpi_tool('mpicc')}", f"BUILD={target}"],
+        ["make", "-C", ROOT / "examples" / folder, program, f"MPICC={mpi_tool('mpicc')}", f"BUILD={target}", *settings],
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

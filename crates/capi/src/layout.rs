@@ -1,6 +1,7 @@
 //! The structs of turbidite.h, field by field, and what their values mean in the core.
 //!
-//! A struct that callers fill carries its size: one from an older header is shorter, and what it lacks has the default.
+//! A struct that callers fill carries its size, which says that it was filled at all; figures are handed over as far as the
+//! caller's header knew them.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -107,6 +108,12 @@ impl COptions {
             2 => IfExists::Skip,
             other => return Err(argument("if_exists", format!("{other} is none of TURBIDITE_IF_EXISTS_..."))),
         };
+        if self.struct_size as usize != size_of::<Self>() {
+            return Err(argument(
+                "options",
+                "struct_size is not sizeof(turbidite_options); call turbidite_options_init first",
+            ));
+        }
         if self.reserved != 0 {
             return Err(argument("reserved", "is not 0; call turbidite_options_init first"));
         }
@@ -175,22 +182,32 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
 }
 
 impl CFigures {
-    /// Hands figures to a caller, as many as its header knew.
+    /// Whether figures can be handed to a caller.
     ///
     /// # Safety
-    /// `target` is NULL or points to a `turbidite_figures` whose `struct_size` is set.
-    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures) -> Result<(), Error> {
+    /// `target` is NULL or points to a `turbidite_figures`.
+    pub(crate) unsafe fn check(target: *const Self) -> Result<(), Error> {
         if target.is_null() {
             return Ok(());
         }
         // SAFETY: not NULL; the first field is there in every version.
         let struct_size = unsafe { (*target).struct_size } as usize;
-        if !(size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
-            return Err(argument(
-                "figures",
-                format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)"),
-            ));
+        if (size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
+            return Ok(());
         }
+        Err(argument("figures", format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)")))
+    }
+
+    /// Hands figures to a caller, as many as its header knew.
+    ///
+    /// # Safety
+    /// As for [`CFigures::check`], which found it good.
+    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures) {
+        if target.is_null() {
+            return;
+        }
+        // SAFETY: as in `check`.
+        let struct_size = unsafe { (*target).struct_size } as usize;
         let filled = Self {
             struct_size: struct_size as u32,
             ranks: figures.ranks,
@@ -206,7 +223,6 @@ impl CFigures {
         };
         // SAFETY: the caller's struct has `struct_size` bytes, which is no more than ours; the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), target.cast(), struct_size) };
-        Ok(())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use turbidite::drivers::TransportTable;
 use turbidite::storage::FileSystem;
-use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology};
+use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
 
 use crate::layout::{self, CColumn, CFigures, COptions, CView};
 use crate::status::{OK, SKIPPED, answer, argument};
@@ -48,30 +48,67 @@ pub unsafe extern "C" fn turbidite_open(
         if dataset.is_null() {
             return Err(argument("dataset", "is NULL"));
         }
-        // SAFETY: the header demands valid pointers or NULL where it is allowed, and strings that end.
-        let (path, schema, options, transport) = unsafe {
+        // SAFETY: not NULL; the header demands a transport or NULL.
+        let transport = unsafe {
             dataset.write(std::ptr::null_mut());
-            let path = text::required("path", path)?;
-            let schema = layout::schema(columns, column_count, key)?;
-            (path, schema, options.as_ref().copied().unwrap_or_else(COptions::new), transport.as_ref())
+            transport.as_ref()
         };
-        // SAFETY: as above.
-        let mut write_options = unsafe { options.resolve(transport.map_or(1, |transport| transport.ranks)) }?;
-        let (storage, path) = (Arc::new(FileSystem::new()), Path::new(path));
-        let job = match transport {
-            None => RankJob::open_alone(storage, path, schema.clone(), write_options)?,
+        let ranks = transport.map_or(1, |transport| transport.ranks);
+        // SAFETY: the header demands valid pointers or NULL where it is allowed, and strings that end.
+        let wanted = unsafe { wanted(path, columns, column_count, key, options, ranks) };
+        let storage = Arc::new(FileSystem::new());
+        let opened = match transport {
+            None => {
+                let Wanted { path, schema, options } = wanted?;
+                RankJob::open_alone(storage, path, schema.clone(), options).map(|job| CDataset { job, schema })
+            }
             Some(transport) => {
                 // SAFETY: as above.
-                write_options.topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
+                let topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
+                let known = WriteOptions { topology, ..WriteOptions::new(ranks) };
                 // SAFETY: as above.
-                let foreign = Box::new(unsafe { transport.resolve(write_options.credit_batches) }?);
-                RankJob::open(storage, path, schema.clone(), write_options, transport.rank, foreign)?
+                let foreign = Box::new(unsafe { transport.resolve(known.credit_batches) }?);
+                match wanted {
+                    Ok(Wanted { path, schema, options }) => {
+                        let options = WriteOptions { topology: known.topology, ..options };
+                        RankJob::open(storage, path, schema.clone(), options, transport.rank, foreign)
+                            .map(|job| CDataset { job, schema })
+                    }
+                    // The other ranks are about to wait for this one.
+                    Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
+                }
             }
-        };
+        }?;
         // SAFETY: not NULL, and the caller's.
-        unsafe { dataset.write(Box::into_raw(Box::new(CDataset { job, schema }))) };
+        unsafe { dataset.write(Box::into_raw(Box::new(opened))) };
         Ok(OK)
     })
+}
+
+/// What a program asks to be opened, checked as far as one rank can.
+struct Wanted<'a> {
+    path: &'a Path,
+    schema: Schema,
+    options: WriteOptions,
+}
+
+/// # Safety
+/// As turbidite.h says of [`turbidite_open`].
+unsafe fn wanted<'a>(
+    path: *const c_char,
+    columns: *const CColumn,
+    column_count: usize,
+    key: *const c_char,
+    options: *const COptions,
+    ranks: u32,
+) -> Result<Wanted<'a>, Error> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let path = Path::new(text::required("path", path)?);
+        let schema = layout::schema(columns, column_count, key)?;
+        let options = options.as_ref().copied().unwrap_or_else(COptions::new).resolve(ranks)?;
+        Ok(Wanted { path, schema, options })
+    }
 }
 
 /// The handle a function was given.
@@ -197,10 +234,14 @@ pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
     answer(|| {
+        // Before anything happens: an epoch that is committed must not be answered with an error.
         // SAFETY: the header's demand.
+        unsafe { CFigures::check(figures) }?;
+        // SAFETY: as above.
         let ended = unsafe { handle(dataset) }?.job.end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended) }.map(|()| OK)
+        unsafe { CFigures::hand_over(figures, &ended) };
+        Ok(OK)
     })
 }
 
@@ -222,9 +263,12 @@ pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i3
 pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
     answer(|| {
         // SAFETY: the header's demand.
+        unsafe { CFigures::check(figures) }?;
+        // SAFETY: as above.
         let ended = unsafe { handle(dataset) }?.job.wait_end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended) }.map(|()| OK)
+        unsafe { CFigures::hand_over(figures, &ended) };
+        Ok(OK)
     })
 }
 

@@ -21,8 +21,10 @@ pub(super) fn report(
     route_s: f64,
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
-    let EngineFigures { delivered, strays, spills, messages, tables, .. } = engine.figures();
-    let nan_keys = outcome.runs.iter().filter(|run| run.kind == RunKind::NanKey).map(|run| run.rows).sum();
+    let EngineFigures { delivered, strays, messages, tables, .. } = engine.figures();
+    // As they are stored: of the records that were kept back, those whose key is no number are in runs of their own.
+    let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
+    let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
     let figures = EpochFigures {
         rows: delivered,
         rows_per_receiver: engine.options().partition().map(|_| engine.figures().received()).into_iter().collect(),

@@ -27,7 +27,7 @@ use super::{EpochStart, WriteOptions};
 use crate::engine::{Engine, Failure, Transport};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{EpochFigures, PartIdentity};
-use crate::schema::{ColumnView, Schema};
+use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, WriterLock, truncate_after};
 use crate::writer::PartFactory;
@@ -96,11 +96,48 @@ impl RankJob {
         rank: u32,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
-        options.check()?;
+        if let Err(cause) = options.check() {
+            return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
+        }
+        let mut job = Self::unopened(storage, path.as_ref(), schema, options, rank, transport)?;
+        job.agree_on_dataset()?;
+        Ok(job)
+    }
+
+    /// Takes part in the [`RankJob::open`] of the others when this rank has nothing to open with: none of them waits in
+    /// vain, and all get the cause. Answers what they get. Of the options only the ranks, their
+    /// places and the stall limit matter.
+    pub fn refuse_open(
+        storage: Arc<dyn Storage>,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+        cause: Error,
+    ) -> Error {
+        let WriteOptions { ranks, topology, stall_limit, .. } = options;
+        let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
+        // No record will be appended, so any schema does.
+        let refused =
+            Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
+                let mut job = Self::unopened(storage, Path::new(""), schema, options, rank, transport)?;
+                job.agree_on_refusal(cause)
+            });
+        refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, cause: "open was refused".to_owned() })
+    }
+
+    /// A rank before any message has passed.
+    fn unopened(
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
         if rank >= options.ranks {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
         }
-        let layout = Layout::new(path.as_ref());
+        let layout = Layout::new(path);
         let schema = Arc::new(schema);
         let wanted = DatasetDescriptor {
             derivations: options.derivations.clone(),
@@ -109,8 +146,8 @@ impl RankJob {
         };
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
         let station = Arc::new(Mutex::new(Station::new(engine, schema)));
-        let (pool, queue) = start_thread(&station, path.as_ref())?;
-        let mut job = Self {
+        let (pool, queue) = start_thread(&station, path)?;
+        Ok(Self {
             rank,
             options,
             storage,
@@ -125,9 +162,7 @@ impl RankJob {
             expects_tables: true,
             lock: None,
             _pool: pool,
-        };
-        job.agree_on_dataset()?;
-        Ok(job)
+        })
     }
 
     /// Opens the dataset for a program of one rank.
@@ -153,6 +188,16 @@ impl RankJob {
         };
         if let Err(error) = verdict {
             lock(&self.station).object(error);
+        }
+        self.end_session("open")?;
+        refusal(announced).map_or(Ok(()), Err)
+    }
+
+    fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
+        let words = (self.rank == 0).then(|| Announcement::refused(&cause));
+        let announced = self.begin_session("open", words)?;
+        if self.rank != 0 {
+            lock(&self.station).object(cause);
         }
         self.end_session("open")?;
         refusal(announced).map_or(Ok(()), Err)
@@ -224,6 +269,8 @@ impl RankJob {
             station.object(UsageError::Option { option: "epoch", what }.into());
         }
         drop(station);
+        // All ranks are here now, whatever they were doing in the epoch before.
+        (self.impatient, self.expects_tables) = (false, true);
         self.state = State::InEpoch(begun);
         Ok(EpochStart::Started)
     }

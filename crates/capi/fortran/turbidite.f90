@@ -1,0 +1,378 @@
+!> Turbidite for Fortran: writing a dataset from a simulation. turbidite.h says what each call does, and which calls are
+!> collective.
+!>
+!> Compile this file with your program, since module files belong to a compiler:
+!>
+!>     gfortran -c $PREFIX/include/turbidite.f90
+!>     gfortran program.f90 turbidite.o -L$PREFIX/lib -lturbidite
+!>
+!> Every subroutine answers a status and, where a variable is given for it, a message, which is cut to the variable's
+!> length; 1024 characters hold most. Arrays whose values are handed over need the attribute `target` (or `pointer`):
+!> their addresses are taken, with strides, so that a section such as particles(2, :) is not copied.
+module turbidite
+  use, intrinsic :: iso_c_binding
+  implicit none
+  private
+
+  integer(c_int32_t), parameter, public :: turbidite_ok = 0, turbidite_failed = 1, turbidite_usage = 2, &
+      turbidite_damage = 3, turbidite_skipped = 4
+  integer(c_int32_t), parameter, public :: turbidite_f32 = 1, turbidite_f64 = 2, turbidite_i32 = 3, turbidite_i64 = 4
+  integer(c_int32_t), parameter, public :: turbidite_if_exists_error = 0, turbidite_if_exists_replace = 1, &
+      turbidite_if_exists_skip = 2
+
+  integer, parameter :: name_length = 64
+
+  !> One column: a name of letters, digits and underscores, its type, and a unit in free text or blank.
+  type, public :: turbidite_column
+    character(len=name_length) :: name
+    integer(c_int32_t) :: data_type
+    character(len=name_length) :: unit = ''
+  end type
+
+  !> How a dataset is written. A variable of this type has the defaults after turbidite_options_init.
+  type, bind(c), public :: turbidite_options
+    integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, reserved
+    integer(c_int64_t) :: renegotiate, memtable_bytes
+    type(c_ptr) :: source
+  end type
+
+  !> What an epoch was. The same on every rank.
+  type, bind(c), public :: turbidite_figures
+    integer(c_int32_t) :: struct_size, ranks
+    integer(c_int64_t) :: rows, strays, spills, nan_keys, renegotiations, messages, bytes_written
+    real(c_double) :: load_imbalance, wall_s
+  end type
+
+  !> The values of one column; turbidite_values makes it of an array.
+  type, public :: turbidite_view
+    private
+    type(c_ptr) :: data = c_null_ptr
+    integer(c_size_t) :: stride = 0
+    integer(c_size_t) :: count = 0
+  end type
+
+  !> A dataset that is open for writing.
+  type, public :: turbidite_dataset
+    private
+    type(c_ptr) :: handle = c_null_ptr
+  end type
+
+  !> The values of a one-dimensional array or section, where they lie.
+  interface turbidite_values
+    module procedure values_f32, values_f64, values_i32, values_i64
+  end interface
+
+  public :: turbidite_values, turbidite_options_init, turbidite_open, turbidite_begin_epoch, turbidite_append, &
+      turbidite_renegotiate, turbidite_progress, turbidite_end_epoch, turbidite_end_epoch_start, &
+      turbidite_end_epoch_wait, turbidite_truncate_after, turbidite_close, turbidite_text
+
+  type, bind(c) :: c_column
+    type(c_ptr) :: name
+    integer(c_int32_t) :: data_type, width
+    type(c_ptr) :: unit
+  end type
+
+  type, bind(c) :: c_view
+    type(c_ptr) :: data
+    integer(c_size_t) :: stride
+  end type
+
+  interface
+    subroutine turbidite_options_init(options) bind(c)
+      import :: turbidite_options
+      type(turbidite_options), intent(out) :: options
+    end subroutine
+
+    function c_open(path, columns, column_count, key, options, transport, dataset) bind(c, name='turbidite_open')
+      import :: c_char, c_column, c_int32_t, c_ptr, c_size_t
+      character(kind=c_char), intent(in) :: path(*), key(*)
+      type(c_column), intent(in) :: columns(*)
+      integer(c_size_t), value :: column_count
+      type(c_ptr), value :: options, transport
+      type(c_ptr), intent(out) :: dataset
+      integer(c_int32_t) :: c_open
+    end function
+
+    function c_begin_epoch(dataset, epoch) bind(c, name='turbidite_begin_epoch')
+      import :: c_int32_t, c_int64_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int64_t), value :: epoch
+      integer(c_int32_t) :: c_begin_epoch
+    end function
+
+    function c_append(dataset, columns, column_count, rows) bind(c, name='turbidite_append')
+      import :: c_int32_t, c_ptr, c_size_t, c_view
+      type(c_ptr), value :: dataset
+      type(c_view), intent(in) :: columns(*)
+      integer(c_size_t), value :: column_count, rows
+      integer(c_int32_t) :: c_append
+    end function
+
+    function c_renegotiate(dataset) bind(c, name='turbidite_renegotiate')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int32_t) :: c_renegotiate
+    end function
+
+    function c_progress(dataset) bind(c, name='turbidite_progress')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int32_t) :: c_progress
+    end function
+
+    function c_end_epoch(dataset, figures) bind(c, name='turbidite_end_epoch')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset, figures
+      integer(c_int32_t) :: c_end_epoch
+    end function
+
+    function c_end_epoch_start(dataset) bind(c, name='turbidite_end_epoch_start')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int32_t) :: c_end_epoch_start
+    end function
+
+    function c_end_epoch_wait(dataset, figures) bind(c, name='turbidite_end_epoch_wait')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset, figures
+      integer(c_int32_t) :: c_end_epoch_wait
+    end function
+
+    function c_truncate_after(dataset, epoch) bind(c, name='turbidite_truncate_after')
+      import :: c_int32_t, c_int64_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int64_t), value :: epoch
+      integer(c_int32_t) :: c_truncate_after
+    end function
+
+    function c_close(dataset) bind(c, name='turbidite_close')
+      import :: c_int32_t, c_ptr
+      type(c_ptr), value :: dataset
+      integer(c_int32_t) :: c_close
+    end function
+
+    function c_last_error() bind(c, name='turbidite_last_error')
+      import :: c_ptr
+      type(c_ptr) :: c_last_error
+    end function
+
+    function c_length(text) bind(c, name='strlen')
+      import :: c_ptr, c_size_t
+      type(c_ptr), value :: text
+      integer(c_size_t) :: c_length
+    end function
+  end interface
+
+contains
+
+  !> Opens the dataset at `path`, or creates it. `transport` is what turbidite_mpi_open gave; without it: one rank.
+  subroutine turbidite_open(dataset, path, columns, key, status, message, options, transport)
+    type(turbidite_dataset), intent(out) :: dataset
+    character(len=*), intent(in) :: path, key
+    type(turbidite_column), intent(in) :: columns(:)
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    type(turbidite_options), intent(in), target, optional :: options
+    type(c_ptr), intent(in), optional :: transport
+    ! Strings that end as C wants it; they have to stay until the call returns.
+    character(kind=c_char, len=name_length + 1), target :: names(size(columns)), units(size(columns))
+    type(c_column) :: wanted(size(columns))
+    type(c_ptr) :: c_options, c_transport
+    integer :: i
+
+    do i = 1, size(columns)
+      names(i) = trim(columns(i)%name)//c_null_char
+      units(i) = trim(columns(i)%unit)//c_null_char
+      wanted(i) = c_column(c_loc(names(i)), columns(i)%data_type, 0, c_null_ptr)
+      if (len_trim(columns(i)%unit) > 0) wanted(i)%unit = c_loc(units(i))
+    end do
+    c_options = c_null_ptr
+    if (present(options)) c_options = c_loc(options)
+    c_transport = c_null_ptr
+    if (present(transport)) c_transport = transport
+    status = c_open(trim(path)//c_null_char, wanted, size(columns, kind=c_size_t), trim(key)//c_null_char, &
+                    c_options, c_transport, dataset%handle)
+    call tell(status, message)
+  end subroutine
+
+  !> Begins an epoch. turbidite_skipped: it exists and is left as it is; append nothing and do not end it.
+  subroutine turbidite_begin_epoch(dataset, epoch, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int64_t), intent(in) :: epoch
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_begin_epoch(dataset%handle, epoch)
+    call tell(status, message)
+  end subroutine
+
+  !> Appends records: one view per column, in the order of the schema, all of the same length.
+  subroutine turbidite_append(dataset, columns, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    type(turbidite_view), intent(in) :: columns(:)
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    type(c_view) :: views(size(columns))
+    integer(c_size_t) :: rows
+    integer :: i
+
+    rows = 0
+    if (size(columns) > 0) rows = columns(1)%count
+    do i = 1, size(columns)
+      if (columns(i)%count /= rows) then
+        status = turbidite_usage
+        if (present(message)) message = 'turbidite_append: columns have different lengths'
+        return
+      end if
+      if (columns(i)%stride < 0) then
+        status = turbidite_usage
+        if (present(message)) message = 'turbidite_append: a column lies backwards'
+        return
+      end if
+      views(i) = c_view(columns(i)%data, columns(i)%stride)
+    end do
+    status = c_append(dataset%handle, views, size(columns, kind=c_size_t), rows)
+    call tell(status, message)
+  end subroutine
+
+  !> Asks for a new partition table, as after a refinement.
+  subroutine turbidite_renegotiate(dataset, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_renegotiate(dataset%handle)
+    call tell(status, message)
+  end subroutine
+
+  !> Moves messages, for programs that compute for long while others append.
+  subroutine turbidite_progress(dataset, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_progress(dataset%handle)
+    call tell(status, message)
+  end subroutine
+
+  !> Ends the epoch and commits it.
+  subroutine turbidite_end_epoch(dataset, status, message, figures)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    type(turbidite_figures), intent(out), target, optional :: figures
+    status = c_end_epoch(dataset%handle, prepared(figures))
+    call tell(status, message)
+  end subroutine
+
+  !> The first part of ending an epoch; sorting and writing go on while the program computes.
+  subroutine turbidite_end_epoch_start(dataset, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_end_epoch_start(dataset%handle)
+    call tell(status, message)
+  end subroutine
+
+  !> The second part.
+  subroutine turbidite_end_epoch_wait(dataset, status, message, figures)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    type(turbidite_figures), intent(out), target, optional :: figures
+    status = c_end_epoch_wait(dataset%handle, prepared(figures))
+    call tell(status, message)
+  end subroutine
+
+  !> Removes all epochs after `epoch`.
+  subroutine turbidite_truncate_after(dataset, epoch, status, message)
+    type(turbidite_dataset), intent(in) :: dataset
+    integer(c_int64_t), intent(in) :: epoch
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_truncate_after(dataset%handle, epoch)
+    call tell(status, message)
+  end subroutine
+
+  !> Closes the dataset, whatever the status.
+  subroutine turbidite_close(dataset, status, message)
+    type(turbidite_dataset), intent(inout) :: dataset
+    integer(c_int32_t), intent(out) :: status
+    character(len=*), intent(out), optional :: message
+    status = c_close(dataset%handle)
+    dataset%handle = c_null_ptr
+    call tell(status, message)
+  end subroutine
+
+  !> A string of C as one of Fortran.
+  function turbidite_text(address) result(text)
+    type(c_ptr), intent(in) :: address
+    character(len=:), allocatable :: text
+    character(kind=c_char), pointer :: characters(:)
+    integer :: i
+    call c_f_pointer(address, characters, [c_length(address)])
+    allocate (character(len=size(characters)) :: text)
+    do i = 1, size(characters)
+      text(i:i) = characters(i)
+    end do
+  end function
+
+  subroutine tell(status, message)
+    integer(c_int32_t), intent(in) :: status
+    character(len=*), intent(out), optional :: message
+    if (.not. present(message)) return
+    if (status == turbidite_ok .or. status == turbidite_skipped) then
+      message = ''
+    else
+      message = turbidite_text(c_last_error())
+    end if
+  end subroutine
+
+  function prepared(figures) result(address)
+    type(turbidite_figures), intent(inout), target, optional :: figures
+    type(c_ptr) :: address
+    address = c_null_ptr
+    if (.not. present(figures)) return
+    figures%struct_size = int(c_sizeof(figures), c_int32_t)
+    address = c_loc(figures)
+  end function
+
+  !> Bytes from one value to the next; both are the same where there is one value only, whose own bytes count then.
+  function distance(first, second, bytes) result(stride)
+    type(c_ptr), intent(in) :: first, second
+    integer(c_size_t), intent(in) :: bytes
+    integer(c_size_t) :: stride
+    stride = transfer(second, stride) - transfer(first, stride)
+    if (stride == 0) stride = bytes
+  end function
+
+  function values_f32(array) result(view)
+    real(c_float), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    if (size(array) == 0) return
+    view = turbidite_view(c_loc(array(1)), &
+        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 4_c_size_t), size(array, kind=c_size_t))
+  end function
+
+  function values_f64(array) result(view)
+    real(c_double), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    if (size(array) == 0) return
+    view = turbidite_view(c_loc(array(1)), &
+        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 8_c_size_t), size(array, kind=c_size_t))
+  end function
+
+  function values_i32(array) result(view)
+    integer(c_int32_t), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    if (size(array) == 0) return
+    view = turbidite_view(c_loc(array(1)), &
+        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 4_c_size_t), size(array, kind=c_size_t))
+  end function
+
+  function values_i64(array) result(view)
+    integer(c_int64_t), intent(in), target :: array(:)
+    type(turbidite_view) :: view
+    if (size(array) == 0) return
+    view = turbidite_view(c_loc(array(1)), &
+        distance(c_loc(array(1)), c_loc(array(min(2, size(array)))), 8_c_size_t), size(array, kind=c_size_t))
+  end function
+
+end module

@@ -1,0 +1,110 @@
+/* Prints what turbidite.h looks like to a compiler: the version, every constant, and the size and place of every struct
+ * and field. test_c.py compares it with the table of that version; a difference needs a new TURBIDITE_ABI_VERSION. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "turbidite.h"
+
+#define CONSTANT(name) printf("%s %d\n", #name, (int)(name))
+#define STRUCT(type) printf("%s %zu\n", #type, sizeof(type))
+#define FIELD(type, field) printf("%s.%s %zu %zu\n", #type, #field, offsetof(type, field), sizeof(((type *)0)->field))
+
+static void constants(void) {
+    CONSTANT(TURBIDITE_ABI_VERSION);
+    CONSTANT(TURBIDITE_OK);
+    CONSTANT(TURBIDITE_FAILED);
+    CONSTANT(TURBIDITE_USAGE);
+    CONSTANT(TURBIDITE_DAMAGE);
+    CONSTANT(TURBIDITE_SKIPPED);
+    CONSTANT(TURBIDITE_F32);
+    CONSTANT(TURBIDITE_F64);
+    CONSTANT(TURBIDITE_I32);
+    CONSTANT(TURBIDITE_I64);
+    CONSTANT(TURBIDITE_U32);
+    CONSTANT(TURBIDITE_U64);
+    CONSTANT(TURBIDITE_I8);
+    CONSTANT(TURBIDITE_I16);
+    CONSTANT(TURBIDITE_U8);
+    CONSTANT(TURBIDITE_U16);
+    CONSTANT(TURBIDITE_BYTES);
+    CONSTANT(TURBIDITE_IF_EXISTS_ERROR);
+    CONSTANT(TURBIDITE_IF_EXISTS_REPLACE);
+    CONSTANT(TURBIDITE_IF_EXISTS_SKIP);
+    CONSTANT(TURBIDITE_CONTROL);
+    CONSTANT(TURBIDITE_DATA);
+    CONSTANT(TURBIDITE_OUTWARD);
+    CONSTANT(TURBIDITE_ACROSS);
+    CONSTANT(TURBIDITE_SENT);
+    CONSTANT(TURBIDITE_PENDING);
+    CONSTANT(TURBIDITE_NO_CREDIT);
+}
+
+static void what_is_handed_over(void) {
+    STRUCT(turbidite_status);
+    STRUCT(turbidite_column);
+    FIELD(turbidite_column, name);
+    FIELD(turbidite_column, type);
+    FIELD(turbidite_column, width);
+    FIELD(turbidite_column, unit);
+    STRUCT(turbidite_view);
+    FIELD(turbidite_view, data);
+    FIELD(turbidite_view, stride);
+    STRUCT(turbidite_options);
+    FIELD(turbidite_options, struct_size);
+    FIELD(turbidite_options, if_exists);
+    FIELD(turbidite_options, break_lock);
+    FIELD(turbidite_options, receivers);
+    FIELD(turbidite_options, pivots);
+    FIELD(turbidite_options, patience_ms);
+    FIELD(turbidite_options, stall_s);
+    FIELD(turbidite_options, reserved);
+    FIELD(turbidite_options, renegotiate);
+    FIELD(turbidite_options, memtable_bytes);
+    FIELD(turbidite_options, source);
+}
+
+static void what_comes_back(void) {
+    STRUCT(turbidite_figures);
+    FIELD(turbidite_figures, struct_size);
+    FIELD(turbidite_figures, ranks);
+    FIELD(turbidite_figures, rows);
+    FIELD(turbidite_figures, strays);
+    FIELD(turbidite_figures, spills);
+    FIELD(turbidite_figures, nan_keys);
+    FIELD(turbidite_figures, renegotiations);
+    FIELD(turbidite_figures, messages);
+    FIELD(turbidite_figures, bytes_written);
+    FIELD(turbidite_figures, load_imbalance);
+    FIELD(turbidite_figures, wall_s);
+    STRUCT(turbidite_request);
+    FIELD(turbidite_request, struct_size);
+    FIELD(turbidite_request, ordered);
+    FIELD(turbidite_request, where);
+    FIELD(turbidite_request, columns);
+    FIELD(turbidite_request, column_count);
+    FIELD(turbidite_request, epochs);
+    FIELD(turbidite_request, limit);
+}
+
+static void transport(void) {
+    STRUCT(turbidite_transport);
+    FIELD(turbidite_transport, struct_size);
+    FIELD(turbidite_transport, abi_version);
+    FIELD(turbidite_transport, context);
+    FIELD(turbidite_transport, rank);
+    FIELD(turbidite_transport, ranks);
+    FIELD(turbidite_transport, nodes);
+    FIELD(turbidite_transport, send);
+    FIELD(turbidite_transport, completed);
+    FIELD(turbidite_transport, poll);
+    FIELD(turbidite_transport, release);
+    FIELD(turbidite_transport, describe);
+}
+
+int main(void) {
+    constants();
+    what_is_handed_over();
+    what_comes_back();
+    transport();
+    return 0;
+}
