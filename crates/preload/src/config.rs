@@ -230,6 +230,19 @@ impl Plan {
         position(&self.constants, name)
     }
 
+    /// Everything that ranks have to have alike.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "{:?}",
+            (
+                (&self.pattern, &self.out, &self.schema, &self.derivation_texts),
+                (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
+                (self.if_exists, self.truncate_after, self.break_lock),
+                (self.files_per_epoch, self.receivers, self.memtable_bytes),
+            )
+        )
+    }
+
     /// Bytes of a record in its file; a name that becomes a column is not among them.
     pub(crate) fn file_record_bytes(&self) -> usize {
         if self.pattern.names_records() { self.record_bytes - 8 } else { self.record_bytes }

@@ -6,13 +6,13 @@
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use turbidite::Result;
 use turbidite::drivers::{ForeignTransport, TransportTable};
 
 use crate::guard::Guard;
 use crate::session::{Session, complain, session};
 
 type Reduce = unsafe extern "C" fn(*mut c_void, *mut i64, usize) -> i32;
+type Connect = unsafe extern "C" fn(*mut c_void) -> *const TransportTable;
 
 /// `turbidite_agreement` of mpi/turbidite_preload.h.
 #[repr(C)]
@@ -22,6 +22,7 @@ pub struct AgreementTable {
     context: *mut c_void,
     minimum: Option<Reduce>,
     sum: Option<Reduce>,
+    connect: Option<Connect>,
 }
 
 /// The other ranks.
@@ -33,6 +34,8 @@ pub(crate) enum World {
     Unknown,
     /// All ranks of MPI_COMM_WORLD.
     Ranks { transport: TransportTable, agreement: AgreementTable },
+    /// There are some, but they have nothing to say to each other any more.
+    Parted,
     /// MPI has ended.
     Ended,
 }
@@ -81,6 +84,12 @@ impl World {
         }
     }
 
+    pub(crate) fn part(&mut self) {
+        if let Self::Ranks { .. } = self {
+            *self = Self::Parted;
+        }
+    }
+
     /// The smallest of all ranks' values, each for itself. Answers whether it could be found out.
     pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.minimum)
@@ -98,11 +107,15 @@ impl World {
             .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
     }
 
-    /// A connection to the other ranks, if there are any.
-    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport>> {
-        let Self::Ranks { transport, .. } = self else { return None };
+    /// A new connection to the other ranks, if there are any, for one dataset: two on one would take each other's
+    /// messages. All ranks call it together.
+    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
+        let Self::Ranks { agreement, .. } = self else { return None };
+        // SAFETY: the function and its context are the shim's; NULL is looked for.
+        let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
+        let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
         // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
-        Some(unsafe { transport.resolve(credit_batches) })
+        Some(unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string()))
     }
 }
 
@@ -128,6 +141,9 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
         let (Some(&transport), Some(&agreement)) = (unsafe { (transport.as_ref(), agreement.as_ref()) }) else {
             return complain("the MPI shim has no transport; nothing is indexed");
         };
+        if agreement.struct_size as usize != size_of::<AgreementTable>() {
+            return complain("the two preloaded libraries are of different releases; nothing is indexed");
+        }
         let world = World::Ranks { transport, agreement };
         match session() {
             Some(mut session) => session.join(world),
