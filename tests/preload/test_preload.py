@@ -51,7 +51,7 @@ def test_whatever_the_calls(programs, plain, tmp_path, spool, options, mode):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("options", ["", "--barrier", "--turns --allreduce"])
+@pytest.mark.parametrize("options", ["", "--barrier", "--turns"])
 def test_a_rank_without_files(programs, plain, tmp_path, spool, options, mode):
     files = dump(programs, tmp_path, spool, mode, 3, "--late-rank", 1, *options.split())
     check(mode, VPIC, tmp_path / "ds", files, plain(3, "--late-rank", 1))

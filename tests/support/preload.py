@@ -111,6 +111,9 @@ def start(command: list, config: Path | None, ranks: int | None = None, preload:
         variables = [f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={preload or libraries(ranks is not None)}"]
     launcher = [mpi_tool("mpiexec"), "-n", ranks] if ranks is not None else []
     line = [str(part) for part in [*launcher, "env", *variables, *command]]
+    # More ranks than cores: those that wait have to let the others run.
+    yielding = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"}
+    options = {"env": os.environ | yielding} | options
     options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True} | options
     return subprocess.Popen(line, **options)
 
