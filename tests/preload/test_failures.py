@@ -2,8 +2,11 @@
 went wrong is said on standard error. And what comes after: restarts, kills, leftover locks."""
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -184,7 +187,7 @@ def manifests(out) -> dict[int, str]:
 def test_a_second_run_goes_on(programs, plain, tmp_path, spool, if_exists, mode):
     options = {"mode": mode, "spool": spool, "if_exists": if_exists}
     config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", options))
-    assert dump(programs, tmp_path / "first", config, ranks=2, steps="500,1000") == ""
+    assert dump(programs, tmp_path / "first", config, steps="500,1000") == ""
     before = manifests(tmp_path / "ds")
     assert dump(programs, tmp_path / "out", config, steps="1000,1500") == ""
     after = manifests(tmp_path / "ds")
@@ -226,23 +229,22 @@ def test_a_kill_and_the_run_after_it(programs, tmp_path, spool, ranks):
 
 def test_a_user_without_rights(programs, tmp_path):
     """A folder that the program may not write to is one that the index may not either."""
-    if os.geteuid() != 0:
-        # A folder that is closed to this user, where root needs another one.
-        prefix = []
-    else:
-        prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o005 != 0o005:
-            folder.chmod(folder.stat().st_mode | 0o055)
-    (tmp_path / "closed").mkdir(mode=0o555)
-    (tmp_path / "open").mkdir()
-    (tmp_path / "open").chmod(0o777)
-    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "closed" / "ds", {}))
-    program = ["env", f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={libraries(False)}", programs["writer"], "plain"]
-    said = run([*prefix, *program, tmp_path / "open" / "out"], None)
-    assert str(tmp_path / "closed" / "ds") in said and "denied" in said.lower()
-    run([programs["writer"], "plain", tmp_path / "plain"], None)
-    assert written(tmp_path / "open" / "out") == written(tmp_path / "plain")
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    # The folders of pytest, the build and the cache may be closed to others.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        program, library = (shutil.copy(path, folder) for path in (programs["writer"], libraries(False)))
+        (folder / "closed").mkdir()
+        (folder / "closed").chmod(0o555)
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o777)
+        config = configure(folder / "c.toml", (SMALL, folder / "closed" / "ds", {}))
+        preloaded = ["env", f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={library}", program, "plain"]
+        said = run([*prefix, *preloaded, folder / "open" / "out"], None)
+        assert str(folder / "closed" / "ds") in said and "denied" in said.lower()
+        run([programs["writer"], "plain", tmp_path / "plain"], None)
+        assert written(folder / "open" / "out") == written(tmp_path / "plain")
 
 
 def test_what_is_indexed_is_what_query_finds(programs, plain, tmp_path, spool):

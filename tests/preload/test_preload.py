@@ -42,12 +42,19 @@ def test_ranks(programs, plain, tmp_path, spool, ranks, mode):
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "options",
-    ["", "--fprintf-header", "--posix", "--writev", "--pwrite", "--turns", "--stagger 2", "--allreduce",
-     "--leave-open", "--posix --leave-open", "--pwrite --turns --allreduce", "--fprintf-header --stagger 3 --barrier"],
+    ["", "--fprintf-header", "--posix", "--writev", "--pwrite", "--turns", "--stagger 2", "--leave-open",
+     "--posix --leave-open", "--pwrite --turns --barrier", "--fprintf-header --stagger 3 --barrier"],
 )  # fmt: skip
 def test_whatever_the_calls(programs, plain, tmp_path, spool, options, mode):
     files = dump(programs, tmp_path, spool, mode, 3, *options.split())
     check(mode, VPIC, tmp_path / "ds", files, plain(3))
+
+
+@pytest.mark.parametrize("mode, options", [("keep", "--allreduce"), ("replace", "--turns --allreduce")])
+def test_many_collectives(programs, plain, tmp_path, spool, mode, options):
+    """On no more ranks than there are cores: hundreds of reductions among more take seconds even without us."""
+    files = dump(programs, tmp_path, spool, mode, 2, *options.split())
+    check(mode, VPIC, tmp_path / "ds", files, plain(2))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -24,7 +24,7 @@
 //! [[dataset.constant]]          # a number in each file's header, for derivations
 //! name = "header.x0"
 //! type = "f32"
-//! offset = 67
+//! offset = 63
 //! ```
 
 use std::path::{Path, PathBuf};
