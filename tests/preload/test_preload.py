@@ -184,10 +184,10 @@ def test_two_datasets(programs, tmp_path, spool, ranks, mode):
     options = {"mode": mode, "spool": spool}
     sections = [(SMALL, tmp_path / "ds", options), (OTHER, tmp_path / "other", options)]
     config = configure(tmp_path / "c.toml", *sections)
-    run([programs["mpi_writer"], "two", tmp_path / "plain", 8], None, ranks=ranks)
-    assert run([programs["mpi_writer"], "two", tmp_path / "out", 8], config, ranks=ranks) == ""
+    run([programs["mpi_writer"], "two", tmp_path / "plain", 4], None, ranks=ranks)
+    assert run([programs["mpi_writer"], "two", tmp_path / "out", 4], config, ranks=ranks) == ""
     files, expected = written(tmp_path / "out"), written(tmp_path / "plain")
-    assert len(expected) == 2 * 8 * ranks
+    assert len(expected) == 2 * 4 * ranks
     check(mode, SMALL, tmp_path / "ds", files, expected)
     check(mode, OTHER, tmp_path / "other", files, expected)
 

@@ -87,6 +87,11 @@ unsafe fn look(folder: c_int, path: *const c_char, writes: bool) -> Option<Place
     placement
 }
 
+/// Whether the file is in the spool already and the program wants to create it: that has to fail.
+fn is_refused(placement: &Placement) -> bool {
+    placement.path.is_some() && errno() == libc::EEXIST
+}
+
 /// The file could not be opened in the spool: the program's own place is left.
 fn withdraw(placement: &mut Placement) {
     if let Some(_guard) = Guard::enter() {
@@ -143,7 +148,7 @@ unsafe fn descriptor_of(
     if let Some(other) = &placement.path {
         descriptor = call(other.as_ptr());
     }
-    if descriptor < 0 {
+    if descriptor < 0 && !is_refused(&placement) {
         withdraw(&mut placement);
         descriptor = call(path);
     }
@@ -166,7 +171,7 @@ unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*con
     if let Some(other) = &placement.path {
         stream = call(other.as_ptr());
     }
-    if stream.is_null() {
+    if stream.is_null() && !is_refused(&placement) {
         withdraw(&mut placement);
         stream = call(path);
     }

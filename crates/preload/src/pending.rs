@@ -30,6 +30,12 @@ pub(crate) struct EpochFiles {
 }
 
 impl EpochFiles {
+    /// Whether nothing is known of the epoch after all.
+    pub(crate) fn is_empty(&self) -> bool {
+        let gathered = !self.gathered.memory.is_empty() || self.gathered.file.is_some();
+        self.open == 0 && self.finished.is_empty() && !gathered && self.failure.is_none()
+    }
+
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
             Some(known) => *known = file,

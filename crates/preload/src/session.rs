@@ -200,9 +200,16 @@ impl Session {
     /// Answers whether it was.
     pub(crate) fn before_rename(&mut self, from: &Path) -> bool {
         let Ok(path) = std::path::absolute(from) else { return false };
-        for files in self.datasets.iter_mut().flat_map(|dataset| dataset.pending.values_mut()) {
-            if let Some(index) = files.finished.iter().position(|file| file.path == path) {
-                put_in_place(&[files.finished.swap_remove(index)]);
+        for dataset in &mut self.datasets {
+            let mut found = false;
+            for files in dataset.pending.values_mut() {
+                if let Some(index) = files.finished.iter().position(|file| file.path == path) {
+                    put_in_place(&[files.finished.swap_remove(index)]);
+                    found = true;
+                }
+            }
+            if found {
+                dataset.pending.retain(|_, files| !files.is_empty());
                 return true;
             }
         }
