@@ -36,7 +36,12 @@ static PER_THREAD bool active;
 /* Wrapped calls this thread is in. */
 static PER_THREAD int depth;
 
+/* As many datasets may be written at once. */
+enum { CONNECTIONS = 64 };
+
 static turbidite_transport *transport;
+static turbidite_transport *connections[CONNECTIONS];
+static size_t connection_count;
 static turbidite_agreement agreement;
 /* Remembers on a communicator whether it is congruent to MPI_COMM_WORLD: comparing takes time in proportion to the
  * ranks. */
@@ -67,6 +72,22 @@ static int32_t agree_sum(void *context, int64_t *values, size_t count)
     return agree(values, count, MPI_SUM);
 }
 
+static const turbidite_transport *connect_dataset(void *context)
+{
+    (void)context;
+    if (connection_count == CONNECTIONS) {
+        fprintf(stderr, "turbidite: no more than %d datasets at once\n", CONNECTIONS);
+        return NULL;
+    }
+    turbidite_transport **connection = &connections[connection_count];
+    if (turbidite_mpi_open(turbidite_mpi_communicator(transport), connection) != TURBIDITE_OK) {
+        fprintf(stderr, "turbidite: %s\n", turbidite_mpi_last_error());
+        return NULL;
+    }
+    connection_count++;
+    return *connection;
+}
+
 /* Finds the library. The casts are POSIX's: dlsym answers functions as objects. */
 static bool find_library(void)
 {
@@ -87,12 +108,21 @@ static void start(void)
     } else {
         if (PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &congruence, NULL) != MPI_SUCCESS)
             congruence = MPI_KEYVAL_INVALID;
-        agreement = (turbidite_agreement){
-            .struct_size = sizeof agreement, .context = NULL, .minimum = agree_minimum, .sum = agree_sum};
+        agreement = (turbidite_agreement){.struct_size = sizeof agreement,
+                                          .context = NULL,
+                                          .minimum = agree_minimum,
+                                          .sum = agree_sum,
+                                          .connect = connect_dataset};
         active = true;
         library.mpi_started(transport, &agreement);
     }
     depth--;
+}
+
+static void close_connection(turbidite_transport *connection)
+{
+    if (turbidite_mpi_close(connection) != TURBIDITE_OK)
+        fprintf(stderr, "turbidite: %s\n", turbidite_mpi_last_error());
 }
 
 /* Before the outermost finalisation. */
@@ -101,8 +131,9 @@ static void finish(void)
     depth++;
     library.before_finalize();
     active = false;
-    if (turbidite_mpi_close(transport) != TURBIDITE_OK)
-        fprintf(stderr, "turbidite: %s\n", turbidite_mpi_last_error());
+    while (connection_count > 0)
+        close_connection(connections[--connection_count]);
+    close_connection(transport);
     transport = NULL;
     if (congruence != MPI_KEYVAL_INVALID)
         PMPI_Comm_free_keyval(&congruence);

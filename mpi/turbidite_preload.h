@@ -22,6 +22,9 @@ typedef struct turbidite_agreement {
     void *context;        /* handed to every function */
     int32_t (*minimum)(void *context, int64_t *values, size_t count);
     int32_t (*sum)(void *context, int64_t *values, size_t count);
+    /* A transport of its own for one dataset: two on one would take each other's messages. Every rank calls it. NULL,
+     * on every rank, when there is none to be had; why has been said. Stays as the first one does. */
+    const turbidite_transport *(*connect)(void *context);
 } turbidite_agreement;
 
 /* MPI has been initialised. Called on every rank, once; both arguments stay until turbidite_preload_before_finalize

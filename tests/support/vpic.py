@@ -38,7 +38,11 @@ def sample_dumps() -> Path:
 
 def read_dump(path: Path) -> numpy.ndarray:
     """The particles of one file with the derived columns, in file order."""
-    content = path.read_bytes()
+    return read_dump_content(path, path.read_bytes())
+
+
+def read_dump_content(path: Path | str, content: bytes) -> numpy.ndarray:
+    """The same of a file that was read; `path` is for complaints."""
     fields = HEADER.unpack_from(content)
     assert fields[5:9] == (0xCAFE, 0xDEADBEEF, 1.0, 1.0), path
     element_bytes, count = fields[-3], fields[-1]

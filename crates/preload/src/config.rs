@@ -24,7 +24,7 @@
 //! [[dataset.constant]]          # a number in each file's header, for derivations
 //! name = "header.x0"
 //! type = "f32"
-//! offset = 67
+//! offset = 63
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -228,6 +228,19 @@ impl Plan {
     /// Position of a constant among [`Plan::constants`].
     pub(crate) fn constant(&self, name: &str) -> Option<usize> {
         position(&self.constants, name)
+    }
+
+    /// Everything that ranks have to have alike.
+    pub(crate) fn summary(&self) -> String {
+        format!(
+            "{:?}",
+            (
+                (&self.pattern, &self.out, &self.schema, &self.derivation_texts),
+                (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
+                (self.if_exists, self.truncate_after, self.break_lock),
+                (self.files_per_epoch, self.receivers, self.memtable_bytes),
+            )
+        )
     }
 
     /// Bytes of a record in its file; a name that becomes a column is not among them.

@@ -12,6 +12,7 @@ use turbidite::{ColumnView, DataType, RankJob};
 
 use crate::config::Plan;
 use crate::pending::{EpochFiles, Gathered};
+use crate::spool::Spooled;
 
 /// Bytes read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
@@ -26,7 +27,7 @@ pub(crate) fn append(plan: &Plan, files: &mut EpochFiles, job: &mut RankJob) -> 
         return append_gathered(plan, &mut files.gathered, job, &mut block);
     }
     for file in &files.finished {
-        let place = file.spool.as_deref().unwrap_or(&file.path);
+        let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
         append_file(plan, place, job, &mut block).map_err(|what| format!("{}: {what}", file.path.display()))?;
     }
     Ok(())
@@ -35,6 +36,10 @@ pub(crate) fn append(plan: &Plan, files: &mut EpochFiles, job: &mut RankJob) -> 
 fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, block: &mut Vec<u8>) -> Result<(), String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
+    if bytes == 0 {
+        // Opened by a rank that had nothing to write, not even a header.
+        return Ok(());
+    }
     let header_bytes = plan.header_bytes as u64;
     let record_bytes = plan.record_bytes as u64;
     let Some(body) = bytes.checked_sub(header_bytes) else {

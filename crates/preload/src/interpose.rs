@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 use libc::{FILE, mode_t};
 
 use crate::guard::Guard;
-use crate::session::{Placement, is_of_interest, path_of, session};
+use crate::session::{Placement, Session, is_of_interest, path_of, session};
 
-/// Descriptors that can be watched; programs that have more files open at once have them ignored.
+/// Descriptors that can be watched; of a file with a larger one the end is not seen before that of the program.
 const DESCRIPTORS: usize = 1 << 16;
 
 /// Descriptors whose end is of interest: closing any other takes no lock.
@@ -81,10 +81,22 @@ unsafe fn look(folder: c_int, path: *const c_char, writes: bool) -> Option<Place
     let errno = errno();
     // SAFETY: the caller's promise.
     let path = unsafe { given(folder, path) };
-    let path = path.filter(|path| is_original() && is_of_interest(path));
+    let path = path.filter(|path| is_of_interest(path) && is_original());
     let placement = path.and_then(|path| session()?.before_open(&path, writes));
     set_errno(errno);
     placement
+}
+
+/// Whether the file is in the spool already and the program wants to create it: that has to fail.
+fn is_refused(placement: &Placement) -> bool {
+    placement.path.is_some() && errno() == libc::EEXIST
+}
+
+/// The file could not be opened in the spool: the program's own place is left.
+fn withdraw(placement: &mut Placement) {
+    if let Some(_guard) = Guard::enter() {
+        placement.withdraw();
+    }
 }
 
 /// Takes note of how the file was opened.
@@ -92,8 +104,11 @@ fn note(placement: Placement, descriptor: c_int) {
     let Some(_guard) = Guard::enter() else { return };
     let errno = errno();
     let watched = usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number));
-    if let (Some(watched), Some(mut session)) = (watched, session()) {
-        watched.store(session.after_open(placement, descriptor), Ordering::Release);
+    if let Some(mut session) = session() {
+        let is_of_interest = session.after_open(placement, descriptor);
+        if let Some(watched) = watched {
+            watched.store(is_of_interest, Ordering::Release);
+        }
     }
     set_errno(errno);
 }
@@ -128,8 +143,15 @@ unsafe fn descriptor_of(
 ) -> c_int {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY;
     // SAFETY: the caller's promise.
-    let Some(placement) = (unsafe { look(folder, path, writes) }) else { return call(path) };
-    let descriptor = call(placement.path.as_ref().map_or(path, |other| other.as_ptr()));
+    let Some(mut placement) = (unsafe { look(folder, path, writes) }) else { return call(path) };
+    let mut descriptor = -1;
+    if let Some(other) = &placement.path {
+        descriptor = call(other.as_ptr());
+    }
+    if descriptor < 0 && !is_refused(&placement) {
+        withdraw(&mut placement);
+        descriptor = call(path);
+    }
     if descriptor >= 0 {
         note(placement, descriptor);
     }
@@ -144,8 +166,15 @@ unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*con
     // SAFETY: the caller's promise; NULL is looked for.
     let writes = !mode.is_null() && unsafe { CStr::from_ptr(mode) }.to_bytes().iter().any(|byte| b"wa+".contains(byte));
     // SAFETY: as above.
-    let Some(placement) = (unsafe { look(libc::AT_FDCWD, path, writes) }) else { return call(path) };
-    let stream = call(placement.path.as_ref().map_or(path, |other| other.as_ptr()));
+    let Some(mut placement) = (unsafe { look(libc::AT_FDCWD, path, writes) }) else { return call(path) };
+    let mut stream = std::ptr::null_mut();
+    if let Some(other) = &placement.path {
+        stream = call(other.as_ptr());
+    }
+    if stream.is_null() && !is_refused(&placement) {
+        withdraw(&mut placement);
+        stream = call(path);
+    }
     if !stream.is_null() {
         // SAFETY: it was opened just now.
         note(placement, unsafe { libc::fileno(stream) });
@@ -257,6 +286,40 @@ pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     result
 }
 
+/// Tells the session of a name, if it is of interest, and answers what it says.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+unsafe fn tell(folder: c_int, path: *const c_char, what: impl FnOnce(&mut Session, &Path) -> bool) -> bool {
+    let Some(_guard) = Guard::enter() else { return false };
+    let errno = errno();
+    // SAFETY: the caller's promise.
+    let path = unsafe { given(folder, path) };
+    let path = path.filter(|path| is_of_interest(path) && is_original());
+    let answer = path.is_some_and(|path| session().is_some_and(|mut session| what(&mut session, &path)));
+    set_errno(errno);
+    answer
+}
+
+/// Renames by `call`.
+///
+/// # Safety
+/// Both paths are NULL or C strings.
+unsafe fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller's promise.
+    let forgotten = unsafe { tell(from.0, from.1, Session::before_rename) };
+    let result = call();
+    if result == 0 {
+        // SAFETY: as above.
+        unsafe { tell(to.0, to.1, Session::renamed) };
+    } else if forgotten {
+        // It has its name still.
+        // SAFETY: as above.
+        unsafe { tell(from.0, from.1, Session::renamed) };
+    }
+    result
+}
+
 /// `rename`.
 ///
 /// # Safety
@@ -265,24 +328,23 @@ pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
 pub unsafe extern "C" fn rename(from: *const c_char, to: *const c_char) -> c_int {
     let real = real!(c"rename", unsafe extern "C" fn(*const c_char, *const c_char) -> c_int);
     // SAFETY: the program's own arguments.
-    let result = unsafe { real(from, to) };
-    if result == 0
-        && let Some(_guard) = Guard::enter()
-    {
-        let errno = errno();
-        // SAFETY: the C library has read both just now.
-        let (from, to) = unsafe { (given(libc::AT_FDCWD, from), given(libc::AT_FDCWD, to)) };
-        let is_new = |from: PathBuf, to: &Path| is_of_interest(to) && !is_of_interest(&from);
-        if let (Some(from), Some(to)) = (from, to)
-            && is_original()
-            && is_new(from, &to)
-            && let Some(mut session) = session()
-        {
-            session.renamed(&to);
-        }
-        set_errno(errno);
-    }
-    result
+    unsafe { rename_by((libc::AT_FDCWD, from), (libc::AT_FDCWD, to), || real(from, to)) }
+}
+
+/// `renameat`.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn renameat(
+    from_folder: c_int,
+    from: *const c_char,
+    to_folder: c_int,
+    to: *const c_char,
+) -> c_int {
+    let real = real!(c"renameat", unsafe extern "C" fn(c_int, *const c_char, c_int, *const c_char) -> c_int);
+    // SAFETY: the program's own arguments.
+    unsafe { rename_by((from_folder, from), (to_folder, to), || real(from_folder, from, to_folder, to)) }
 }
 
 extern "C" fn at_exit() {

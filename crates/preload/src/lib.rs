@@ -16,7 +16,7 @@
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
 //! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
-//! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when.
+//! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when, `spool` is where files wait that the index replaces.
 
 mod config;
 mod guard;
@@ -26,3 +26,4 @@ pub mod mpi;
 mod pattern;
 mod pending;
 mod session;
+mod spool;

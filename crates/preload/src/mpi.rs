@@ -13,6 +13,7 @@ use crate::guard::Guard;
 use crate::session::{Session, complain, session};
 
 type Reduce = unsafe extern "C" fn(*mut c_void, *mut i64, usize) -> i32;
+type Connect = unsafe extern "C" fn(*mut c_void) -> *const TransportTable;
 
 /// `turbidite_agreement` of mpi/turbidite_preload.h.
 #[repr(C)]
@@ -22,6 +23,7 @@ pub struct AgreementTable {
     context: *mut c_void,
     minimum: Option<Reduce>,
     sum: Option<Reduce>,
+    connect: Option<Connect>,
 }
 
 /// The other ranks.
@@ -33,6 +35,8 @@ pub(crate) enum World {
     Unknown,
     /// All ranks of MPI_COMM_WORLD.
     Ranks { transport: TransportTable, agreement: AgreementTable },
+    /// There are some, but they have nothing to say to each other any more.
+    Parted,
     /// MPI has ended.
     Ended,
 }
@@ -81,6 +85,12 @@ impl World {
         }
     }
 
+    pub(crate) fn part(&mut self) {
+        if let Self::Ranks { .. } = self {
+            *self = Self::Parted;
+        }
+    }
+
     /// The smallest of all ranks' values, each for itself. Answers whether it could be found out.
     pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.minimum)
@@ -105,11 +115,15 @@ impl World {
         unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
     }
 
-    /// A connection to the other ranks, if there are any.
-    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport>> {
-        let Self::Ranks { transport, .. } = self else { return None };
+    /// A new connection to the other ranks, if there are any, for one dataset: two on one would take each other's
+    /// messages. All ranks call it together.
+    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
+        let Self::Ranks { agreement, .. } = self else { return None };
+        // SAFETY: the function and its context are the shim's; NULL is looked for.
+        let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
+        let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
         // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
-        Some(unsafe { transport.resolve(credit_batches) })
+        Some(unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string()))
     }
 }
 
@@ -135,6 +149,9 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
         let (Some(&transport), Some(&agreement)) = (unsafe { (transport.as_ref(), agreement.as_ref()) }) else {
             return complain("the MPI shim has no transport; nothing is indexed");
         };
+        if agreement.struct_size as usize != size_of::<AgreementTable>() {
+            return complain("the two preloaded libraries are of different releases; nothing is indexed");
+        }
         let world = World::Ranks { transport, agreement };
         match session() {
             Some(mut session) => session.join(world),

@@ -5,13 +5,15 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
+use crate::spool::Spooled;
+
 /// A file the program has closed.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// Where the program believes it is.
     pub(crate) path: PathBuf,
     /// Where it is until its epoch is indexed.
-    pub(crate) spool: Option<PathBuf>,
+    pub(crate) spool: Option<Spooled>,
 }
 
 /// One epoch's files on this rank.
@@ -19,9 +21,7 @@ pub(crate) struct Finished {
 pub(crate) struct EpochFiles {
     /// Files that are open now.
     pub(crate) open: u64,
-    /// Files that were closed.
-    pub(crate) closed: u64,
-    /// Those of them that are read back, or have to be put in place when indexing fails; each path once.
+    /// Files that were closed and are read back, or have to be put in place when indexing fails; each path once.
     pub(crate) finished: Vec<Finished>,
     /// Records that were files of their own.
     pub(crate) gathered: Gathered,
@@ -30,6 +30,12 @@ pub(crate) struct EpochFiles {
 }
 
 impl EpochFiles {
+    /// Whether nothing is known of the epoch after all.
+    pub(crate) fn is_empty(&self) -> bool {
+        let gathered = !self.gathered.memory.is_empty() || self.gathered.file.is_some();
+        self.open == 0 && self.finished.is_empty() && !gathered && self.failure.is_none()
+    }
+
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
             Some(known) => *known = file,
@@ -59,7 +65,9 @@ impl Gathered {
         if self.memory.len() + record.len() > MEMORY_BYTES {
             let file = match &mut self.file {
                 Some(file) => file,
-                none => none.insert(nameless(spool)?),
+                none => none.insert(nameless(spool).map_err(|error| {
+                    std::io::Error::other(format!("no file for its record in {}: {error}", spool.display()))
+                })?),
             };
             file.write_all(&self.memory)?;
             self.memory.clear();

@@ -19,6 +19,7 @@ use crate::intake;
 use crate::mpi::World;
 use crate::pattern::{Named, Pattern};
 use crate::pending::{EpochFiles, Finished, Pending};
+use crate::spool::Spooled;
 
 /// Ranks ask each other at most this often while the program makes collective calls.
 const LEAST_INTERVAL: Duration = Duration::from_millis(20);
@@ -38,7 +39,7 @@ struct Open {
     plan: usize,
     named: Named,
     path: PathBuf,
-    spool: Option<PathBuf>,
+    spool: Option<Spooled>,
 }
 
 /// One dataset on this rank.
@@ -67,6 +68,16 @@ pub(crate) struct Placement {
     /// Another path than the program's.
     pub(crate) path: Option<CString>,
     open: Option<Open>,
+}
+
+impl Placement {
+    /// The other path is of no use: the file is opened in its own place.
+    pub(crate) fn withdraw(&mut self) {
+        self.path = None;
+        if let Some(spool) = self.open.as_mut().and_then(|open| open.spool.take()) {
+            spool.remove_empty_folders();
+        }
+    }
 }
 
 /// What a process has from the first question on.
@@ -128,18 +139,22 @@ impl Session {
         }
     }
 
+    /// The first dataset that wants a file of this path.
+    fn dataset_of(&self, path: &str) -> Option<(usize, Named)> {
+        self.datasets.iter().enumerate().find_map(|(index, dataset)| {
+            (!dataset.given_up).then(|| dataset.plan.pattern.matches(path).map(|named| (index, named)))?
+        })
+    }
+
     /// Looks at a path that is about to be opened.
     pub(crate) fn before_open(&mut self, path: &Path, writes: bool) -> Option<Placement> {
         let text = path.to_str()?;
-        let (plan, named) = self.datasets.iter().enumerate().find_map(|(index, dataset)| {
-            (!dataset.given_up).then(|| dataset.plan.pattern.matches(text).map(|named| (index, named)))?
-        })?;
+        let (plan, named) = self.dataset_of(text)?;
         let path = std::path::absolute(path).ok()?;
         let dataset = &self.datasets[plan];
         if !writes {
-            let files = dataset.pending.get(&named.epoch)?;
-            let spool = files.finished.iter().find(|file| file.path == path)?.spool.as_ref()?;
-            return Some(Placement { path: c_path(spool), open: None });
+            let spool = (dataset.plan.mode == Mode::Replace).then(|| Spooled::find(&dataset.plan.spool, &path))??;
+            return Some(Placement { path: c_path(spool.place()), open: None });
         }
         if self.world.is_alone() && dataset.largest_seen.is_some_and(|seen| seen < named.epoch) {
             self.observe(plan, named.epoch);
@@ -147,9 +162,10 @@ impl Session {
         }
         self.observe(plan, named.epoch);
         let dataset = &self.datasets[plan];
-        let spool = (dataset.plan.mode == Mode::Replace).then(|| spool_path(&dataset.plan.spool, &path));
-        let spool = spool.filter(|spool| spool.parent().is_some_and(|folder| std::fs::create_dir_all(folder).is_ok()));
-        Some(Placement { path: spool.as_deref().and_then(c_path), open: Some(Open { plan, named, path, spool }) })
+        let replaces = dataset.plan.mode == Mode::Replace;
+        let spool = replaces.then(|| Spooled::choose(&dataset.plan.spool, &path)).flatten();
+        let place = spool.as_ref().and_then(|spool| c_path(spool.place()));
+        Some(Placement { path: place, open: Some(Open { plan, named, path, spool }) })
     }
 
     fn observe(&mut self, plan: usize, epoch: u64) {
@@ -160,6 +176,8 @@ impl Session {
     /// The file was opened as `descriptor`. Answers whether its end is of interest.
     pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
         let Some(open) = placement.open else { return false };
+        // A number that is given out again was closed behind our back.
+        self.closed(descriptor);
         let files = self.datasets[open.plan].pending.entry(open.named.epoch).or_default();
         files.open += 1;
         self.open.insert(descriptor, open);
@@ -170,25 +188,42 @@ impl Session {
     pub(crate) fn closed(&mut self, descriptor: i32) {
         let Some(Open { plan, named, path, spool }) = self.open.remove(&descriptor) else { return };
         let dataset = &mut self.datasets[plan];
+        if dataset.given_up {
+            return put_in_place(&[Finished { path, spool }]);
+        }
         let files = dataset.pending.entry(named.epoch).or_default();
         files.open -= 1;
-        files.closed += 1;
         finish(&dataset.plan, files, named, Finished { path, spool });
     }
 
-    /// The program has given a file another name.
-    pub(crate) fn renamed(&mut self, to: &Path) {
-        let Some(text) = to.to_str() else { return };
-        for index in 0..self.datasets.len() {
-            let Some(named) = self.datasets[index].plan.pattern.matches(text) else { continue };
-            let Ok(path) = std::path::absolute(to) else { return };
-            self.observe(index, named.epoch);
-            let Dataset { plan, pending, .. } = &mut self.datasets[index];
-            let files = pending.entry(named.epoch).or_default();
-            files.closed += 1;
-            finish(plan, files, named, Finished { path, spool: None });
-            return;
+    /// The program is about to give a file that is of interest another name: it is none of its epoch's any more.
+    /// Answers whether it was.
+    pub(crate) fn before_rename(&mut self, from: &Path) -> bool {
+        let Ok(path) = std::path::absolute(from) else { return false };
+        for dataset in &mut self.datasets {
+            let mut found = false;
+            for files in dataset.pending.values_mut() {
+                if let Some(index) = files.finished.iter().position(|file| file.path == path) {
+                    put_in_place(&[files.finished.swap_remove(index)]);
+                    found = true;
+                }
+            }
+            if found {
+                dataset.pending.retain(|_, files| !files.is_empty());
+                return true;
+            }
         }
+        false
+    }
+
+    /// The program has given a finished file a name of interest. Answers whether it belongs to an epoch now.
+    pub(crate) fn renamed(&mut self, to: &Path) -> bool {
+        let (Some(text), Ok(path)) = (to.to_str(), std::path::absolute(to)) else { return false };
+        let Some((index, named)) = self.dataset_of(text) else { return false };
+        self.observe(index, named.epoch);
+        let Dataset { plan, pending, .. } = &mut self.datasets[index];
+        finish(plan, pending.entry(named.epoch).or_default(), named, Finished { path, spool: None });
+        true
     }
 
     /// All ranks are in the same call: indexes what is complete, now and then.
@@ -203,29 +238,34 @@ impl Session {
     pub(crate) fn join(&mut self, world: World) {
         self.world = world;
         let fingerprint = self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
-            let text = format!("{:?}{:?}{:?}", dataset.plan.pattern, dataset.plan.out, dataset.plan.schema);
+            let text = dataset.plan.summary();
             text.bytes().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(i64::from(byte)) & 0xffff_ffff)
         });
-        let mut values = [fingerprint, -fingerprint];
+        let rank = i64::from(self.world.rank());
+        let mut values = [fingerprint, -fingerprint, rank];
         let agreed = self.world.minimum(&mut values);
-        if !agreed || values != [fingerprint, -fingerprint] {
-            self.give_up("ranks have different configurations; nothing is indexed");
+        if !agreed || values[..2] != [fingerprint, -fingerprint] {
+            // Rank 0 may be the one that has none.
+            let speaks = !agreed || values[2] == rank;
+            self.give_up(speaks, "ranks have different configurations; nothing is indexed");
         }
     }
 
     /// A rank has no configuration where others may have one: they have to hear of it.
     pub(crate) fn decline(world: &World) {
-        let mut values = [i64::MIN, i64::MIN];
+        let mut values = [i64::MIN, i64::MIN, i64::MAX];
         world.minimum(&mut values);
     }
 
-    fn give_up(&mut self, why: &str) {
-        if self.world.rank() == 0 {
+    /// Ranks index nothing together any more, and ask each other nothing.
+    fn give_up(&mut self, speaks: bool, why: &str) {
+        if speaks {
             complain(why);
         }
         for dataset in &mut self.datasets {
             dataset.give_up();
         }
+        self.world.part();
     }
 
     /// The program ends, or MPI does: what is there is all there will be.
@@ -235,7 +275,7 @@ impl Session {
         }
         if self.world.can_agree() {
             self.settle(true);
-        } else if self.datasets.iter().any(|dataset| !dataset.pending.is_empty()) {
+        } else if self.datasets.iter().any(|dataset| !dataset.given_up && !dataset.pending.is_empty()) {
             complain(self.world.why_not());
         }
         for dataset in &mut self.datasets {
@@ -261,7 +301,10 @@ impl Session {
                 self.datasets[index].index(epoch, files, &self.world);
             }
         }
-        self.give_up("ranks cannot reach each other any more; what is not indexed stays in its files");
+        self.give_up(
+            self.world.rank() == 0,
+            "ranks cannot reach each other any more; what is not indexed stays in its files",
+        );
     }
 
     /// The epochs that are complete on all ranks; `None` when ranks cannot agree.
@@ -285,7 +328,7 @@ impl Session {
         let mut counts: Vec<i64> = Vec::new();
         for (dataset, asked) in self.datasets.iter().zip(&asked) {
             let files = u64::try_from(asked[0]).ok().and_then(|epoch| dataset.pending.get(&epoch));
-            counts.extend(files.map_or([0, 0], |files| [files.closed as i64, files.open as i64]));
+            counts.extend(files.map_or([0, 0], |files| [files.finished.len() as i64, files.open as i64]));
         }
         if !self.world.sum(&mut counts) {
             return None;
@@ -320,8 +363,8 @@ impl Dataset {
         let result = self.write(epoch, &mut files, world);
         match &result {
             Ok(()) => files.finished.iter().filter_map(|file| file.spool.as_ref()).for_each(|spool| {
-                if let Err(error) = std::fs::remove_file(spool) {
-                    complain(&format!("cannot remove {}: {error}", spool.display()));
+                if let Err(error) = spool.remove() {
+                    complain(&format!("cannot remove {}: {error}", spool.place().display()));
                 }
             }),
             Err(what) => {
@@ -372,9 +415,7 @@ impl Dataset {
         let storage = Arc::new(FileSystem::new());
         let opened = match world.transport(options.credit_batches) {
             None => RankJob::open_alone(storage, out, schema.clone(), options),
-            Some(transport) => transport.and_then(|transport| {
-                RankJob::open(storage, out, schema.clone(), options, world.rank(), Box::new(transport))
-            }),
+            Some(transport) => RankJob::open(storage, out, schema.clone(), options, world.rank(), Box::new(transport?)),
         };
         let mut job = opened.map_err(|error| error.to_string())?;
         if let Some(epoch) = self.plan.truncate_after {
@@ -395,7 +436,7 @@ impl Dataset {
 /// Takes note of a finished file.
 fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
     let Some(id) = named.id else { return files.add(file) };
-    let place = file.spool.as_deref().unwrap_or(&file.path);
+    let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
     let gathered = std::fs::read(place).map_err(|error| error.to_string()).and_then(|content| {
         let Some(record) = content.get(plan.header_bytes..).filter(|rest| rest.len() == plan.file_record_bytes())
         else {
@@ -413,25 +454,12 @@ fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
     }
 }
 
-/// Where a file is kept until its epoch is indexed: below a folder of this user, under its own path.
-fn spool_path(spool: &Path, path: &Path) -> PathBuf {
-    let user = std::fs::metadata("/proc/self").map_or(0, |data| std::os::unix::fs::MetadataExt::uid(&data));
-    let relative = path.strip_prefix("/").unwrap_or(path);
-    spool.join(format!("turbidite-{user}")).join(relative)
-}
-
 /// Moves spooled files to where the program believes them to be.
 fn put_in_place(files: &[Finished]) {
     for Finished { path, spool } in files {
         let Some(spool) = spool else { continue };
-        let moved = std::fs::rename(spool, path).or_else(|_| {
-            // Another file system: a copy, durable before the spool's is removed.
-            std::fs::copy(spool, path)?;
-            std::fs::File::open(path)?.sync_all()?;
-            std::fs::remove_file(spool)
-        });
-        if let Err(error) = moved {
-            complain(&format!("cannot put {} in its place, {}: {error}", spool.display(), path.display()));
+        if let Err(error) = spool.put_in_place(path) {
+            complain(&format!("cannot put {} in its place, {}: {error}", spool.place().display(), path.display()));
         }
     }
 }

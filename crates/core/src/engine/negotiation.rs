@@ -118,7 +118,7 @@ impl Engine {
     }
 
     pub(super) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
-        // All records have arrived: the round this answers was dropped, while the answer was on its way.
+        // All records have arrived, and the round this answers was dropped: a child may count its deliveries before it answers.
         if matches!(self.phase, Phase::Sealing | Phase::Idle) {
             return Ok(());
         }

@@ -1,0 +1,257 @@
+"""Whatever goes wrong with the index: the program ends as it would, its files are complete in their places, and what
+went wrong is said on standard error. And what comes after: restarts, kills, leftover locks."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from support import vpic
+from support.command import turbidite
+from support.examples import mpi_tool
+from support.preload import OTHER, SMALL, VPIC, check_rows, configure, libraries, run, start, stored, written
+
+STEPS = "500,1000,1500"
+MODES = ["keep", "replace"]
+
+
+def dump(programs, out, config, ranks: int | None = 3, steps: str = STEPS, **options) -> str:
+    return run([programs["vpic_dump"], vpic.sample_dumps(), out, "--steps", steps], config, ranks=ranks, **options)
+
+
+BROKEN = {
+    "not TOML": "[[dataset",
+    "an unknown option": '[[dataset]]\nfile = "x"',
+    "no field": '[[dataset]]\nfiles = "E.{epoch}/x"\nout = "ds"\nkey = "a"\nfield = []',
+    "a pattern without an epoch": SMALL.configuration("ds", {"files": "rows.{rank}"}),
+    "a key that is no column": SMALL.configuration("ds", {"key": "energy"}),
+    "bytes that are no text": b"\xff\xfe[[dataset]]",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_configuration(programs, plain, tmp_path, broken):
+    config = tmp_path / "c.toml"
+    content = BROKEN[broken]
+    config.write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = dump(programs, tmp_path / "out", config)
+    assert str(config) in said and "nothing is indexed" in said
+    assert written(tmp_path / "out") == plain(3)
+    assert not (tmp_path / "ds").exists()
+
+
+@pytest.mark.parametrize("name", ["missing.toml", "", "folder"])
+def test_a_configuration_that_cannot_be_read(programs, plain, tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    config = tmp_path / name if name else ""
+    said = dump(programs, tmp_path / "out", config)
+    assert str(config) in said and "nothing is indexed" in said
+    assert written(tmp_path / "out") == plain(3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("out", ["/proc/turbidite", "file/ds"])
+def test_a_dataset_that_cannot_be_created(programs, plain, tmp_path, spool, out, mode):
+    (tmp_path / "file").write_text("not a folder")
+    out = tmp_path / out
+    config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": mode, "spool": spool}))
+    said = dump(programs, tmp_path / "out", config)
+    assert str(out) in said
+    assert written(tmp_path / "out") == plain(3)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_epoch_that_exists(programs, plain, tmp_path, spool, mode):
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    assert dump(programs, tmp_path / "first", config, steps="1000") == ""
+    said = dump(programs, tmp_path / "out", config)
+    assert "1000" in said and "exist" in said
+    files = written(tmp_path / "out")
+    stay = {path for path in plain(3) if mode == "keep" or VPIC.epoch(path) == 1000}
+    assert files == {path: plain(3)[path] for path in stay}
+    check_rows(tmp_path / "ds", VPIC, plain(3))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("ranks", [None, 4])
+def test_a_truncated_file(programs, tmp_path, spool, ranks, mode):
+    """Its epoch is left out on all ranks; those before and after are indexed."""
+    program = programs["writer" if ranks is None else "mpi_writer"]
+    run([program, "short", tmp_path / "plain"], None, ranks=ranks)
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    said = run([program, "short", tmp_path / "out"], config, ranks=ranks)
+    expected = written(tmp_path / "plain")
+    assert f"E.2/rows.{(ranks or 1) - 1}" in said and "16005 bytes" in said
+    stay = {path: content for path, content in expected.items() if mode == "keep" or SMALL.epoch(path) == 2}
+    assert written(tmp_path / "out") == stay
+    check_rows(tmp_path / "ds", SMALL, {path: expected[path] for path in expected if SMALL.epoch(path) != 2})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_writer_has_the_dataset(programs, tmp_path, spool, mode):
+    out = tmp_path / "ds"
+    first = configure(tmp_path / "first.toml", (SMALL, out, {}))
+    config = configure(tmp_path / "c.toml", (SMALL, out, {"mode": mode, "spool": spool}))
+    holder = start([programs["writer"], "hold", tmp_path / "held"], first, stdin=subprocess.PIPE)
+    assert holder.stdout.readline() == "ready\n"
+    try:
+        said = run([programs["writer"], "plain", tmp_path / "out"], config)
+    finally:
+        complained = holder.communicate("\n", timeout=60)[1]
+    assert holder.returncode == 0 and complained == ""
+    assert "lock" in said and str(out) in said
+    files = written(tmp_path / "out")
+    assert files == written(tmp_path / "held") and len(files) == 3
+    check_rows(out, SMALL, files)
+
+
+@pytest.mark.parametrize("odd_rank", [0, 1])
+@pytest.mark.parametrize("odd", ["other columns", "two datasets", "broken", "none"])
+def test_ranks_with_different_configurations(programs, tmp_path, spool, odd, odd_rank):
+    options = {"mode": "replace", "spool": spool}
+    usual = configure(tmp_path / "usual.toml", (SMALL, tmp_path / "ds", options))
+    other = tmp_path / "other.toml"
+    sections = {
+        "other columns": [(SMALL, tmp_path / "ds", options | {"key": "number"})],
+        "two datasets": [(SMALL, tmp_path / "ds", options), (OTHER, tmp_path / "other", options)],
+    }
+    configure(other, *sections.get(odd, []))
+    if odd == "broken":
+        other.write_text("[[dataset")
+    command = ["two", tmp_path / "out"]
+    parts = []
+    for rank in range(2):
+        chosen = other if rank == odd_rank else usual
+        variables = [f"LD_PRELOAD={libraries()}"]
+        if odd != "none" or rank != odd_rank:
+            variables.append(f"TURBIDITE_CONFIG={chosen}")
+        parts += [":"] * rank + ["-n", 1, "env", *variables, programs["mpi_writer"], *command]
+    said = run([mpi_tool("mpiexec"), *parts], None)
+    assert "ranks have different configurations" in said
+    run([programs["mpi_writer"], "two", tmp_path / "plain"], None, ranks=2)
+    assert written(tmp_path / "out") == written(tmp_path / "plain")
+    assert not (tmp_path / "ds").exists() and not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_program_of_mpi_without_its_preload_library(programs, plain, tmp_path, spool, mode):
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    said = dump(programs, tmp_path / "out", config, preload=libraries(False))
+    assert "preload libturbidite_preload_mpi.so as well" in said
+    assert written(tmp_path / "out") == plain(3)
+    assert not (tmp_path / "ds").exists()
+
+
+@pytest.mark.parametrize("spool_path", ["missing", "/proc/self", "/proc/turbidite", "file"])
+def test_a_spool_that_cannot_be_used(programs, plain, tmp_path, spool_path):
+    """Files are written in their places, indexed, and stay."""
+    (tmp_path / "file").write_text("not a folder")
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": "replace", "spool": tmp_path / spool_path}))
+    assert dump(programs, tmp_path / "out", config) == ""
+    assert written(tmp_path / "out") == plain(3)
+    check_rows(tmp_path / "ds", VPIC, plain(3))
+
+
+def test_a_full_spool(programs, tmp_path):
+    """A small file system of memory, mounted for this program only; where that is not allowed, another way to have
+    nothing free: a file system without room at all."""
+    mount = tmp_path / "mount"
+    mount.mkdir()
+    script = f'mount -t tmpfs -o size=64k none "{mount}" && head -c 60000 /dev/zero > "{mount}/fill" && exec "$@"'
+    alone = ["unshare", "--mount", "--map-root-user", "sh", "-c", script, "sh"]
+    allowed = subprocess.run([*alone, "true"], capture_output=True).returncode == 0
+    print("a full tmpfs" if allowed else "tmpfs cannot be mounted here: /sys stands in")
+    config = configure(
+        tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": "replace", "spool": mount if allowed else "/sys"})
+    )
+    prefix = alone if allowed else []
+    program = ["env", f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={libraries(False)}", programs["writer"], "plain"]
+    assert run([*prefix, *program, tmp_path / "out"], None) == ""
+    run([programs["writer"], "plain", tmp_path / "plain"], None)
+    files = written(tmp_path / "out")
+    assert files == written(tmp_path / "plain")
+    check_rows(tmp_path / "ds", SMALL, files)
+
+
+def manifests(out) -> dict[int, str]:
+    """The file that commits each epoch."""
+    return {int(path.name.split(".")[0]): path.name for path in (out / "_turbidite" / "manifest").iterdir()}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("if_exists", ["skip", "replace"])
+def test_a_second_run_goes_on(programs, plain, tmp_path, spool, if_exists, mode):
+    options = {"mode": mode, "spool": spool, "if_exists": if_exists}
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", options))
+    assert dump(programs, tmp_path / "first", config, steps="500,1000") == ""
+    before = manifests(tmp_path / "ds")
+    assert dump(programs, tmp_path / "out", config, steps="1000,1500") == ""
+    after = manifests(tmp_path / "ds")
+    assert set(before) == {500, 1000} and set(after) == {500, 1000, 1500}
+    assert before[500] == after[500] and (before[1000] == after[1000]) == (if_exists == "skip")
+    assert written(tmp_path / "out") == {
+        path: content for path, content in plain(3).items() if mode == "keep" and VPIC.epoch(path) != 500
+    }
+    check_rows(tmp_path / "ds", VPIC, plain(3))
+
+
+def test_truncation_before_a_restart(programs, plain, tmp_path, spool):
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {}))
+    assert dump(programs, tmp_path / "first", config) == ""
+    again = configure(tmp_path / "again.toml", (VPIC, tmp_path / "ds", {"truncate_after": 500}))
+    assert dump(programs, tmp_path / "out", again, steps="1000") == ""
+    expected = {path: content for path, content in plain(3).items() if VPIC.epoch(path) != 1500}
+    check_rows(tmp_path / "ds", VPIC, expected)
+
+
+@pytest.mark.parametrize("ranks", [None, 3])
+def test_a_kill_and_the_run_after_it(programs, tmp_path, spool, ranks):
+    """What was committed stays; the lock of the dead process is taken over; the next run goes on."""
+    program = programs["writer" if ranks is None else "mpi_writer"]
+    out = tmp_path / "ds"
+    config = configure(tmp_path / "c.toml", (SMALL, out, {"if_exists": "skip"}))
+    process = start([program, "kill", tmp_path / "out", 5], config, ranks=ranks)
+    process.communicate(timeout=60)
+    assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL, signal.SIGKILL)
+    run([program, "plain", tmp_path / "plain", 5], None, ranks=ranks)
+    expected = written(tmp_path / "plain")
+    committed = set(stored(out, SMALL.record))
+    assert {1, 2, 3} <= committed <= {1, 2, 3, 4}
+    check_rows(out, SMALL, {path: content for path, content in expected.items() if SMALL.epoch(path) in committed})
+    assert run([program, "plain", tmp_path / "out", 5], config, ranks=ranks) == ""
+    assert written(tmp_path / "out") == expected
+    check_rows(out, SMALL, expected)
+
+
+def test_a_user_without_rights(programs, tmp_path):
+    """A folder that the program may not write to is one that the index may not either."""
+    prefix = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    # The folders of pytest, the build and the cache may be closed to others.
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        program, library = (shutil.copy(path, folder) for path in (programs["writer"], libraries(False)))
+        (folder / "closed").mkdir()
+        (folder / "closed").chmod(0o555)
+        (folder / "open").mkdir()
+        (folder / "open").chmod(0o777)
+        config = configure(folder / "c.toml", (SMALL, folder / "closed" / "ds", {}))
+        preloaded = ["env", f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={library}", program, "plain"]
+        said = run([*prefix, *preloaded, folder / "open" / "out"], None)
+        assert str(folder / "closed" / "ds") in said and "denied" in said.lower()
+        run([programs["writer"], "plain", tmp_path / "plain"], None)
+        assert written(folder / "open" / "out") == written(tmp_path / "plain")
+
+
+def test_what_is_indexed_is_what_query_finds(programs, plain, tmp_path, spool):
+    """The command counts what NumPy counts."""
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {}))
+    assert dump(programs, tmp_path / "out", config) == ""
+    rows = [VPIC.rows(path, content) for path, content in plain(3).items()]
+    expected = sum(int((part["energy"] > 0.1).sum()) for part in rows)
+    said = turbidite("query", tmp_path / "ds", "--where", "energy > 0.1", "--count").stdout
+    assert str(expected) in said.split() and expected > 0
