@@ -12,7 +12,7 @@
 //! Invariants
 //! - The program's calls behave as they would without us; whatever fails here is said on standard error, once, and the
 //!   program goes on. A file that was spooled is put in its place when its epoch cannot be indexed.
-//! - What our own threads and calls do with files passes through untouched ([`guard`]).
+//! - What our own threads and calls do with files passes through untouched (`guard`).
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
 //! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
