@@ -223,3 +223,61 @@ impl Engine {
         self.route_held();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::{Channel, EngineOptions, Event, Sent, Transport};
+    use crate::schema::{Column, DataType, Schema};
+
+    /// What was sent to each of two ranks, and which of them polls.
+    struct Post {
+        queues: [VecDeque<Vec<u8>>; 2],
+        rank: usize,
+    }
+
+    impl Transport for Post {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            assert_eq!(channel, Channel::Control, "there are no records");
+            self.queues[to as usize].push_back(message);
+            Sent::Accepted
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            if channel == Channel::Control { self.queues[self.rank].pop_front() } else { None }
+        }
+    }
+
+    /// A rank that hears of a round and of the count of deliveries at once answers the count first, and the epoch is closed
+    /// when its keys arrive. Found by `mpiexec -n 8 turbidite ingest`.
+    #[test]
+    fn an_answer_that_the_end_has_overtaken_is_forgotten() {
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
+        let mut engines = [0, 1].map(|rank| Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema)));
+        let mut post = Post { queues: Default::default(), rank: 0 };
+        let mut exchange = |engines: &mut [Engine; 2], rank: usize| {
+            post.rank = rank;
+            engines[rank].exchange(&mut post, || true, &mut |_, _| unreachable!("there are no records"))
+        };
+        engines.iter_mut().for_each(|engine| engine.begin(Vec::new()));
+        for rank in [1, 0, 1] {
+            exchange(&mut engines, rank).unwrap();
+        }
+        assert!(engines.iter().all(Engine::is_open));
+        engines[1].end();
+        for _ in 0..2 {
+            exchange(&mut engines, 1).unwrap();
+        }
+        engines[0].request_renegotiation();
+        engines[0].end();
+        exchange(&mut engines, 0).unwrap();
+        assert!(engines[0].is_negotiating(), "the round is on its way");
+        exchange(&mut engines, 1).unwrap();
+        exchange(&mut engines, 0).unwrap();
+        let closed = std::iter::from_fn(|| engines[0].event()).any(|event| event == Event::Closed);
+        assert!(closed, "the epoch is closed, and the round forgotten");
+    }
+}
