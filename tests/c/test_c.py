@@ -16,7 +16,7 @@ HERE = ROOT / "tests" / "c"
 # The functions of the C library that the preload library stands in for. One more costs every program that is preloaded.
 INTERPOSED = {
     "open", "open64", "openat", "openat64", "__open_2", "__open64_2", "creat", "creat64", "close",
-    "fopen", "fopen64", "fclose", "rename",
+    "fopen", "fopen64", "fclose", "rename", "renameat",
 }  # fmt: skip
 
 # What the command loads to run under mpiexec; no header, since nobody else does.
