@@ -82,6 +82,24 @@ def budget_bytes(ranks: int, receivers: int, threads: int, commands: int) -> flo
     return total
 
 
+def test_memory_stays_within_the_table_when_all_memtables_are_full(scratch):
+    """One epoch in which each receiver fills its memtables many times: both of all receivers are in use at once."""
+    root = scratch / "limits-long"
+    (root / "E.0").mkdir(parents=True)
+    rng = numpy.random.default_rng(9)
+    per_rank = STORED_BYTES // RECORD.itemsize // RANKS
+    rows = numpy.zeros(per_rank, RECORD)
+    for rank in range(RANKS):
+        rows["energy"] = rng.lognormal(0, 2, per_rank)
+        rows.tofile(root / "E.0" / f"records.{rank}")
+    raw.write_layout(root / "layout.toml", RECORD, "E.{epoch}/records.{rank}")
+    threads = len(os.sched_getaffinity(0))
+    peak = ingest(root, scratch / "limits-long-dataset", per_rank * RANKS, "--ranks", RANKS).peak_bytes
+    budget = budget_bytes(RANKS, RANKS, threads, 1)
+    print(f"{RANKS} ranks, one epoch: peak memory {peak / 2**20:.1f} MiB, budget {budget / 2**20:.1f} MiB")
+    assert peak <= budget
+
+
 def test_memory_stays_within_the_table(ingested, scratch):
     threads = len(os.sched_getaffinity(0))
     one = ingest(ingested.source, scratch / "limits-one", 0, "--ranks", 1, "--threads", 1, "--epochs", 0)

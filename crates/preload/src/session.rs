@@ -388,8 +388,11 @@ impl Dataset {
         }
         let Some(job) = &mut self.job else { return Ok(()) };
         match job.begin_epoch(epoch).map_err(|error| error.to_string())? {
-            // The epoch is there from an earlier run of the program: its files are as good as indexed.
-            EpochStart::Skipped => return Ok(()),
+            // The epoch is there from an earlier run of the program, and what it holds may not be what was written now.
+            EpochStart::Skipped => {
+                put_in_place(&std::mem::take(&mut files.finished));
+                return Ok(());
+            }
             EpochStart::Started => {}
         }
         if let Err(what) = intake::append(&self.plan, files, job) {

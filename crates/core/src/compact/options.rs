@@ -8,7 +8,7 @@ use crate::store::IfExists;
 use crate::writer::MAX_RUN_ROWS;
 
 /// Most bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
-const RUN_BYTES: usize = 15 << 19;
+const RUN_BYTES: usize = 7 << 20;
 
 /// What a thread holds beside its slab: the bytes just read, a page decoded, a page encoded, and a write.
 const WORK_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20) + (1 << 20) + (2 << 20);

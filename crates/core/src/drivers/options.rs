@@ -60,7 +60,7 @@ impl WriteOptions {
             routing: Routing::default(),
             pivots: 512,
             renegotiation: Renegotiation::Adaptive,
-            memtable_bytes: 15 << 19,
+            memtable_bytes: 7 << 20,
             page_rows: part.page_rows,
             row_groups_per_run: part.row_groups_per_run,
             row_groups_per_part: MAX_ROW_GROUPS,

@@ -407,7 +407,7 @@ impl RankJob {
                 let wall_s = self.begun.elapsed().as_secs_f64();
                 Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
             }
-            None => Ok(EpochFigures::default()),
+            None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
         }
     }
 
