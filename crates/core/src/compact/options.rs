@@ -2,8 +2,8 @@
 
 use super::reads::LONGEST_READ_BYTES;
 use crate::error::UsageError;
-use crate::format::{ColumnTable, EpochManifest, PartOptions};
-use crate::schema::Schema;
+use crate::format::{ColumnTable, EpochManifest, PartOptions, page_rows};
+use crate::schema::{Column, Schema};
 use crate::store::IfExists;
 use crate::writer::MAX_RUN_ROWS;
 
@@ -68,15 +68,16 @@ impl CompactOptions {
         let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(WORK_BYTES);
         let source: u64 = epoch.parts.iter().map(|part| part.bytes.saturating_sub(part.footer_offset)).sum();
         let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
-        let pages = rows.div_ceil(u64::from(self.part.page_rows));
+        let pages_of = |column: &Column| rows.div_ceil(page_rows(column.data_type, self.part.page_rows) as u64);
+        let pages = schema.columns().iter().map(pages_of).fold(0, u64::saturating_add);
         // Pieces are equal, not full: there may be twice as many runs as would do.
         let runs = rows.div_ceil(self.run_rows(schema).min(self.slab_rows(schema))).saturating_mul(2);
-        let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).min(pages);
+        let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).saturating_mul(columns).min(pages);
         let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
         BASE_BYTES
             .saturating_add(thread_bytes.saturating_mul(self.thread_count() as u64))
             .saturating_add(source.saturating_mul(PARSED_INDEX))
-            .saturating_add(entries.saturating_mul(columns))
+            .saturating_add(entries)
     }
 
     pub(super) fn check(&self) -> Result<(), UsageError> {

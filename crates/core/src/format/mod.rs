@@ -38,6 +38,7 @@ pub use footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
 pub use memtable::{BucketBounds, Memtable};
 pub use model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
 pub use page_index::PageLocation;
+pub(crate) use pages::page_rows;
 pub use part_reader::PartReader;
 pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
 pub use recovery::{RecoveredPart, recover_part};

@@ -12,9 +12,15 @@ use crate::schema::{DataType, Schema};
 /// Largest page body in bytes, unless a single value is larger.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Rows per page of a column: as asked for, fewer where values are so wide that a page would become unwieldy.
-pub(super) fn page_rows(data_type: DataType, asked: u32) -> usize {
-    (asked.max(1) as usize).min((MAX_PAGE_BYTES / physical_width(data_type)).max(1))
+/// Values as wide as this or less have pages of the number of rows that was asked for.
+const FULL_PAGE_WIDTH: usize = 8;
+
+/// Rows per page of a column: as asked for, fewer where values are wide. A query that wants a few rows reads one page of
+/// each column, so no page should be much larger than the others.
+pub(crate) fn page_rows(data_type: DataType, asked: u32) -> usize {
+    let asked = asked.max(1) as usize;
+    let most_bytes = asked.saturating_mul(FULL_PAGE_WIDTH).min(MAX_PAGE_BYTES);
+    asked.min((most_bytes / physical_width(data_type)).max(1))
 }
 
 /// About how many bytes a run of `rows` takes, headers included.
@@ -146,5 +152,21 @@ impl RowGroupEncoder<'_> {
             columns.push(chunk.finish(indexes));
         }
         Ok(WrittenRowGroup { rows: rows as u64, sorted: self.sorted, columns })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_wide_values_are_no_longer_than_those_of_eight_bytes() {
+        let rows = |data_type| page_rows(data_type, 4096);
+        assert_eq!([DataType::U8, DataType::F32, DataType::F64].map(rows), [4096; 3]);
+        assert_eq!(rows(DataType::FixedBytes(9)), 3640);
+        assert_eq!(rows(DataType::FixedBytes(56)), 585);
+        assert_eq!(rows(DataType::FixedBytes(40_000)), 1, "a page holds a value at least");
+        assert_eq!(page_rows(DataType::F64, 1 << 20), (1 << 20) / 8, "no page passes a mebibyte");
+        assert_eq!(page_rows(DataType::U8, 0), 1);
     }
 }

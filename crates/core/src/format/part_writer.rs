@@ -23,7 +23,8 @@ use crate::storage::{ALIGNMENT, Storage, WritableFile};
 /// How a part is laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
-    /// Rows per page. Columns wider than 256 bytes get fewer, so that no page exceeds 1 MiB.
+    /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
+    /// values; no page exceeds 1 MiB.
     pub page_rows: u32,
     /// Row groups a full run is cut into; each holds whole pages, so short runs may have fewer.
     pub row_groups_per_run: u32,
