@@ -20,6 +20,7 @@ from pathlib import Path
 import data
 import duckdb
 import ingest
+import overlap
 import plots
 import polars
 import queries
@@ -81,6 +82,8 @@ class Bench:
             asked.selectivities("all", cold=True, peers=("polars, sorted",))
             asked.batches()
         self.section(f"Queries: {width}-byte records, one epoch of {self.options.bytes / EPOCHS / 1e9:g} GB; milliseconds (over ours)", asked.table())
+        if not self.options.quick:
+            self.section(f"Strays apart or not: {width}-byte records, the same epoch", overlap.table(scratch / "dataset", label, unsorted))
         self.figures[f"query-{width}"] = asked.found
         self.keep_ratios(width, asked.ratios())
         if self.options.out:

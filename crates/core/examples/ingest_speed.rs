@@ -254,7 +254,7 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     let folder = contestant.setup.scratch.join("dataset");
     let storage: Arc<dyn Storage> = if parts { Arc::new(FileSystem::new()) } else { Arc::new(PartsNowhere::default()) };
     let job = LocalJob::open_with(storage, &folder, schema.clone(), write)?;
-    let (mut strays, mut spills, mut tables, mut stages) = (0, 0, 0, [0.0; 5]);
+    let (mut strays, mut spills, mut tables, mut imbalance, mut stages) = (0, 0, 0, 0.0f64, [0.0; 5]);
     for (number, records) in (0..).zip(input) {
         job.begin_epoch(number)?;
         append_epoch(contestant, &job, &schema, records)?;
@@ -262,13 +262,14 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
         strays += figures.strays;
         spills += figures.spills;
         tables += figures.renegotiations;
+        imbalance = imbalance.max(figures.load_imbalance());
         let spent = [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s];
         stages.iter_mut().zip(spent).for_each(|(sum, spent)| *sum += spent);
     }
     job.close()?;
     let [route_s, sort_s, encode_s, write_s, sync_s] = stages;
     let stages = format!(
-        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}"#,
+        r#", "route_s": {route_s:.3}, "sort_s": {sort_s:.3}, "encode_s": {encode_s:.3}, "write_s": {write_s:.3}, "sync_s": {sync_s:.3}, "strays": {strays}, "spills": {spills}, "tables": {tables}, "load_imbalance": {imbalance:.5}"#,
     );
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
 }
