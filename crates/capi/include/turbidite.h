@@ -141,6 +141,9 @@ typedef struct turbidite_transport {
     void (*release)(void *context, const void *message);
     /* Why a function answered a negative number. Valid until the next call. */
     const char *(*describe)(void *context);
+    /* The ranks have lost each other, and this one waits for none of them any more: neither send nor poll is called after
+     * this, and closing the transport must not wait for another rank. */
+    void (*abandon)(void *context);
 } turbidite_transport;
 
 /* ---- Writing ---- */
@@ -168,7 +171,7 @@ turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);
 /* Moves messages, for programs that compute for long while others append. Never waits. */
 turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
-/* What an epoch was. The same on every rank. */
+/* What an epoch was. The same on every rank, but for the last six, which are this rank's own. */
 typedef struct turbidite_figures {
     uint32_t struct_size;     /* sizeof(turbidite_figures), to be set by the caller */
     uint32_t ranks;
@@ -181,6 +184,11 @@ typedef struct turbidite_figures {
     uint64_t bytes_written;
     double load_imbalance;    /* standard deviation of the receivers' loads over their mean */
     double wall_s;            /* from begin_epoch to the commit */
+    uint32_t recipients;      /* other ranks that this one sent records to, straight or to be passed on */
+    uint32_t senders;         /* other ranks that this one took records from */
+    uint64_t forwarded;       /* other ranks' records that this one passed on */
+    uint64_t open_batch_bytes; /* most memory of batches that were being filled */
+    uint64_t batch_bytes;     /* most memory of all batches on their way out */
 } turbidite_figures;
 
 /* Ends the epoch and commits it: durable and visible to readers on return. Collective; when any rank could not store its

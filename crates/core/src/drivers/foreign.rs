@@ -35,6 +35,7 @@ pub struct TransportTable {
     poll: Option<unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32>,
     release: Option<unsafe extern "C" fn(*mut c_void, *const c_void)>,
     describe: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
+    abandon: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
 /// A transport with all of its functions.
@@ -47,6 +48,7 @@ pub struct ForeignTransport {
     poll: unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32,
     release: unsafe extern "C" fn(*mut c_void, *const c_void),
     describe: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    abandon: unsafe extern "C" fn(*mut c_void),
     /// Messages whose memory the library uses, by slot.
     pending: Vec<Option<Vec<u8>>>,
     free_slots: Vec<usize>,
@@ -95,8 +97,8 @@ impl TransportTable {
         if self.rank >= self.ranks {
             return Err(argument(format!("its rank {} is outside of {} ranks", self.rank, self.ranks)).into());
         }
-        let (Some(send), Some(completed), Some(poll), Some(release), Some(describe)) =
-            (self.send, self.completed, self.poll, self.release, self.describe)
+        let (Some(send), Some(completed), Some(poll), Some(release), Some(describe), Some(abandon)) =
+            (self.send, self.completed, self.poll, self.release, self.describe, self.abandon)
         else {
             return Err(argument("lacks a function".to_owned()).into());
         };
@@ -108,6 +110,7 @@ impl TransportTable {
             poll,
             release,
             describe,
+            abandon,
             pending: Vec::new(),
             free_slots: Vec::new(),
             to_itself: [const { VecDeque::new() }; Channel::COUNT],
@@ -218,6 +221,13 @@ impl Transport for ForeignTransport {
 
     fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
+    }
+
+    fn abandon(&mut self) {
+        // From here on none of the library's functions is called but `completed`.
+        self.failure.get_or_insert_with(|| "the ranks have lost each other".to_owned());
+        // SAFETY: the context is the library's own.
+        unsafe { (self.abandon)(self.context) };
     }
 }
 

@@ -10,12 +10,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::gather;
-use crate::engine::{Append, Engine, Event, Failure, MessageError, Transport};
+use crate::engine::{Append, BatchMemory, Engine, Event, Failure, MessageError, Peers, Transport};
 use crate::error::{Error, Result};
 use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
 use crate::schema::Schema;
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
+
+/// What one rank had to do with the others in an epoch, and what memory that took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RankTraffic {
+    /// Other ranks it sent records to, straight or to be passed on.
+    pub recipients: u32,
+    /// Other ranks it took records from.
+    pub senders: u32,
+    /// Records of other ranks that it passed on.
+    pub forwarded: u64,
+    /// Most memory of batches that were being filled.
+    pub open_batch_bytes: u64,
+    /// Most memory of all batches on their way out: also those that waited for credit, and buffers kept for more.
+    pub batch_bytes: u64,
+}
 
 /// One rank: its state machines and what they need.
 #[derive(Debug)]
@@ -28,6 +43,8 @@ pub(super) struct Station {
     factory: Option<Arc<PartFactory>>,
     table_version: u32,
     route_s: f64,
+    /// Most memory of batches on their way out, since the session began.
+    batches: BatchMemory,
     /// What rank 0 announced, until it is taken.
     announcement: Option<Vec<u8>>,
     /// Why this rank must not agree to a session without records.
@@ -50,6 +67,7 @@ impl Station {
             factory: None,
             table_version: 0,
             route_s: 0.0,
+            batches: BatchMemory::default(),
             announcement: None,
             objection: None,
             closed: false,
@@ -62,6 +80,7 @@ impl Station {
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.table_version = 0;
         self.route_s = 0.0;
+        self.batches = BatchMemory::default();
         self.closed = false;
         (self.announcement, self.objection, self.outcome) = (None, None, None);
         self.factory = None;
@@ -120,6 +139,20 @@ impl Station {
         let begun = Instant::now();
         self.engine.advance(append);
         self.route_s += begun.elapsed().as_secs_f64();
+        self.batches = self.batches.peak(self.engine.batch_memory());
+    }
+
+    /// What this rank had to do with others since the session began.
+    pub(super) fn traffic(&self) -> RankTraffic {
+        let Peers { recipients, senders } = self.engine.peers();
+        let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
+        RankTraffic {
+            recipients,
+            senders,
+            forwarded: self.engine.figures().forwarded,
+            open_batch_bytes: open_bytes as u64,
+            batch_bytes: resident_bytes as u64,
+        }
     }
 
     /// Exchanges messages and acts on the engine's events until there are none. Answers whether anything moved;
@@ -127,7 +160,10 @@ impl Station {
     pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let mut moved = false;
         loop {
-            moved |= self.exchange(transport)?;
+            if self.exchange(transport)? {
+                moved = true;
+                self.batches = self.batches.peak(self.engine.batch_memory());
+            }
             let Some(event) = self.engine.event() else { return Ok(moved) };
             moved = true;
             // What the engine has to say about it is sent before this rank is found to be done.
@@ -206,7 +242,10 @@ impl Station {
         self.spare = std::mem::take(&mut outcome.spare);
         let result = match outcome.error.take() {
             Some(error) => Err(error),
-            None => gather::report(&self.schema, epoch, commit, &self.engine, self.route_s, outcome),
+            None => {
+                let traffic = self.traffic();
+                gather::report(&self.schema, epoch, commit, &self.engine, traffic, self.route_s, outcome)
+            }
         };
         self.engine.sealed(result.map_err(|error| error.to_string()));
         true

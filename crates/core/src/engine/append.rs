@@ -262,6 +262,7 @@ impl Engine {
         if header.session != self.session || header.destination != self.options.rank {
             return Err(MessageError::Field { field: "destination or session" });
         }
+        self.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
             self.ahead.push(message);
             return Ok(());

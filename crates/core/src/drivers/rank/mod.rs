@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::mailbox::{MailboxLink, PostOffice};
 use super::opening::{Opened, open_dataset};
 use super::pool::{Pool, TaskQueue};
-use super::station::{Station, decode_figures};
+use super::station::{RankTraffic, Station, decode_figures};
 use super::{EpochStart, WriteOptions};
 use crate::engine::{Engine, Failure, Transport};
 use crate::error::{Error, ErrorClass, Result, UsageError};
@@ -411,6 +411,11 @@ impl RankJob {
         }
     }
 
+    /// What this rank had to do with the others in the epoch that is running or was last run.
+    pub fn traffic(&self) -> RankTraffic {
+        lock(&self.station).traffic()
+    }
+
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
     ///
     /// # Errors
@@ -480,15 +485,27 @@ impl RankJob {
     /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
     fn drive(&mut self) -> Result<bool> {
         let mut station = lock(&self.station);
-        let moved = station.drive(&mut *self.transport).inspect_err(|_| self.state = State::Broken)?;
+        let driven = station.drive(&mut *self.transport);
+        if driven.is_err() {
+            drop(station);
+            self.part();
+            return driven;
+        }
         submit_next(&self.queue, &mut station);
         let reported = station.report_when_finished();
         drop(station);
         if let Some(cause) = self.transport.failure() {
-            self.state = State::Broken;
-            return Err(Error::Transport { rank: self.rank, cause: cause.to_owned() });
+            let cause = cause.to_owned();
+            self.part();
+            return Err(Error::Transport { rank: self.rank, cause });
         }
-        Ok(moved | reported)
+        Ok(driven? | reported)
+    }
+
+    /// Has nothing to do with the other ranks any more.
+    fn part(&mut self) {
+        self.state = State::Broken;
+        self.transport.abandon();
     }
 
     fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
@@ -509,7 +526,7 @@ impl RankJob {
             if written {
                 waiting = Waiting::default();
             } else if self.options.stall_limit.is_some_and(|limit| waiting.waited() >= limit) {
-                self.state = State::Broken;
+                self.part();
                 return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited().as_secs() });
             }
         }
