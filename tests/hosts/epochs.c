@@ -2,14 +2,16 @@
  * Ranks on several hosts write epochs. What a rank has to say goes to a file of its own, since the standard output of a
  * host that is cut off goes nowhere; test_hosts.py and test_lost_hosts.py read it.
  *
- *     epochs FOLDER FIRST LAST ROWS STALL_S [PAUSED]
+ *     epochs FOLDER FIRST LAST ROWS STALL_S [PAUSE]
  *
  * FOLDER/dataset      the dataset
  * FOLDER/records      what each rank appends, packed as the schema has it: E.<epoch>/records.<rank>
  * FOLDER/said.<rank>  one line for each thing that happens; after a failure the seconds since the last thing that worked
- * FOLDER/half.<rank>  this rank has appended half of its records of epoch PAUSED; it appends the other half once
- *                     FOLDER/go is there
- * FOLDER/leave        a rank that has failed has waited for this before it ends the job
+ * FOLDER/half.<rank>  this rank has appended half of its records of epoch PAUSE; it appends the other half once
+ *                     FOLDER/go is there. Epoch 0 stands for the moment before the dataset is opened
+ * FOLDER/leave        a rank that has failed waits for this before it ends the job
+ *
+ * BREAK_LOCK in the environment takes the dataset's lock over.
  */
 #include <errno.h>
 #include <math.h>
@@ -66,6 +68,11 @@ static void wait_for(const char *name) {
     while (access(path, F_OK) != 0) usleep(10000);
 }
 
+static void pause_here(void) {
+    mark("half");
+    wait_for("go");
+}
+
 /* A call has failed. Closing must not hang although others are gone; the job has to be ended by MPI_Abort then, since
  * MPI_Finalize would wait for them. */
 static void give_up(const char *call, turbidite_dataset *dataset, turbidite_transport *transport) {
@@ -77,6 +84,7 @@ static void give_up(const char *call, turbidite_dataset *dataset, turbidite_tran
     say("closed transport %d %.3f %s", closed, now() - failed, closed == TURBIDITE_OK ? "" : turbidite_mpi_last_error());
     wait_for("leave");
     MPI_Abort(MPI_COMM_WORLD, 7);
+    _exit(7); /* MPICH's may return */
 }
 
 typedef struct particle {
@@ -134,15 +142,14 @@ static const char *write_epoch(turbidite_dataset *dataset, uint64_t epoch, parti
     fill(particles, rows, epoch);
     if (!keep(particles, rows, epoch)) say("cannot keep the records of epoch %llu", (unsigned long long)epoch);
     if (append(dataset, particles, rows / 2) != TURBIDITE_OK) return "append";
-    if (paused) {
-        mark("half");
-        wait_for("go");
-    }
+    if (paused) pause_here();
     last_success = now();
     if (append(dataset, particles + rows / 2, rows - rows / 2) != TURBIDITE_OK) return "append";
     turbidite_figures figures = {.struct_size = sizeof figures};
     if (turbidite_end_epoch(dataset, &figures) != TURBIDITE_OK) return "end_epoch";
     say("epoch %llu %llu", (unsigned long long)epoch, (unsigned long long)figures.rows);
+    say("traffic %u %u %llu %llu %llu", figures.recipients, figures.senders, (unsigned long long)figures.forwarded,
+        (unsigned long long)figures.open_batch_bytes, (unsigned long long)figures.batch_bytes);
     return NULL;
 }
 
@@ -168,7 +175,7 @@ int main(int argc, char **argv) {
     folder = argv[1];
     uint64_t first = strtoull(argv[2], NULL, 10), last = strtoull(argv[3], NULL, 10);
     size_t rows = strtoull(argv[4], NULL, 10);
-    uint64_t paused = argc > 6 ? strtoull(argv[6], NULL, 10) : UINT64_MAX;
+    uint64_t pause = argc > 6 ? strtoull(argv[6], NULL, 10) : UINT64_MAX;
     char path[WORDS], name[64];
     snprintf(name, sizeof name, "said.%d", rank);
     path_to(path, name);
@@ -177,11 +184,12 @@ int main(int argc, char **argv) {
     if (!said || !particles) MPI_Abort(MPI_COMM_WORLD, 3);
     turbidite_transport *transport;
     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) MPI_Abort(MPI_COMM_WORLD, 4);
+    if (pause == 0) pause_here();
     turbidite_dataset *dataset = open_dataset((uint32_t)strtoul(argv[5], NULL, 10), transport);
     if (!dataset) MPI_Abort(MPI_COMM_WORLD, 5);
     last_success = now();
     for (uint64_t epoch = first; epoch <= last; epoch++) {
-        const char *failed = write_epoch(dataset, epoch, particles, rows, epoch == paused);
+        const char *failed = write_epoch(dataset, epoch, particles, rows, epoch == pause);
         if (failed) give_up(failed, dataset, transport);
     }
     if (turbidite_close(dataset) != TURBIDITE_OK || turbidite_mpi_close(transport) != TURBIDITE_OK)

@@ -134,12 +134,14 @@ impl Station {
         outcome
     }
 
-    /// Takes rows of an append, as many as fit.
-    pub(super) fn advance(&mut self, append: &mut Append<'_>) {
+    /// Takes rows of an append, as many as fit. Answers whether any did.
+    pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
+        let before = self.engine.figures().originated;
         self.engine.advance(append);
         self.route_s += begun.elapsed().as_secs_f64();
         self.batches = self.batches.peak(self.engine.batch_memory());
+        self.engine.figures().originated > before
     }
 
     /// What this rank had to do with others since the session began.

@@ -228,6 +228,8 @@ pub struct Engine {
     random: u64,
     figures: EngineFigures,
     traffic: Traffic,
+    /// Batches that left after the transport had refused them.
+    credit_returns: u64,
     // Routing.
     installed: Option<Installed>,
     /// Records without a destination yet, as stored rows.
@@ -307,6 +309,7 @@ impl Engine {
             random: seed,
             figures: EngineFigures::default(),
             traffic: Traffic::default(),
+            credit_returns: 0,
             installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
@@ -376,6 +379,11 @@ impl Engine {
     /// Memory of the batches on their way out, others' records included.
     pub fn batch_memory(&self) -> BatchMemory {
         self.outbox.memory()
+    }
+
+    /// Grows whenever a rank that had no room takes a batch again.
+    pub fn credit_returns(&self) -> u64 {
+        self.credit_returns
     }
 
     /// The other ranks that batches of records went to or came from in the epoch that is running or was last run.
@@ -519,6 +527,7 @@ impl Engine {
                 Sent::Accepted => {
                     self.figures.messages += 1;
                     self.traffic.sent(self.options.rank, batch.to);
+                    self.credit_returns += u64::from(batch.refused);
                     sent = true;
                 }
                 Sent::NoCredit(message) => {

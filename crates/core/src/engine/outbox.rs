@@ -32,6 +32,8 @@ pub(super) struct Batch {
     pub(super) to: u32,
     pub(super) channel: Channel,
     quota: Quota,
+    /// The transport had no credit for it.
+    pub(super) refused: bool,
     pub(super) message: Vec<u8>,
 }
 
@@ -373,7 +375,7 @@ impl Outbox {
         let newest = self.newest.get_mut(hop).map(std::mem::take).unwrap_or_default();
         let table_version = table_version.max(newest);
         DataHeader { session, origin: self.origin, destination: to, table_version, rows }.write(&mut message);
-        self.enqueue(Batch { to, channel, quota, message });
+        self.enqueue(Batch { to, channel, quota, refused: false, message });
     }
 
     fn enqueue(&mut self, batch: Batch) {
@@ -422,7 +424,7 @@ impl Outbox {
 
     /// Puts back a batch the transport refused, behind the others: another destination may have credit.
     pub(super) fn put_back(&mut self, batch: Batch) {
-        self.enqueue(batch);
+        self.enqueue(Batch { refused: true, ..batch });
     }
 
     /// Rows in batches that have not left.

@@ -60,7 +60,7 @@ pub struct RankJob {
     queue: Arc<TaskQueue>,
     state: State,
     begun: Instant,
-    /// An append has waited in vain; until messages pass again the next ones do not wait.
+    /// An append has waited in vain; until what it waited for comes the next ones do not wait.
     impatient: bool,
     /// Tables have come in time so far.
     expects_tables: bool,
@@ -294,26 +294,41 @@ impl RankJob {
         let mut append = lock(&self.station).engine.append(columns)?;
         let mut stuck: Option<Instant> = None;
         let mut waiting = Waiting::default();
+        let mut relief = self.relief();
         loop {
-            lock(&self.station).advance(&mut append);
+            let taken = lock(&self.station).advance(&mut append);
             let seen = self.queue.completions();
             let moved = self.drive()?;
             if append.is_done() {
                 return Ok(());
             }
             self.await_table()?;
-            if moved {
+            // Others' records may come for long while nobody takes ours, and some ranks may take ours while one takes
+            // none: neither ends the patience with that one.
+            if relief != self.relief() {
+                relief = self.relief();
                 (stuck, self.impatient) = (None, false);
+            }
+            if moved || taken {
                 waiting = Waiting::default();
+            }
+            if taken {
+                stuck = None;
                 continue;
             }
             let patience = if self.impatient { Duration::ZERO } else { self.options.patience };
             if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill() {
                 self.impatient = true;
-                continue;
+            } else if !moved {
+                waiting.pause(&self.queue, seen);
             }
-            waiting.pause(&self.queue, seen);
         }
+    }
+
+    /// Changes when what an append may wait for has come: credit of a rank that had none, or a table.
+    fn relief(&self) -> (u64, u32) {
+        let station = lock(&self.station);
+        (station.engine.credit_returns(), station.engine.table_version())
     }
 
     /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
@@ -364,7 +379,11 @@ impl RankJob {
     /// # Errors
     /// When messages do not pass.
     pub fn progress(&mut self) -> Result<()> {
-        if self.state == State::Between { Ok(()) } else { self.drive().map(drop) }
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => self.drive().map(drop),
+            State::Broken => self.expect_between("progress"),
+        }
     }
 
     /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
