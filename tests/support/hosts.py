@@ -22,12 +22,13 @@ NAME = re.compile(rf"^({PREFIX}-(\d+)-(\d+)-\w+)")
 TOOLS = ("ip", "ss", "nsenter", "unshare", "setpriv")
 # First process of a host: ignored children leave no zombies behind.
 KEEPER = "hostname {name} && mount -t tmpfs tmpfs /dev/shm && trap '' CHLD && echo ready && exec sleep infinity"
-# Stands in for ssh: options, a host, a command.
+# Stands in for ssh: options, a host, a command. Hosts have a folder for temporary files of their own: process numbers, by
+# which MPIs name theirs, are the same on all.
 LAUNCHER = """#!/bin/sh
 while [ "${{1#-}}" != "$1" ]; do shift; done
 read -r keeper < "{folder}/$1" || exit 255
 shift
-exec nsenter -t "$keeper" --uts --mount --ipc --net --pid -- sh -c "$*"
+exec nsenter -t "$keeper" --uts --mount --ipc --net --pid -- env TMPDIR=/dev/shm sh -c "$*"
 """
 RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 

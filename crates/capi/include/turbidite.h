@@ -91,8 +91,8 @@ typedef struct turbidite_options {
     int32_t break_lock;      /* not 0: take over the lock of a writer that cannot be judged from here */
     uint32_t receivers;      /* ranks that store records, spread evenly; 0 for all */
     uint32_t pivots;         /* size of the summary a rank sends when a partition table is made */
-    uint32_t patience_ms;    /* how long an append waits for other ranks before its records stay on their own */
-    uint32_t stall_s;        /* a collective call in which nothing moves for so long fails; 0: never */
+    uint32_t patience_ms;    /* how long an append waits for a rank that takes nothing before its records stay here */
+    uint32_t stall_s;        /* a collective call in which nothing moves for so long fails, as ranks are lost; 0: never */
     uint32_t reserved;       /* 0 */
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: as the data demands */
     uint64_t memtable_bytes; /* memory in which a receiver gathers a sorted run; it has two */

@@ -12,7 +12,7 @@ use std::time::Instant;
 use super::gather;
 use crate::engine::{Append, BatchMemory, Engine, Event, Failure, MessageError, Peers, Transport};
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
+use crate::format::{EpochFigures, Memtable, PartId, PartIdentity, RunKind};
 use crate::schema::Schema;
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
@@ -255,9 +255,18 @@ impl Station {
 
     /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
     pub(super) fn spill(&mut self) -> bool {
+        self.keep(Engine::spill)
+    }
+
+    /// The same for ranks that were waited for before.
+    pub(super) fn spill_unwilling(&mut self) -> bool {
+        self.keep(Engine::spill_unwilling)
+    }
+
+    fn keep(&mut self, spill: fn(&mut Engine, &mut dyn FnMut(RunKind, &[u8])) -> u64) -> bool {
         let Some(writer) = &mut self.writer else { return false };
         // The rank's own storage is no other rank's progress: waiting for it is allowed.
-        writer.accepts() && self.engine.spill(&mut |kind, rows| writer.push(kind, rows)) > 0
+        writer.accepts() && spill(&mut self.engine, &mut |kind, rows| writer.push(kind, rows)) > 0
     }
 
     /// Commits what the ranks report. Answers the epoch's figures, for all ranks to know.

@@ -33,7 +33,7 @@ mod transport;
 mod tree;
 mod wire;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::format::RunKind;
@@ -228,8 +228,8 @@ pub struct Engine {
     random: u64,
     figures: EngineFigures,
     traffic: Traffic,
-    /// Batches that left after the transport had refused them.
-    credit_returns: u64,
+    /// Ranks that have taken nothing for as long as the driver's patience lasts.
+    unwilling: BTreeSet<u32>,
     // Routing.
     installed: Option<Installed>,
     /// Records without a destination yet, as stored rows.
@@ -309,7 +309,7 @@ impl Engine {
             random: seed,
             figures: EngineFigures::default(),
             traffic: Traffic::default(),
-            credit_returns: 0,
+            unwilling: BTreeSet::new(),
             installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
@@ -381,11 +381,6 @@ impl Engine {
         self.outbox.memory()
     }
 
-    /// Grows whenever a rank that had no room takes a batch again.
-    pub fn credit_returns(&self) -> u64 {
-        self.credit_returns
-    }
-
     /// The other ranks that batches of records went to or came from in the epoch that is running or was last run.
     pub fn peers(&self) -> Peers {
         self.traffic.peers()
@@ -405,6 +400,7 @@ impl Engine {
         self.announcement = announcement;
         self.figures = EngineFigures::default();
         self.traffic = Traffic::default();
+        self.unwilling.clear();
         self.installed = None;
         self.sketch.clear();
         self.sketch_range = EMPTY_RANGE;
@@ -527,7 +523,7 @@ impl Engine {
                 Sent::Accepted => {
                     self.figures.messages += 1;
                     self.traffic.sent(self.options.rank, batch.to);
-                    self.credit_returns += u64::from(batch.refused);
+                    self.unwilling.remove(&batch.to);
                     sent = true;
                 }
                 Sent::NoCredit(message) => {

@@ -60,7 +60,7 @@ pub struct RankJob {
     queue: Arc<TaskQueue>,
     state: State,
     begun: Instant,
-    /// An append has waited in vain; until what it waited for comes the next ones do not wait.
+    /// An append has waited in vain for the epoch's first table; until it comes the next ones do not wait.
     impatient: bool,
     /// Tables have come in time so far.
     expects_tables: bool,
@@ -294,7 +294,6 @@ impl RankJob {
         let mut append = lock(&self.station).engine.append(columns)?;
         let mut stuck: Option<Instant> = None;
         let mut waiting = Waiting::default();
-        let mut relief = self.relief();
         loop {
             let taken = lock(&self.station).advance(&mut append);
             let seen = self.queue.completions();
@@ -303,32 +302,23 @@ impl RankJob {
                 return Ok(());
             }
             self.await_table()?;
-            // Others' records may come for long while nobody takes ours, and some ranks may take ours while one takes
-            // none: neither ends the patience with that one.
-            if relief != self.relief() {
-                relief = self.relief();
-                (stuck, self.impatient) = (None, false);
-            }
             if moved || taken {
                 waiting = Waiting::default();
             }
-            if taken {
+            // A rank is waited for once, until it takes something again: not for each of its batches, and however much
+            // passes between others.
+            if taken || self.spill(Station::spill_unwilling) {
                 stuck = None;
                 continue;
             }
-            let patience = if self.impatient { Duration::ZERO } else { self.options.patience };
-            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill() {
-                self.impatient = true;
+            let first_table = lock(&self.station).engine.table_version() == 0;
+            let patience = if self.impatient && first_table { Duration::ZERO } else { self.options.patience };
+            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill(Station::spill) {
+                self.impatient |= first_table;
             } else if !moved {
                 waiting.pause(&self.queue, seen);
             }
         }
-    }
-
-    /// Changes when what an append may wait for has come: credit of a rank that had none, or a table.
-    fn relief(&self) -> (u64, u32) {
-        let station = lock(&self.station);
-        (station.engine.credit_returns(), station.engine.table_version())
     }
 
     /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
@@ -494,9 +484,9 @@ impl RankJob {
         }
     }
 
-    fn spill(&self) -> bool {
+    fn spill(&self, spill: fn(&mut Station) -> bool) -> bool {
         let mut station = lock(&self.station);
-        let spilled = station.spill();
+        let spilled = spill(&mut station);
         submit_next(&self.queue, &mut station);
         spilled
     }
