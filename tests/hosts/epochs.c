@@ -8,7 +8,8 @@
  * FOLDER/records      what each rank appends, packed as the schema has it: E.<epoch>/records.<rank>
  * FOLDER/said.<rank>  one line for each thing that happens; after a failure the seconds since the last thing that worked
  * FOLDER/half.<rank>  this rank has appended half of its records of epoch PAUSE; it appends the other half once
- *                     FOLDER/go is there. Epoch 0 stands for the moment before the dataset is opened
+ *                     FOLDER/go is there. Epoch 0 stands for the moment before the dataset is opened. STALL_S counts for
+ *                     that epoch; for the others a limit that no load of the machine reaches
  * FOLDER/leave        a rank that has failed waits for this before it ends the job
  *
  * BREAK_LOCK in the environment takes the dataset's lock over.
@@ -26,7 +27,7 @@
 
 #include "turbidite_mpi.h"
 
-enum { COLUMNS = 2, RECORD_BYTES = 12, PIECE = 5000, WORDS = 1024 };
+enum { COLUMNS = 2, RECORD_BYTES = 12, PIECE = 5000, WORDS = 1024, AMPLE_STALL_S = 120 };
 
 static const turbidite_column SCHEMA[COLUMNS] = {{"energy", TURBIDITE_F32, 0, "mc^2"}, {"id", TURBIDITE_U64, 0, NULL}};
 
@@ -185,10 +186,16 @@ int main(int argc, char **argv) {
     turbidite_transport *transport;
     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) MPI_Abort(MPI_COMM_WORLD, 4);
     if (pause == 0) pause_here();
-    turbidite_dataset *dataset = open_dataset((uint32_t)strtoul(argv[5], NULL, 10), transport);
+    turbidite_dataset *dataset = open_dataset(AMPLE_STALL_S, transport);
     if (!dataset) MPI_Abort(MPI_COMM_WORLD, 5);
     last_success = now();
     for (uint64_t epoch = first; epoch <= last; epoch++) {
+        if (epoch == pause) {
+            if (turbidite_close(dataset) != TURBIDITE_OK) MPI_Abort(MPI_COMM_WORLD, 6);
+            MPI_Barrier(MPI_COMM_WORLD);
+            dataset = open_dataset((uint32_t)strtoul(argv[5], NULL, 10), transport);
+            if (!dataset) MPI_Abort(MPI_COMM_WORLD, 5);
+        }
         const char *failed = write_epoch(dataset, epoch, particles, rows, epoch == pause);
         if (failed) give_up(failed, dataset, transport);
     }

@@ -28,7 +28,7 @@ def job(hosts, mpi, program, tmp_path):
 @pytest.mark.parametrize("network", [{}, LAZY], ids=["ucx", "ofi"])
 def test_the_rows_are_those_of_one_process(job, network):
     """Against a full scan of what every rank kept, and against ranks in one process."""
-    job.run(1, 2, 20_000, 60, **network)
+    job.run(1, 2, 20_000, 120, **network)
     job.check([1, 2])
     assert len(job.kept(1)) == 20_000 * RANKS
     kept = job.kept(2)
@@ -78,7 +78,7 @@ def traffic(job: HostJob) -> list[list[int]]:
 
 def measure(job: HostJob, pause: int, rows: int, **environment) -> set[tuple[int, int]]:
     """Runs the job and answers which ranks on different hosts have a connection in the middle of it."""
-    job.start(1, 1, rows, 60, pause, **LAZY, **environment)
+    job.start(1, 1, rows, 120, pause, **LAZY, **environment)
     job.await_half()
     found = job.hosts.connections()
     job.go_on()

@@ -18,7 +18,7 @@ assert RECORD.itemsize == 12
 # UCX, connects every rank with every other in MPI_Init.
 LAZY = {"MPIR_CVAR_CH4_NETMOD": "ofi"}
 # Until a job is given up, whatever it does: far beyond what any takes.
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 def until(what: str, condition, limit_s: float = PATIENCE_S) -> None:
@@ -86,7 +86,11 @@ class HostJob:
     def await_half(self) -> None:
         """Until every rank is in the middle of the epoch it pauses in."""
         ranks = range(self.hosts.ranks)
-        until("all ranks are in mid-epoch", lambda: all((self.folder / f"half.{rank}").exists() for rank in ranks))
+        try:
+            until("all ranks are in mid-epoch", lambda: all((self.folder / f"half.{rank}").exists() for rank in ranks))
+        except AssertionError as error:
+            said = [(rank, (self.folder / f"half.{rank}").exists(), self.said(rank)) for rank in ranks]
+            raise AssertionError(f"{error}; mpiexec: {self.running.poll()}; half, said: {said}") from None
 
     def go_on(self) -> None:
         (self.folder / "go").touch()

@@ -9,6 +9,7 @@ what an interrupted run has left is removed by the next one.
     python hosts.py     says why hosts cannot be had here, or nothing
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -18,7 +19,8 @@ import sys
 from pathlib import Path
 
 PREFIX = "turbidite"
-NAME = re.compile(rf"^({PREFIX}-(\d+)-(\d+)-\w+)")
+NAME = re.compile(rf"^({PREFIX}-(\d+)-(\d+)-[\w-]+)")
+NUMBERS = itertools.count()
 TOOLS = ("ip", "ss", "nsenter", "unshare", "setpriv")
 # First process of a host: ignored children leave no zombies behind.
 KEEPER = "hostname {name} && mount -t tmpfs tmpfs /dev/shm && trap '' CHLD && echo ready && exec sleep infinity"
@@ -87,7 +89,7 @@ class Hosts:
         self.count, self.ranks_per_host = hosts, ranks_per_host
         self.ranks = hosts * ranks_per_host
         self.folder = folder
-        self.run = f"{PREFIX}-{os.getpid()}-{started(os.getpid())}"
+        self.run = f"{PREFIX}-{os.getpid()}-{started(os.getpid())}-{next(NUMBERS)}"
         self.switch = f"{self.run}-switch"
         self.keepers: list[subprocess.Popen] = []
 
