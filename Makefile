@@ -112,6 +112,12 @@ test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open 
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
 
+.PHONY: test-hosts
+test-hosts: libraries ## Run the tests over several hosts, made of network namespaces (as root; says so where it cannot)
+	@if why="$$('$(VENV)/bin/python' tests/support/hosts.py 2>&1)"; then \
+		TURBIDITE_HOSTS=1 '$(VENV)/bin/python' -m pytest -s tests/hosts $(ARGS); \
+	else echo "test-hosts: nothing was tested: $$why"; fi
+
 $(OPENMPI)/complete:
 	@rm -rf '$(OPENMPI)'
 	@$(PYTHON) -m venv '$(OPENMPI)'

@@ -95,6 +95,7 @@ struct connection {
     turbidite_transport transport;
     MPI_Comm communicator;
     int32_t failure; /* 0, or the negative number that every function answers from now on */
+    bool abandoned;  /* no other rank is waited for any more */
     char description[MPI_MAX_ERROR_STRING + 128];
     uint32_t *nodes;
     struct outbox outbox;

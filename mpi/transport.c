@@ -2,7 +2,8 @@
  * Opens and closes the transport over a communicator. See connection.h for the parts.
  *
  * Neither side may be left waiting: what can fail on one rank alone is agreed on before open returns, and close goes
- * on receiving until every rank has said how much it sent to each other and all of that has come.
+ * on receiving until every rank has said how much it sent to each other and all of that has come. Only a transport that
+ * was abandoned is closed without asking anyone: a rank that is gone would be waited for without end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,17 @@ int32_t connection_fail(struct connection *connection, const char *what, int err
 static const char *describe(void *context)
 {
     return ((struct connection *)context)->description;
+}
+
+static void abandon(void *context)
+{
+    struct connection *connection = context;
+    connection->abandoned = true;
+    if (connection->failure != 0)
+        return;
+    connection->failure = -MPI_ERR_OTHER;
+    snprintf(connection->description, sizeof connection->description,
+             "the ranks have lost each other; end the program with MPI_Abort, since MPI_Finalize waits for all of them");
 }
 
 MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport)
@@ -139,6 +151,7 @@ static void fill_transport(struct connection *connection, uint32_t rank, uint32_
         .poll = inbox_poll,
         .release = inbox_release,
         .describe = describe,
+        .abandon = abandon,
     };
 }
 
@@ -265,6 +278,12 @@ int turbidite_mpi_close(turbidite_transport *transport)
         return refuse(why);
     struct connection *connection = transport->context;
     inbox_release_all(&connection->inbox);
+    if (connection->abandoned) {
+        /* Nothing is drained: that would tell other ranks that this one still takes what they send. */
+        snprintf(last_error, sizeof last_error, "%s", connection->description);
+        outbox_abandon(&connection->outbox);
+        return TURBIDITE_FAILED;
+    }
     if (!settle(connection)) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);

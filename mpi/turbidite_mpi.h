@@ -45,7 +45,11 @@ TURBIDITE_MPI_API int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidit
 /* Frees the transport. Collective over its ranks, which may still poll or be in here; before MPI_Finalize. Sends
  * under way are completed, messages that nobody polled are dropped, and messages that were lent are gone. NULL is
  * allowed. TURBIDITE_FAILED when the transport had failed on any rank; it is freed nevertheless, except for memory
- * that MPI may still use: then keep the memory of sends that were not `completed` until MPI_Finalize. */
+ * that MPI may still use: then keep the memory of sends that were not `completed` until MPI_Finalize.
+ *
+ * When a call on a dataset over this transport has failed because ranks have lost each other (stall_s, or MPI answered
+ * an error), this waits for nobody and answers TURBIDITE_FAILED at once. End the program with MPI_Abort then:
+ * MPI_Finalize waits for every rank, for ever if one is gone. */
 TURBIDITE_MPI_API int turbidite_mpi_close(turbidite_transport *transport);
 
 /* Why the last open or close of this thread failed. Valid until its next one. Never NULL. */

@@ -504,6 +504,25 @@ static void test_nodes(void)
         printf("nodes: %s\n", line);
 }
 
+/* One rank after the other gives up and closes, each only when the one before is done: nobody waits for anybody. */
+static void test_abandon(void)
+{
+    turbidite_transport *transport;
+    EXPECT(turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
+    void *context = transport->context;
+    int token = 0;
+    if (rank > 0)
+        MPI_Recv(&token, 1, MPI_INT, rank - 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    transport->abandon(context);
+    EXPECT(transport->poll(context, TURBIDITE_CONTROL, &(const void *){NULL}, &(size_t){0}) < 0, "polled");
+    EXPECT(strstr(transport->describe(context), "lost each other") != NULL, "%s", transport->describe(context));
+    EXPECT(transport->completed(context) == NULL, "completed");
+    EXPECT(turbidite_mpi_close(transport) == TURBIDITE_FAILED, "closed well");
+    EXPECT(strstr(turbidite_mpi_last_error(), "MPI_Abort") != NULL, "%s", turbidite_mpi_last_error());
+    if (rank < ranks - 1)
+        MPI_Send(&token, 1, MPI_INT, rank + 1, 9, MPI_COMM_WORLD);
+}
+
 static void expect_refusal(int status, const turbidite_transport *transport, const char *word)
 {
     EXPECT(status == TURBIDITE_USAGE && transport == NULL, "status %d", status);
@@ -562,6 +581,8 @@ int main(int count, char **arguments)
             test_large();
         else if (strcmp(mode, "nodes") == 0)
             test_nodes();
+        else if (strcmp(mode, "abandon") == 0)
+            test_abandon();
         else if (strcmp(mode, "refusals") == 0)
             test_refusals();
         else

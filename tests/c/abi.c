@@ -76,6 +76,11 @@ static void what_comes_back(void) {
     FIELD(turbidite_figures, bytes_written);
     FIELD(turbidite_figures, load_imbalance);
     FIELD(turbidite_figures, wall_s);
+    FIELD(turbidite_figures, recipients);
+    FIELD(turbidite_figures, senders);
+    FIELD(turbidite_figures, forwarded);
+    FIELD(turbidite_figures, open_batch_bytes);
+    FIELD(turbidite_figures, batch_bytes);
     STRUCT(turbidite_request);
     FIELD(turbidite_request, struct_size);
     FIELD(turbidite_request, ordered);
@@ -99,6 +104,7 @@ static void transport(void) {
     FIELD(turbidite_transport, poll);
     FIELD(turbidite_transport, release);
     FIELD(turbidite_transport, describe);
+    FIELD(turbidite_transport, abandon);
 }
 
 int main(void) {

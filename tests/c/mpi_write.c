@@ -168,6 +168,13 @@ static void check_figures(const turbidite_figures *figures, size_t count) {
     turbidite_figures first = *figures;
     MPI_Bcast(&first, sizeof first, MPI_BYTE, 0, MPI_COMM_WORLD);
     first.wall_s = figures->wall_s; /* each rank's own clock */
+    CHECK(figures->recipients < (uint32_t)ranks && figures->senders < (uint32_t)ranks);
+    CHECK(figures->open_batch_bytes <= figures->batch_bytes);
+    first.recipients = figures->recipients; /* and its own neighbours */
+    first.senders = figures->senders;
+    first.forwarded = figures->forwarded;
+    first.open_batch_bytes = figures->open_batch_bytes;
+    first.batch_bytes = figures->batch_bytes;
     CHECK(memcmp(&first, figures, sizeof first) == 0);
 }
 

@@ -38,6 +38,11 @@ def test_messages_over_the_network(mpi, program, environment):
     assert said.endswith("passed\n")
 
 
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_closing_without_the_others(mpi, program, ranks):
+    assert mpi.start(ranks, program, "abandon").stdout == "passed\n"
+
+
 def test_large_control_messages(mpi, program):
     assert mpi.start(3, program, "large").stdout == "passed\n"
 

@@ -36,11 +36,13 @@ module turbidite
     type(c_ptr) :: source
   end type
 
-  !> What an epoch was. The same on every rank.
+  !> What an epoch was. The same on every rank, but for the last six, which are this rank's own.
   type, bind(c), public :: turbidite_figures
     integer(c_int32_t) :: struct_size, ranks
     integer(c_int64_t) :: rows, strays, spills, nan_keys, renegotiations, messages, bytes_written
     real(c_double) :: load_imbalance, wall_s
+    integer(c_int32_t) :: recipients, senders
+    integer(c_int64_t) :: forwarded, open_batch_bytes, batch_bytes
   end type
 
   !> The values of one column; turbidite_values makes it of an array.

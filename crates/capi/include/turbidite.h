@@ -91,8 +91,8 @@ typedef struct turbidite_options {
     int32_t break_lock;      /* not 0: take over the lock of a writer that cannot be judged from here */
     uint32_t receivers;      /* ranks that store records, spread evenly; 0 for all */
     uint32_t pivots;         /* size of the summary a rank sends when a partition table is made */
-    uint32_t patience_ms;    /* how long an append waits for other ranks before its records stay on their own */
-    uint32_t stall_s;        /* a collective call in which nothing moves for so long fails; 0: never */
+    uint32_t patience_ms;    /* how long an append waits for a rank that takes nothing before its records stay here */
+    uint32_t stall_s;        /* a collective call in which nothing moves for so long fails, as ranks are lost; 0: never */
     uint32_t reserved;       /* 0 */
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: as the data demands */
     uint64_t memtable_bytes; /* memory in which a receiver gathers a sorted run; it has two */
@@ -141,6 +141,9 @@ typedef struct turbidite_transport {
     void (*release)(void *context, const void *message);
     /* Why a function answered a negative number. Valid until the next call. */
     const char *(*describe)(void *context);
+    /* The ranks have lost each other, and this one waits for none of them any more: neither send nor poll is called after
+     * this, and closing the transport must not wait for another rank. */
+    void (*abandon)(void *context);
 } turbidite_transport;
 
 /* ---- Writing ---- */
@@ -168,7 +171,7 @@ turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);
 /* Moves messages, for programs that compute for long while others append. Never waits. */
 turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
-/* What an epoch was. The same on every rank. */
+/* What an epoch was. The same on every rank, but for the last six, which are this rank's own. */
 typedef struct turbidite_figures {
     uint32_t struct_size;     /* sizeof(turbidite_figures), to be set by the caller */
     uint32_t ranks;
@@ -181,6 +184,11 @@ typedef struct turbidite_figures {
     uint64_t bytes_written;
     double load_imbalance;    /* standard deviation of the receivers' loads over their mean */
     double wall_s;            /* from begin_epoch to the commit */
+    uint32_t recipients;      /* other ranks that this one sent records to, straight or to be passed on */
+    uint32_t senders;         /* other ranks that this one took records from */
+    uint64_t forwarded;       /* other ranks' records that this one passed on */
+    uint64_t open_batch_bytes; /* most memory of batches that were being filled */
+    uint64_t batch_bytes;     /* most memory of all batches on their way out */
 } turbidite_figures;
 
 /* Ends the epoch and commits it: durable and visible to readers on return. Collective; when any rank could not store its

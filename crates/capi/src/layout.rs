@@ -6,6 +6,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
+use turbidite::drivers::RankTraffic;
 use turbidite::{Column, DataType, EpochFigures, Error, IfExists, Renegotiation, Schema, WriteOptions};
 
 use crate::status::argument;
@@ -58,6 +59,11 @@ pub struct CFigures {
     bytes_written: u64,
     load_imbalance: f64,
     wall_s: f64,
+    recipients: u32,
+    senders: u32,
+    forwarded: u64,
+    open_batch_bytes: u64,
+    batch_bytes: u64,
 }
 
 /// `turbidite_request`.
@@ -202,7 +208,7 @@ impl CFigures {
     ///
     /// # Safety
     /// As for [`CFigures::check`], which found it good.
-    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures) {
+    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures, traffic: RankTraffic) {
         if target.is_null() {
             return;
         }
@@ -220,6 +226,11 @@ impl CFigures {
             bytes_written: figures.bytes_written,
             load_imbalance: figures.load_imbalance(),
             wall_s: figures.wall_s,
+            recipients: traffic.recipients,
+            senders: traffic.senders,
+            forwarded: traffic.forwarded,
+            open_batch_bytes: traffic.open_batch_bytes,
+            batch_bytes: traffic.batch_bytes,
         };
         // SAFETY: the caller's struct has `struct_size` bytes, which is no more than ours; the two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), target.cast(), struct_size) };
@@ -236,8 +247,8 @@ mod tests {
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
         assert_eq!(size_of::<COptions>(), 56);
-        assert_eq!(size_of::<CFigures>(), 80);
+        assert_eq!(size_of::<CFigures>(), 112);
         assert_eq!(size_of::<CRequest>(), 48);
-        assert_eq!(size_of::<turbidite::drivers::TransportTable>(), 72);
+        assert_eq!(size_of::<turbidite::drivers::TransportTable>(), 80);
     }
 }

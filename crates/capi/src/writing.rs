@@ -238,9 +238,10 @@ pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *m
         // SAFETY: the header's demand.
         unsafe { CFigures::check(figures) }?;
         // SAFETY: as above.
-        let ended = unsafe { handle(dataset) }?.job.end_epoch()?;
+        let job = &mut unsafe { handle(dataset) }?.job;
+        let ended = job.end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended) };
+        unsafe { CFigures::hand_over(figures, &ended, job.traffic()) };
         Ok(OK)
     })
 }
@@ -265,9 +266,10 @@ pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figure
         // SAFETY: the header's demand.
         unsafe { CFigures::check(figures) }?;
         // SAFETY: as above.
-        let ended = unsafe { handle(dataset) }?.job.wait_end_epoch()?;
+        let job = &mut unsafe { handle(dataset) }?.job;
+        let ended = job.wait_end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended) };
+        unsafe { CFigures::hand_over(figures, &ended, job.traffic()) };
         Ok(OK)
     })
 }

@@ -15,6 +15,7 @@
 //! # break_lock = true
 //! # files_per_epoch = 16        # when an epoch's files are complete; default one for each rank
 //! # drop = ["w"]
+//! # stall_s = 60                # when ranks give up one that does not come; default 300
 //!
 //! [[dataset.field]]
 //! name = "ux"
@@ -28,6 +29,7 @@
 //! ```
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
@@ -66,6 +68,7 @@ struct Written {
     files_per_epoch: Option<u64>,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
+    stall_s: Option<u64>,
     #[serde(rename = "field")]
     fields: Vec<WrittenField>,
     #[serde(rename = "constant", default)]
@@ -131,6 +134,7 @@ pub(crate) struct Plan {
     pub(crate) files_per_epoch: Option<u64>,
     pub(crate) receivers: Option<u32>,
     pub(crate) memtable_bytes: Option<usize>,
+    pub(crate) stall_limit: Option<Duration>,
 }
 
 /// The column that is made of `{id}` in a pattern.
@@ -216,6 +220,7 @@ fn plan(written: Written) -> Result<Plan, String> {
         files_per_epoch: written.files_per_epoch,
         receivers: written.receivers,
         memtable_bytes: written.memtable_bytes,
+        stall_limit: written.stall_s.map(Duration::from_secs),
     })
 }
 

@@ -410,7 +410,7 @@ impl Dataset {
             if_exists: self.plan.if_exists,
             break_lock: self.plan.break_lock,
             patience: PATIENCE,
-            stall_limit: Some(STALL_LIMIT),
+            stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
             derivations: self.plan.derivation_texts.clone(),
             topology: world.topology(),
             ..defaults

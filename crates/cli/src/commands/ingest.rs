@@ -13,7 +13,7 @@ use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
 
 use super::feed::{Crew, Recipe};
 use super::figures::write_amplification;
-use super::job::{Job, STALL_LIMIT};
+use super::job::{Job, STALL_S};
 use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
@@ -140,6 +140,9 @@ struct Tuning {
     /// Milliseconds a rank waits for a receiver before it stores records itself, unordered
     #[arg(long, value_name = "MS", hide_short_help = true)]
     patience: Option<u64>,
+    /// Seconds under mpiexec in which nothing moves before ranks give up those that do not come [default: 600]
+    #[arg(long, value_name = "S", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
+    stall: Option<u64>,
 }
 
 /// What became of one epoch.
@@ -304,7 +307,7 @@ impl Ingest {
         let mut options = WriteOptions::new(ranks);
         if let Some(world) = world {
             options.topology = world.topology();
-            options.stall_limit = Some(STALL_LIMIT);
+            options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));
         }
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
         set(&mut options.receivers, self.receivers);

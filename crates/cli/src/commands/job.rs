@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use indicatif::ProgressBar;
 use turbidite::format::EpochFigures;
@@ -13,8 +12,8 @@ use super::feed::{Crew, Recipe};
 use crate::failure::Failure;
 use crate::mpi::World;
 
-/// How long ranks under mpiexec wait for one that does not come.
-pub(super) const STALL_LIMIT: Duration = Duration::from_secs(600);
+/// How long ranks under mpiexec wait for one that does not come, in seconds.
+pub(super) const STALL_S: u64 = 600;
 
 /// The ranks that write: all of them in this process, or one of several processes.
 /// Where records go.

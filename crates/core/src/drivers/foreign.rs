@@ -1,12 +1,17 @@
 //! A transport that a C library such as libturbidite_mpi fills in, as the core's [`Transport`].
 //!
 //! `TransportTable` is `turbidite_transport` of turbidite.h, where the contract stands; channels have the numbers of
-//! [`Channel`]. The library borrows a message's memory until it names its token; the token here is the number of a slot that
-//! keeps the message. What a rank sends to itself never gets there: it waits in a queue of this adapter, bounded as
-//! credit is.
+//! [`Channel`]. The library borrows a message's memory until it names its token. What a rank sends to itself never gets
+//! there: it waits in a queue of this adapter, bounded as credit is.
+//!
+//! One dataset after the other may be written over one library's transport, and what the first one sent may be on its way
+//! still when the second one is opened. Tokens are therefore never used twice in a process, and messages that outlive
+//! their adapter are kept for the next one.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::engine::{Channel, Sent, Topology, Transport};
 use crate::error::{Result, UsageError};
@@ -17,6 +22,12 @@ pub const ABI_VERSION: u32 = 1;
 const SENT: i32 = 0;
 const PENDING: i32 = 1;
 const NO_CREDIT: i32 = 2;
+
+/// The next message's token. Not 0, since NULL means none; a process does not send 2^64 messages.
+static NEXT_TOKEN: AtomicUsize = AtomicUsize::new(1);
+
+/// Messages that were on their way when their adapter was dropped. Never freed before the library names them.
+static ORPHANS: Mutex<Option<HashMap<usize, Vec<u8>>>> = Mutex::new(None);
 
 /// `turbidite_transport`.
 #[repr(C)]
@@ -35,6 +46,7 @@ pub struct TransportTable {
     poll: Option<unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32>,
     release: Option<unsafe extern "C" fn(*mut c_void, *const c_void)>,
     describe: Option<unsafe extern "C" fn(*mut c_void) -> *const c_char>,
+    abandon: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
 /// A transport with all of its functions.
@@ -47,9 +59,9 @@ pub struct ForeignTransport {
     poll: unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32,
     release: unsafe extern "C" fn(*mut c_void, *const c_void),
     describe: unsafe extern "C" fn(*mut c_void) -> *const c_char,
-    /// Messages whose memory the library uses, by slot.
-    pending: Vec<Option<Vec<u8>>>,
-    free_slots: Vec<usize>,
+    abandon: unsafe extern "C" fn(*mut c_void),
+    /// Messages whose memory the library uses, by token.
+    pending: HashMap<usize, Vec<u8>>,
     to_itself: [VecDeque<Vec<u8>>; Channel::COUNT],
     credit_batches: usize,
     failure: Option<String>,
@@ -95,8 +107,8 @@ impl TransportTable {
         if self.rank >= self.ranks {
             return Err(argument(format!("its rank {} is outside of {} ranks", self.rank, self.ranks)).into());
         }
-        let (Some(send), Some(completed), Some(poll), Some(release), Some(describe)) =
-            (self.send, self.completed, self.poll, self.release, self.describe)
+        let (Some(send), Some(completed), Some(poll), Some(release), Some(describe), Some(abandon)) =
+            (self.send, self.completed, self.poll, self.release, self.describe, self.abandon)
         else {
             return Err(argument("lacks a function".to_owned()).into());
         };
@@ -108,8 +120,8 @@ impl TransportTable {
             poll,
             release,
             describe,
-            pending: Vec::new(),
-            free_slots: Vec::new(),
+            abandon,
+            pending: HashMap::new(),
             to_itself: [const { VecDeque::new() }; Channel::COUNT],
             credit_batches,
             failure: None,
@@ -132,17 +144,21 @@ impl ForeignTransport {
         loop {
             // SAFETY: the context is the library's own.
             let token = unsafe { (self.completed)(self.context) } as usize;
-            let Some(slot) = token.checked_sub(1) else { return };
-            match self.pending.get_mut(slot).and_then(Option::take) {
-                Some(_) => self.free_slots.push(slot),
-                None => {
-                    let what = format!("the transport completed the message {token}, which was not on its way");
-                    self.failure.get_or_insert(what);
-                    return;
-                }
+            if token == 0 {
+                return;
+            }
+            if self.pending.remove(&token).is_none() && adopt(token).is_none() {
+                let what = format!("the transport completed the message {token}, which was not on its way");
+                self.failure.get_or_insert(what);
+                return;
             }
         }
     }
+}
+
+/// Takes a message that an adapter before this one has sent.
+fn adopt(token: usize) -> Option<Vec<u8>> {
+    ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&token)
 }
 
 impl Transport for ForeignTransport {
@@ -159,21 +175,15 @@ impl Transport for ForeignTransport {
             return Sent::Accepted;
         }
         self.reclaim();
-        let slot = self.free_slots.last().copied().unwrap_or(self.pending.len());
-        // Slots are numbered from 1 for the library: NULL means none.
-        let token = (slot + 1) as *mut c_void;
+        let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         let (address, bytes) = (message.as_ptr().cast(), message.len());
         // SAFETY: the message's memory stays where it is until the library names the token: a vector that is moved keeps
-        // its heap memory, and the slot keeps the vector.
-        let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, token) };
+        // its heap memory, and is kept by its token.
+        let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, token as *mut c_void) };
         match sent {
             SENT => Sent::Accepted,
             PENDING => {
-                if self.free_slots.pop().is_some() {
-                    self.pending[slot] = Some(message);
-                } else {
-                    self.pending.push(Some(message));
-                }
+                self.pending.insert(token, message);
                 Sent::Accepted
             }
             NO_CREDIT if channel != Channel::Control => Sent::NoCredit(message),
@@ -219,15 +229,108 @@ impl Transport for ForeignTransport {
     fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
+
+    fn abandon(&mut self) {
+        // From here on none of the library's functions is called but `completed`.
+        self.failure.get_or_insert_with(|| "the ranks have lost each other".to_owned());
+        // SAFETY: the context is the library's own.
+        unsafe { (self.abandon)(self.context) };
+    }
 }
 
 impl Drop for ForeignTransport {
     /// The library may still use the memory of messages that have not left; it is kept until it does not. A library
-    /// that has failed, or never says, makes us leak that memory rather than free it under its hands.
+    /// that has failed, or never says, makes us keep that memory for ever rather than free it under its hands.
     fn drop(&mut self) {
         self.reclaim();
-        for message in self.pending.drain(..).flatten() {
-            std::mem::forget(message);
+        if !self.pending.is_empty() {
+            let mut orphans = ORPHANS.lock().unwrap_or_else(PoisonError::into_inner);
+            orphans.get_or_insert_default().extend(self.pending.drain());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A library that keeps every message until it is told to let go.
+    #[derive(Default)]
+    struct Slow {
+        kept: VecDeque<(*mut c_void, *const u8, usize)>,
+        done: VecDeque<*mut c_void>,
+    }
+
+    unsafe extern "C" fn send(
+        context: *mut c_void,
+        _: u32,
+        _: i32,
+        message: *const c_void,
+        bytes: usize,
+        token: *mut c_void,
+    ) -> i32 {
+        // SAFETY: the context is the test's.
+        unsafe { &mut *context.cast::<Slow>() }.kept.push_back((token, message.cast(), bytes));
+        PENDING
+    }
+
+    unsafe extern "C" fn completed(context: *mut c_void) -> *mut c_void {
+        // SAFETY: as above.
+        unsafe { &mut *context.cast::<Slow>() }.done.pop_front().unwrap_or(std::ptr::null_mut())
+    }
+
+    unsafe extern "C" fn poll(_: *mut c_void, _: i32, _: *mut *const c_void, _: *mut usize) -> i32 {
+        0
+    }
+
+    unsafe extern "C" fn release(_: *mut c_void, _: *const c_void) {}
+
+    unsafe extern "C" fn describe(_: *mut c_void) -> *const c_char {
+        std::ptr::null()
+    }
+
+    unsafe extern "C" fn abandon(_: *mut c_void) {}
+
+    fn table(slow: &mut Slow) -> TransportTable {
+        TransportTable {
+            struct_size: size_of::<TransportTable>() as u32,
+            abi_version: ABI_VERSION,
+            context: std::ptr::from_mut(slow).cast(),
+            rank: 0,
+            ranks: 2,
+            nodes: std::ptr::null(),
+            send: Some(send),
+            completed: Some(completed),
+            poll: Some(poll),
+            release: Some(release),
+            describe: Some(describe),
+            abandon: Some(abandon),
+        }
+    }
+
+    #[test]
+    fn what_one_dataset_has_sent_may_leave_while_the_next_one_is_written() {
+        let mut slow = Slow::default();
+        let table = table(&mut slow);
+        // SAFETY: the functions above keep to the contract.
+        let mut first = unsafe { table.resolve(1) }.unwrap();
+        first.send(1, Channel::Control, vec![7; 1000]);
+        first.send(1, Channel::Control, vec![8; 1000]);
+        drop(first);
+        // SAFETY: as above.
+        let mut second = unsafe { table.resolve(1) }.unwrap();
+        second.send(1, Channel::Control, vec![9; 1000]);
+        for expected in [7, 8, 9] {
+            let (token, message, bytes) = slow.kept.pop_front().unwrap();
+            // SAFETY: nobody has named its token yet, so the memory is the library's.
+            let content = unsafe { std::slice::from_raw_parts(message, bytes) };
+            assert!(content.iter().all(|&byte| byte == expected));
+            slow.done.push_back(token);
+            assert!(second.poll(Channel::Control).is_none());
+            assert_eq!(second.failure(), None);
+        }
+        slow.done.push_back(usize::MAX as *mut c_void);
+        second.poll(Channel::Control);
+        assert!(second.failure().is_some_and(|why| why.contains("not on its way")), "an invented token");
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use uuid::Uuid;
 
+use super::station::RankTraffic;
 use crate::engine::{Engine, EngineFigures};
 use crate::error::Result;
 use crate::format::{EpochFigures, EpochManifest, RunKind};
@@ -18,6 +19,7 @@ pub(super) fn report(
     epoch: u64,
     commit: Uuid,
     engine: &Engine,
+    traffic: RankTraffic,
     route_s: f64,
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
@@ -33,6 +35,11 @@ pub(super) fn report(
         nan_keys,
         renegotiations: tables,
         messages,
+        nodes: engine.options().topology.node_count() as u32,
+        most_recipients: traffic.recipients,
+        most_senders: traffic.senders,
+        forwarded: traffic.forwarded,
+        most_batch_bytes: traffic.batch_bytes,
         bytes_written: outcome.figures.bytes_written,
         route_s,
         sort_s: outcome.figures.sort_s,
@@ -69,6 +76,11 @@ pub(super) fn join(
         sum.nan_keys += figures.nan_keys;
         sum.renegotiations = sum.renegotiations.max(figures.renegotiations);
         sum.messages += figures.messages;
+        sum.nodes = sum.nodes.max(figures.nodes);
+        sum.most_recipients = sum.most_recipients.max(figures.most_recipients);
+        sum.most_senders = sum.most_senders.max(figures.most_senders);
+        sum.forwarded += figures.forwarded;
+        sum.most_batch_bytes = sum.most_batch_bytes.max(figures.most_batch_bytes);
         sum.bytes_written += figures.bytes_written;
         sum.route_s += figures.route_s;
         sum.sort_s += figures.sort_s;

@@ -20,6 +20,7 @@ mod station;
 
 pub use foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use options::WriteOptions;
+pub use station::RankTraffic;
 
 /// What beginning an epoch did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,12 +10,27 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::gather;
-use crate::engine::{Append, Engine, Event, Failure, MessageError, Transport};
+use crate::engine::{Append, BatchMemory, Engine, Event, Failure, MessageError, Peers, Transport};
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, Memtable, PartId, PartIdentity};
+use crate::format::{EpochFigures, Memtable, PartId, PartIdentity, RunKind};
 use crate::schema::Schema;
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
+
+/// What one rank had to do with the others in an epoch, and what memory that took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RankTraffic {
+    /// Other ranks it sent records to, straight or to be passed on.
+    pub recipients: u32,
+    /// Other ranks it took records from.
+    pub senders: u32,
+    /// Records of other ranks that it passed on.
+    pub forwarded: u64,
+    /// Most memory of batches that were being filled.
+    pub open_batch_bytes: u64,
+    /// Most memory of all batches on their way out: also those that waited for credit, and buffers kept for more.
+    pub batch_bytes: u64,
+}
 
 /// One rank: its state machines and what they need.
 #[derive(Debug)]
@@ -28,6 +43,8 @@ pub(super) struct Station {
     factory: Option<Arc<PartFactory>>,
     table_version: u32,
     route_s: f64,
+    /// Most memory of batches on their way out, since the session began.
+    batches: BatchMemory,
     /// What rank 0 announced, until it is taken.
     announcement: Option<Vec<u8>>,
     /// Why this rank must not agree to a session without records.
@@ -50,6 +67,7 @@ impl Station {
             factory: None,
             table_version: 0,
             route_s: 0.0,
+            batches: BatchMemory::default(),
             announcement: None,
             objection: None,
             closed: false,
@@ -62,6 +80,7 @@ impl Station {
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.table_version = 0;
         self.route_s = 0.0;
+        self.batches = BatchMemory::default();
         self.closed = false;
         (self.announcement, self.objection, self.outcome) = (None, None, None);
         self.factory = None;
@@ -115,11 +134,27 @@ impl Station {
         outcome
     }
 
-    /// Takes rows of an append, as many as fit.
-    pub(super) fn advance(&mut self, append: &mut Append<'_>) {
+    /// Takes rows of an append, as many as fit. Answers whether any did.
+    pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
+        let before = self.engine.figures().originated;
         self.engine.advance(append);
         self.route_s += begun.elapsed().as_secs_f64();
+        self.batches = self.batches.peak(self.engine.batch_memory());
+        self.engine.figures().originated > before
+    }
+
+    /// What this rank had to do with others since the session began.
+    pub(super) fn traffic(&self) -> RankTraffic {
+        let Peers { recipients, senders } = self.engine.peers();
+        let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
+        RankTraffic {
+            recipients,
+            senders,
+            forwarded: self.engine.figures().forwarded,
+            open_batch_bytes: open_bytes as u64,
+            batch_bytes: resident_bytes as u64,
+        }
     }
 
     /// Exchanges messages and acts on the engine's events until there are none. Answers whether anything moved;
@@ -127,7 +162,10 @@ impl Station {
     pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let mut moved = false;
         loop {
-            moved |= self.exchange(transport)?;
+            if self.exchange(transport)? {
+                moved = true;
+                self.batches = self.batches.peak(self.engine.batch_memory());
+            }
             let Some(event) = self.engine.event() else { return Ok(moved) };
             moved = true;
             // What the engine has to say about it is sent before this rank is found to be done.
@@ -206,7 +244,10 @@ impl Station {
         self.spare = std::mem::take(&mut outcome.spare);
         let result = match outcome.error.take() {
             Some(error) => Err(error),
-            None => gather::report(&self.schema, epoch, commit, &self.engine, self.route_s, outcome),
+            None => {
+                let traffic = self.traffic();
+                gather::report(&self.schema, epoch, commit, &self.engine, traffic, self.route_s, outcome)
+            }
         };
         self.engine.sealed(result.map_err(|error| error.to_string()));
         true
@@ -214,9 +255,18 @@ impl Station {
 
     /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
     pub(super) fn spill(&mut self) -> bool {
+        self.keep(Engine::spill)
+    }
+
+    /// The same for ranks that were waited for before.
+    pub(super) fn spill_unwilling(&mut self) -> bool {
+        self.keep(Engine::spill_unwilling)
+    }
+
+    fn keep(&mut self, spill: fn(&mut Engine, &mut dyn FnMut(RunKind, &[u8])) -> u64) -> bool {
         let Some(writer) = &mut self.writer else { return false };
         // The rank's own storage is no other rank's progress: waiting for it is allowed.
-        writer.accepts() && self.engine.spill(&mut |kind, rows| writer.push(kind, rows)) > 0
+        writer.accepts() && spill(&mut self.engine, &mut |kind, rows| writer.push(kind, rows)) > 0
     }
 
     /// Commits what the ranks report. Answers the epoch's figures, for all ranks to know.

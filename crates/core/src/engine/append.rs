@@ -6,6 +6,7 @@
 //! comes first in memory.
 
 use super::message::{DataHeader, MessageError};
+use super::outbox::Batch;
 use super::{EMPTY_RANGE, Engine, Phase, RunKind};
 use crate::schema::{ColumnView, SchemaError};
 
@@ -220,12 +221,11 @@ impl Engine {
 
     /// Gives up waiting for credit: the batch that has waited longest, or the held records when there is no table,
     /// stay on this rank as unordered records. Returns how many; others' records that shared the batch are among them.
+    /// All ranks that records wait for are unwilling from now on.
     pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
-        let row_bytes = self.schema.row_bytes();
+        self.unwilling.extend(self.outbox.awaited());
         let rows = if let Some(batch) = self.outbox.pop_own() {
-            let count = self.deliver_unordered(&batch.rows(row_bytes), deliver);
-            self.outbox.recycle(batch.message);
-            count
+            self.deliver_batch(batch, deliver)
         } else if self.installed.is_none() && self.hold_is_full() {
             let rows = std::mem::take(&mut self.held);
             let count = self.deliver_unordered(&rows, deliver);
@@ -238,6 +238,21 @@ impl Engine {
         self.figures.spills += rows;
         self.figures.delivered += rows;
         rows
+    }
+
+    /// Keeps, as [`Engine::spill`] does, a batch for a rank that was waited for in vain and has taken none since.
+    pub fn spill_unwilling(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let Some(batch) = self.outbox.pop_own_to(&self.unwilling) else { return 0 };
+        let rows = self.deliver_batch(batch, deliver);
+        self.figures.spills += rows;
+        self.figures.delivered += rows;
+        rows
+    }
+
+    fn deliver_batch(&mut self, batch: Batch, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), deliver);
+        self.outbox.recycle(batch.message);
+        count
     }
 
     fn deliver_unordered(&mut self, rows: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
@@ -262,6 +277,7 @@ impl Engine {
         if header.session != self.session || header.destination != self.options.rank {
             return Err(MessageError::Field { field: "destination or session" });
         }
+        self.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
             self.ahead.push(message);
             return Ok(());

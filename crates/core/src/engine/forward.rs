@@ -38,6 +38,7 @@ impl Engine {
             return Err(MessageError::Field { field: "destination or session" });
         }
         self.figures.forwarded += u64::from(header.rows);
+        self.traffic.received(header.origin, self.options.rank);
         self.size_batches();
         let versions = (header.table_version, self.table_version());
         self.outbox.forward(channel, rows, header.session, versions)?;

@@ -19,7 +19,7 @@
 //!
 //! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs`
 //! (tables), `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches),
-//! `topology.rs` and `tree.rs` (who sends records and control messages to whom).
+//! `topology.rs` and `tree.rs` (who sends records and control messages to whom), `traffic.rs` (who did).
 
 mod append;
 mod forward;
@@ -28,11 +28,12 @@ mod negotiation;
 mod outbox;
 mod quiescence;
 mod topology;
+mod traffic;
 mod transport;
 mod tree;
 mod wire;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::format::RunKind;
@@ -43,12 +44,14 @@ pub use append::Append;
 pub use message::{Failure, MessageError};
 pub use outbox::BatchMemory;
 pub use topology::Topology;
+pub use traffic::Peers;
 pub use transport::{Channel, Sent, Transport};
 
 use message::Control;
 use negotiation::Round;
 use outbox::Outbox;
 use quiescence::Quiescence;
+use traffic::Traffic;
 use tree::TreePlace;
 
 /// When a new partition table is negotiated.
@@ -224,6 +227,9 @@ pub struct Engine {
     /// State of the generator behind sampling phases.
     random: u64,
     figures: EngineFigures,
+    traffic: Traffic,
+    /// Ranks that have taken nothing for as long as the driver's patience lasts.
+    unwilling: BTreeSet<u32>,
     // Routing.
     installed: Option<Installed>,
     /// Records without a destination yet, as stored rows.
@@ -302,6 +308,8 @@ impl Engine {
             ties: TieSequence::new(seed as u32),
             random: seed,
             figures: EngineFigures::default(),
+            traffic: Traffic::default(),
+            unwilling: BTreeSet::new(),
             installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
@@ -373,6 +381,11 @@ impl Engine {
         self.outbox.memory()
     }
 
+    /// The other ranks that batches of records went to or came from in the epoch that is running or was last run.
+    pub fn peers(&self) -> Peers {
+        self.traffic.peers()
+    }
+
     /// The next thing the driver has to act on.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -386,6 +399,8 @@ impl Engine {
         self.own_ready = true;
         self.announcement = announcement;
         self.figures = EngineFigures::default();
+        self.traffic = Traffic::default();
+        self.unwilling.clear();
         self.installed = None;
         self.sketch.clear();
         self.sketch_range = EMPTY_RANGE;
@@ -507,6 +522,8 @@ impl Engine {
             match transport.send(batch.to, batch.channel, std::mem::take(&mut batch.message)) {
                 Sent::Accepted => {
                     self.figures.messages += 1;
+                    self.traffic.sent(self.options.rank, batch.to);
+                    self.unwilling.remove(&batch.to);
                     sent = true;
                 }
                 Sent::NoCredit(message) => {

@@ -8,7 +8,7 @@
 //! that neither can keep the other out.
 
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::message::{DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader, MessageError};
@@ -415,9 +415,23 @@ impl Outbox {
 
     /// Of the batches that hold up this rank's own records, the one that has waited longest.
     pub(super) fn pop_own(&mut self) -> Option<Batch> {
-        let first = self.queue.iter().position(|batch| batch.quota == Quota::Own)?;
+        self.pop_own_if(|_| true)
+    }
+
+    /// The same of those to certain ranks.
+    pub(super) fn pop_own_to(&mut self, ranks: &BTreeSet<u32>) -> Option<Batch> {
+        self.pop_own_if(|to| ranks.contains(&to))
+    }
+
+    fn pop_own_if(&mut self, is_meant: impl Fn(u32) -> bool) -> Option<Batch> {
+        let first = self.queue.iter().position(|batch| batch.quota == Quota::Own && is_meant(batch.to))?;
         let batch = self.queue.remove(first);
         self.dequeued(batch)
+    }
+
+    /// The ranks that own records wait for.
+    pub(super) fn awaited(&self) -> impl Iterator<Item = u32> {
+        self.queue.iter().filter(|batch| batch.quota == Quota::Own).map(|batch| batch.to)
     }
 
     /// Puts back a batch the transport refused, behind the others: another destination may have credit.

@@ -46,4 +46,7 @@ pub trait Transport {
     fn failure(&self) -> Option<&str> {
         None
     }
+    /// The ranks have lost each other: nothing is sent or polled after this, and whoever closes the connection must not
+    /// wait for another rank.
+    fn abandon(&mut self) {}
 }

@@ -121,6 +121,16 @@ pub struct EpochFigures {
     pub renegotiations: u32,
     /// Messages sent between ranks, data and control.
     pub messages: u64,
+    /// Nodes that took part.
+    pub nodes: u32,
+    /// Most other ranks that any rank sent records to, straight or to be passed on.
+    pub most_recipients: u32,
+    /// Most other ranks that any rank took records from.
+    pub most_senders: u32,
+    /// Times that a record was passed on by a rank that is neither its first nor its last.
+    pub forwarded: u64,
+    /// Most memory that batches on their way out took on any rank.
+    pub most_batch_bytes: u64,
     /// Bytes written, with all metadata of the epoch.
     pub bytes_written: u64,
     /// First append to committed epoch, wall time in seconds.

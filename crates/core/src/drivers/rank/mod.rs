@@ -22,7 +22,7 @@ use uuid::Uuid;
 use super::mailbox::{MailboxLink, PostOffice};
 use super::opening::{Opened, open_dataset};
 use super::pool::{Pool, TaskQueue};
-use super::station::{Station, decode_figures};
+use super::station::{RankTraffic, Station, decode_figures};
 use super::{EpochStart, WriteOptions};
 use crate::engine::{Engine, Failure, Transport};
 use crate::error::{Error, ErrorClass, Result, UsageError};
@@ -60,7 +60,7 @@ pub struct RankJob {
     queue: Arc<TaskQueue>,
     state: State,
     begun: Instant,
-    /// An append has waited in vain; until messages pass again the next ones do not wait.
+    /// An append has waited in vain for the epoch's first table; until it comes the next ones do not wait.
     impatient: bool,
     /// Tables have come in time so far.
     expects_tables: bool,
@@ -295,24 +295,29 @@ impl RankJob {
         let mut stuck: Option<Instant> = None;
         let mut waiting = Waiting::default();
         loop {
-            lock(&self.station).advance(&mut append);
+            let taken = lock(&self.station).advance(&mut append);
             let seen = self.queue.completions();
             let moved = self.drive()?;
             if append.is_done() {
                 return Ok(());
             }
             self.await_table()?;
-            if moved {
-                (stuck, self.impatient) = (None, false);
+            if moved || taken {
                 waiting = Waiting::default();
+            }
+            // A rank is waited for once, until it takes something again: not for each of its batches, and however much
+            // passes between others.
+            if taken || self.spill(Station::spill_unwilling) {
+                stuck = None;
                 continue;
             }
-            let patience = if self.impatient { Duration::ZERO } else { self.options.patience };
-            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill() {
-                self.impatient = true;
-                continue;
+            let first_table = lock(&self.station).engine.table_version() == 0;
+            let patience = if self.impatient && first_table { Duration::ZERO } else { self.options.patience };
+            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill(Station::spill) {
+                self.impatient |= first_table;
+            } else if !moved {
+                waiting.pause(&self.queue, seen);
             }
-            waiting.pause(&self.queue, seen);
         }
     }
 
@@ -364,7 +369,11 @@ impl RankJob {
     /// # Errors
     /// When messages do not pass.
     pub fn progress(&mut self) -> Result<()> {
-        if self.state == State::Between { Ok(()) } else { self.drive().map(drop) }
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => self.drive().map(drop),
+            State::Broken => self.expect_between("progress"),
+        }
     }
 
     /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
@@ -409,6 +418,11 @@ impl RankJob {
             }
             None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
         }
+    }
+
+    /// What this rank had to do with the others in the epoch that is running or was last run.
+    pub fn traffic(&self) -> RankTraffic {
+        lock(&self.station).traffic()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -470,9 +484,9 @@ impl RankJob {
         }
     }
 
-    fn spill(&self) -> bool {
+    fn spill(&self, spill: fn(&mut Station) -> bool) -> bool {
         let mut station = lock(&self.station);
-        let spilled = station.spill();
+        let spilled = spill(&mut station);
         submit_next(&self.queue, &mut station);
         spilled
     }
@@ -480,15 +494,27 @@ impl RankJob {
     /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
     fn drive(&mut self) -> Result<bool> {
         let mut station = lock(&self.station);
-        let moved = station.drive(&mut *self.transport).inspect_err(|_| self.state = State::Broken)?;
+        let driven = station.drive(&mut *self.transport);
+        if driven.is_err() {
+            drop(station);
+            self.part();
+            return driven;
+        }
         submit_next(&self.queue, &mut station);
         let reported = station.report_when_finished();
         drop(station);
         if let Some(cause) = self.transport.failure() {
-            self.state = State::Broken;
-            return Err(Error::Transport { rank: self.rank, cause: cause.to_owned() });
+            let cause = cause.to_owned();
+            self.part();
+            return Err(Error::Transport { rank: self.rank, cause });
         }
-        Ok(moved | reported)
+        Ok(driven? | reported)
+    }
+
+    /// Has nothing to do with the other ranks any more.
+    fn part(&mut self) {
+        self.state = State::Broken;
+        self.transport.abandon();
     }
 
     fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
@@ -509,7 +535,7 @@ impl RankJob {
             if written {
                 waiting = Waiting::default();
             } else if self.options.stall_limit.is_some_and(|limit| waiting.waited() >= limit) {
-                self.state = State::Broken;
+                self.part();
                 return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited().as_secs() });
             }
         }

@@ -1,10 +1,10 @@
 //! Ranks on threads of their own, as processes of an MPI job are, over mailboxes and storage in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::RankJob;
+use super::{RankJob, lock};
 use crate::drivers::mailbox::{MailboxLink, PostOffice};
 use crate::drivers::{EpochStart, WriteOptions};
 use crate::engine::{Channel, Sent, Transport};
@@ -218,9 +218,63 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
 }
 
 #[test]
+fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let appending = AtomicU32::new(2);
+    let patience = Duration::from_secs(1);
+    let waited = run(3, |rank, transport| {
+        let options = WriteOptions { patience, ..options(3) };
+        let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
+        job.begin_epoch(0).unwrap();
+        let begun = Instant::now();
+        if rank == 2 {
+            while lock(&job.station).engine.table_version() == 0 {
+                job.progress().unwrap();
+            }
+            // From here on it takes nothing, while the other two go on exchanging records.
+            while appending.load(Ordering::SeqCst) > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        } else {
+            append(&mut job, rank, 1_000_000).unwrap();
+            appending.fetch_sub(1, Ordering::SeqCst);
+        }
+        let waited = begun.elapsed();
+        let figures = job.end_epoch().unwrap();
+        assert!(figures.spills > 100_000, "{figures:?}");
+        waited
+    });
+    // Some hundred batches were not taken, each of which could be waited for.
+    assert!(waited.iter().all(|&waited| waited < 15 * patience), "{waited:?}");
+    let rows: usize = stored(&storage, 0, 3).iter().map(Vec::len).sum();
+    assert_eq!(rows, 2_000_000);
+}
+
+#[test]
 fn a_rank_that_never_comes_ends_in_an_error() {
+    /// Notes whether it was given up.
+    struct Watched(Box<dyn Transport + Send>, Arc<AtomicBool>);
+
+    impl Transport for Watched {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            assert!(!self.1.load(Ordering::SeqCst), "nothing is sent after that");
+            self.0.send(to, channel, message)
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            assert!(!self.1.load(Ordering::SeqCst), "nothing is polled after that");
+            self.0.poll(channel)
+        }
+
+        fn abandon(&mut self) {
+            self.1.store(true, Ordering::SeqCst);
+        }
+    }
+
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let results = run(3, |rank, transport| {
+        let abandoned = Arc::new(AtomicBool::new(false));
+        let transport = Box::new(Watched(transport, Arc::clone(&abandoned)));
         let options = WriteOptions { stall_limit: Some(Duration::from_millis(300)), ..options(3) };
         let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
@@ -229,7 +283,10 @@ fn a_rank_that_never_comes_ends_in_an_error() {
             return None;
         }
         let error = job.end_epoch().unwrap_err();
+        assert!(abandoned.load(Ordering::SeqCst), "closing the transport must not wait either");
         assert!(matches!(job.begin_epoch(1), Err(Error::Usage(_))), "the job is not used after that");
+        assert!(matches!(job.progress(), Err(Error::Usage(_))));
+        job.close().unwrap();
         Some(error)
     });
     assert!(matches!(results[0], Some(Error::Stalled { rank: 0, call: "end_epoch", .. })), "{:?}", results[0]);
