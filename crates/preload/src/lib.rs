@@ -16,12 +16,16 @@
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
 //! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
-//! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when, `spool` is where files wait that the index replaces.
+//! files, `pending` what is open and closed of each epoch, `growing` files of several epochs, `intake` reads files back,
+//! `lammps` knows LAMMPS' files, `session` decides when, `spool` is where files wait that the index replaces.
 
 mod config;
+mod conversion;
+mod growing;
 mod guard;
 mod intake;
 pub mod interpose;
+mod lammps;
 pub mod mpi;
 mod pattern;
 mod pending;
