@@ -17,7 +17,7 @@
 //!
 //! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
 //! files, `pending` what is open and closed of each epoch, `growing` files of several epochs, `intake` reads files back,
-//! `lammps` knows LAMMPS' files, `session` decides when, `spool` is where files wait that the index replaces.
+//! `lammps` knows LAMMPS' files, `session` decides when, `pace` how often ranks ask each other, `spool` is where files wait that the index replaces.
 
 mod config;
 mod conversion;
@@ -27,6 +27,7 @@ mod intake;
 pub mod interpose;
 mod lammps;
 pub mod mpi;
+mod pace;
 mod pattern;
 mod pending;
 mod session;

@@ -18,15 +18,10 @@ use crate::config::{self, Mode, Plan};
 use crate::growing::Growing;
 use crate::intake;
 use crate::mpi::World;
+use crate::pace::Pace;
 use crate::pattern::{Named, Pattern};
 use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
-
-/// Ranks ask each other at most this often while the program makes collective calls.
-const LEAST_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Most collective calls between two questions.
-const MOST_CALLS: u64 = 1 << 14;
 
 /// How long ranks wait for one that does not come before they give indexing up.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
@@ -64,8 +59,10 @@ pub(crate) struct Session {
     world: World,
     calls: u64,
     next_question: u64,
-    interval: u64,
+    pace: Pace,
     asked: Instant,
+    /// How long the last question took on this rank.
+    question: Duration,
 }
 
 /// Where a file is to be opened.
@@ -146,8 +143,9 @@ impl Session {
             world: World::find(),
             calls: 0,
             next_question: 0,
-            interval: 1,
+            pace: Pace::new(),
             asked: Instant::now(),
+            question: Duration::ZERO,
         }
     }
 
@@ -367,8 +365,10 @@ impl Session {
 
     /// The epochs that are complete on all ranks; `None` when ranks cannot agree.
     fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
-        let elapsed = self.asked.elapsed().min(Duration::from_secs(1)).as_micros() as i64;
-        let mut least = vec![elapsed];
+        let begun = Instant::now();
+        // A second is as good as more.
+        let time = |time: Duration| time.min(Duration::from_secs(1)).as_micros() as i64;
+        let mut least = vec![time(self.asked.elapsed()), time(self.question)];
         for dataset in &self.datasets {
             let first = dataset.pending.keys().next().map_or(i64::MAX, |&epoch| epoch as i64);
             let largest = dataset.largest_seen.map_or(i64::MAX, |epoch| -(epoch as i64));
@@ -377,9 +377,12 @@ impl Session {
         if !self.world.minimum(&mut least) {
             return None;
         }
-        self.schedule(Duration::from_micros(least[0].max(0) as u64));
+        let agreed = |time: i64| Duration::from_micros(time.max(0) as u64);
+        self.next_question = self.calls + self.pace.after(agreed(least[0]), agreed(least[1]));
+        self.asked = begun;
+        self.question = begun.elapsed();
         let open = |asked: &[i64]| asked[0] < i64::MAX && asked[2] == 1;
-        let asked: Vec<&[i64]> = least[1..].chunks(3).collect();
+        let asked: Vec<&[i64]> = least[2..].chunks(3).collect();
         if !asked.iter().any(|asked| open(asked)) {
             return Some(Vec::new());
         }
@@ -402,17 +405,6 @@ impl Session {
             (open(asked) && counted[1] == 0 && (last || later || enough)).then_some((index, asked[0] as u64))
         });
         Some(complete.collect())
-    }
-
-    /// Decides after how many more calls ranks ask again. `elapsed` is the least of all ranks.
-    fn schedule(&mut self, elapsed: Duration) {
-        if elapsed < LEAST_INTERVAL {
-            self.interval = (self.interval * 2).min(MOST_CALLS);
-        } else if elapsed > 2 * LEAST_INTERVAL {
-            self.interval = (self.interval / 2).max(1);
-        }
-        self.next_question = self.calls + self.interval;
-        self.asked = Instant::now();
     }
 }
 
