@@ -223,7 +223,10 @@ impl Session {
     /// A file of several epochs is complete.
     fn grown(&mut self, plan: usize, mut growing: Growing) {
         self.found(plan, growing.look());
-        self.datasets[plan].damaged.extend(growing.damage());
+        if let Some((path, what)) = growing.damage() {
+            complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
+            self.datasets[plan].damaged.insert(path, what);
+        }
     }
 
     /// Parts of files are complete.
