@@ -11,6 +11,15 @@
  *
  * A collective counts when its communicator has all ranks in the order of MPI_COMM_WORLD, and on the thread that
  * initialised MPI only: that thread alone may use the transport.
+ *
+ * What is wrapped is every collective that moves data or waits, in which all ranks may be made to wait for each other:
+ * of those the standard says that they may synchronise. Not wrapped:
+ * - nonblocking collectives (MPI_Ibarrier) and persistent ones. Starting one may not wait for anybody: a program may
+ *   start one on rank 0 and then receive what rank 1 sends before it starts its own. Where they end, ranks may be in
+ *   different orders.
+ * - neighbourhood collectives: an MPI lets a rank go on once its neighbours have come, so programs may rely on it.
+ * - those that make or free communicators, windows and files, which programs call while they set out.
+ * A program that makes no other calls is indexed when it finalises.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -221,6 +230,15 @@ COLLECTIVE(Allreduce,
            (from, to, count, type, operation, communicator))
 COLLECTIVE(Scan, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
            (from, to, count, type, operation, communicator))
+COLLECTIVE(Exscan, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+           (from, to, count, type, operation, communicator))
+COLLECTIVE(Reduce_scatter,
+           (const void *from, void *to, const int counts[], MPI_Datatype type, MPI_Op operation,
+            MPI_Comm communicator),
+           (from, to, counts, type, operation, communicator))
+COLLECTIVE(Reduce_scatter_block,
+           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+           (from, to, count, type, operation, communicator))
 COLLECTIVE(Gather,
            (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
             int root, MPI_Comm communicator),
@@ -253,6 +271,11 @@ COLLECTIVE(Alltoallv,
            (const void *from, const int from_counts[], const int from_places[], MPI_Datatype from_type, void *to,
             const int to_counts[], const int to_places[], MPI_Datatype to_type, MPI_Comm communicator),
            (from, from_counts, from_places, from_type, to, to_counts, to_places, to_type, communicator))
+COLLECTIVE(Alltoallw,
+           (const void *from, const int from_counts[], const int from_places[], const MPI_Datatype from_types[],
+            void *to, const int to_counts[], const int to_places[], const MPI_Datatype to_types[],
+            MPI_Comm communicator),
+           (from, from_counts, from_places, from_types, to, to_counts, to_places, to_types, communicator))
 
 /* ---- Fortran ---- */
 
@@ -348,19 +371,23 @@ static void report_fortran(const MPI_Fint *communicator)
 
 /* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with one have `f08ts` where it is a
  * descriptor. */
-#define COLLECTIVES_WITH_BUFFERS(suffix)                                  \
-    FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)      \
-    FORTRAN_COLLECTIVE(mpi_reduce##suffix, PARAMETERS_8, ARGUMENTS_8)     \
-    FORTRAN_COLLECTIVE(mpi_allreduce##suffix, PARAMETERS_7, ARGUMENTS_7)  \
-    FORTRAN_COLLECTIVE(mpi_scan##suffix, PARAMETERS_7, ARGUMENTS_7)       \
-    FORTRAN_COLLECTIVE(mpi_gather##suffix, PARAMETERS_9, ARGUMENTS_9)     \
-    FORTRAN_COLLECTIVE(mpi_gatherv##suffix, PARAMETERS_10, ARGUMENTS_10)  \
-    FORTRAN_COLLECTIVE(mpi_allgather##suffix, PARAMETERS_8, ARGUMENTS_8)  \
-    FORTRAN_COLLECTIVE(mpi_allgatherv##suffix, PARAMETERS_9, ARGUMENTS_9) \
-    FORTRAN_COLLECTIVE(mpi_scatter##suffix, PARAMETERS_9, ARGUMENTS_9)    \
-    FORTRAN_COLLECTIVE(mpi_scatterv##suffix, PARAMETERS_10, ARGUMENTS_10) \
-    FORTRAN_COLLECTIVE(mpi_alltoall##suffix, PARAMETERS_8, ARGUMENTS_8)   \
-    FORTRAN_COLLECTIVE(mpi_alltoallv##suffix, PARAMETERS_10, ARGUMENTS_10)
+#define COLLECTIVES_WITH_BUFFERS(suffix)                                            \
+    FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)                \
+    FORTRAN_COLLECTIVE(mpi_reduce##suffix, PARAMETERS_8, ARGUMENTS_8)               \
+    FORTRAN_COLLECTIVE(mpi_allreduce##suffix, PARAMETERS_7, ARGUMENTS_7)            \
+    FORTRAN_COLLECTIVE(mpi_scan##suffix, PARAMETERS_7, ARGUMENTS_7)                 \
+    FORTRAN_COLLECTIVE(mpi_exscan##suffix, PARAMETERS_7, ARGUMENTS_7)               \
+    FORTRAN_COLLECTIVE(mpi_reduce_scatter##suffix, PARAMETERS_7, ARGUMENTS_7)       \
+    FORTRAN_COLLECTIVE(mpi_reduce_scatter_block##suffix, PARAMETERS_7, ARGUMENTS_7) \
+    FORTRAN_COLLECTIVE(mpi_gather##suffix, PARAMETERS_9, ARGUMENTS_9)               \
+    FORTRAN_COLLECTIVE(mpi_gatherv##suffix, PARAMETERS_10, ARGUMENTS_10)            \
+    FORTRAN_COLLECTIVE(mpi_allgather##suffix, PARAMETERS_8, ARGUMENTS_8)            \
+    FORTRAN_COLLECTIVE(mpi_allgatherv##suffix, PARAMETERS_9, ARGUMENTS_9)           \
+    FORTRAN_COLLECTIVE(mpi_scatter##suffix, PARAMETERS_9, ARGUMENTS_9)              \
+    FORTRAN_COLLECTIVE(mpi_scatterv##suffix, PARAMETERS_10, ARGUMENTS_10)           \
+    FORTRAN_COLLECTIVE(mpi_alltoall##suffix, PARAMETERS_8, ARGUMENTS_8)             \
+    FORTRAN_COLLECTIVE(mpi_alltoallv##suffix, PARAMETERS_10, ARGUMENTS_10)          \
+    FORTRAN_COLLECTIVE(mpi_alltoallw##suffix, PARAMETERS_10, ARGUMENTS_10)
 
 START_AND_FINISH(_)
 START_AND_FINISH(_f08_)
