@@ -110,9 +110,15 @@ test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects
 	'$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps $(ARGS)
 
 .PHONY: test-openmpi
-test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH
+test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then $(MAKE) --no-print-directory run-test-fortran; fi
+
+.PHONY: run-test-fortran
+run-test-fortran: debian-mpi
+	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
+		'$(VENV)/bin/python' -m pytest tests/fortran $(ARGS)
 
 $(OPENMPI)/complete:
 	@rm -rf '$(OPENMPI)'
