@@ -9,7 +9,7 @@ import pytest
 from support.command import ROOT
 from support.libraries import library
 from support.mpi import Mpi
-from support.preload import written
+from support.preload import empty_spool, written
 
 INPUT = ROOT / "examples" / "lammps" / "in.melt"
 PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
@@ -57,8 +57,7 @@ def plain(lammps, tmp_path_factory):
 
 
 @pytest.fixture
-def spool(tmp_path_factory) -> Path:
+def spool() -> Path:
     """An empty spool; whatever a test does, nothing may be left in it."""
-    folder = tmp_path_factory.mktemp("spool")
-    yield folder
-    assert list(folder.rglob("*")) == []
+    with empty_spool() as folder:
+        yield folder

@@ -9,7 +9,7 @@ import pytest
 from support.command import ROOT, turbidite
 from support.libraries import library, linked, prefix, valgrind
 from support.mpi import Mpi
-from support.preload import SMALL, check_rows, configure, written
+from support.preload import SMALL, check_rows, configure, empty_spool, written
 
 SUPPRESSED = ROOT / "tests" / "support" / "mpich.supp"
 PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
@@ -20,6 +20,13 @@ def mpi(tmp_path_factory) -> Mpi:
     found = Mpi.find(tmp_path_factory.mktemp("mpi"))
     found.build_libraries()
     return found
+
+
+@pytest.fixture
+def spool() -> Path:
+    """An empty spool; whatever a test does, nothing may be left in it."""
+    with empty_spool() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +55,10 @@ WRITER = ROOT / "tests" / "preload" / "writer.c"
 
 @pytest.mark.parametrize("mode", ["keep", "replace"])
 @pytest.mark.parametrize("ranks", [None, 2, 4])
-def test_preloaded_programs(mpi, ranks, mode, tmp_path):
+def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
     """The program's descriptors, renames and streams pass through the library; what it reads back is in its own memory."""
     writer = mpi.compile("writer", "-O1", *(("-DWITH_MPI",) if ranks else ()), WRITER)
-    (tmp_path / "spool").mkdir()
-    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": tmp_path / "spool"}))
+    config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
     habit = "append" if ranks else "read"
     mpi.start(ranks or 1, writer, habit, tmp_path / "plain")
     preload = tuple(library(name) for name in PRELOAD[: 2 if ranks else 1])
