@@ -113,7 +113,8 @@ test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
-	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then $(MAKE) --no-print-directory run-test-fortran; fi
+	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
+		$(MAKE) --no-print-directory run-test-fortran; fi
 
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
@@ -128,7 +129,8 @@ $(OPENMPI)/complete:
 
 .PHONY: test-lammps
 test-lammps: libraries ## Index an unmodified LAMMPS, Debian's, while it runs (installs it as root)
-	@if bash tools/debian_packages.sh $@ lammps openmpi-bin libopenmpi-dev; then $(MAKE) --no-print-directory run-test-lammps; fi
+	@if bash tools/debian_packages.sh $@ lammps openmpi-bin libopenmpi-dev; then \
+		$(MAKE) --no-print-directory run-test-lammps; fi
 
 .PHONY: run-test-lammps
 run-test-lammps: debian-mpi

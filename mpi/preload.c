@@ -3,16 +3,17 @@
  * program is about to enter a collective over all its ranks, and when it finalises. Without that library every call
  * passes through.
  *
- * It is not linked to MPI, and finds whatever it passes calls to by name when they come: a process that does not use MPI does not
- * have to load one, which takes many times as long as a small program. The part that uses MPI itself is
+ * It is not linked to MPI, and finds whatever it passes calls to by name when they come: a process that does not use
+ * MPI does not have to load one, which takes many times as long as a small program. The part that uses MPI itself is
  * libturbidite_preload_world.so beside it, loaded when MPI has started.
  *
- * C calls arrive by MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool before us
- * passes the start and the end of MPI to PMPI_X, as Darshan does, so these three are wrapped under both names. Fortran
- * needs names of its own, since the bindings differ: those of MPICH end in MPI_X for mpif.h and `use mpi`, and in PMPI_X
- * for most of `use mpi_f08`; those of Open MPI always end in PMPI_X. A Fortran call is therefore reported where it comes in
- * and passed to the next library that has its name, which alone knows what MPI_IN_PLACE and descriptors look like. `depth`
- * makes sure that the MPI_X it may end in is not reported again; nor is what we call ourselves.
+ * C calls arrive by MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool before
+ * us passes the start and the end of MPI to PMPI_X, as Darshan does, so these three are wrapped under both names.
+ * Fortran needs names of its own, since the bindings differ: those of MPICH end in MPI_X for mpif.h and `use mpi`, and
+ * in PMPI_X for most of `use mpi_f08`; those of Open MPI always end in PMPI_X. A Fortran call is therefore reported
+ * where it comes in and passed to the next library that has its name, which alone knows what MPI_IN_PLACE and
+ * descriptors look like. `depth` makes sure that the MPI_X it may end in is not reported again; nor is what we call
+ * ourselves.
  *
  * Calls count on the thread that initialised MPI only: that thread alone may use the transport.
  *

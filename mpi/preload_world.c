@@ -1,7 +1,7 @@
 /*
- * libturbidite_preload_world.so: what libturbidite_preload_mpi.so does once MPI has started. It alone is linked to MPI, and
- * is loaded by then only: programs that are preloaded and do without MPI, as the children of a simulation, do not load an
- * MPI for us.
+ * libturbidite_preload_world.so: what libturbidite_preload_mpi.so does once MPI has started. It alone is linked to
+ * MPI, and is loaded by then only: programs that are preloaded and do without MPI, as the children of a simulation, do
+ * not load an MPI for us.
  *
  * A collective counts when its communicator has all ranks in the order of MPI_COMM_WORLD.
  */

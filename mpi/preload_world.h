@@ -1,6 +1,6 @@
 /*
- * What libturbidite_preload_mpi.so, which is preloaded, and libturbidite_preload_world.so, which is linked to MPI, say to
- * each other. Both are built together, for one MPI.
+ * What libturbidite_preload_mpi.so, which is preloaded, and libturbidite_preload_world.so, which is linked to MPI, say
+ * to each other. Both are built together, for one MPI.
  */
 #ifndef TURBIDITE_PRELOAD_WORLD_H
 #define TURBIDITE_PRELOAD_WORLD_H

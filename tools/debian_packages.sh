@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# debian_packages.sh TARGET PACKAGE...: has Debian's packages installed for a target of the Makefile. Installs what is missing
-# as root; otherwise, or where there is no Debian, says what is missing and fails.
+# debian_packages.sh TARGET PACKAGE...: has Debian's packages installed for a target of the Makefile. Installs what is
+# missing as root; otherwise, or where there is no Debian, says what is missing and fails.
 set -euo pipefail
 target=$1
 shift
@@ -16,7 +16,8 @@ if ! command -v apt-get >/dev/null; then
     exit 1
 fi
 if [ "$(id -u)" -ne 0 ]; then
-    echo "make $target needs Debian's packages: apt-get install ${missing[*]}. Only root can install them: nothing is tested" >&2
+    echo "make $target needs Debian's packages, and only root can install them: apt-get install ${missing[*]}" >&2
+    echo "nothing is tested" >&2
     exit 1
 fi
 echo "make $target installs Debian's packages ${missing[*]}" >&2

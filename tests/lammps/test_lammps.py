@@ -28,8 +28,8 @@ def configure(path: Path, *changes: tuple[str, str], **options) -> Path:
     for old, new in changes:
         assert old in text
         text = text.replace(old, new)
-    lines = [f"{name} = {value}" if isinstance(value, int) else f'{name} = "{value}"' for name, value in options.items()]
-    path.write_text(text.replace('[[dataset]]', "\n".join(["[[dataset]]", *lines]), 1))
+    lines = [f"{name} = {value if isinstance(value, int) else repr(value)}" for name, value in options.items()]
+    path.write_text(text.replace("[[dataset]]", "\n".join(["[[dataset]]", *lines]), 1))
     return path
 
 
@@ -40,8 +40,8 @@ def rows_of(content: bytes) -> dict[int, numpy.ndarray]:
         rows = numpy.empty(step.atoms, ROW)
         for name in ROW.names[:-1]:
             rows[name] = step.rows[name]
-        velocities = [step.rows[name] for name in ("vx", "vy", "vz")]
-        rows["energy"] = 0.5 * (velocities[0] * velocities[0] + velocities[1] * velocities[1] + velocities[2] * velocities[2])
+        vx, vy, vz = (step.rows[name] for name in ("vx", "vy", "vz"))
+        rows["energy"] = 0.5 * (vx * vx + vy * vy + vz * vz)
         found[step.number] = rows
     return found
 
@@ -187,7 +187,8 @@ def test_the_atom_style(lammps, plain, tmp_path):
         for name in dtype.names:
             rows[name] = step.rows[name]
         expected.setdefault(step.number, []).append(rows)
-    check(tmp_path / "run" / "melt.tbd", {step: numpy.concatenate(rows) for step, rows in expected.items()}, [0, 20, 40, 60])
+    joined = {step: numpy.concatenate(rows) for step, rows in expected.items()}
+    check(tmp_path / "run" / "melt.tbd", joined, [0, 20, 40, 60])
 
 
 @pytest.mark.parametrize(

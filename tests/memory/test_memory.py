@@ -1,5 +1,6 @@
-"""Programs of several ranks under Valgrind: no memory error and no memory lost, of ours, of the transport or of the preload
-libraries. MPICH's own errors are named in tests/support/mpich.supp; AddressSanitizer looks at the transport in tests/mpi."""
+"""Programs of several ranks under Valgrind: no memory error and no memory lost, of ours, of the transport or of the
+preload libraries. MPICH's own errors are named in tests/support/mpich.supp; AddressSanitizer looks at the transport in
+tests/mpi."""
 
 import subprocess
 from pathlib import Path
@@ -42,7 +43,10 @@ def start(mpi: Mpi, ranks: int, program: Path, *arguments, **options) -> subproc
     return mpi.start(ranks, *command, timeout=400, **options)
 
 
-@pytest.mark.parametrize("ranks, parts", [(2, ["epochs", "restart"]), (3, ["failures"]), (2, ["schemas"]), (4, ["token"])])
+PARTS = [(2, ["epochs", "restart"]), (3, ["failures"]), (2, ["schemas"]), (4, ["token"])]
+
+
+@pytest.mark.parametrize("ranks, parts", PARTS)
 def test_the_c_interface_over_mpi(mpi, mpi_write, ranks, parts, tmp_path):
     (tmp_path / "records").mkdir()
     for part in parts:
@@ -56,7 +60,7 @@ WRITER = ROOT / "tests" / "preload" / "writer.c"
 @pytest.mark.parametrize("mode", ["keep", "replace"])
 @pytest.mark.parametrize("ranks", [None, 2, 4])
 def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
-    """The program's descriptors, renames and streams pass through the library; what it reads back is in its own memory."""
+    """The program's descriptors and streams pass through the library; what it reads back is in its own memory."""
     writer = mpi.compile("writer", "-O1", *(("-DWITH_MPI",) if ranks else ()), WRITER)
     config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
     habit = "append" if ranks else "read"
@@ -71,7 +75,10 @@ def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
     check_rows(tmp_path / "ds", SMALL, expected)
 
 
-@pytest.mark.parametrize("kind, found", [("leak", "400 bytes in 1 blocks are definitely lost"), ("overrun", "Invalid read")])
+ERRORS = [("leak", "400 bytes in 1 blocks are definitely lost"), ("overrun", "Invalid read")]
+
+
+@pytest.mark.parametrize("kind, found", ERRORS)
 def test_errors_are_found(mpi, kind, found):
     """What the other tests look for is seen, whatever is suppressed: a leak, and a buffer that MPI reads too far."""
     broken = mpi.compile("broken", "-O1", ROOT / "tests" / "memory" / "broken.c")

@@ -1,5 +1,5 @@
-"""Files laid out as LAMMPS lays them out, written with habits that LAMMPS does not have and broken in ways that disks and
-kills break files. `make test-lammps` runs the real program."""
+"""Files laid out as LAMMPS lays them out, written with habits that LAMMPS does not have and broken in ways that disks
+and kills break files. `make test-lammps` runs the real program."""
 
 import struct
 import sys
@@ -69,11 +69,11 @@ elif habit == "two-files":
 '''
 
 
-def index(tmp_path: Path, habit: str, **options) -> str:
+def index(tmp_path: Path, habit: str) -> str:
     """Runs the program; what was said on standard error. The dataset is tmp_path/ds."""
-    lines = ["[[dataset]]", 'files = "melt.{rank}.bin"', 'format = "lammps"', f'out = "{tmp_path / "ds"}"', 'key = "vx"']
-    lines += [f'{name} = "{value}"' for name, value in options.items()]
-    lines += ["[[dataset.field]]", 'name = "id"', 'type = "u64"', "[[dataset.field]]", 'name = "vx"', 'type = "f64"']
+    lines = ["[[dataset]]", 'files = "melt.{rank}.bin"', 'format = "lammps"', f'out = "{tmp_path / "ds"}"']
+    lines += ['key = "vx"', "[[dataset.field]]", 'name = "id"', 'type = "u64"']
+    lines += ["[[dataset.field]]", 'name = "vx"', 'type = "f64"']
     config = tmp_path / "c.toml"
     config.write_text("\n".join(lines))
     for folder in ("plain", "out"):

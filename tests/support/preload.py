@@ -134,8 +134,8 @@ def run(command: list, config: Path | None, expect: int = 0, **options) -> str:
 
 @contextmanager
 def empty_spool():
-    """A spool that has to be empty again at the end. In memory as users have it, since a file system that is nearly full
-    is not used."""
+    """A spool that has to be empty again at the end. In memory as users have it, since a file system that is nearly
+    full is not used."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="spool-", dir=memory if os.access(memory, os.W_OK) else None) as name:
         folder = Path(name)

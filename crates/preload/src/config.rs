@@ -27,10 +27,10 @@
 //! offset = 63
 //! ```
 //!
-//! With `format = "lammps"` the files are LAMMPS' binary dumps, which say themselves how long their headers are and what their
-//! columns are called. A field is a column of the file, in any order, and its type what it is stored as; `header.xlo` to
-//! `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}` stands for files of several steps, which are
-//! epochs each, while they are still being written.
+//! With `format = "lammps"` the files are LAMMPS' binary dumps, which say themselves how long their headers are and
+//! what their columns are called. A field is a column of the file, in any order, and its type what it is stored as;
+//! `header.xlo` to `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}`
+//! stands for files of several steps, which are epochs each, while they are still being written.
 
 use std::path::{Path, PathBuf};
 
@@ -201,8 +201,8 @@ fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
     }
     if !pattern.names_epochs() && written.mode == Mode::Replace {
         return Err(format!(
-            "'{}' has no {{epoch}}: a file of several steps cannot be replaced step by step; mode \"keep\" it is, or a file \
-             for each step",
+            "'{}' has no {{epoch}}: a file of several steps cannot be replaced step by step; mode \"keep\" it is, or a \
+             file for each step",
             written.files
         ));
     }

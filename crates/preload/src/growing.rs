@@ -1,7 +1,8 @@
 //! Files of several epochs, one behind the other, followed while the program writes them.
 //!
-//! Invariant: an epoch of a file is reported once all of its bytes are there. What is behind the last one when the file is
-//! closed is damage: which epochs it would have been is not known, so none that the file lacks may be taken for complete.
+//! Invariant: an epoch of a file is reported once all of its bytes are there. What is behind the last one when the
+//! file is closed is damage: which epochs it would have been is not known, so none that the file lacks may be taken
+//! for complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,8 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// A file that the program has just opened. What is in it already, as when it is opened for appending, was seen before.
+    /// A file that the program has just opened. What is in it already, as when it is opened for appending, was seen
+    /// before.
     pub(crate) fn opened(path: &Path) -> Self {
         let known = path.metadata().map_or(0, |data| data.len());
         Self { path: path.to_owned(), known, damage: None }

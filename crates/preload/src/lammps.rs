@@ -18,11 +18,11 @@
 //! | 4 | i32: chunks, one for each process that gave its atoms to this file |
 //! | 4 + 8 n | each chunk: i32 and so many f64, atom by atom |
 //!
-//! Learnt from the `dump` page of LAMMPS' manual, which points to its own converter for the details, and from what Debian's
-//! LAMMPS (release of 2022-01-06) writes; `tests/lammps` compares with a decoder of its own.
+//! Learnt from the `dump` page of LAMMPS' manual, which points to its own converter for the details, and from what
+//! Debian's LAMMPS (release of 2022-01-06) writes; `tests/lammps` compares with a decoder of its own.
 //!
-//! Invariant: nothing in a file is believed. Lengths are compared with the file's before anything is read or kept, and the
-//! atoms that the chunks hold with those that the header names.
+//! Invariant: nothing in a file is believed. Lengths are compared with the file's before anything is read or kept, and
+//! the atoms that the chunks hold with those that the header names.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

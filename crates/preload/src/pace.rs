@@ -1,10 +1,10 @@
 //! How many collective calls of the program pass before ranks ask each other again which epochs are complete.
 //!
-//! Whoever asks must be asked: ranks can only count calls, since their clocks differ, and decide from what all of them have
-//! agreed on. A question takes some 10 µs, so it may be asked in every call of a program that makes few, and one in 256 of
-//! those that a program makes as fast as it can. A program that made many calls while it set out and makes few later, as
-//! LAMMPS does, must not have to make as many again before it is asked: that is why a time is allowed for questions, and
-//! calls are only skipped once it is used up.
+//! Whoever asks must be asked: ranks can only count calls, since their clocks differ, and decide from what all of them
+//! have agreed on. A question takes some 10 µs, so it may be asked in every call of a program that makes few, and one
+//! in 256 of those that a program makes as fast as it can. A program that made many calls while it set out and makes
+//! few later, as LAMMPS does, must not have to make as many again before it is asked: that is why a time is allowed
+//! for questions, and calls are only skipped once it is used up.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ impl Pace {
         Self { interval: 1, allowed: ALLOWANCE }
     }
 
-    /// How many calls on the next question is to be asked; `elapsed` since the last question and `question`, what it took, are
-    /// the least of all ranks.
+    /// How many calls on the next question is to be asked; `elapsed` since the last question and `question`, what it
+    /// took, are the least of all ranks.
     pub(crate) fn after(&mut self, elapsed: Duration, question: Duration) -> u64 {
         let earned = (self.allowed + elapsed / SHARE).min(ALLOWANCE);
         let can_afford = earned > question;

@@ -254,7 +254,7 @@ impl Session {
     pub(crate) fn before_rename(&mut self, from: &Path) -> bool {
         let Ok(path) = std::path::absolute(from) else { return false };
         for dataset in &mut self.datasets {
-            let mut found = false;
+            let mut found = dataset.damaged.remove(&path).is_some();
             for files in dataset.pending.values_mut() {
                 if let Some(index) = files.finished.iter().position(|file| file.path == path) {
                     put_in_place(&[files.finished.swap_remove(index)]);
