@@ -92,19 +92,28 @@ static void report(MPI_Comm communicator)
     depth--;
 }
 
+/* The library of `caller`, with all that it needs; NULL when there is none but the program. */
+static void *library_of(void *caller)
+{
+    Dl_info known;
+    return dladdr(caller, &known) == 0 ? NULL : dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+}
+
 /* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as
- * extensions of Python are, the binding is visible to that library only. */
+ * extensions of Python are, the binding is visible to that library only; and who calls last is not always known, since a
+ * compiler may leave a function by a jump to ours. */
 static void *next_binding(const char *name, void *caller)
 {
+    /* Stays open: MPI is not unloaded before the process ends. */
+    static void *with_mpi;
     void *next = dlsym(RTLD_NEXT, name);
-    Dl_info library_of_caller;
-    if (next == NULL && dladdr(caller, &library_of_caller) != 0) {
-        void *handle = dlopen(library_of_caller.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-        if (handle != NULL) {
-            next = dlsym(handle, name);
-            dlclose(handle);
-        }
-    }
+    void *library = next == NULL ? library_of(caller) : NULL;
+    if (library != NULL && (next = dlsym(library, name)) != NULL && with_mpi == NULL)
+        with_mpi = library;
+    else if (library != NULL)
+        dlclose(library);
+    if (next == NULL && with_mpi != NULL)
+        next = dlsym(with_mpi, name);
     if (next == NULL) {
         /* There is nothing that could carry out the call, and no way to say so to the program. */
         fprintf(stderr,
@@ -115,9 +124,9 @@ static void *next_binding(const char *name, void *caller)
 }
 
 /* A variable `next`: the function behind ours of this name, which has ours' type. */
-#define NEXT(name, result, parameters)  \
-    static result(*next) parameters;    \
-    if (next == NULL)                   \
+#define NEXT(name, result, parameters) \
+    static result(*next) parameters;   \
+    if (next == NULL)                  \
         *(void **)&next = next_binding(#name, __builtin_return_address(0))
 
 /* ---- C ---- */
@@ -134,16 +143,16 @@ static void *next_binding(const char *name, void *caller)
         return answer;                             \
     }
 
-#define FINISH(name)                    \
-    EXPORTED int name(void)             \
-    {                                   \
+#define FINISH(name)                      \
+    EXPORTED int name(void)               \
+    {                                     \
         NEXT(PMPI_Finalize, int, (void)); \
-        if (active && depth == 0)       \
-            finish();                   \
-        depth++;                        \
-        int answer = next();            \
-        depth--;                        \
-        return answer;                  \
+        if (active && depth == 0)         \
+            finish();                     \
+        depth++;                          \
+        int answer = next();              \
+        depth--;                          \
+        return answer;                    \
     }
 
 START(MPI_Init, PMPI_Init, (int *count, char ***arguments), (count, arguments))
