@@ -100,8 +100,8 @@ static void *library_of(void *caller)
 }
 
 /* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as
- * extensions of Python are, the binding is visible to that library only; and who calls last is not always known, since a
- * compiler may leave a function by a jump to ours. */
+ * extensions of Python are, the binding is visible to that library only; and who calls last is not always known, since
+ * a compiler may leave a function by a jump to ours. */
 static void *next_binding(const char *name, void *caller)
 {
     /* Stays open: MPI is not unloaded before the process ends. */

@@ -17,6 +17,8 @@ from support.preload import SMALL, check_rows, configure, empty_spool, written
 MODULES = {"mpi": (), "mpi_f08": ("-DWITH_MPI_F08",)}
 INITS = {"MPI_Init": (), "MPI_Init_thread": ("-DWITH_THREADS",)}
 RANKS = [1, 3]
+# Seconds; one machine may do many things at once.
+LONGEST = 300
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def test_the_example(mpi, module, ranks, tmp_path):
     dataset = tmp_path / "dataset"
     rows = ranks * PARTICLES
     said = "".join(f"epoch {epoch}: {rows} rows of {ranks} ranks\n" for epoch in (1, 2))
-    assert mpi.start(ranks, program, dataset).stdout == said
+    assert mpi.start(ranks, program, dataset, timeout=LONGEST).stdout == said
     for epoch in (1, 2):
         check_epoch(dataset, epoch, ranks)
 
@@ -75,7 +77,8 @@ def test_each_collective_is_reported_once(mpi, module, ranks, init, tmp_path):
         return
     program = dump(mpi, mpifort, tmp_path, *module, *INITS[init])
     stub = mpi.compile("libstub.so", "-shared", "-fPIC", SOURCES / "tests" / "preload_stub.c")
-    said = mpi.start(ranks, program, tmp_path / "out", preload=(stub, mpi.out / "libturbidite_preload_mpi.so")).stdout
+    preload = (stub, mpi.out / "libturbidite_preload_mpi.so")
+    said = mpi.start(ranks, program, tmp_path / "out", preload=preload, timeout=LONGEST).stdout
     called = int(re.search(r"called: (\d+)\n", said).group(1))
     assert called == 3 * 2 * 17
     assert re.search(r"reported: started (\d+) collectives (\d+)\n", said).groups() == ("1", str(called)), said
@@ -88,9 +91,10 @@ def test_a_preloaded_program(mpi, module, ranks, mode, tmp_path, spool):
         return
     program = dump(mpi, mpifort, tmp_path, *module)
     config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
-    said = mpi.start(ranks, program, tmp_path / "plain").stdout
+    said = mpi.start(ranks, program, tmp_path / "plain", timeout=LONGEST).stdout
     preload = (library("libturbidite_preload.so"), mpi.out / "libturbidite_preload_mpi.so")
-    done = mpi.start(ranks, program, tmp_path / "out", preload=preload, environment={"TURBIDITE_CONFIG": str(config)})
+    options = {"preload": preload, "environment": {"TURBIDITE_CONFIG": str(config)}, "timeout": LONGEST}
+    done = mpi.start(ranks, program, tmp_path / "out", **options)
     assert done.stdout == said and done.stderr == ""
     expected = written(tmp_path / "plain")
     assert len(expected) == 3 * ranks

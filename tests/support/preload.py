@@ -124,7 +124,7 @@ def run(command: list, config: Path | None, expect: int = 0, **options) -> str:
     """Runs a program to its end; what was said on standard error."""
     process = start(command, config, **options)
     try:
-        said, complained = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
