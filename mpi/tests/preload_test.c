@@ -22,10 +22,11 @@ enum { RANKS_MOST = 64 };
 
 static int rank, ranks;
 
-/* Each collective once, with its result checked; 13 calls. */
+/* Each collective once, with its result checked; 17 calls. */
 static int call_all(MPI_Comm communicator)
 {
     int one[RANKS_MOST], all[RANKS_MOST], counts[RANKS_MOST], places[RANKS_MOST];
+    MPI_Datatype types[RANKS_MOST];
     int value = rank == 0 ? 41 : 0, sum = 0, own = rank;
     for (int other = 0; other < ranks; other++) {
         one[other] = 100 * rank + other;
@@ -39,6 +40,13 @@ static int call_all(MPI_Comm communicator)
     EXPECT(MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS &&
            sum == ranks * (ranks - 1) / 2);
     EXPECT(MPI_Scan(&own, &sum, 1, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS && sum == rank * (rank + 1) / 2);
+    sum = 0;
+    EXPECT(MPI_Exscan(&own, &sum, 1, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS && sum == rank * (rank - 1) / 2);
+    EXPECT(MPI_Reduce_scatter(one, &sum, counts, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS);
+    EXPECT(sum == 100 * ranks * (ranks - 1) / 2 + ranks * rank);
+    sum = 0;
+    EXPECT(MPI_Reduce_scatter_block(one, &sum, 1, MPI_INT, MPI_SUM, communicator) == MPI_SUCCESS);
+    EXPECT(sum == 100 * ranks * (ranks - 1) / 2 + ranks * rank);
     EXPECT(MPI_Gather(&own, 1, MPI_INT, all, 1, MPI_INT, 0, communicator) == MPI_SUCCESS);
     EXPECT(rank != 0 || all[ranks - 1] == ranks - 1);
     EXPECT(MPI_Gatherv(&own, 1, MPI_INT, all, counts, places, MPI_INT, 0, communicator) == MPI_SUCCESS);
@@ -56,13 +64,47 @@ static int call_all(MPI_Comm communicator)
     memset(all, 0xff, sizeof all);
     EXPECT(MPI_Alltoallv(one, counts, places, MPI_INT, all, counts, places, MPI_INT, communicator) == MPI_SUCCESS);
     EXPECT(all[ranks - 1] == 100 * (ranks - 1) + rank);
-    return 13;
+    for (int other = 0; other < ranks; other++) {
+        types[other] = MPI_INT;
+        places[other] *= (int)sizeof(int);
+    }
+    memset(all, 0xff, sizeof all);
+    EXPECT(MPI_Alltoallw(one, counts, places, types, all, counts, places, types, communicator) == MPI_SUCCESS);
+    EXPECT(all[ranks - 1] == 100 * (ranks - 1) + rank);
+    return 17;
+}
+
+/* Calls that do not count, since ranks may not be made to wait in them; the first two would hang if they did. */
+static void call_others(void)
+{
+    MPI_Request request;
+    MPI_Comm ring;
+    int one = 1, sum = 0, periodic = 1, around[2] = {-1, -1};
+    if (rank > 0)
+        MPI_Ssend(&one, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    MPI_Ibarrier(MPI_COMM_WORLD, &request);
+    for (int other = 1; rank == 0 && other < ranks; other++)
+        MPI_Recv(&one, 1, MPI_INT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    MPI_Iallreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &request);
+    if (rank == ranks - 1 && ranks > 1)
+        MPI_Ssend(&one, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (rank == 0 && ranks > 1)
+        MPI_Recv(&one, 1, MPI_INT, ranks - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    EXPECT(sum == ranks);
+    /* Has all ranks in the same order, too. */
+    MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &ring);
+    EXPECT(MPI_Neighbor_allgather(&rank, 1, MPI_INT, around, 1, MPI_INT, ring) == MPI_SUCCESS);
+    EXPECT(around[0] == (rank + ranks - 1) % ranks && around[1] == (rank + 1) % ranks);
+    MPI_Comm_free(&ring);
 }
 
 static int run_c(void)
 {
     MPI_Comm same, reversed, part;
     int called = call_all(MPI_COMM_WORLD);
+    call_others();
     /* Has all ranks in the same order; twice, since the first call remembers that. */
     MPI_Comm_dup(MPI_COMM_WORLD, &same);
     called += call_all(same) + call_all(same);

@@ -103,25 +103,35 @@ def test_exported_names_of_the_preload_library():
 def test_exported_names_of_the_mpi_libraries():
     assert exported(library("libturbidite_mpi.so")) == declared(MPI_HEADER)
     assert exported(library("libturbidite_mpi_world.so")) == WORLD
+    assert exported(library("libturbidite_preload_world.so")) == {"turbidite_preload_world"}
     wrappers = exported(library("libturbidite_preload_mpi.so"))
     # Each collective in C, and in Fortran under the names of its three bindings.
     in_c = {name for name in wrappers if name.startswith("MPI_")}
     assert {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Barrier", "MPI_Allreduce"} <= in_c
-    for name in wrappers - in_c:
+    # What tools before us pass to.
+    behind = {"PMPI_Init", "PMPI_Init_thread", "PMPI_Finalize"}
+    assert behind <= wrappers
+    for name in wrappers - in_c - behind:
         plain = re.fullmatch(r"(mpi_[a-z_]+?)(?:_f08|_f08ts)?_", name)
         assert plain and plain.group(1).upper() in {other.upper() for other in in_c}, name
 
 
 def test_the_libraries_need_no_more_than_they_should():
     system = {"libc.so.6", "libm.so.6", "libgcc_s.so.1"}
-    for name in ("libturbidite.so", "libturbidite_preload.so"):
+    # The preloaded ones come into every process below the program's: an MPI would take longer to load than most run.
+    for name in ("libturbidite.so", "libturbidite_preload.so", "libturbidite_preload_mpi.so"):
         others = {need for need in needed(library(name)) if not need.startswith("ld-linux")}
         assert others <= system, f"{name} needs {others - system}"
         assert "libmpi" not in run("ldd", library(name)).stdout
-    # The check can tell: this one is linked to MPI. It must not bring the Rust library into programs that only preload.
-    for name in ("libturbidite_mpi.so", "libturbidite_mpi_world.so", "libturbidite_preload_mpi.so"):
+    # The check can tell: these are linked to MPI. They must not bring the Rust library into programs that only preload.
+    for name in ("libturbidite_mpi.so", "libturbidite_mpi_world.so", "libturbidite_preload_world.so"):
         assert any(need.startswith("libmpi.so") for need in needed(library(name)))
         assert not any("turbidite" in need for need in needed(library(name)))
+
+
+def test_libraries_have_names():
+    for path in sorted((prefix() / "lib").glob("libturbidite_*.so")):
+        assert f"[{path.name}]" in re.search(r"\(SONAME\).*", run("readelf", "-d", path).stdout)[0]
 
 
 def test_the_library_is_found_under_its_version():

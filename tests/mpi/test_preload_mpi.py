@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from support.libraries import needed
 from support.mpi import SOURCES
 
 TESTS = SOURCES / "tests"
@@ -22,18 +23,27 @@ def compile_fortran(mpi, prefix: str):
     return mpi.compile(f"fortran_test_{prefix}", TESTS / "fortran_test.c", bindings, f"-Wl,-rpath,{mpi.out}")
 
 
+def compile_plugin(mpi) -> tuple:
+    """A program that loads a library with MPI, and is not linked to MPI itself."""
+    plugin = mpi.compile("libplugin.so", "-O2", "-shared", "-fPIC", TESTS / "plugin.c")
+    host = mpi.compile("plugin_host", TESTS / "plugin_host.c", "-Wl,--as-needed", "-ldl")
+    assert not any(name.startswith("libmpi") for name in needed(host))
+    return (host, plugin)
+
+
 @pytest.fixture(scope="module")
 def programs(mpi) -> dict:
     c = mpi.compile("preload_test", TESTS / "preload_test.c", "-pthread")
     return {
         "c": (c,),
         "threads": (c, "threads"),
+        "plugin": compile_plugin(mpi),
         "fortran as in MPICH": (compile_fortran(mpi, "MPI_"),),
         "fortran as in Open MPI": (compile_fortran(mpi, "PMPI_"),),
     }
 
 
-PROGRAMS = ["c", "threads", "fortran as in MPICH", "fortran as in Open MPI"]
+PROGRAMS = ["c", "threads", "plugin", "fortran as in MPICH", "fortran as in Open MPI"]
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

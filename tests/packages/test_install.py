@@ -42,8 +42,9 @@ def version() -> str:
 
 def test_what_is_installed(prefix):
     found = {str(path.relative_to(prefix)) for path in prefix.rglob("*") if not path.is_dir()}
-    names = ("turbidite", "turbidite_mpi", "turbidite_mpi_world", "turbidite_preload", "turbidite_preload_mpi")
-    libraries = {f"lib{name}.so" for name in names} | {"libturbidite.so.0"}
+    names = ("turbidite", "turbidite_mpi", "turbidite_mpi_world")
+    preloaded = ("turbidite_preload", "turbidite_preload_mpi", "turbidite_preload_world")
+    libraries = {f"lib{name}.so" for name in names + preloaded} | {"libturbidite.so.0"}
     headers = {"turbidite.h", "turbidite_mpi.h", "turbidite.f90", "turbidite_mpi.f90"}
     cmake = {f"cmake/Turbidite/TurbiditeConfig{part}.cmake" for part in ("", "Version")}
     packages = cmake | {"pkgconfig/turbidite.pc"}

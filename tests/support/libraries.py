@@ -35,13 +35,17 @@ def compile_c(source: Path, program: Path, *more) -> Path:
     return program
 
 
-def valgrind() -> list[str]:
-    """The beginning of a command whose program must have no memory error and lose no memory; empty where there is no
-    Valgrind, which the test's output then says."""
+def valgrind(suppressed: Path | None = None) -> list:
+    """The beginning of a command whose program must have no memory error and lose no memory, but for what a file
+    suppresses; empty where there is no Valgrind, which the report's header then says."""
     if not shutil.which("valgrind"):
-        print("not run under Valgrind, which is not installed")
+        print("not run under Valgrind")
         return []
-    return ["valgrind", "-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]
+    options = ["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]
+    if suppressed:
+        # Deep enough for what the file names.
+        options += ["--num-callers=40", f"--suppressions={suppressed}"]
+    return ["valgrind", *options]
 
 
 def exported(path: Path) -> set[str]:

@@ -16,7 +16,7 @@ INCLUDES = (f"-I{SOURCES}", f"-I{ROOT / 'crates' / 'capi' / 'include'}")
 STRICT = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g")
 
 
-def run(*command, timeout: float = 60, **options) -> subprocess.CompletedProcess:
+def run(*command, timeout: float = 300, **options) -> subprocess.CompletedProcess:
     """Runs a command to its end, which has to be a good one."""
     command = [str(part) for part in command]
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": timeout} | options

@@ -3,6 +3,8 @@
 import os
 import re
 import subprocess
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -122,12 +124,23 @@ def run(command: list, config: Path | None, expect: int = 0, **options) -> str:
     """Runs a program to its end; what was said on standard error."""
     process = start(command, config, **options)
     try:
-        said, complained = process.communicate(timeout=60)
+        said, complained = process.communicate(timeout=300)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
     assert process.returncode == expect, f"exit {process.returncode}, expected {expect}\n{said}\n{complained}"
     return complained
+
+
+@contextmanager
+def empty_spool():
+    """A spool that has to be empty again at the end. In memory as users have it, since a file system that is nearly
+    full is not used."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="spool-", dir=memory if os.access(memory, os.W_OK) else None) as name:
+        folder = Path(name)
+        yield folder
+        assert list(folder.rglob("*")) == []
 
 
 def in_order(rows: numpy.ndarray) -> numpy.ndarray:

@@ -27,6 +27,11 @@
 //! type = "f32"
 //! offset = 63
 //! ```
+//!
+//! With `format = "lammps"` the files are LAMMPS' binary dumps, which say themselves how long their headers are and
+//! what their columns are called. A field is a column of the file, in any order, and its type what it is stored as;
+//! `header.xlo` to `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}`
+//! stands for files of several steps, which are epochs each, while they are still being written.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +40,7 @@ use serde::Deserialize;
 use turbidite::expr::DerivationSet;
 use turbidite::{Column, DataType, IfExists, Schema};
 
+use crate::lammps;
 use crate::pattern::Pattern;
 
 #[derive(Debug, Deserialize)]
@@ -54,6 +60,8 @@ struct Written {
     derive: Vec<String>,
     #[serde(default)]
     drop: Vec<String>,
+    #[serde(default)]
+    format: Format,
     #[serde(default)]
     header_bytes: usize,
     record_bytes: Option<usize>,
@@ -83,6 +91,17 @@ struct WrittenField {
     data_type: String,
     unit: Option<String>,
     offset: Option<usize>,
+}
+
+/// How records lie in a file.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Format {
+    /// One behind the other, behind a header of fixed size.
+    #[default]
+    Records,
+    /// As LAMMPS writes them.
+    Lammps,
 }
 
 /// What becomes of the program's own files.
@@ -118,6 +137,7 @@ pub(crate) struct Plan {
     pub(crate) pattern: Pattern,
     pub(crate) out: PathBuf,
     pub(crate) schema: Schema,
+    pub(crate) format: Format,
     pub(crate) header_bytes: usize,
     pub(crate) record_bytes: usize,
     pub(crate) fields: Vec<Field>,
@@ -169,15 +189,55 @@ fn end(fields: &[Field]) -> usize {
     fields.iter().map(|field| field.offset + field.column.data_type.width()).max().unwrap_or(0)
 }
 
+/// What a format asks of the rest of the configuration.
+fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
+    if written.format == Format::Records {
+        return if pattern.names_epochs() { Ok(()) } else { Err(format!("'{}' has no {{epoch}}", written.files)) };
+    }
+    let given = written.header_bytes > 0 || written.record_bytes.is_some() || !written.constants.is_empty();
+    if given || written.fields.iter().any(|field| field.offset.is_some()) {
+        return Err("LAMMPS' files say how long headers and records are: no header_bytes, record_bytes, offset or \
+                    constant is needed"
+            .to_owned());
+    }
+    if pattern.names_records() {
+        return Err(format!("'{}' has an {{id}}, but LAMMPS' files hold many records", written.files));
+    }
+    if !pattern.names_epochs() && written.mode == Mode::Replace {
+        return Err(format!(
+            "'{}' has no {{epoch}}: a file of several steps cannot be replaced step by step; mode \"keep\" it is, or a \
+             file for each step",
+            written.files
+        ));
+    }
+    Ok(())
+}
+
+/// The constants of a dataset's files.
+fn constants(written: Vec<WrittenField>, format: Format) -> Result<Vec<Field>, String> {
+    if format == Format::Records {
+        return fields(written, false);
+    }
+    let constant =
+        |(index, name): (usize, &&str)| Field { column: Column::new(*name, DataType::F64), offset: 8 * index };
+    Ok(lammps::BOX.iter().enumerate().map(constant).collect())
+}
+
 fn plan(written: Written) -> Result<Plan, String> {
     let pattern = Pattern::parse(&written.files)?;
+    check_format(&written, &pattern)?;
     let mut fields = fields(written.fields, true)?;
+    if written.format == Format::Lammps
+        && let Some(opaque) = fields.iter().find(|field| matches!(field.column.data_type, DataType::FixedBytes(_)))
+    {
+        return Err(format!("'{}' has to be a number, as all of LAMMPS' columns are", opaque.column.name));
+    }
     let record_bytes = written.record_bytes.unwrap_or_else(|| end(&fields));
     if record_bytes == 0 || end(&fields) > record_bytes {
         return Err(format!("a field ends behind a record of {record_bytes} bytes"));
     }
-    let constants = self::fields(written.constants, false)?;
-    if end(&constants) > written.header_bytes {
+    let constants = self::constants(written.constants, written.format)?;
+    if written.format == Format::Records && end(&constants) > written.header_bytes {
         return Err(format!("a constant ends behind a header of {} bytes", written.header_bytes));
     }
     let mut total_bytes = record_bytes;
@@ -201,6 +261,7 @@ fn plan(written: Written) -> Result<Plan, String> {
         pattern,
         out: absolute(written.out)?,
         schema,
+        format: written.format,
         header_bytes: written.header_bytes,
         record_bytes: total_bytes,
         fields,
@@ -240,7 +301,7 @@ impl Plan {
         format!(
             "{:?}",
             (
-                (&self.pattern, &self.out, &self.schema, &self.derivation_texts),
+                (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format),
                 (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
                 (self.if_exists, self.truncate_after, self.break_lock),
                 (self.files_per_epoch, self.receivers, self.memtable_bytes),

@@ -10,57 +10,128 @@ use std::path::Path;
 
 use turbidite::{ColumnView, DataType, RankJob};
 
-use crate::config::Plan;
+use crate::config::{Format, Plan};
 use crate::pending::{EpochFiles, Gathered};
 use crate::spool::Spooled;
+use crate::{conversion, lammps};
 
 /// Bytes read at a time.
 const BLOCK_BYTES: usize = 1 << 20;
 
+/// Records that lie one behind the other.
+struct Span {
+    offset: u64,
+    records: u64,
+    /// Bytes of a record in the file.
+    stride: u64,
+}
+
+/// Memory for one block at a time.
+#[derive(Default)]
+struct Blocks {
+    read: Vec<u8>,
+    converted: Vec<u8>,
+}
+
 /// Appends everything this rank has of an epoch.
-pub(crate) fn append(plan: &Plan, files: &mut EpochFiles, job: &mut RankJob) -> Result<(), String> {
+pub(crate) fn append(plan: &Plan, epoch: u64, files: &mut EpochFiles, job: &mut RankJob) -> Result<(), String> {
     if let Some(failure) = files.failure.take() {
         return Err(failure);
     }
-    let mut block = Vec::new();
+    let mut blocks = Blocks::default();
     if plan.pattern.names_records() {
-        return append_gathered(plan, &mut files.gathered, job, &mut block);
+        return append_gathered(plan, &mut files.gathered, job, &mut blocks.read);
     }
     for file in &files.finished {
         let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
-        append_file(plan, place, job, &mut block).map_err(|what| format!("{}: {what}", file.path.display()))?;
+        let appended = match plan.format {
+            Format::Records => append_file(plan, place, job, &mut blocks),
+            Format::Lammps => append_step(plan, place, file.begin.map(|begin| (begin, epoch)), job, &mut blocks),
+        };
+        appended.map_err(|what| format!("{}: {what}", file.path.display()))?;
     }
     Ok(())
 }
 
-fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, block: &mut Vec<u8>) -> Result<(), String> {
+/// Opens a file; `None` where it is empty, as one is that was opened by a rank that had nothing to write, not even a
+/// header.
+fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
-    if bytes == 0 {
-        // Opened by a rank that had nothing to write, not even a header.
-        return Ok(());
-    }
-    let header_bytes = plan.header_bytes as u64;
-    let record_bytes = plan.record_bytes as u64;
-    let Some(body) = bytes.checked_sub(header_bytes) else {
-        return Err(format!("has {bytes} bytes, less than a header of {header_bytes}"));
+    Ok((bytes > 0).then_some((file, bytes)))
+}
+
+fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
+    let Some((file, bytes)) = open(path)? else { return Ok(()) };
+    let offset = plan.header_bytes as u64;
+    let stride = plan.record_bytes as u64;
+    let Some(body) = bytes.checked_sub(offset) else {
+        return Err(format!("has {bytes} bytes, less than a header of {offset}"));
     };
-    if !body.is_multiple_of(record_bytes) {
-        return Err(format!("has {bytes} bytes, no header of {header_bytes} and records of {record_bytes}"));
+    if !body.is_multiple_of(stride) {
+        return Err(format!("has {bytes} bytes, no header of {offset} and records of {stride}"));
     }
     let mut header = vec![0; plan.header_bytes];
     file.read_exact_at(&mut header, 0).map_err(|error| error.to_string())?;
     let constants: Vec<f64> = plan.constants.iter().map(|field| number(&header[field.offset..], field)).collect();
-    let records = body / record_bytes;
-    let block_records = (BLOCK_BYTES as u64 / record_bytes).max(1);
-    for number in scattered(records.div_ceil(block_records)) {
+    let span = Span { offset, records: body / stride, stride };
+    append_span(plan, &file, &span, &constants, job, blocks, None)
+}
+
+/// Appends one step of a LAMMPS file: the one that was found at a byte, or the only one.
+fn append_step(
+    plan: &Plan,
+    path: &Path,
+    found: Option<(u64, u64)>,
+    job: &mut RankJob,
+    blocks: &mut Blocks,
+) -> Result<(), String> {
+    let Some((file, bytes)) = open(path)? else { return Ok(()) };
+    let begin = found.map_or(0, |(begin, _)| begin);
+    let step = lammps::read(&file, begin, bytes)?;
+    let step = step.ok_or_else(|| format!("has {bytes} bytes and ends within the step at byte {begin}"))?;
+    match found {
+        None if step.end < bytes => {
+            return Err("has more than one step; its pattern is to be without {epoch}".to_owned());
+        }
+        Some((_, epoch)) if step.step != epoch => {
+            return Err(format!("has step {} at byte {begin}, where step {epoch} was before", step.step));
+        }
+        _ => {}
+    }
+    let places = conversion::places(plan, &step)?;
+    for chunk in &step.chunks {
+        // The step was found to lie in the file.
+        let span = Span { offset: chunk.offset, records: chunk.rows, stride: step.values as u64 * 8 };
+        append_span(plan, &file, &span, &step.domain, job, blocks, Some(&places))?;
+    }
+    Ok(())
+}
+
+/// Appends records, converted when the places of their values among a row of doubles are given.
+fn append_span(
+    plan: &Plan,
+    file: &File,
+    span: &Span,
+    constants: &[f64],
+    job: &mut RankJob,
+    blocks: &mut Blocks,
+    places: Option<&[usize]>,
+) -> Result<(), String> {
+    let block_records = (BLOCK_BYTES as u64 / span.stride).max(1);
+    for number in scattered(span.records.div_ceil(block_records)) {
         let first = number * block_records;
-        let count = block_records.min(records - first);
+        let count = block_records.min(span.records - first);
         // Both factors are those of a file's length.
-        block.resize((count * record_bytes) as usize, 0);
-        let offset = header_bytes + first * record_bytes;
-        file.read_exact_at(block, offset).map_err(|error| error.to_string())?;
-        append_records(plan, block, &constants, job)?;
+        blocks.read.resize((count * span.stride) as usize, 0);
+        file.read_exact_at(&mut blocks.read, span.offset + first * span.stride).map_err(|error| error.to_string())?;
+        match places {
+            None => append_records(plan, &blocks.read, constants, job)?,
+            Some(places) => {
+                conversion::convert(plan, places, &blocks.read, span.stride as usize, &mut blocks.converted)?;
+                append_records(plan, &blocks.converted, constants, job)?;
+            }
+        }
     }
     Ok(())
 }

@@ -15,14 +15,20 @@
 //! - What our own threads and calls do with files passes through untouched (`guard`).
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
-//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern` say which
-//! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when, `spool` is where files wait that the index replaces.
+//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern`
+//! say which files, `pending` what is open and closed of each epoch, `growing` files of several epochs, `intake` reads
+//! files back, `lammps` knows LAMMPS' files, `session` decides when, `pace` how often ranks ask each other, `spool` is
+//! where files wait that the index replaces.
 
 mod config;
+mod conversion;
+mod growing;
 mod guard;
 mod intake;
 pub mod interpose;
+mod lammps;
 pub mod mpi;
+mod pace;
 mod pattern;
 mod pending;
 mod session;

@@ -47,8 +47,9 @@ unsafe impl Send for World {}
 impl World {
     /// What the process looks like before MPI begins.
     pub(crate) fn find() -> Self {
+        // Not PMPI_Init: the shim has that itself.
         // SAFETY: only asks whether the symbol is there.
-        let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Init".as_ptr()) };
+        let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Comm_rank".as_ptr()) };
         if mpi.is_null() { Self::Alone } else { Self::Unknown }
     }
 

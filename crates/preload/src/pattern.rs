@@ -23,7 +23,8 @@ pub(crate) struct Pattern {
 /// What a path says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
-    pub(crate) epoch: u64,
+    /// `None` where files hold several.
+    pub(crate) epoch: Option<u64>,
     pub(crate) id: Option<u64>,
 }
 
@@ -54,13 +55,15 @@ impl Pattern {
         if !rest.is_empty() {
             pieces.push(Piece::Text(rest.to_owned()));
         }
-        if !pieces.contains(&Piece::Epoch) {
-            return Err(format!("'{text}' has no {{epoch}}"));
-        }
         if pieces.windows(2).any(|pair| pair.iter().all(|piece| !matches!(piece, Piece::Text(_)))) {
             return Err(format!("'{text}' has two placeholders with nothing between them"));
         }
         Ok(Self { pieces })
+    }
+
+    /// Whether a file belongs to one epoch, which its path names.
+    pub(crate) fn names_epochs(&self) -> bool {
+        self.pieces.contains(&Piece::Epoch)
     }
 
     /// Whether files hold one record each, named by it.
@@ -74,7 +77,7 @@ impl Pattern {
         let mut begin = Some(0);
         while let Some(at) = begin {
             if let Some(found) = walk(&self.pieces, &path[at..], Found::default()) {
-                return Some(Named { epoch: found.epoch?, id: found.id });
+                return Some(Named { epoch: found.epoch, id: found.id });
             }
             begin = path[at..].find('/').map(|slash| at + slash + 1);
         }
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn paths_are_matched_from_any_folder_on() {
         let pattern = Pattern::parse("particle/T.{epoch}/eparticle.{epoch}.{rank}").unwrap();
-        let epoch = |path: &str| pattern.matches(path).map(|named| named.epoch);
+        let epoch = |path: &str| pattern.matches(path).and_then(|named| named.epoch);
         assert_eq!(epoch("particle/T.500/eparticle.500.0"), Some(500));
         assert_eq!(epoch("/scratch/run/particle/T.500/eparticle.500.13"), Some(500));
         assert_eq!(epoch("./particle/T.0500/eparticle.500.13"), Some(500), "numbers, not texts");
@@ -130,18 +133,23 @@ mod tests {
     fn records_can_be_files() {
         let pattern = Pattern::parse("T.{epoch}/{id}").unwrap();
         assert!(pattern.names_records());
-        assert_eq!(pattern.matches("out/T.3/17"), Some(Named { epoch: 3, id: Some(17) }));
+        assert_eq!(pattern.matches("out/T.3/17"), Some(Named { epoch: Some(3), id: Some(17) }));
         assert_eq!(pattern.matches("out/T.3/17x"), None);
     }
 
     #[test]
+    fn epochs_can_be_inside_of_files() {
+        let pattern = Pattern::parse("melt.{rank}.bin").unwrap();
+        assert!(!pattern.names_epochs());
+        assert_eq!(pattern.matches("out/melt.3.bin"), Some(Named { epoch: None, id: None }));
+        assert_eq!(pattern.matches("out/melt.3.bin.gz"), None);
+    }
+
+    #[test]
     fn mistakes_are_named() {
-        for (text, complaint) in [
-            ("T.{epoch", "without a }"),
-            ("T.{step}", "'{step}'"),
-            ("T.1/{rank}", "no {epoch}"),
-            ("T.{epoch}{rank}", "nothing between"),
-        ] {
+        for (text, complaint) in
+            [("T.{epoch", "without a }"), ("T.{step}", "'{step}'"), ("T.{epoch}{rank}", "nothing between")]
+        {
             assert!(Pattern::parse(text).unwrap_err().contains(complaint), "{text}");
         }
     }

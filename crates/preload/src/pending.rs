@@ -7,13 +7,21 @@ use std::path::PathBuf;
 
 use crate::spool::Spooled;
 
-/// A file the program has closed.
+/// A file the program has closed, or its part that holds one epoch.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// Where the program believes it is.
     pub(crate) path: PathBuf,
     /// Where it is until its epoch is indexed.
     pub(crate) spool: Option<Spooled>,
+    /// The byte where the epoch begins, in a file of several.
+    pub(crate) begin: Option<u64>,
+}
+
+impl Finished {
+    pub(crate) fn whole(path: PathBuf, spool: Option<Spooled>) -> Self {
+        Self { path, spool, begin: None }
+    }
 }
 
 /// One epoch's files on this rank.

@@ -15,17 +15,13 @@ use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, RankJob, WriteOptions};
 
 use crate::config::{self, Mode, Plan};
+use crate::growing::Growing;
 use crate::intake;
 use crate::mpi::World;
+use crate::pace::Pace;
 use crate::pattern::{Named, Pattern};
 use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
-
-/// Ranks ask each other at most this often while the program makes collective calls.
-const LEAST_INTERVAL: Duration = Duration::from_millis(20);
-
-/// Most collective calls between two questions.
-const MOST_CALLS: u64 = 1 << 14;
 
 /// How long ranks wait for one that does not come before they give indexing up.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
@@ -40,6 +36,8 @@ struct Open {
     named: Named,
     path: PathBuf,
     spool: Option<Spooled>,
+    /// How much of it is known, where it holds several epochs.
+    growing: Option<Growing>,
 }
 
 /// One dataset on this rank.
@@ -48,6 +46,8 @@ struct Dataset {
     pending: Pending,
     largest_seen: Option<u64>,
     job: Option<RankJob>,
+    /// Files of several epochs that could not be read to their ends, and why.
+    damaged: HashMap<PathBuf, String>,
     /// Why nothing is indexed any more.
     given_up: bool,
 }
@@ -59,8 +59,10 @@ pub(crate) struct Session {
     world: World,
     calls: u64,
     next_question: u64,
-    interval: u64,
+    pace: Pace,
     asked: Instant,
+    /// How long the last question took on this rank.
+    question: Duration,
 }
 
 /// Where a file is to be opened.
@@ -127,15 +129,23 @@ pub(crate) fn complain(what: &str) {
 
 impl Session {
     fn new(plans: Vec<Plan>) -> Self {
-        let dataset = |plan| Dataset { plan, pending: Pending::new(), largest_seen: None, job: None, given_up: false };
+        let dataset = |plan| Dataset {
+            plan,
+            pending: Pending::new(),
+            largest_seen: None,
+            job: None,
+            damaged: HashMap::new(),
+            given_up: false,
+        };
         Self {
             datasets: plans.into_iter().map(dataset).collect(),
             open: HashMap::new(),
             world: World::find(),
             calls: 0,
             next_question: 0,
-            interval: 1,
+            pace: Pace::new(),
             asked: Instant::now(),
+            question: Duration::ZERO,
         }
     }
 
@@ -156,16 +166,19 @@ impl Session {
             let spool = (dataset.plan.mode == Mode::Replace).then(|| Spooled::find(&dataset.plan.spool, &path))??;
             return Some(Placement { path: c_path(spool.place()), open: None });
         }
-        if self.world.is_alone() && dataset.largest_seen.is_some_and(|seen| seen < named.epoch) {
-            self.observe(plan, named.epoch);
+        let Some(epoch) = named.epoch else {
+            return Some(Placement { path: None, open: Some(Open { plan, named, path, spool: None, growing: None }) });
+        };
+        if self.world.is_alone() && dataset.largest_seen.is_some_and(|seen| seen < epoch) {
+            self.observe(plan, epoch);
             self.settle(false);
         }
-        self.observe(plan, named.epoch);
+        self.observe(plan, epoch);
         let dataset = &self.datasets[plan];
         let replaces = dataset.plan.mode == Mode::Replace;
         let spool = replaces.then(|| Spooled::choose(&dataset.plan.spool, &path)).flatten();
         let place = spool.as_ref().and_then(|spool| c_path(spool.place()));
-        Some(Placement { path: place, open: Some(Open { plan, named, path, spool }) })
+        Some(Placement { path: place, open: Some(Open { plan, named, path, spool, growing: None }) })
     }
 
     fn observe(&mut self, plan: usize, epoch: u64) {
@@ -175,25 +188,65 @@ impl Session {
 
     /// The file was opened as `descriptor`. Answers whether its end is of interest.
     pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
-        let Some(open) = placement.open else { return false };
+        let Some(mut open) = placement.open else { return false };
         // A number that is given out again was closed behind our back.
         self.closed(descriptor);
-        let files = self.datasets[open.plan].pending.entry(open.named.epoch).or_default();
-        files.open += 1;
+        let dataset = &mut self.datasets[open.plan];
+        match open.named.epoch {
+            Some(epoch) => dataset.pending.entry(epoch).or_default().open += 1,
+            None => {
+                let growing = Growing::opened(&open.path);
+                if growing.is_new() {
+                    dataset.forget(&open.path);
+                }
+                open.growing = Some(growing);
+            }
+        }
         self.open.insert(descriptor, open);
         true
     }
 
     /// The program has closed a file of interest.
     pub(crate) fn closed(&mut self, descriptor: i32) {
-        let Some(Open { plan, named, path, spool }) = self.open.remove(&descriptor) else { return };
-        let dataset = &mut self.datasets[plan];
-        if dataset.given_up {
-            return put_in_place(&[Finished { path, spool }]);
+        let Some(Open { plan, named, path, spool, growing }) = self.open.remove(&descriptor) else { return };
+        if let Some(growing) = growing {
+            return self.grown(plan, growing);
         }
-        let files = dataset.pending.entry(named.epoch).or_default();
+        let dataset = &mut self.datasets[plan];
+        let file = Finished::whole(path, spool);
+        let (false, Some(epoch)) = (dataset.given_up, named.epoch) else { return put_in_place(&[file]) };
+        let files = dataset.pending.entry(epoch).or_default();
         files.open -= 1;
-        finish(&dataset.plan, files, named, Finished { path, spool });
+        finish(&dataset.plan, files, named, file);
+    }
+
+    /// A file of several epochs is complete.
+    fn grown(&mut self, plan: usize, mut growing: Growing) {
+        self.found(plan, growing.look());
+        if let Some((path, what)) = growing.damage() {
+            complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
+            self.datasets[plan].damaged.insert(path, what);
+        }
+    }
+
+    /// Parts of files are complete.
+    fn found(&mut self, plan: usize, parts: Vec<(u64, Finished)>) {
+        for (epoch, part) in parts {
+            self.observe(plan, epoch);
+            let dataset = &mut self.datasets[plan];
+            if !dataset.given_up {
+                dataset.pending.entry(epoch).or_default().add(part);
+            }
+        }
+    }
+
+    /// Looks for epochs that have become complete in files that are still open.
+    fn look_at_growing(&mut self) {
+        let look = |open: &mut Open| open.growing.as_mut().map(|growing| (open.plan, growing.look()));
+        let parts: Vec<_> = self.open.values_mut().filter_map(look).collect();
+        for (plan, parts) in parts {
+            self.found(plan, parts);
+        }
     }
 
     /// The program is about to give a file that is of interest another name: it is none of its epoch's any more.
@@ -201,7 +254,7 @@ impl Session {
     pub(crate) fn before_rename(&mut self, from: &Path) -> bool {
         let Ok(path) = std::path::absolute(from) else { return false };
         for dataset in &mut self.datasets {
-            let mut found = false;
+            let mut found = dataset.damaged.remove(&path).is_some();
             for files in dataset.pending.values_mut() {
                 if let Some(index) = files.finished.iter().position(|file| file.path == path) {
                     put_in_place(&[files.finished.swap_remove(index)]);
@@ -220,9 +273,14 @@ impl Session {
     pub(crate) fn renamed(&mut self, to: &Path) -> bool {
         let (Some(text), Ok(path)) = (to.to_str(), std::path::absolute(to)) else { return false };
         let Some((index, named)) = self.dataset_of(text) else { return false };
-        self.observe(index, named.epoch);
+        let Some(epoch) = named.epoch else {
+            self.datasets[index].forget(&path);
+            self.grown(index, Growing::named(&path));
+            return true;
+        };
+        self.observe(index, epoch);
         let Dataset { plan, pending, .. } = &mut self.datasets[index];
-        finish(plan, pending.entry(named.epoch).or_default(), named, Finished { path, spool: None });
+        finish(plan, pending.entry(epoch).or_default(), named, Finished::whole(path, None));
         true
     }
 
@@ -292,6 +350,7 @@ impl Session {
         if !self.world.can_agree() {
             return;
         }
+        self.look_at_growing();
         while let Some(ready) = self.agree(last) {
             if ready.is_empty() {
                 return;
@@ -309,8 +368,10 @@ impl Session {
 
     /// The epochs that are complete on all ranks; `None` when ranks cannot agree.
     fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
-        let elapsed = self.asked.elapsed().min(Duration::from_secs(1)).as_micros() as i64;
-        let mut least = vec![elapsed];
+        let begun = Instant::now();
+        // A second is as good as more.
+        let time = |time: Duration| time.min(Duration::from_secs(1)).as_micros() as i64;
+        let mut least = vec![time(self.asked.elapsed()), time(self.question)];
         for dataset in &self.datasets {
             let first = dataset.pending.keys().next().map_or(i64::MAX, |&epoch| epoch as i64);
             let largest = dataset.largest_seen.map_or(i64::MAX, |epoch| -(epoch as i64));
@@ -319,9 +380,12 @@ impl Session {
         if !self.world.minimum(&mut least) {
             return None;
         }
-        self.schedule(Duration::from_micros(least[0].max(0) as u64));
+        let agreed = |time: i64| Duration::from_micros(time.max(0) as u64);
+        self.next_question = self.calls + self.pace.after(agreed(least[0]), agreed(least[1]));
+        self.asked = begun;
+        self.question = begun.elapsed();
         let open = |asked: &[i64]| asked[0] < i64::MAX && asked[2] == 1;
-        let asked: Vec<&[i64]> = least[1..].chunks(3).collect();
+        let asked: Vec<&[i64]> = least[2..].chunks(3).collect();
         if !asked.iter().any(|asked| open(asked)) {
             return Some(Vec::new());
         }
@@ -339,21 +403,11 @@ impl Session {
             let wanted = dataset.plan.files_per_epoch.unwrap_or(ranks) as i64;
             // One file a record: nobody knows how many there will be.
             let enough = counted[0] >= wanted && !dataset.plan.pattern.names_records();
-            let later = asked[1] < i64::MAX && -asked[1] > asked[0];
+            // A later epoch says nothing where one rank's file may be further than another's.
+            let later = dataset.plan.pattern.names_epochs() && asked[1] < i64::MAX && -asked[1] > asked[0];
             (open(asked) && counted[1] == 0 && (last || later || enough)).then_some((index, asked[0] as u64))
         });
         Some(complete.collect())
-    }
-
-    /// Decides after how many more calls ranks ask again. `elapsed` is the least of all ranks.
-    fn schedule(&mut self, elapsed: Duration) {
-        if elapsed < LEAST_INTERVAL {
-            self.interval = (self.interval * 2).min(MOST_CALLS);
-        } else if elapsed > 2 * LEAST_INTERVAL {
-            self.interval = (self.interval / 2).max(1);
-        }
-        self.next_question = self.calls + self.interval;
-        self.asked = Instant::now();
     }
 }
 
@@ -395,7 +449,11 @@ impl Dataset {
             }
             EpochStart::Started => {}
         }
-        if let Err(what) = intake::append(&self.plan, files, job) {
+        let appended = match damage(&self.damaged, files) {
+            Some(what) => Err(what),
+            None => intake::append(&self.plan, epoch, files, job),
+        };
+        if let Err(what) = appended {
             job.refuse(what).map_err(|error| error.to_string())?;
         }
         job.end_epoch().map(drop).map_err(|error| error.to_string())
@@ -427,6 +485,15 @@ impl Dataset {
         Ok(job)
     }
 
+    /// A file of several epochs begins anew: what was found in it before is gone.
+    fn forget(&mut self, path: &Path) {
+        self.damaged.remove(path);
+        for files in self.pending.values_mut() {
+            files.finished.retain(|file| file.path != path);
+        }
+        self.pending.retain(|_, files| !files.is_empty());
+    }
+
     /// Indexes nothing any more; files in the spool go where the program believes them to be.
     fn give_up(&mut self) {
         self.given_up = true;
@@ -434,6 +501,12 @@ impl Dataset {
             put_in_place(&files.finished);
         }
     }
+}
+
+/// The damage that an epoch may have suffered: that of any file that should have it and has not.
+fn damage(damaged: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
+    let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
+    damaged.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
 }
 
 /// Takes note of a finished file.
@@ -459,7 +532,7 @@ fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
 
 /// Moves spooled files to where the program believes them to be.
 fn put_in_place(files: &[Finished]) {
-    for Finished { path, spool } in files {
+    for Finished { path, spool, .. } in files {
         let Some(spool) = spool else { continue };
         if let Err(error) = spool.put_in_place(path) {
             complain(&format!("cannot put {} in its place, {}: {error}", spool.place().display(), path.display()));

@@ -119,9 +119,14 @@ fn has_room(root: &Path) -> bool {
 mod tests {
     use super::*;
 
+    /// In memory where that can be: a disk that is nearly full is not used as a spool.
+    fn roomy() -> tempfile::TempDir {
+        tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+    }
+
     #[test]
     fn folders_go_with_the_last_file() {
-        let root = tempfile::tempdir().unwrap();
+        let root = roomy();
         let home = tempfile::tempdir().unwrap();
         let spooled = |name: &str| Spooled::choose(root.path(), &home.path().join(name)).unwrap();
         let (one, other) = (spooled("one"), spooled("other"));
@@ -137,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_the_program_could_not_create_is_not_spooled() {
-        let root = tempfile::tempdir().unwrap();
+        let root = roomy();
         let home = tempfile::tempdir().unwrap();
         let existing = home.path().join("existing");
         std::fs::write(&existing, "").unwrap();

@@ -1,0 +1,120 @@
+//! Rows of doubles, as LAMMPS writes whatever an atom has, made records of the types that the configuration asks for.
+//!
+//! Invariant: an integer is stored only where the double is that integer.
+
+use turbidite::DataType;
+
+use crate::config::{Field, Plan};
+use crate::lammps::Step;
+
+/// Up to here every integer is a double of its own.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// The place of every field among the values of a row.
+pub(crate) fn places(plan: &Plan, step: &Step) -> Result<Vec<usize>, String> {
+    if step.names.is_empty() {
+        // A release that names no columns: all of them, in order.
+        if step.values != plan.fields.len() {
+            return Err(format!(
+                "has {} values for each atom, and {} fields are named",
+                step.values,
+                plan.fields.len()
+            ));
+        }
+        return Ok((0..step.values).collect());
+    }
+    let place = |field: &Field| {
+        let name = &field.column.name;
+        let place = step.names.iter().position(|other| other == name);
+        place.ok_or_else(|| format!("has no column '{name}', only {}", step.names.join(" ")))
+    };
+    plan.fields.iter().map(place).collect()
+}
+
+/// Converts whole rows of `stride` bytes.
+pub(crate) fn convert(
+    plan: &Plan,
+    places: &[usize],
+    rows: &[u8],
+    stride: usize,
+    records: &mut Vec<u8>,
+) -> Result<(), String> {
+    records.clear();
+    for row in rows.chunks_exact(stride) {
+        for (field, place) in plan.fields.iter().zip(places) {
+            // Places are below the number of a row's values.
+            let value = row[place * 8..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
+            if !push(records, value, field.column.data_type) {
+                let Field { column, .. } = field;
+                return Err(format!("'{}' is {value:e} once, which is no {}", column.name, column.data_type));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds a value as a type; answers whether it could be told in it.
+fn push(records: &mut Vec<u8>, value: f64, data_type: DataType) -> bool {
+    macro_rules! whole {
+        ($type:ty) => {{
+            let whole = value as $type;
+            records.extend_from_slice(&whole.to_le_bytes());
+            whole as f64 == value && value.abs() <= EXACT
+        }};
+    }
+    match data_type {
+        DataType::I8 => whole!(i8),
+        DataType::I16 => whole!(i16),
+        DataType::I32 => whole!(i32),
+        DataType::I64 => whole!(i64),
+        DataType::U8 => whole!(u8),
+        DataType::U16 => whole!(u16),
+        DataType::U32 => whole!(u32),
+        DataType::U64 => whole!(u64),
+        DataType::F32 => {
+            records.extend_from_slice(&(value as f32).to_le_bytes());
+            true
+        }
+        DataType::F64 => {
+            records.extend_from_slice(&value.to_le_bytes());
+            true
+        }
+        // The configuration allows none.
+        DataType::FixedBytes(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_stored_exactly_or_not_at_all() {
+        let mut records = Vec::new();
+        let mut can = |value: f64, data_type: DataType| push(&mut records, value, data_type);
+        for (value, data_type) in [
+            (255.0, DataType::U8),
+            (-128.0, DataType::I8),
+            (-0.0, DataType::U64),
+            (EXACT, DataType::U64),
+            (-EXACT, DataType::I64),
+            (4_294_967_295.0, DataType::U32),
+            (1.5, DataType::F32),
+            (f64::NAN, DataType::F64),
+        ] {
+            assert!(can(value, data_type), "{value} {data_type}");
+        }
+        for (value, data_type) in [
+            (256.0, DataType::U8),
+            (-1.0, DataType::U8),
+            (-129.0, DataType::I8),
+            (0.5, DataType::I64),
+            (f64::NAN, DataType::I32),
+            (f64::INFINITY, DataType::U64),
+            (9_223_372_036_854_775_808.0, DataType::I64),
+            (18_446_744_073_709_551_616.0, DataType::U64),
+        ] {
+            assert!(!can(value, data_type), "{value} {data_type}");
+        }
+    }
+}

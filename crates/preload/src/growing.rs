@@ -1,0 +1,130 @@
+//! Files of several epochs, one behind the other, followed while the program writes them.
+//!
+//! Invariant: an epoch of a file is reported once all of its bytes are there. What is behind the last one when the
+//! file is closed is damage: which epochs it would have been is not known, so none that the file lacks may be taken
+//! for complete.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use crate::lammps;
+use crate::pending::Finished;
+
+/// One such file.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    path: PathBuf,
+    /// Up to here its epochs are known.
+    known: u64,
+    /// Why nothing behind that can be read.
+    damage: Option<String>,
+}
+
+impl Growing {
+    /// A file that the program has just opened. What is in it already, as when it is opened for appending, was seen
+    /// before.
+    pub(crate) fn opened(path: &Path) -> Self {
+        let known = path.metadata().map_or(0, |data| data.len());
+        Self { path: path.to_owned(), known, damage: None }
+    }
+
+    /// A file that has its name since now, and of which nothing is known.
+    pub(crate) fn named(path: &Path) -> Self {
+        Self { path: path.to_owned(), known: 0, damage: None }
+    }
+
+    /// Whether nothing of the file was seen before.
+    pub(crate) fn is_new(&self) -> bool {
+        self.known == 0
+    }
+
+    /// The epochs that have become complete since it was last asked.
+    pub(crate) fn look(&mut self) -> Vec<(u64, Finished)> {
+        let mut found = Vec::new();
+        if self.damage.is_none()
+            && let Err(what) = self.read(&mut found)
+        {
+            self.damage = Some(what);
+        }
+        found
+    }
+
+    fn read(&mut self, found: &mut Vec<(u64, Finished)>) -> Result<(), String> {
+        let length = self.path.metadata().map_err(|error| error.to_string())?.len();
+        if length <= self.known {
+            return Ok(());
+        }
+        let file = File::open(&self.path).map_err(|error| error.to_string())?;
+        while let Some(step) = lammps::read(&file, self.known, length)? {
+            found.push((step.step, Finished { path: self.path.clone(), spool: None, begin: Some(self.known) }));
+            self.known = step.end;
+        }
+        Ok(())
+    }
+
+    /// The program writes no more: what is wrong with the rest.
+    pub(crate) fn damage(self) -> Option<(PathBuf, String)> {
+        let Self { path, known, damage } = self;
+        let rest = || {
+            let length = path.metadata().map_or(0, |data| data.len());
+            (length > known).then(|| format!("has {length} bytes and ends within the step at byte {known}"))
+        };
+        let what = damage.or_else(rest)?;
+        Some((path, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::lammps::tests::written;
+
+    #[test]
+    fn epochs_are_found_as_they_become_complete() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("melt.bin");
+        let mut file = File::create(&path).unwrap();
+        let mut growing = Growing::opened(&path);
+        assert!(growing.is_new());
+        let (first, second) = (written(2, 50, false, [3, 1]), written(2, 100, false, [2, 2]));
+        let mut steps = |growing: &mut Growing, bytes: &[u8]| {
+            file.write_all(bytes).unwrap();
+            growing.look().iter().map(|(step, part)| (*step, part.begin)).collect::<Vec<_>>()
+        };
+        assert_eq!(steps(&mut growing, &first[..first.len() - 1]), []);
+        assert_eq!(steps(&mut growing, &first[first.len() - 1..]), [(50, Some(0))]);
+        assert_eq!(steps(&mut growing, &second[..20]), []);
+        assert_eq!(steps(&mut growing, &second[20..]), [(100, Some(first.len() as u64))]);
+        assert_eq!(steps(&mut growing, &[]), []);
+
+        // Opened once more, for appending.
+        let mut again = Growing::opened(&path);
+        assert!(!again.is_new());
+        assert_eq!(steps(&mut again, &first), [(50, Some((first.len() + second.len()) as u64))]);
+        assert_eq!(again.damage(), None);
+        assert_eq!(steps(&mut growing, &second[..30]), [(50, Some((first.len() + second.len()) as u64))]);
+        let (_, what) = growing.damage().unwrap();
+        assert!(what.contains("ends within the step at byte"), "{what}");
+    }
+
+    #[test]
+    fn nothing_is_read_behind_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("melt.bin");
+        let mut bytes = [written(2, 50, false, [3, 1]), written(2, 100, false, [2, 2])].concat();
+        std::fs::write(&path, &bytes).unwrap();
+        let mut growing = Growing::named(&path);
+        assert_eq!(growing.look().len(), 2);
+        let length = bytes.len();
+        bytes.extend([0; 300]);
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(growing.look().is_empty());
+        bytes.truncate(length);
+        bytes.extend(written(2, 150, false, [1, 1]));
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(growing.look().is_empty(), "what was damaged once is not believed later");
+        assert!(growing.damage().is_some());
+    }
+}

@@ -1,0 +1,93 @@
+//! How many collective calls of the program pass before ranks ask each other again which epochs are complete.
+//!
+//! Whoever asks must be asked: ranks can only count calls, since their clocks differ, and decide from what all of them
+//! have agreed on. A question takes some 10 µs, so it may be asked in every call of a program that makes few, and one
+//! in 256 of those that a program makes as fast as it can. A program that made many calls while it set out and makes
+//! few later, as LAMMPS does, must not have to make as many again before it is asked: that is why a time is allowed
+//! for questions, and calls are only skipped once it is used up.
+
+use std::time::Duration;
+
+/// Calls after so long cost nothing in proportion, whatever a question takes.
+const LONG: Duration = Duration::from_millis(20);
+
+/// Questions may take this part of the time between them,
+const SHARE: u32 = 100;
+
+/// and no more than this without any between them.
+const ALLOWANCE: Duration = Duration::from_millis(50);
+
+/// Most collective calls between two questions: a question is one or two collectives itself.
+const MOST_CALLS: u64 = 256;
+
+#[derive(Debug)]
+pub(crate) struct Pace {
+    interval: u64,
+    allowed: Duration,
+}
+
+impl Pace {
+    pub(crate) fn new() -> Self {
+        Self { interval: 1, allowed: ALLOWANCE }
+    }
+
+    /// How many calls on the next question is to be asked; `elapsed` since the last question and `question`, what it
+    /// took, are the least of all ranks.
+    pub(crate) fn after(&mut self, elapsed: Duration, question: Duration) -> u64 {
+        let earned = (self.allowed + elapsed / SHARE).min(ALLOWANCE);
+        let can_afford = earned > question;
+        self.allowed = earned.saturating_sub(question);
+        self.interval = if elapsed >= LONG {
+            let times = (elapsed.as_micros() / LONG.as_micros()).max(2) as u64;
+            (self.interval / times).max(1)
+        } else if can_afford {
+            (self.interval / 2).max(1)
+        } else {
+            (self.interval * 2).min(MOST_CALLS)
+        };
+        self.interval
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MICROSECOND: Duration = Duration::from_micros(1);
+
+    /// Questions and the share of the time they took while a program made calls of this length.
+    fn ask(pace: &mut Pace, calls: u64, call: Duration, question: Duration) -> (u64, f64) {
+        let (mut passed, mut questions, mut interval) = (0, 0, 1);
+        while passed < calls {
+            passed += interval;
+            questions += 1;
+            interval = pace.after(call * interval as u32, question);
+        }
+        let (asked, all) = (question * questions as u32, call * passed as u32);
+        (questions, asked.as_secs_f64() / all.as_secs_f64())
+    }
+
+    #[test]
+    fn calls_that_never_end_are_hardly_asked_in() {
+        let (_, share) = ask(&mut Pace::new(), 20_000_000, 5 * MICROSECOND, 10 * MICROSECOND);
+        assert!(share < 0.02, "{share}");
+    }
+
+    #[test]
+    fn few_calls_are_all_asked_in_after_many() {
+        let mut pace = Pace::new();
+        // What LAMMPS does before its first step.
+        let (questions, _) = ask(&mut pace, 90, 100 * MICROSECOND, 20 * MICROSECOND);
+        assert_eq!(questions, 90);
+        ask(&mut pace, 1_000_000, 5 * MICROSECOND, 10 * MICROSECOND);
+        let (questions, _) = ask(&mut pace, 1, Duration::from_secs(1), 10 * MICROSECOND);
+        assert_eq!((questions, pace.interval), (1, 5));
+        assert_eq!(pace.after(Duration::from_secs(1), 10 * MICROSECOND), 1);
+    }
+
+    #[test]
+    fn questions_that_take_long_are_asked_at_least_as_often_as_calls_are_long() {
+        let (questions, _) = ask(&mut Pace::new(), 1000, Duration::from_millis(25), Duration::from_millis(5));
+        assert_eq!(questions, 1000);
+    }
+}

@@ -1,0 +1,46 @@
+"""Compiles Fortran programs, and knows what examples/fortran writes."""
+
+import shutil
+from pathlib import Path
+
+import numpy
+import pyarrow.parquet
+
+from support.command import ROOT
+from support.mpi import run
+
+EXAMPLE = ROOT / "examples" / "fortran" / "write_epochs.f90"
+STRICT = ("-cpp", "-std=f2018", "-fimplicit-none", "-Wall", "-Wextra", "-Werror", "-fcheck=all", "-g")
+PARTICLES = 50000
+
+
+def has(compiler) -> bool:
+    if shutil.which(compiler):
+        return True
+    print(f"nothing is tested: there is no {compiler}")
+    return False
+
+
+def compile_fortran(compiler, folder: Path, *arguments) -> Path:
+    """Module files go to the folder, as does the program."""
+    program = folder / "program"
+    run(compiler, *STRICT, f"-J{folder}", "-o", program, *arguments)
+    return program
+
+
+def check_epoch(dataset: Path, epoch: int, ranks: int) -> None:
+    files = (dataset / "data" / f"epoch={epoch}").glob("*.parquet")
+    table = pyarrow.concat_tables([pyarrow.parquet.ParquetFile(file).read() for file in files]).sort_by("id")
+    columns = {name: table.column(name).to_numpy() for name in table.column_names}
+    identity = numpy.arange(1, ranks * PARTICLES + 1)
+    within = numpy.tile(numpy.arange(1, PARTICLES + 1), ranks)
+    expected = {
+        "energy": ((within * 7919 + epoch) % PARTICLES * epoch).astype("f4"),
+        "x": within.astype("f4"),
+        "momentum": identity / 3,
+        "id": identity.astype("i8"),
+        "cell": (-(identity % 1000)).astype("i4"),
+    }
+    assert list(columns) == list(expected)
+    for name, values in expected.items():
+        assert columns[name].dtype == values.dtype and numpy.array_equal(columns[name], values), name
