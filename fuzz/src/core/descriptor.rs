@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, EpochRange, Layout, VerifyOptions, WriterLock, lock_holder, recover, verify};
+use turbidite::store::{
+    DatasetDescriptor, EpochRange, Layout, VerifyOptions, WriterLock, lock_holder, recover, verify,
+};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::sample::{ROOT, Sample};

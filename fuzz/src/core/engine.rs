@@ -51,26 +51,26 @@ fn schema() -> Arc<Schema> {
 /// A job in which all goes well, seen from a rank with a parent; and one of a rank with children.
 pub fn seeds() -> Vec<Vec<u8>> {
     let leaf: Vec<u8> = [
-        &[2, 1][..],         // place and credit
-        &[0],                // begin
-        &[3, 2, 1],          // Go
-        &[1, 40],            // append
-        &[3, 4, 1],          // Begin table 1
-        &[3, 6, 9, 1],       // Table
-        &[4, 1, 0, 1, 2],    // two records
-        &[2],                // end
-        &[3, 8, 1],          // Probe
-        &[3, 10],            // Closed
-        &[3, 13, 1],         // Outcome
+        &[2, 1][..],      // place and credit
+        &[0],             // begin
+        &[3, 2, 1],       // Go
+        &[1, 40],         // append
+        &[3, 4, 1],       // Begin table 1
+        &[3, 6, 9, 1],    // Table
+        &[4, 1, 0, 1, 2], // two records
+        &[2],             // end
+        &[3, 8, 1],       // Probe
+        &[3, 10],         // Closed
+        &[3, 13, 1],      // Outcome
     ]
     .concat();
     let root: Vec<u8> = [
         &[1, 1][..],
         &[0],
         &[3, 1],
-        &[3, 1],             // Ready from both children
+        &[3, 1], // Ready from both children
         &[1, 200],
-        &[7],                // ask for a table
+        &[7], // ask for a table
         &[3, 5, 1, 0, 0, 0, 0, 0, 1],
         &[3, 5, 1, 0, 0, 0, 0, 0, 1],
         &[2],
@@ -153,7 +153,8 @@ impl Job {
         let rows = usize::from(script.byte());
         let keys: Vec<u8> = (0..rows).flat_map(|row| (row as f32 * 1.5).to_le_bytes()).collect();
         let ids = vec![1; 2 * rows];
-        let view = |bytes, data_type: DataType| ColumnView::new(bytes, data_type.width(), rows, data_type).expect("fits");
+        let view =
+            |bytes, data_type: DataType| ColumnView::new(bytes, data_type.width(), rows, data_type).expect("fits");
         let columns = [view(&keys, DataType::F32), view(&ids, DataType::U16)];
         let mut append = self.engine.append(&columns).expect("they fit");
         for _ in 0..4 {
@@ -204,7 +205,11 @@ impl Job {
             let Ok(moved) = moved else { return false };
             assert!(self.post.control_sent <= MOST_CONTROL * 16, "{} control messages at once", self.post.control_sent);
             assert!(self.engine.resident_bytes() < MOST_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());
-            assert_eq!(self.engine.figures().delivered, self.delivered, "every record that was counted was handed over");
+            assert_eq!(
+                self.engine.figures().delivered,
+                self.delivered,
+                "every record that was counted was handed over"
+            );
             let mut events = 0;
             while let Some(event) = self.engine.event() {
                 events += 1;

@@ -21,10 +21,54 @@ struct Row {
 
 /// What a fuzzer builds expressions of when it does not write them letter by letter.
 const TOKENS: [&str; 48] = [
-    "single", "double", "small", "long", "big", "epoch", "payload", "(", ")", "+", "-", "*", "/", "%", "=", "<>", "<",
-    "<=", ">", ">=", "and", "or", "not", "between", "in", ",", "isnan(", "abs(", "sqrt(", "floor(", "bits_i32(", "true",
-    "0", "1", "0.1", "-1", "255", "1e308", "inf", "nan", "9223372036854775808", "18446744073709551615", "5e-324",
-    "9007199254740993", "1e-45", "3.4028235e38", "BIG", "\"single\"",
+    "single",
+    "double",
+    "small",
+    "long",
+    "big",
+    "epoch",
+    "payload",
+    "(",
+    ")",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "=",
+    "<>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "and",
+    "or",
+    "not",
+    "between",
+    "in",
+    ",",
+    "isnan(",
+    "abs(",
+    "sqrt(",
+    "floor(",
+    "bits_i32(",
+    "true",
+    "0",
+    "1",
+    "0.1",
+    "-1",
+    "255",
+    "1e308",
+    "inf",
+    "nan",
+    "9223372036854775808",
+    "18446744073709551615",
+    "5e-324",
+    "9007199254740993",
+    "1e-45",
+    "3.4028235e38",
+    "BIG",
+    "\"single\"",
 ];
 
 const SPECIAL: [f64; 12] = [
@@ -63,7 +107,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "epoch = 7 and small <> 255",
     ];
     let text_seeds = texts.iter().map(|text| [&[2, 1, 5, 9, 3, 200, 7, 7, 7, 7, 1, 0][..], text.as_bytes()].concat());
-    let token_seeds = [b"\x03\x01\x00\x12\x21\x14\x04\x10\x29".to_vec(), b"\x03\x02\x1a\x00\x08\x15\x07\x01\x0e\x21\x08".to_vec()];
+    let token_seeds =
+        [b"\x03\x01\x00\x12\x21\x14\x04\x10\x29".to_vec(), b"\x03\x02\x1a\x00\x08\x15\x07\x01\x0e\x21\x08".to_vec()];
     let derivation = [&[2, 3, 5, 9][..], b"x:i16 = floor(single * 7) + small"].concat();
     text_seeds.chain(token_seeds).chain([derivation]).collect()
 }
@@ -96,7 +141,11 @@ fn row(script: &mut Script<'_>) -> Row {
 fn text(script: &mut Script<'_>, tokens: bool) -> String {
     let bytes = script.rest();
     let token = |byte: &u8| TOKENS[usize::from(*byte) % TOKENS.len()];
-    if tokens { bytes.iter().map(token).collect::<Vec<_>>().join(" ") } else { String::from_utf8_lossy(bytes).into_owned() }
+    if tokens {
+        bytes.iter().map(token).collect::<Vec<_>>().join(" ")
+    } else {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
 }
 
 /// An expression over a few rows.

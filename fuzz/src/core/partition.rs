@@ -2,8 +2,8 @@
 //! hold it.
 
 use turbidite::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch};
-use turbidite::{KeyOrder, Schema};
 use turbidite::{Column, DataType};
+use turbidite::{KeyOrder, Schema};
 
 use super::script::Script;
 
@@ -29,7 +29,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         pivots.encode(&mut bytes);
         bytes
     };
-    let pivots: Vec<Pivots> = [(100, 3), (50, 0), (3, 1 << 50), (0, 1)].map(|(count, step)| sample_pivots(count, step)).into();
+    let pivots: Vec<Pivots> =
+        [(100, 3), (50, 0), (3, 1 << 50), (0, 1)].map(|(count, step)| sample_pivots(count, step)).into();
     let mut planner = Planner::new(4, 1, PlannerOptions::default());
     let mut table = Vec::new();
     planner.plan(&pivots).encode(&mut table);

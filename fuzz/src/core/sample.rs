@@ -134,8 +134,8 @@ fn write_part(
         rows.iter().for_each(|row| row.pack(&mut packed));
         let mut table = Memtable::new(schema(), packed.len());
         table.push(&packed);
-        let bounds = (*kind == RunKind::Regular)
-            .then(|| (Value::Float(f64::from(rank)), Value::Float(f64::from(rank + 1))));
+        let bounds =
+            (*kind == RunKind::Regular).then(|| (Value::Float(f64::from(rank)), Value::Float(f64::from(rank + 1))));
         let context = RunContext { run: number, kind: *kind, table_version: 1, bounds };
         runs.extend(writer.append_run(&table, context).expect("memory"));
         records.extend(rows);

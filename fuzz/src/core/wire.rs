@@ -59,9 +59,8 @@ pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], pa
             let head = head.word(count(script) as u32).word(count(script) as u32);
             let head = head.long(count(script)).long(count(script)).long(count(script));
             let loads = script.byte() % 4;
-            let head = (0..loads).fold(head.word(loads.into()), |head, _| {
-                head.word(count(script) as u32).long(count(script))
-            });
+            let head =
+                (0..loads).fold(head.word(loads.into()), |head, _| head.word(count(script) as u32).long(count(script)));
             head.block(&whole(script, &empty_pivots()))
         }
         6 => head.long(count(script)).long(0).long(u64::MAX).block(&whole(script, table)),
