@@ -8,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from support.command import ROOT, answer, turbidite
-from support.libraries import linked, prefix
+from support.libraries import linked, prefix, valgrind
 from support.raw import ingest_arguments, write_layout
 from support.rows import read_answer
 
@@ -109,6 +109,16 @@ def test_epochs(job):
     turbidite(*ingest_arguments(job.records, ingested, "energy", "--ranks", 16))
     for epoch in (10, 20, 30, 40, 50):
         assert numpy.array_equal(in_order(stored(job.dataset, epoch)), in_order(stored(ingested, epoch)))
+
+
+def test_memory_of_two_ranks(mpi, program, tmp_path):
+    """The transport written in C and the functions of ours that call it, under Valgrind. What the MPI itself keeps to its end is
+    not counted as lost."""
+    checker = [option for option in valgrind() if not option.startswith(("--leak", "--errors-for-leak"))]
+    checker += [f"--suppressions={ROOT / 'tests' / 'c' / 'mpi.supp'}"] if checker else []
+    (tmp_path / "records").mkdir()
+    done = mpi.start(2, *checker, program, "schemas", tmp_path / "dataset", tmp_path / "records", timeout=300)
+    assert done.stdout.endswith("ok\n"), done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("ranks", RANKS)
