@@ -5,7 +5,8 @@ use crate::{config, pattern::Pattern};
 /// What the corpus begins with.
 pub fn seeds() -> Vec<Vec<u8>> {
     let configuration = "[[dataset]]\nfiles = 'particle/T.{epoch}/e.{epoch}.{rank}'\nout = 'out'\nkey = 'energy'\nheader_bytes = 8\nderive = ['energy=sqrt(1+ux*ux)-1 + header.x0']\ndrop = ['ux']\nmode = 'replace'\nspool = '/dev/shm'\nif_exists = 'skip'\nreceivers = 2\n[[dataset.field]]\nname = 'ux'\ntype = 'f32'\n[[dataset.field]]\nname = 'id'\ntype = 'u64'\nunit = 'm'\noffset = 8\n[[dataset.constant]]\nname = 'header.x0'\ntype = 'f32'\noffset = 4\n";
-    let patterns = ["particle/T.{epoch}/e.{epoch}.{rank}\n/scratch/particle/T.500/e.500.13", "T.{epoch}/{id}\nout/T.3/17"];
+    let patterns =
+        ["particle/T.{epoch}/e.{epoch}.{rank}\n/scratch/particle/T.500/e.500.13", "T.{epoch}/{id}\nout/T.3/17"];
     let texts = patterns.iter().map(|text| [&[1], text.as_bytes()].concat());
     std::iter::once([&[0], configuration.as_bytes()].concat()).chain(texts).collect()
 }

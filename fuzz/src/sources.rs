@@ -169,10 +169,10 @@ pub fn parquet(data: &[u8]) {
 pub fn parquet_seeds() -> Vec<Vec<u8>> {
     use std::sync::Arc;
 
+    use ::parquet::arrow::ArrowWriter;
+    use ::parquet::basic::{Compression, Encoding};
+    use ::parquet::file::properties::WriterProperties;
     use arrow_array::{ArrayRef, Float32Array, Int64Array, RecordBatch, UInt8Array};
-    use parquet::arrow::ArrowWriter;
-    use parquet::basic::{Compression, Encoding};
-    use parquet::file::properties::WriterProperties;
 
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("energy", Arc::new(Float32Array::from_iter_values((0..60).map(|row| row as f32 / 4.0)))),

@@ -19,6 +19,8 @@
 //! files, `pending` what is open and closed of each epoch, `intake` reads files back, `session` decides when, `spool` is where files wait that the index replaces.
 
 mod config;
+#[cfg(test)]
+mod corpora;
 mod guard;
 mod intake;
 pub mod interpose;
