@@ -2,7 +2,7 @@
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;
-#[allow(unreachable_pub, reason = "the fuzzers' crate offers them")]
+#[allow(dead_code, unreachable_pub, reason = "the fuzzers' crate offers them")]
 #[path = "../../../fuzz/src/sources.rs"]
 mod targets;
 
