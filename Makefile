@@ -99,7 +99,7 @@ demo: build venv ## Index real particle dumps with 16 ranks, query them, compare
 	@PYTHON='$(VENV)/bin/python' bash tools/demo.sh
 
 .PHONY: test
-test: test-rust test-python ## Run all tests
+test: test-rust schedules test-python ## Run all tests
 
 .PHONY: test-rust
 test-rust: ## Run the Rust tests only
@@ -176,6 +176,49 @@ build-bench: build
 .PHONY: bench-balance
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
 	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
+
+# Fuzzing. Instrumented code lies apart from the rest; the nightly toolchain is used where there is one, else the stable one is
+# told to allow what it needs. cargo-fuzz is not needed, but finds the targets where it is installed.
+FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(sort $(wildcard fuzz/fuzz_targets/*.rs)))
+FUZZ_OUT := $(CARGO_TARGET_DIR)/fuzz
+FUZZ_TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
+FUZZ_CARGO = $(shell if cargo +nightly --version >/dev/null 2>&1; then echo 'cargo +nightly'; else echo 'env RUSTC_BOOTSTRAP=1 cargo'; fi)
+FUZZ_ENVIRONMENT := CARGO_TARGET_DIR='$(FUZZ_OUT)' CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_CODEGEN_UNITS=8 \
+	RUSTFLAGS='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address'
+SECONDS ?= 600
+# What is found goes to fuzz/artifacts; new inputs to the cache, and by `make fuzz-corpus` into the checkout.
+FUZZ_LIMITS := -malloc_limit_mb=512 -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=1
+
+.PHONY: fuzz
+fuzz: fuzz-build ## Fuzz what reads bytes, target by target (SECONDS=600 each, FUZZ_TARGETS='part rank')
+	@mkdir -p fuzz/artifacts
+	@for target in $(FUZZ_TARGETS); do \
+		echo "== $$target, $(SECONDS) s"; mkdir -p "$(FUZZ_OUT)/corpus/$$target"; \
+		"$(FUZZ_OUT)/$(FUZZ_TRIPLE)/release/$$target" $(FUZZ_LIMITS) -max_total_time=$(SECONDS) -artifact_prefix="fuzz/artifacts/$$target-" \
+			$$(test -f "fuzz/dictionaries/$$target.dict" && echo "-dict=fuzz/dictionaries/$$target.dict") \
+			"$(FUZZ_OUT)/corpus/$$target" "$(FUZZ_OUT)/seeds/$$target" "fuzz/corpus/$$target" 2>&1 | grep -vE '^#[0-9]+.(NEW|REDUCE|pulse)|NEW_FUNC'; \
+		test "$${PIPESTATUS[0]}" = 0; \
+	done
+
+.PHONY: fuzz-build
+fuzz-build:
+	@echo 'fuzzing with $(FUZZ_CARGO)'
+	cd fuzz && $(FUZZ_ENVIRONMENT) $(FUZZ_CARGO) build $(RELEASE) --target '$(FUZZ_TRIPLE)'
+	'$(FUZZ_OUT)/$(FUZZ_TRIPLE)/release/seeds' '$(FUZZ_OUT)/seeds'
+
+.PHONY: fuzz-corpus
+fuzz-corpus: ## Keep of all inputs found so far the few that reach everything
+	@for target in $(FUZZ_TARGETS); do \
+		"$(FUZZ_OUT)/$(FUZZ_TRIPLE)/release/$$target" -merge=1 -max_len=4096 "fuzz/corpus/$$target" "$(FUZZ_OUT)/corpus/$$target"; \
+	done
+
+.PHONY: damage
+damage: ## Damage every byte and cut at every length of a small dataset; make test tries a part of them
+	TURBIDITE_DAMAGE_WHOLE=1 $(CARGO) test $(RELEASE) --package turbidite --test damage -- --nocapture
+
+.PHONY: schedules
+schedules: ## Run the threads of a job in thousands of orders (Shuttle)
+	cd fuzz/schedules && $(CARGO) test $(RELEASE) --lib
 
 .PHONY: sample
 sample: ## Cut testdata/vpic from the full dumps in ../shared/data/vpic

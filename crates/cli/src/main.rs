@@ -8,6 +8,8 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
 mod commands;
+#[cfg(test)]
+mod corpora;
 mod failure;
 mod mpi;
 mod output;

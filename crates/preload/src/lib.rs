@@ -22,6 +22,8 @@
 
 mod config;
 mod conversion;
+#[cfg(test)]
+mod corpora;
 mod growing;
 mod guard;
 mod intake;

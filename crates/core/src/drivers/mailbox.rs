@@ -1,9 +1,8 @@
 //! Messages between ranks of one process: a mailbox per rank, and a list of those with control messages to read.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
+use super::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::engine::{Channel, Sent, Transport};
+use std::collections::VecDeque;
 
 /// What has been sent to a rank, by channel.
 #[derive(Debug, Default)]

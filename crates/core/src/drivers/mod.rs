@@ -17,6 +17,7 @@ mod pool;
 pub mod rank;
 pub mod sim;
 mod station;
+mod sync;
 
 pub use foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use options::WriteOptions;

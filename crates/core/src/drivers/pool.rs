@@ -1,10 +1,9 @@
 //! Background threads that run the writers' tasks, and the bell they ring when something was completed.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::sync::{Arc, Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
 use crate::format::EncodeBuffers;
 use crate::writer::{PartFactory, Task};
 
@@ -86,7 +85,7 @@ impl Pool {
         for number in 0..threads {
             let (queue, complete) = (Arc::clone(&pool.queue), Arc::clone(&complete));
             let name = format!("turbidite-write-{number}");
-            pool.threads.push(std::thread::Builder::new().name(name).spawn(move || {
+            pool.threads.push(Builder::new().name(name).spawn(move || {
                 let mut buffers = EncodeBuffers::new();
                 while let Some((rank, factory, task)) = queue.next() {
                     complete(rank, factory.execute(task, &mut buffers));

@@ -279,6 +279,10 @@ impl Engine {
         }
         self.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
+            // Nobody has a table before every rank has the one before it.
+            if header.table_version - 1 > self.table_version() {
+                return Err(MessageError::Field { field: "table version" });
+            }
             self.ahead.push(message);
             return Ok(());
         }

@@ -19,12 +19,14 @@
 //!
 //! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs`
 //! (tables), `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches),
-//! `topology.rs` and `tree.rs` (who sends records and control messages to whom), `traffic.rs` (who did).
+//! `topology.rs` and `tree.rs` (who sends records and control messages to whom), `traffic.rs` (who did), `order.rs`
+//! (what may come when).
 
 mod append;
 mod forward;
 mod message;
 mod negotiation;
+mod order;
 mod outbox;
 mod quiescence;
 mod topology;
@@ -541,6 +543,9 @@ impl Engine {
         // A child may begin the next epoch before its parent's application does; anything else of another session is
         // what an ended epoch left on the way.
         if let Control::Ready = message {
+            if self.ready_children == self.children_count() {
+                return Err(MessageError::Field { field: "place in the order of messages" });
+            }
             self.ready_children += 1;
             self.report_ready();
             return Ok(());
@@ -548,6 +553,7 @@ impl Engine {
         if session != self.session {
             return Ok(());
         }
+        self.check_order(&message)?;
         match message {
             Control::Ready => {}
             Control::Go { announcement } => self.open(announcement),
@@ -568,9 +574,9 @@ impl Engine {
             Control::Table { interval_rows, range, table } => {
                 self.receive_table(interval_rows, range, &table)?;
             }
-            Control::Settled { originated } => self.child_settled(originated),
+            Control::Settled { originated } => self.child_settled(originated)?,
             Control::Probe { round } => self.receive_probe(round),
-            Control::Delivered { round, delivered } => self.child_delivered(round, delivered),
+            Control::Delivered { round, delivered } => self.child_delivered(round, delivered)?,
             Control::Closed => self.close(),
             Control::Sealed(sealed) => self.child_sealed(sealed),
             Control::Outcome(outcome) => self.finish(outcome),

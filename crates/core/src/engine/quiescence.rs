@@ -5,7 +5,7 @@
 //! rank's count only grows, so agreement means that nothing is on its way. Then the parts are sealed, the entries
 //! gathered on rank 0, and its outcome sent to all.
 
-use super::message::{Control, Failure, Sealed};
+use super::message::{Control, Failure, MessageError, Sealed};
 use super::{Engine, Event, Phase};
 
 /// Sums over this rank's subtree.
@@ -31,7 +31,22 @@ struct Probe {
     delivered: u64,
 }
 
+/// A sum of records over ranks, which no honest job overflows.
+fn add_count(sum: u64, more: u64) -> Result<u64, MessageError> {
+    sum.checked_add(more).ok_or(MessageError::Field { field: "number of records" })
+}
+
 impl Quiescence {
+    /// Whether another child may say that it has settled.
+    pub(super) fn awaits_settled(&self, children: u32) -> bool {
+        self.settled_children < children
+    }
+
+    /// Whether another child may hand over what it sealed.
+    pub(super) fn awaits_sealed(&self, children: u32) -> bool {
+        self.sealed_children < children
+    }
+
     /// Whether rank 0 has begun to count deliveries (no new table is worth having then).
     pub(super) fn is_counting(&self) -> bool {
         self.total.is_some()
@@ -62,15 +77,17 @@ impl Engine {
         if self.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
             self.phase = Phase::Settled;
             self.quiescence.own_settled = true;
-            self.quiescence.originated += self.figures.originated;
+            // More than can be counted is what a child made up; then the sums never agree, and the epoch ends nowhere.
+            self.quiescence.originated = self.quiescence.originated.saturating_add(self.figures.originated);
             self.report_settled();
         }
     }
 
-    pub(super) fn child_settled(&mut self, originated: u64) {
+    pub(super) fn child_settled(&mut self, originated: u64) -> Result<(), MessageError> {
         self.quiescence.settled_children += 1;
-        self.quiescence.originated += originated;
+        self.quiescence.originated = add_count(self.quiescence.originated, originated)?;
         self.report_settled();
+        Ok(())
     }
 
     fn report_settled(&mut self) {
@@ -104,12 +121,13 @@ impl Engine {
         self.report_delivered();
     }
 
-    pub(super) fn child_delivered(&mut self, round: u32, delivered: u64) {
+    pub(super) fn child_delivered(&mut self, round: u32, delivered: u64) -> Result<(), MessageError> {
         if let Some(probe) = self.quiescence.probe.as_mut().filter(|probe| probe.round == round) {
             probe.missing_children -= 1;
-            probe.delivered += delivered;
+            probe.delivered = add_count(probe.delivered, delivered)?;
             self.report_delivered();
         }
+        Ok(())
     }
 
     fn report_delivered(&mut self) {

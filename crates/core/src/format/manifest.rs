@@ -313,7 +313,7 @@ impl EpochManifest {
     }
 
     /// Whether runs and parts fit each other.
-    fn check(&self) -> Result<(), &'static str> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         let ends: HashMap<PartId, u64> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
         if ends.len() != self.parts.len() {
             return Err("it lists a part twice");
@@ -321,13 +321,21 @@ impl EpochManifest {
         if self.parts.iter().any(|part| part.footer_offset >= part.bytes) {
             return Err("a part's footer lies outside the part");
         }
-        let mut rows = 0u64;
+        let (mut rows, mut bytes) = (0u64, 0u64);
         for run in &self.runs {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
             if ends.get(&run.part).is_none_or(|limit| end > *limit) {
                 return Err("a run lies outside the parts listed");
             }
+            // Every record takes a byte at least, so nothing that is counted or reserved by rows goes beyond the files.
+            if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
+                return Err("a row group has more rows than its bytes can hold");
+            }
+            if run.columns.iter().any(|column| column.nan_count > run.rows) {
+                return Err("a row group has more NaN than rows");
+            }
             rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;
+            bytes = bytes.checked_add(run.bytes).ok_or("its runs have more bytes than can be counted")?;
         }
         Ok(())
     }

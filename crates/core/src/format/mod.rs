@@ -42,4 +42,5 @@ pub(crate) use pages::page_rows;
 pub use part_reader::PartReader;
 pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
 pub use recovery::{RecoveredPart, recover_part};
+pub(crate) use seal::{MAX_GAP_BYTES, padding};
 pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};

@@ -171,6 +171,10 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         if position.is_some_and(|position| position != group.offset) {
             return None;
         }
+        // Every record takes a byte at least; what is counted by rows stays within the file then.
+        if group.rows > group.bytes {
+            return None;
+        }
         position = Some(group.offset.checked_add(group.bytes)?);
         row_groups.push(group);
     }
@@ -205,6 +209,17 @@ pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result
         false
     })?;
     Ok(found)
+}
+
+/// The longest gap between the records of one run and those of the next: a seal, and zeros up to a block's beginning.
+pub(crate) const MAX_GAP_BYTES: u64 = (MAX_SEAL_BYTES + ALIGNMENT) as u64;
+
+/// The bytes of a gap that precede the seal at its end, all of which are zeros unless they are damaged; `None` where there is
+/// no seal.
+pub(crate) fn padding(gap: &[u8]) -> Option<&[u8]> {
+    let block = gap.last_chunk::<TRAILER_BYTES>()?;
+    let length = seal_bytes(block, gap.len() as u64)?;
+    Some(&gap[..gap.len() - length])
 }
 
 /// Hands out the seals of a file one after the other, until `visit` answers false.

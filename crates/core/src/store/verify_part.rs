@@ -11,7 +11,8 @@ use super::layout::Layout;
 use super::verify::{Finding, VerifyReport};
 use crate::error::{IoContext, Result};
 use crate::format::{
-    EpochManifest, PartEntry, PartIdentity, PartReader, RunEntry, RunKind, SealedRowGroup, SealedRun, scan_seals,
+    EpochManifest, MAX_GAP_BYTES, PartEntry, PartIdentity, PartReader, RunEntry, RunKind, SealedRowGroup, SealedRun,
+    padding, scan_seals,
 };
 use crate::schema::{DataType, Schema, Value};
 use crate::storage::{ReadableFile, Storage};
@@ -49,6 +50,7 @@ pub(super) fn verify_part(
     check.magic();
     check.row_groups(&runs);
     check.seals(&runs);
+    check.gaps(&runs, entry.footer_offset);
     let mut last_key = None;
     for run in runs {
         check.row_group(run, &mut last_key, advance);
@@ -178,6 +180,31 @@ impl PartCheck<'_> {
             if !seals.contains(&expected) {
                 self.damage(format!("seal of run {}", run[0].run), "it is not what was written");
             }
+        }
+    }
+
+    /// Whether what lies between records and seals is zeros. Nobody reads it; but a device that changes it may change
+    /// records next.
+    fn gaps(&mut self, runs: &[&RunEntry], end: u64) {
+        let mut position = MAGIC.len() as u64;
+        let groups = runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
+        for (start, group_end) in groups.chain(std::iter::once((end, end))) {
+            let gap_bytes = start.saturating_sub(position);
+            if gap_bytes > MAX_GAP_BYTES {
+                self.damage(format!("bytes from {position}"), format!("{gap_bytes} bytes belong to no run"));
+            } else if gap_bytes > 0 {
+                let mut gap = vec![0; gap_bytes as usize];
+                let read = self.reader.file().read_at(position, &mut gap).at("read", self.path);
+                // A gap without a seal was told of by `seals`.
+                let zeros = self
+                    .take(read)
+                    .and_then(|()| padding(&gap))
+                    .is_none_or(|zeros| zeros.iter().all(|byte| *byte == 0));
+                if !zeros {
+                    self.damage(format!("bytes from {position}"), "they should be zeros before a seal");
+                }
+            }
+            position = position.max(group_end);
         }
     }
 

@@ -30,10 +30,11 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
     });
     let parts: Vec<PartEntry> = parts.collect();
     let runs = (0..runs as u32).map(|run| {
+        let rows = noise.next() >> 33;
         let columns = schema.columns().iter().map(|column| {
             let range = (column.data_type.is_numeric() && !noise.next().is_multiple_of(5))
                 .then(|| (value(column.data_type, noise.next()), value(column.data_type, noise.next())));
-            let nan_count = if column.data_type.is_float() { noise.next() } else { 0 };
+            let nan_count = if column.data_type.is_float() { noise.next() % (rows + 1) } else { 0 };
             ColumnSummary { range, nan_count }
         });
         let columns = columns.collect();
@@ -43,8 +44,8 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
             run,
             row_group: noise.next() as u32,
             offset: noise.next() >> 25,
-            bytes: noise.next() >> 25,
-            rows: noise.next() >> 20,
+            bytes: noise.next() >> 25 | 1 << 31,
+            rows,
             kind: [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey][run as usize % 4],
             table_version: noise.next() as u32,
             bounds: (run % 3 > 0).then(|| (value(key, noise.next()), value(key, noise.next()))),
@@ -122,6 +123,26 @@ fn a_forged_stream_does_not_panic() {
             let _ = decode(&resealed(&forged), &schema);
         }
         let _ = decode(&resealed(&stream[..offset]), &schema);
+    }
+}
+
+/// Found by the fuzzer: a count of such an epoch ran until memory was full, and sums overflowed.
+#[test]
+fn more_rows_than_bytes_are_refused() {
+    let schema = schema_of(&[DataType::F32, DataType::I64], 0);
+    let whole = manifest(&schema, 3, 11);
+    type Change = fn(&mut RunEntry);
+    let changes: [(Change, &str); 3] = [
+        (|run| run.rows = run.bytes + 1, "more rows than its bytes"),
+        (|run| (run.rows, run.bytes) = (1 << 32, 1 << 33), "more rows than its bytes"),
+        (|run| run.columns[0].nan_count = run.rows + 1, "more NaN than rows"),
+    ];
+    for (change, complaint) in changes {
+        let mut forged = whole.clone();
+        change(&mut forged.runs[1]);
+        forged.runs[1].offset = 0;
+        let error = decode(&forged.encode(&schema).unwrap(), &schema).unwrap_err().to_string();
+        assert!(error.contains(complaint), "{error}");
     }
 }
 

@@ -1,0 +1,139 @@
+//! Exhaustive damage: of a small dataset with everything in it, every byte of every file is changed in two ways and every
+//! file is cut at every length. Each time all questions are asked and the dataset is verified: an answer is the right one or
+//! an error that tells of damage, and verification finds the change, but for bytes that mean nothing, which are listed here.
+//!
+//! `make test` tries every seventh place of the parts and every place of the other files; `make damage` all of them.
+
+#[allow(dead_code, unreachable_pub, reason = "shared with the fuzzers, which use all of it")]
+#[path = "../../../fuzz/src/core/damage.rs"]
+mod damage;
+#[allow(dead_code, unreachable_pub, reason = "as above")]
+#[path = "../../../fuzz/src/core/sample.rs"]
+mod sample;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use damage::{Answers, ask_everything, tells_of_damage};
+use sample::{Sample, mix};
+
+/// A change of one file.
+#[derive(Debug, Clone, Copy)]
+enum Change {
+    Flip { at: usize, mask: u8 },
+    Cut { bytes: usize },
+}
+
+/// A tried change, and what became of it.
+struct Case<'a> {
+    path: &'a Path,
+    change: Change,
+    answers: Answers,
+}
+
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// Whether every place is tried.
+fn is_whole() -> bool {
+    std::env::var_os("TURBIDITE_DAMAGE_WHOLE").is_some()
+}
+
+/// The places of a file that are tried: all, or of a part those that a stride and its blocks' borders reach.
+fn places(path: &Path, bytes: usize) -> Vec<usize> {
+    let stride = if is_whole() || path.extension().is_none_or(|name| name != "parquet") { 1 } else { 7 };
+    let near_border = |at: usize| at % 4096 < 6 || at % 4096 >= 4088;
+    (0..bytes).filter(|at| at % stride == mix(stride as u64) as usize % stride || near_border(*at)).collect()
+}
+
+/// Runs changes of all files on two threads.
+fn each_change(
+    sample: &Sample,
+    changes: impl Fn(usize) -> Vec<Change> + Sync,
+    judge: impl Fn(Case<'_>) + Sync,
+) -> usize {
+    let mut tasks = Vec::new();
+    for (file, (path, content)) in sample.files.iter().enumerate() {
+        tasks.extend(places(path, content.len()).into_iter().flat_map(&changes).map(|change| (file, change)));
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut files: Files = sample.files.clone();
+        while let Some((file, change)) = tasks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let whole = files[*file].1.clone();
+            match *change {
+                Change::Flip { at, mask } => files[*file].1[at] ^= mask,
+                Change::Cut { bytes } => files[*file].1.truncate(bytes),
+            }
+            judge(Case { path: &sample.files[*file].0, change: *change, answers: ask_everything(&files, true) });
+            files[*file].1 = whole;
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(work);
+        work();
+    });
+    tasks.len()
+}
+
+/// Whether a change lies in an attempt, of which readers and verification know nothing but that it is there.
+fn is_unfinished(path: &Path) -> bool {
+    path.starts_with("/ds/_turbidite/tmp")
+}
+
+/// What holds for every change: answers are right or tell of damage, naming a file, and verification finds it.
+fn judge(expected: &Answers, case: &Case<'_>) {
+    let Case { path, change, answers } = case;
+    let place = format!("{change:?} of {}", path.display());
+    for (right, found) in expected.answers.iter().zip(&answers.answers) {
+        match found {
+            Ok(found) if !is_unfinished(path) => assert!(Some(found) == right.as_ref().ok(), "{place}: a wrong answer"),
+            Ok(_) => {}
+            Err(error) => {
+                assert!(tells_of_damage(error), "{place}: {error}");
+                assert!(error.to_string().contains("/ds"), "{place}: which file? {error}");
+            }
+        }
+    }
+    match &answers.report {
+        Ok(report) if is_unfinished(path) => assert!(report.is_clean(), "{place}"),
+        Ok(report) => assert!(!report.is_clean(), "{place} is not found by verification"),
+        Err(error) => assert!(tells_of_damage(error), "{place}: {error}"),
+    }
+}
+
+#[test]
+fn the_sample_holds_what_it_should() {
+    let sample = Sample::new();
+    let answers = Answers::of(&sample.files);
+    let rows = |index: usize| u64::from_le_bytes(*answers.answers[index].as_ref().unwrap().first_chunk().unwrap());
+    let count = |keep: fn(&sample::Record) -> bool| sample.records.iter().filter(|record| keep(record)).count() as u64;
+    assert_eq!(rows(0), sample.records.len() as u64);
+    assert_eq!(rows(1), count(|record| record.epoch == 1 && record.energy > 0.25 && record.a < 50.0));
+    assert_eq!(rows(2), count(|record| record.energy.is_nan() || record.b > 0));
+    assert_eq!(rows(3), count(|record| record.epoch == 2 && (0.5..=0.75).contains(&record.energy)));
+    assert_eq!(rows(4), count(|record| record.id % 2 == 1 && !record.a.is_nan()));
+    assert_eq!(rows(5), 0);
+    let report = answers.report.unwrap();
+    assert!(report.is_clean(), "{:?}", report.findings);
+    assert_eq!((report.epochs, report.parts, report.rows), (3, 5, sample.records.len() as u64));
+}
+
+#[test]
+fn every_flipped_byte_is_found() {
+    let sample = Sample::new();
+    let expected = Answers::of(&sample.files);
+    let changes =
+        |at: usize| vec![Change::Flip { at, mask: 0xff }, Change::Flip { at, mask: 1 << (mix(at as u64) % 8) }];
+    let cases = each_change(&sample, changes, |case| judge(&expected, &case));
+    println!("{cases} flips");
+    assert!(cases > 8_000, "{cases}");
+}
+
+#[test]
+fn every_cut_is_found() {
+    let sample = Sample::new();
+    let expected = Answers::of(&sample.files);
+    let cases = each_change(&sample, |bytes| vec![Change::Cut { bytes }], |case| judge(&expected, &case));
+    println!("{cases} cuts");
+    assert!(cases > 4_000, "{cases}");
+}

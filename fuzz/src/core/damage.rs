@@ -1,0 +1,125 @@
+//! What is asked of a dataset that may be damaged, and whether the answers are right.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{Array, RecordBatch};
+use arrow_schema::DataType;
+use turbidite::query::{Bins, Dataset, Precision, Query, TrackRequest, key_profile};
+use turbidite::storage::Storage;
+use turbidite::store::{EpochRange, Layout, VerifyOptions, VerifyReport, salvage, verify};
+use turbidite::{Error, ErrorClass};
+
+use super::sample::{ROOT, Sample};
+
+/// An answer, or what was said instead.
+pub type Answer = Result<Vec<u8>, Error>;
+
+/// The questions: epochs, filter, ordered. Each reads something that the others leave.
+const QUESTIONS: [(u64, u64, &str, bool); 6] = [
+    (0, u64::MAX, "", false),
+    (1, 1, "energy > 0.25 and a < 50", false),
+    (1, 2, "isnan(energy) or b > 0", true),
+    (2, 2, "energy between 0.5 and 0.75", true),
+    (0, u64::MAX, "id % 2 = 1 and not isnan(a)", false),
+    (0, 30, "energy < -5", false),
+];
+
+/// All that a dataset says.
+#[derive(Debug)]
+pub struct Answers {
+    /// By question.
+    pub answers: Vec<Answer>,
+    /// What verification found.
+    pub report: Result<VerifyReport, Error>,
+}
+
+/// The values of all columns, byte for byte; none of them is ever null.
+fn values(batches: impl Iterator<Item = Result<RecordBatch, Error>>) -> Answer {
+    let mut all = Vec::new();
+    for batch in batches {
+        for column in batch?.columns() {
+            let data = column.to_data();
+            let width = match data.data_type() {
+                DataType::FixedSizeBinary(width) => *width as usize,
+                other => other.primitive_width().expect("numbers and bytes only"),
+            };
+            let from = data.offset() * width;
+            all.extend_from_slice(&data.buffers()[0].as_slice()[from..from + data.len() * width]);
+        }
+    }
+    Ok(all)
+}
+
+fn ask(dataset: &Dataset, question: (u64, u64, &str, bool), check: bool) -> Answer {
+    let (first, last, filter, ordered) = question;
+    let query = Query::new().threads(1).epochs(EpochRange { first, last }).ordered(ordered).check(check);
+    let query = if filter.is_empty() { query } else { query.filter(filter) };
+    let (count, _) = dataset.count(&query)?;
+    let mut answer = count.to_le_bytes().to_vec();
+    answer.extend(values(dataset.run(&query)?)?);
+    Ok(answer)
+}
+
+/// What summaries alone answer, and what follows particles.
+fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
+    let bins = Bins::new(7);
+    let histogram = dataset.histogram("energy", &bins, EpochRange::ALL, Precision::Bounded)?;
+    let exact = dataset.histogram("a", &bins, EpochRange::ALL, Precision::Exact)?;
+    let shares = [0.0, 0.3, 1.0];
+    let quantiles = dataset.quantiles("energy", &shares, EpochRange::ALL, Precision::Exact)?;
+    let explained = dataset.explain(&Query::new().filter("energy > 1.5"))?;
+    let profile = key_profile(&*dataset.manifest(1)?, dataset.schema());
+    let request = TrackRequest::new("energy > 0.9", 2, "id").threads(1).check(check);
+    let tracks = values(dataset.tracks(&request, &|_| ())?)?;
+    let told = (histogram.bins, exact.bins, quantiles.quantiles, explained.epochs.len(), profile.rows);
+    Ok([format!("{told:?}").into_bytes(), tracks].concat())
+}
+
+/// Asks all questions of a dataset of these files.
+pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
+    let storage: Arc<dyn Storage> = Arc::new(Sample::storage(files));
+    let layout = Layout::new(ROOT);
+    let opened = || Dataset::open_with(storage.clone(), ROOT);
+    let mut answers = Vec::new();
+    match opened() {
+        Ok(dataset) => {
+            answers.extend(QUESTIONS.iter().map(|question| ask(&dataset, *question, check)));
+            answers.push(ask_aside(&dataset, check));
+            if let Ok(unfinished) = salvage::list(&*storage, &layout, dataset.descriptor()) {
+                answers.push(Ok(unfinished.iter().flat_map(|epoch| epoch.rows().to_le_bytes()).collect()));
+            }
+        }
+        Err(_) => answers.extend((0..QUESTIONS.len() + 1).filter_map(|_| opened().err()).map(Err)),
+    }
+    let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+    Answers { answers, report: verify(&storage, &layout, &options, &|_| ()) }
+}
+
+/// Whether an error says that stored data is damaged or missing, or of a release to come.
+pub fn tells_of_damage(error: &Error) -> bool {
+    error.class() == ErrorClass::Damage
+        || matches!(error, Error::Version { .. } | Error::EpochMissing { .. } | Error::NotADataset { .. })
+}
+
+impl Answers {
+    /// The answers of an undamaged dataset.
+    pub fn of(files: &[(PathBuf, Vec<u8>)]) -> Self {
+        let answers = ask_everything(files, true);
+        for answer in &answers.answers {
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        answers
+    }
+
+    /// Compares another dataset's answers with these: each is the same, or an error that tells of damage.
+    pub fn compare(&self, other: &Self) {
+        for (expected, found) in self.answers.iter().zip(&other.answers).take(QUESTIONS.len() + 1) {
+            match (expected, found) {
+                (Ok(expected), Ok(found)) => assert_eq!(expected, found, "a wrong answer"),
+                (_, Err(error)) => assert!(tells_of_damage(error), "{error}"),
+                (Err(error), _) => panic!("{error}"),
+            }
+        }
+    }
+}

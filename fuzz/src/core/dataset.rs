@@ -1,0 +1,166 @@
+//! A whole dataset of which some bytes, lengths, files or figures were changed. Without repair of the checksums every answer
+//! must be right, or an error that says that something is damaged; with it nothing is promised but an end.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use turbidite::Value;
+use turbidite::format::{EpochManifest, RunKind};
+use turbidite::store::Layout;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::damage::{Answers, ask_everything};
+use super::sample::{ROOT, Sample, schema};
+use super::script::Script;
+
+/// The sample, built once.
+pub fn sample() -> &'static Sample {
+    static SAMPLE: OnceLock<Sample> = OnceLock::new();
+    SAMPLE.get_or_init(Sample::new)
+}
+
+/// The right answers.
+pub fn answers() -> &'static Answers {
+    static ANSWERS: OnceLock<Answers> = OnceLock::new();
+    ANSWERS.get_or_init(|| Answers::of(&sample().files))
+}
+
+/// What the corpus begins with: one change of each kind, with and without repair.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let mut seeds = vec![vec![0], vec![1]];
+    for repair in [0u8, 1] {
+        for kind in 0..6u8 {
+            for file in [0u8, 2, 4, 6] {
+                seeds.push(vec![repair, kind, file, 0, 17, 3, 0, 0, 0x55, 9, 9, 9, 9, 9, 9, 9]);
+            }
+        }
+        for field in 0..24u8 {
+            seeds.push(vec![1, 6, field % 2, 1, field, 7, 0, 0, 0, 0, 0, 0, 0x80]);
+        }
+        seeds.push(vec![repair, 1, 1, 0, 8, 0, 0, 0, 3, 2, 0, 5, 0, 0, 0, 0xff]);
+    }
+    seeds
+}
+
+/// Asks everything of a changed dataset.
+pub fn target(data: &[u8]) {
+    let mut script = Script::new(data);
+    let repair = script.byte() & 1 == 1;
+    let mut files = sample().files.clone();
+    let mut manifests = sample().manifests.clone();
+    for _ in 0..12 {
+        if script.is_over() {
+            break;
+        }
+        change(&mut script, &mut files, &mut manifests);
+    }
+    if repair {
+        self::repair(&mut files, &mut manifests);
+        // The sums need not be right, but they must be given.
+        let _ = ask_everything(&files, false);
+        let _ = ask_everything(&files, true);
+    } else {
+        answers().compare(&ask_everything(&files, true));
+    }
+}
+
+/// One change of the files, or of what a manifest says.
+fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifests: &mut [EpochManifest]) {
+    let kind = script.byte() % 7;
+    if kind == 6 {
+        let which = script.one_of(manifests.len());
+        return restate(script, &mut manifests[which]);
+    }
+    if files.is_empty() {
+        return;
+    }
+    let which = usize::from(script.byte()) % files.len();
+    let content = &mut files[which].1;
+    let at = script.word() as usize % (content.len() + 1);
+    match kind {
+        0 if at < content.len() => content[at] ^= script.byte().max(1),
+        1 => content.truncate(at),
+        2 => {
+            let new = script.chunk();
+            let end = (at + new.len()).min(content.len());
+            content[at..end].copy_from_slice(&new[..end - at]);
+        }
+        3 => drop(content.splice(at..at, script.chunk().iter().copied())),
+        4 => drop(files.remove(which)),
+        5 => {
+            let other = script.one_of(files.len());
+            files[which].1 = files[other].1.clone();
+        }
+        _ => {}
+    }
+}
+
+/// Changes a figure of a manifest.
+fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
+    let field = script.byte() % 24;
+    let which = usize::from(script.byte());
+    let value = script.long();
+    let parts = manifest.parts.len().max(1);
+    if let Some(part) = manifest.parts.get_mut(which % parts) {
+        match field {
+            0 => part.footer_offset = value,
+            1 => part.part.rank = value as u32,
+            2 => part.part.roll = value as u32,
+            _ => {}
+        }
+    }
+    let float = f64::from_bits(script.long());
+    let runs = manifest.runs.len().max(1);
+    let Some(run) = manifest.runs.get_mut(which % runs) else { return };
+    let column = script.one_of(run.columns.len());
+    match field {
+        3 => run.rows = value,
+        4 => run.offset = value,
+        5 => run.bytes = value,
+        6 => run.row_group = value as u32,
+        7 => run.run = value as u32,
+        8 => run.part.rank = value as u32,
+        9 => run.kind = [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey][value as usize % 4],
+        10 => run.bounds = Some((Value::Float(float), Value::Float(value as f64))),
+        11 => run.columns[column].nan_count = value,
+        12 => run.columns[column].range = None,
+        13 => run.columns[column].range = Some((Value::Float(float), Value::Float(value as f64))),
+        14 => run.columns[column].range = Some((Value::Int(value.into()), Value::Int(value.into()))),
+        15 => run.table_version = value as u32,
+        16 => manifest.figures.rows = value,
+        17 => manifest.figures.rows_per_receiver = vec![value, 1, u64::MAX],
+        18 => drop(manifest.runs.remove(which % runs)),
+        19 => {
+            let again = run.clone();
+            manifest.runs.push(again);
+        }
+        20 => manifest.runs.reverse(),
+        21 => manifest.runs.iter_mut().for_each(|run| run.rows = value),
+        22 => (manifest.figures.strays, manifest.figures.nan_keys) = (value, value),
+        _ => manifest.figures.receivers = value as u32,
+    }
+}
+
+/// Gives manifests and dataset.json checksums that fit what is there now.
+fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest]) {
+    let layout = Layout::new(ROOT);
+    for manifest in manifests {
+        for entry in &mut manifest.parts {
+            let path = layout.part(manifest.epoch, entry.part);
+            let Some((_, content)) = files.iter().find(|file| file.0 == path) else { continue };
+            entry.bytes = content.len() as u64;
+            let tail = content.get(entry.footer_offset as usize..).unwrap_or_default();
+            entry.footer_checksum = xxh3_64(tail);
+        }
+        let path = layout.manifest(manifest.epoch, manifest.commit);
+        if let Some((_, content)) = files.iter_mut().find(|file| file.0 == path) {
+            *content = manifest.encode(&schema()).expect("the columns fit");
+        }
+    }
+    if let Some((_, content)) = files.iter_mut().find(|file| file.0 == layout.descriptor()) {
+        let closing = |checksum: u64| format!(",\n  \"checksum\": \"{checksum:016x}\"\n}}\n").into_bytes();
+        content.truncate(content.len().saturating_sub(closing(0).len()));
+        let closing = closing(xxh3_64(content));
+        content.extend_from_slice(&closing);
+    }
+}

@@ -1,0 +1,74 @@
+//! A part file: footer, page indexes, page headers and pages. The manifest's entry is made to fit, so that the footer's own
+//! content is what is judged.
+
+use std::path::Path;
+
+use turbidite::format::{PartEntry, PartId, PartReader};
+use turbidite::storage::{MemoryStorage, Storage};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::sample::{Sample, identity, schema};
+use super::script::Script;
+
+/// The bytes of a target's input: a choice, where the footer begins, the file.
+pub fn input(entry: &PartEntry, content: &[u8]) -> Vec<u8> {
+    [&[0][..], &(entry.footer_offset as u32).to_le_bytes(), content].concat()
+}
+
+/// What the corpus begins with.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let sample = Sample::new();
+    let mut seeds = Vec::new();
+    for manifest in &sample.manifests {
+        for entry in &manifest.parts {
+            let name = entry.part.file_name();
+            let folder = format!("epoch={}", manifest.epoch);
+            let of_part = |path: &Path| path.ends_with(Path::new(&folder).join(&name));
+            seeds.extend(sample.files.iter().filter(|file| of_part(&file.0)).map(|file| input(entry, &file.1)));
+        }
+    }
+    seeds
+}
+
+/// Reads all there is in a file.
+pub fn target(data: &[u8]) {
+    let mut script = Script::new(data);
+    let choice = script.byte();
+    let footer_offset = u64::from(script.word());
+    let content = script.rest();
+    let storage = MemoryStorage::new();
+    let path = Path::new("/part-00000.parquet");
+    let written = storage.create(path).and_then(|mut file| file.write_at(0, content));
+    written.expect("memory");
+    let _ = PartReader::identify(&storage, path);
+    let tail = content.get(footer_offset as usize..).unwrap_or_default();
+    let footer_checksum = if choice & 1 == 0 { xxh3_64(tail) } else { 0 };
+    let part = PartId { rank: u32::from(choice >> 1), roll: 0 };
+    let entry = PartEntry { part, bytes: content.len() as u64, footer_offset, footer_checksum };
+    for epoch in [1, 2, 30] {
+        if let Ok(reader) = PartReader::open(&storage, path, &entry, identity(epoch).commit, schema()) {
+            read(&reader, content);
+        }
+    }
+}
+
+fn read(reader: &PartReader, content: &[u8]) {
+    let mut values = Vec::new();
+    for group in 0..reader.row_groups() {
+        for column in 0..schema().columns().len() {
+            let range = reader.chunk_range(group, column).expect("there is such a chunk");
+            assert!(range.end as usize <= content.len(), "a chunk lies within the file");
+            let pages = reader.pages(group, column).map_or(0, <[_]>::len);
+            for page in 0..pages {
+                let _ = reader.page_range(group, column, page);
+                for check in [true, false] {
+                    values.clear();
+                    if let Ok(rows) = reader.read_page(group, column, page, check, &mut values) {
+                        let width = schema().columns()[column].data_type.width();
+                        assert_eq!(values.len(), rows * width, "as many values as rows");
+                    }
+                }
+            }
+        }
+    }
+}

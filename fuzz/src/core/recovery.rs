@@ -1,0 +1,73 @@
+//! The part of a writer that died: its seals, and what is copied of its runs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use turbidite::storage::{ALIGNMENT, Storage};
+use turbidite::store::{Layout, salvage};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::sample::{ROOT, Sample, UNFINISHED, identity};
+use super::script::Script;
+
+const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
+/// Where a seal's number of row groups stands, and where the row groups begin (FORMAT.md).
+const COUNT_AT: usize = 88;
+const GROUPS_AT: usize = 96;
+const GROUP_BYTES: usize = 32;
+const TRAILER_BYTES: usize = 24;
+
+/// What the corpus begins with.
+pub fn seeds() -> Vec<Vec<u8>> {
+    let unfinished = Layout::new(ROOT).unfinished();
+    let sample = Sample::new();
+    let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
+    parts.map(|(_, content)| [&[0][..], content].concat()).collect()
+}
+
+fn long_at(content: &[u8], at: usize) -> Option<u64> {
+    content.get(at..)?.first_chunk().map(|raw| u64::from_le_bytes(*raw))
+}
+
+/// Gives every seal the checksums that fit.
+fn repair(content: &mut [u8]) {
+    for end in (ALIGNMENT..=content.len()).step_by(ALIGNMENT) {
+        if !content[..end].ends_with(SEAL_MAGIC) {
+            continue;
+        }
+        let Some(length) = long_at(content, end - TRAILER_BYTES) else { continue };
+        let Some(start) = end.checked_sub(length as usize).filter(|_| length as usize >= GROUPS_AT) else { continue };
+        let count = long_at(content, start + COUNT_AT).unwrap_or(0).min(64) as usize;
+        for group in 0..count {
+            let at = start + GROUPS_AT + group * GROUP_BYTES;
+            let place = long_at(content, at).zip(long_at(content, at + 8));
+            let Some((offset, bytes)) = place.filter(|_| at + GROUP_BYTES <= end) else { break };
+            let pages = offset.checked_add(bytes).and_then(|end| content.get(offset as usize..end as usize));
+            let Some(checksum) = pages.map(xxh3_64) else { continue };
+            content[at + 24..at + 32].copy_from_slice(&checksum.to_le_bytes());
+        }
+        let checksum = xxh3_64(&content[start..end - 16]);
+        content[end - 16..end - 8].copy_from_slice(&checksum.to_le_bytes());
+    }
+}
+
+/// Salvages a file.
+pub fn target(data: &[u8]) {
+    let mut script = Script::new(data);
+    let choice = script.byte();
+    let mut content = script.rest().to_vec();
+    if choice & 1 == 0 {
+        repair(&mut content);
+    }
+    let layout = Layout::new(ROOT);
+    let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
+    let storage: Arc<dyn Storage> = Arc::new(Sample::storage(&[(path, content)]));
+    let sample = super::dataset::sample();
+    let Ok(unfinished) = salvage::list(&*storage, &layout, &sample.descriptor) else { return };
+    for epoch in unfinished {
+        let runs = epoch.runs();
+        let salvaged = salvage::recover_into(&storage, &layout, &sample.descriptor, &epoch, Path::new("/out"));
+        let salvaged = salvaged.expect("damage is no reason to give up");
+        assert!(salvaged.runs + salvaged.damaged.len() as u64 >= runs, "every run is copied or told of");
+    }
+}

@@ -1,0 +1,237 @@
+//! A small dataset with everything in it: several epochs and parts, runs of every kind, row groups of several pages, NaN in
+//! keys and elsewhere, a part and an epoch without rows, and an attempt that was never finished. The same bytes every time.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use turbidite::format::{
+    EpochFigures, EpochManifest, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RunContext,
+    RunEntry, RunKind,
+};
+use turbidite::storage::{FileKind, MemoryStorage, Storage};
+use turbidite::store::{DatasetDescriptor, Layout};
+use turbidite::{Column, DataType, Schema, Value};
+use uuid::Uuid;
+
+/// Where the dataset lies in its storage.
+pub const ROOT: &str = "/ds";
+
+/// The attempt's epoch.
+pub const UNFINISHED: u64 = 9;
+
+/// One record, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Record {
+    /// Its epoch.
+    pub epoch: u64,
+    /// The key.
+    pub energy: f32,
+    /// Another number; some are NaN.
+    pub a: f32,
+    /// A small integer.
+    pub b: i16,
+    /// Unique.
+    pub id: u64,
+}
+
+impl Record {
+    fn pack(&self, row: &mut Vec<u8>) {
+        row.extend_from_slice(&self.b.to_le_bytes());
+        row.extend_from_slice(&self.energy.to_le_bytes());
+        row.extend_from_slice(&self.a.to_le_bytes());
+        row.extend_from_slice(&self.id.to_le_bytes());
+        let id = self.id.to_le_bytes();
+        row.extend_from_slice(&[id[0], 0xa5, id[1]]);
+    }
+}
+
+/// The dataset and what is in it.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// Its files by path; folders are implied.
+    pub files: Vec<(PathBuf, Vec<u8>)>,
+    /// The manifests of its epochs.
+    pub manifests: Vec<EpochManifest>,
+    /// dataset.json.
+    pub descriptor: DatasetDescriptor,
+    /// Every record of a committed epoch.
+    pub records: Vec<Record>,
+}
+
+/// The columns.
+pub fn schema() -> Arc<Schema> {
+    let columns = vec![
+        Column::new("b", DataType::I16),
+        Column::new("energy", DataType::F32),
+        Column::new("a", DataType::F32),
+        Column::new("id", DataType::U64),
+        Column::new("tag", DataType::FixedBytes(3)),
+    ];
+    Arc::new(Schema::new(columns, "energy").expect("it is a schema"))
+}
+
+/// A commit's identity.
+pub fn identity(epoch: u64) -> PartIdentity {
+    PartIdentity { dataset: Uuid::from_u128(0xda7a), commit: Uuid::from_u128(0xc0_0000 + u128::from(epoch)), epoch }
+}
+
+/// A cheap stream of numbers.
+pub fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// What a part is made of: kind and number of records of each run.
+type Plan = &'static [(RunKind, u64)];
+
+/// Epochs, each with the runs of its parts.
+const EPOCHS: &[(u64, &[Plan])] = &[
+    (
+        1,
+        &[
+            &[(RunKind::Regular, 48), (RunKind::Stray, 7), (RunKind::NanKey, 5)],
+            &[(RunKind::Regular, 30), (RunKind::Unordered, 9)],
+        ],
+    ),
+    (2, &[&[(RunKind::Regular, 20)], &[]]),
+    (30, &[&[]]),
+];
+
+fn records_of(epoch: u64, rank: u32, run: u32, kind: RunKind, count: u64) -> Vec<Record> {
+    let first = epoch << 32 | u64::from(rank) << 16 | u64::from(run) << 8;
+    let record = |id: u64| {
+        let random = mix(id);
+        let within = (random % 256) as f32 / 256.0;
+        let energy = match kind {
+            RunKind::NanKey => f32::NAN,
+            RunKind::Regular => rank as f32 + within,
+            RunKind::Stray | RunKind::Unordered => within * 4.0 - 1.0,
+        };
+        let a = if random.is_multiple_of(11) { f32::NAN } else { (random >> 20) as f32 % 100.0 };
+        Record { epoch, energy, a, b: (random >> 50) as i16 - 8192, id }
+    };
+    (first..first + count).map(record).collect()
+}
+
+fn write_part(
+    storage: &Arc<dyn Storage>,
+    directory: &Path,
+    epoch: u64,
+    rank: u32,
+    plan: Plan,
+    records: &mut Vec<Record>,
+) -> (PartEntry, Vec<RunEntry>) {
+    let options = PartOptions { page_rows: 8, row_groups_per_run: 2, ..PartOptions::default() };
+    let part = PartId { rank, roll: 0 };
+    let mut writer =
+        PartWriter::create(storage.clone(), directory, part, schema(), options, identity(epoch)).expect("memory");
+    let mut runs = Vec::new();
+    for (number, (kind, count)) in (0..).zip(plan) {
+        let rows = records_of(epoch, rank, number, *kind, *count);
+        let mut packed = Vec::new();
+        rows.iter().for_each(|row| row.pack(&mut packed));
+        let mut table = Memtable::new(schema(), packed.len());
+        table.push(&packed);
+        let bounds =
+            (*kind == RunKind::Regular).then(|| (Value::Float(f64::from(rank)), Value::Float(f64::from(rank + 1))));
+        let context = RunContext { run: number, kind: *kind, table_version: 1, bounds };
+        runs.extend(writer.append_run(&table, context).expect("memory"));
+        records.extend(rows);
+    }
+    (writer.finish().expect("memory"), runs)
+}
+
+fn figures(runs: &[RunEntry], parts: u32) -> EpochFigures {
+    let count = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
+    EpochFigures {
+        ranks: parts,
+        receivers: parts,
+        rows: runs.iter().map(|run| run.rows).sum(),
+        strays: count(RunKind::Stray),
+        spills: count(RunKind::Unordered),
+        nan_keys: count(RunKind::NanKey),
+        ..EpochFigures::default()
+    }
+}
+
+fn put(storage: &dyn Storage, path: &Path, content: &[u8]) {
+    storage.create(path).expect("it is new").write_at(0, content).expect("memory");
+}
+
+/// Every file below a folder.
+pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut files = Vec::new();
+    for entry in storage.list(folder).expect("it is there") {
+        let path = folder.join(&entry.name);
+        if entry.kind == FileKind::Directory {
+            files.extend(files_below(storage, &path));
+            continue;
+        }
+        let file = storage.open(&path).expect("it is there");
+        let mut content = vec![0; file.bytes() as usize];
+        file.read_at(0, &mut content).expect("memory");
+        files.push((path, content));
+    }
+    files
+}
+
+impl Sample {
+    /// Builds it.
+    pub fn new() -> Self {
+        let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+        let layout = Layout::new(ROOT);
+        let descriptor = DatasetDescriptor {
+            uuid: identity(0).dataset,
+            derivations: vec!["energy = sqrt(1 + a * a) - 1".to_owned()],
+            source: Some("a test".to_owned()),
+            ..DatasetDescriptor::new(schema())
+        };
+        let (mut manifests, mut records) = (Vec::new(), Vec::new());
+        storage.create_dir_all(&layout.manifests()).expect("memory");
+        for (epoch, parts) in EPOCHS {
+            let directory = layout.epoch(*epoch);
+            storage.create_dir_all(&directory).expect("memory");
+            let written: Vec<_> = (0..)
+                .zip(*parts)
+                .map(|(rank, plan)| write_part(&storage, &directory, *epoch, rank, plan, &mut records))
+                .collect();
+            let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
+            let runs: Vec<RunEntry> = runs.into_iter().flatten().collect();
+            let figures = figures(&runs, parts.len() as u32);
+            let manifest = EpochManifest { epoch: *epoch, commit: identity(*epoch).commit, parts, runs, figures };
+            let bytes = manifest.encode(&schema()).expect("the columns fit");
+            put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);
+            manifests.push(manifest);
+        }
+        put(&*storage, &layout.descriptor(), &descriptor.encode().expect("it is JSON"));
+        let attempt = layout.attempt(UNFINISHED, identity(UNFINISHED).commit);
+        storage.create_dir_all(&attempt).expect("memory");
+        let plan: Plan = &[(RunKind::Regular, 12), (RunKind::Regular, 9)];
+        write_part(&storage, &attempt, UNFINISHED, 0, plan, &mut Vec::new());
+        let files = files_below(&*storage, Path::new(ROOT));
+        Self { files, manifests, descriptor, records }
+    }
+
+    /// A storage that holds the files. The folders of all epochs are there, whatever is left in them.
+    pub fn storage(files: &[(PathBuf, Vec<u8>)]) -> MemoryStorage {
+        let storage = MemoryStorage::new();
+        let layout = Layout::new(ROOT);
+        let epochs = EPOCHS.iter().map(|(epoch, _)| layout.epoch(*epoch));
+        for folder in epochs.chain([layout.manifests(), layout.unfinished()]) {
+            storage.create_dir_all(&folder).expect("memory");
+        }
+        for (path, content) in files {
+            storage.create_dir_all(path.parent().expect("it is below a folder")).expect("memory");
+            put(&storage, path, content);
+        }
+        storage
+    }
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self::new()
+    }
+}

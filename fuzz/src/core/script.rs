@@ -1,0 +1,76 @@
+//! The fuzzer's bytes as a sequence of choices. Behind the end every choice is 0, so that any prefix is a script too.
+
+/// What is left of the bytes.
+#[derive(Debug, Clone)]
+pub struct Script<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Script<'a> {
+    /// A script from its beginning.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Whether no choice is left.
+    pub fn is_over(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn number(&mut self, bytes: usize) -> u64 {
+        let (head, rest) = self.rest.split_at(bytes.min(self.rest.len()));
+        self.rest = rest;
+        head.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    }
+
+    /// A byte.
+    pub fn byte(&mut self) -> u8 {
+        self.number(1) as u8
+    }
+
+    /// Two bytes.
+    pub fn short(&mut self) -> u16 {
+        self.number(2) as u16
+    }
+
+    /// Four bytes.
+    pub fn word(&mut self) -> u32 {
+        self.number(4) as u32
+    }
+
+    /// Eight bytes.
+    pub fn long(&mut self) -> u64 {
+        self.number(8)
+    }
+
+    /// One of `count` things; 0 where there are none.
+    pub fn one_of(&mut self, count: usize) -> usize {
+        usize::from(self.short()) % count.max(1)
+    }
+
+    /// A byte's number of bytes, fewer at the end.
+    pub fn chunk(&mut self) -> &'a [u8] {
+        let length = usize::from(self.byte()).min(self.rest.len());
+        let (head, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        head
+    }
+
+    /// As [`Script::chunk`], up to 65,535 bytes.
+    pub fn long_chunk(&mut self) -> &'a [u8] {
+        let length = usize::from(self.short()).min(self.rest.len());
+        let (head, rest) = self.rest.split_at(length);
+        self.rest = rest;
+        head
+    }
+
+    /// All that is left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+}

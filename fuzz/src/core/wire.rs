@@ -1,0 +1,94 @@
+//! Messages between ranks, written by hand: what a broken peer may send. The layout is that of `engine/message.rs`; a message
+//! that no longer fits it is refused at once, and the corpora lose their reach but not their truth.
+
+use super::script::Script;
+
+/// Appends fields.
+#[derive(Debug, Default, Clone)]
+pub struct Fields(pub Vec<u8>);
+
+impl Fields {
+    /// A message's kind and session.
+    pub fn head(kind: u8, session: u32) -> Self {
+        Self(vec![kind]).word(session)
+    }
+
+    /// Four bytes.
+    pub fn word(mut self, value: u32) -> Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// Eight bytes.
+    pub fn long(mut self, value: u64) -> Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// A length and bytes.
+    pub fn block(mut self, bytes: &[u8]) -> Self {
+        self = self.long(bytes.len() as u64);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+}
+
+/// Number of kinds of control messages; they count from 1.
+pub const KINDS: u8 = 14;
+
+/// A small number mostly, any number now and then.
+fn count(script: &mut Script<'_>) -> u64 {
+    match script.byte() {
+        255 => script.long(),
+        254 => u64::MAX,
+        small => u64::from(small),
+    }
+}
+
+/// A control message of a kind, its fields from the script. `table` and `payload` stand for what a sane peer would send.
+pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], payload: &[u8]) -> Vec<u8> {
+    let head = Fields::head(kind, session);
+    let whole = |script: &mut Script<'_>, sane: &[u8]| match script.byte() {
+        0 => script.long_chunk().to_vec(),
+        _ => sane.to_vec(),
+    };
+    match kind {
+        2 => head.block(&whole(script, payload)),
+        3 | 4 | 8 => head.word(count(script) as u32),
+        5 => {
+            let head = head.word(count(script) as u32).word(count(script) as u32);
+            let head = head.long(count(script)).long(count(script)).long(count(script));
+            let loads = script.byte() % 4;
+            let head =
+                (0..loads).fold(head.word(loads.into()), |head, _| head.word(count(script) as u32).long(count(script)));
+            head.block(&whole(script, &empty_pivots()))
+        }
+        6 => head.long(count(script)).long(0).long(u64::MAX).block(&whole(script, table)),
+        7 => head.long(count(script)),
+        9 => head.word(count(script) as u32).long(count(script)),
+        11 => {
+            let payloads = script.byte() % 4;
+            (0..payloads).fold(head.word(payloads.into()), |head, _| {
+                head.word(count(script) as u32).block(&whole(script, payload))
+            })
+        }
+        12 | 14 => head.word(count(script) as u32).block(script.chunk()),
+        13 => head.block(&whole(script, payload)),
+        _ => head,
+    }
+    .0
+}
+
+/// The pivots of a rank that saw nothing.
+fn empty_pivots() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    turbidite::partition::Pivots::default().encode(&mut bytes);
+    bytes
+}
+
+/// The header of a batch.
+pub fn data(session: u32, destination: u32, table_version: u32, rows: u32, content: &[u8]) -> Vec<u8> {
+    let mut message = Fields::default().word(session).word(1).word(destination).word(table_version).word(rows).0;
+    message.extend_from_slice(content);
+    message
+}
