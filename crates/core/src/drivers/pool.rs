@@ -48,9 +48,15 @@ impl TaskQueue {
         }
     }
 
-    fn ring(&self) {
+    /// Says that a task was completed.
+    pub(super) fn ring(&self) {
         self.lock().completions += 1;
         self.done.notify_all();
+    }
+
+    /// A task that waits, for whoever does it without a thread of its own.
+    pub(super) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
+        self.lock().tasks.pop_front()
     }
 
     fn next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {

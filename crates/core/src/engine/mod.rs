@@ -180,6 +180,8 @@ pub struct EngineFigures {
     pub strays: u64,
     /// Records kept here because no credit came.
     pub spills: u64,
+    /// Records held back for a table that says something of their keys: the first one, or one that reaches as far.
+    pub held: u64,
     /// Records of other ranks passed on from here.
     pub forwarded: u64,
     /// Messages sent.
