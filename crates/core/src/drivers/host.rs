@@ -56,6 +56,11 @@ impl Background {
         self.queue.completions()
     }
 
+    /// Whether a piece waits to be done.
+    pub fn is_waiting(&self) -> bool {
+        self.queue.is_waiting()
+    }
+
     /// Does the next piece if one waits, with buffers that are kept for the one after. Answers whether one did.
     pub fn step(&self, buffers: &mut EncodeBuffers) -> bool {
         let Some((_, factory, task)) = self.queue.try_next() else { return false };

@@ -54,6 +54,10 @@ impl TaskQueue {
         self.done.notify_all();
     }
 
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.lock().tasks.is_empty()
+    }
+
     /// A task that waits, for whoever does it without a thread of its own.
     pub(super) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
         self.lock().tasks.pop_front()

@@ -40,7 +40,7 @@ use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, 
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
-pub use message::{Failure, MessageError};
+pub use message::{Failure, MessageError, control_name};
 pub use outbox::BatchMemory;
 pub use topology::Topology;
 pub use transport::{Channel, Sent, Transport};
