@@ -25,11 +25,15 @@ use crate::world::World;
 /// How long ranks wait for each other in vain, in simulated time.
 const STALL_LIMIT: Duration = Duration::from_millis(400);
 
+/// What the locks of a machine say that was started again.
+const BOOT_BEFORE: &str = "the boot before";
+
 /// What a history came to.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) hash: u64,
     pub(crate) events: u64,
+    pub(crate) turns: u64,
     pub(crate) epochs: u64,
     pub(crate) crashes: u64,
     pub(crate) coverage: Coverage,
@@ -86,6 +90,8 @@ impl Shape {
 struct Intent {
     if_exists: IfExists,
     break_lock: bool,
+    /// Another writer holds the dataset.
+    is_locked: bool,
     steps: Vec<Step>,
     plan: Plan,
     /// Whether a crash is a power failure; `Some` seed keeps some of what was not synced.
@@ -169,7 +175,7 @@ impl History {
             2 | 3 => Some(Some(self.random.bits())),
             _ => None,
         };
-        Intent { if_exists, break_lock, steps, plan, power }
+        Intent { if_exists, break_lock, is_locked: false, steps, plan, power }
     }
 
     /// Finds out whether the next writer has to break a lock, and whether it is refused otherwise.
@@ -179,11 +185,12 @@ impl History {
         if !is_there {
             return Ok(self.random.one_in(4));
         }
-        if self.random.one_in(3) {
+        if self.random.one_in(3) && !self.holder_is_gone(&layout.lock()) {
             // The process that the lock names is this one, and runs.
             let intent = Intent {
                 if_exists: IfExists::Error,
                 break_lock: false,
+                is_locked: true,
                 steps: Vec::new(),
                 plan: Plan::default(),
                 power: None,
@@ -199,22 +206,38 @@ impl History {
             self.report.coverage.met("job: lock broken");
             return Ok(true);
         }
-        self.restart_machine(&layout.lock()).map_err(|error| error.to_string())?;
+        self.restart_machine(&layout.control()).map_err(|error| error.to_string())?;
         self.report.coverage.met("job: lock of a dead writer taken over");
         Ok(false)
     }
 
-    /// Makes the lock say that its holder ran before the machine was last started.
-    fn restart_machine(&self, path: &Path) -> std::io::Result<()> {
-        let file = self.memory.open(path)?;
+    /// Whether a launch that died while it took the lock over left it as one of a writer that is gone.
+    fn holder_is_gone(&self, path: &Path) -> bool {
+        let Ok(file) = self.memory.open(path) else { return false };
         let mut content = vec![0; file.bytes() as usize];
-        file.read_at(0, &mut content)?;
-        let mut holder: serde_json::Value = serde_json::from_slice(&content)?;
-        holder["boot"] = "the boot before".into();
-        self.memory.remove_file(path)?;
-        let mut file = self.memory.create(path)?;
-        file.write_at(0, holder.to_string().as_bytes())?;
-        file.sync()
+        let content = file.read_at(0, &mut content).map(|()| content).unwrap_or_default();
+        content.windows(BOOT_BEFORE.len()).any(|window| window == BOOT_BEFORE.as_bytes())
+    }
+
+    /// Makes locks, and locks on locks, say that their holder ran before the machine was last started.
+    fn restart_machine(&self, folder: &Path) -> std::io::Result<()> {
+        for entry in self.memory.list(folder)? {
+            let path = folder.join(&entry.name);
+            if entry.kind != FileKind::File || !entry.name.starts_with("lock") {
+                continue;
+            }
+            let file = self.memory.open(&path)?;
+            let mut content = vec![0; file.bytes() as usize];
+            file.read_at(0, &mut content)?;
+            // What a crash left of a draft is no lock yet.
+            let Ok(mut holder) = serde_json::from_slice::<serde_json::Value>(&content) else { continue };
+            holder["boot"] = BOOT_BEFORE.into();
+            self.memory.remove_file(&path)?;
+            let mut file = self.memory.create(&path)?;
+            file.write_at(0, holder.to_string().as_bytes())?;
+            file.sync()?;
+        }
+        Ok(())
     }
 
     /// Runs the ranks of one launch to their end.
@@ -237,6 +260,7 @@ impl History {
         let launch = Launch {
             shared,
             options,
+            is_locked: intent.is_locked,
             steps: intent.steps.clone(),
             seed: self.random.bits(),
             longest_computation: self.shape.longest_computation,
@@ -248,6 +272,7 @@ impl History {
         let mut state = Arc::into_inner(world).ok_or("a rank did not let go of the world")?.into_state();
         self.trace = std::mem::take(&mut state.trace);
         self.report.coverage.add(&state.coverage);
+        self.report.turns += state.turns;
         if let Some(violation) = state.violation {
             return Err(violation);
         }
@@ -390,7 +415,8 @@ impl History {
         let writing = self.model().add(writing);
         let steps = vec![Step::Epoch { epoch: 9, writing }];
         let plan = Plan::default();
-        self.launch(&Intent { if_exists: IfExists::Error, break_lock, steps, plan, power: None })?;
+        let if_exists = IfExists::Error;
+        self.launch(&Intent { if_exists, break_lock, is_locked: false, steps, plan, power: None })?;
         if self.model().now(9) != Some(writing) {
             return Err("liveness: the last epoch is not there".to_owned());
         }

@@ -47,6 +47,8 @@ const BUFFER_BYTES: usize = 2 << 20;
 pub(crate) struct Launch {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: WriteOptions,
+    /// Another writer holds the dataset.
+    pub(crate) is_locked: bool,
     pub(crate) steps: Vec<Step>,
     pub(crate) seed: u64,
     /// The longest that a rank computes between two appends.
@@ -114,8 +116,17 @@ impl Launch {
         let opened =
             RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
         let (job, told) = self.tell(rank, opened, |_| "opened".to_owned());
-        if matches!(told, Told::Done(_)) {
-            self.opened();
+        match &told {
+            Told::Done(_) => self.opened(),
+            Told::Failed(what) if !self.is_locked => {
+                let state = self.world().state();
+                let excused = state.faults.hits > 0 || state.faults.crashed.is_some();
+                drop(state);
+                if !excused {
+                    self.blame(format!("liveness: the dataset cannot be opened without a cause: {what}"));
+                }
+            }
+            _ => {}
         }
         calls.push(("open".to_owned(), told));
         let Some(mut job) = job else { return calls };
@@ -410,7 +421,7 @@ impl Launch {
     /// Another process of another program wants to write.
     fn intrude(&self, force: bool) {
         let memory: Arc<dyn turbidite::storage::Storage> = Arc::new(self.shared.memory.clone());
-        if self.world().state().is_dead(0) {
+        if self.world().state().is_dead(0) || lock(&self.progress).lock_broken {
             return;
         }
         match WriterLock::acquire(&memory, &Layout::new(ROOT), force) {

@@ -25,6 +25,7 @@ struct Sum {
     epochs: u64,
     crashes: u64,
     events: u64,
+    turns: u64,
     coverage: Coverage,
     failed: Vec<(u64, String)>,
 }
@@ -35,6 +36,7 @@ impl Sum {
         self.epochs += report.epochs;
         self.crashes += report.crashes;
         self.events += report.events;
+        self.turns += report.turns;
         self.coverage.add(&report.coverage);
         if let Some(violation) = report.violation {
             println!("seed {seed}: {violation}");
@@ -47,7 +49,8 @@ fn sweep(extent: &Extent) -> Sum {
     let next = AtomicU64::new(extent.first);
     let sum = Mutex::new(Sum::default());
     let begun = Instant::now();
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    // Of the threads of a history one runs at a time, and where the machine is busy handing over takes long.
+    let threads = 4 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
@@ -71,12 +74,13 @@ fn tell(sum: &Sum, took: Duration) {
     let seconds = took.as_secs_f64();
     sum.coverage.print();
     println!(
-        "{} seeds in {seconds:.1} s: {} epochs committed, {} crashes ({:.0} per second), {} events",
+        "{} seeds in {seconds:.1} s: {} epochs committed, {} crashes ({:.1} per second), {} events, {} turns",
         sum.histories,
         sum.epochs,
         sum.crashes,
         sum.crashes as f64 / seconds,
         sum.events,
+        sum.turns,
     );
 }
 

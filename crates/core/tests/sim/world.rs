@@ -41,7 +41,7 @@ struct Actor {
 pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) now_ns: u64,
-    turns: u64,
+    pub(crate) turns: u64,
     actors: Vec<Actor>,
     running: Option<usize>,
     /// The rank whose background work is being done.
@@ -216,10 +216,10 @@ impl World {
         let number = rank as usize;
         {
             let mut state = self.state();
-            let jitter = state.random.below(2_000);
+            let jitter = state.random.below(20_000);
             let now = state.now_ns;
             let actor = &mut state.actors[number];
-            let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(500);
+            let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
             // Whoever has waited for long sleeps longer: turns in which nothing happens teach nothing.
             let long = if actor.idle_pauses > 70 { 20 } else { 1 };
             actor.wakes_ns = now + if actor.dead { 0 } else { (least * long + jitter) * actor.slowness };

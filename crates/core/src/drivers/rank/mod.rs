@@ -293,10 +293,13 @@ impl RankJob {
     }
 
     fn begin_as_root(&self, epoch: u64) -> Result<Option<EpochCommit>> {
-        if let Some(lock) = &self.lock {
-            lock.check()?;
-        }
+        self.check_lock()?;
         EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)
+    }
+
+    /// On rank 0: whether this job is still the one that may write.
+    fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
 
     /// Appends rows.
@@ -435,11 +438,10 @@ impl RankJob {
     /// The same on every rank: inside an epoch, or when a file operation fails.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
         self.expect_between("truncate_after")?;
-        let words =
-            (self.rank == 0).then(|| match truncate_after(&self.storage, &self.layout, &self.descriptor, epoch) {
-                Ok(epochs) => Announcement::Truncated { epochs },
-                Err(error) => Announcement::refused(&error),
-            });
+        let words = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+            Ok(epochs) => Announcement::Truncated { epochs },
+            Err(error) => Announcement::refused(&error),
+        });
         let announced = self.begin_session("truncate_after", words)?;
         self.end_session("truncate_after")?;
         match announced {
@@ -456,6 +458,11 @@ impl RankJob {
     /// Bytes in the buffers that hold this rank's records: batches, what is held back, memtables.
     pub fn resident_bytes(&self) -> usize {
         self.background.station().resident_bytes()
+    }
+
+    fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
+        self.check_lock()?;
+        truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
     }
 
     /// Closes the dataset and gives up its lock. Not collective. Dropping the job does the same but cannot report an error.
