@@ -23,7 +23,7 @@ use crate::workload::Writing;
 use crate::world::World;
 
 /// How long ranks wait for each other in vain, in simulated time.
-const STALL_LIMIT: Duration = Duration::from_millis(400);
+const STALL_LIMIT: Duration = Duration::from_secs(20);
 
 /// What the locks of a machine say that was started again.
 const BOOT_BEFORE: &str = "the boot before";
@@ -459,7 +459,7 @@ fn draw_plan(random: &mut Random, ranks: u32, epochs: u64) -> Plan {
             let failure = match random.below(6) {
                 0..3 => Failure::Broken,
                 3 | 4 => Failure::Full,
-                _ => Failure::Slow { ms: if random.one_in(2) { random.between(1, 20) } else { random.between(500, 900) } },
+                _ => Failure::Slow { ms: if random.one_in(2) { random.between(1, 500) } else { random.between(21_000, 40_000) } },
             };
             let rank = if random.one_in(3) { Some(random.below(u64::from(ranks)) as u32) } else { None };
             let most = if matches!(failure, Failure::Slow { .. }) { 1 } else { 3 };

@@ -20,6 +20,9 @@ use crate::trace::Trace;
 /// Turns after which a launch is given up as stuck: the slowest that ends takes about a tenth of it.
 const TURN_LIMIT: u64 = 400_000;
 
+/// The longest that a rank which waits does not look: far below what ranks wait for each other.
+const LONGEST_PAUSE_NS: u64 = 200_000_000;
+
 /// One rank, as the scheduler sees it.
 #[derive(Debug)]
 struct Actor {
@@ -221,8 +224,14 @@ impl World {
             let actor = &mut state.actors[number];
             let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
             // Whoever has waited for long sleeps longer: turns in which nothing happens teach nothing.
-            let long = if actor.idle_pauses > 70 { 20 } else { 1 };
-            actor.wakes_ns = now + if actor.dead { 0 } else { (least * long + jitter) * actor.slowness };
+            let long = match actor.idle_pauses {
+                0..70 => 1,
+                70..140 => 20,
+                140..200 => 100,
+                _ => 1000,
+            };
+            let length = ((least * long + jitter) * actor.slowness).min(LONGEST_PAUSE_NS);
+            actor.wakes_ns = now + if actor.dead { 0 } else { length };
         }
         self.pass_on();
         self.await_turn(number);
