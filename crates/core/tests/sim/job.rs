@@ -49,6 +49,8 @@ pub(crate) struct Launch {
     pub(crate) options: WriteOptions,
     /// Another writer holds the dataset.
     pub(crate) is_locked: bool,
+    /// The epochs that were there before the launch.
+    pub(crate) found: Vec<u64>,
     pub(crate) steps: Vec<Step>,
     pub(crate) seed: u64,
     /// The longest that a rank computes between two appends.
@@ -162,7 +164,13 @@ impl Launch {
     fn opened(&self) {
         let mut progress = lock(&self.progress);
         if !std::mem::replace(&mut progress.opened, true) {
-            self.model().opened();
+            let opened = self.model().opened();
+            if let Err(violation) = opened {
+                self.blame(violation);
+            }
+            if self.model().visible() != self.found {
+                self.met("job: replacement completed by the next writer");
+            }
         }
     }
 
@@ -273,6 +281,9 @@ impl Launch {
     }
 
     fn end(&self, job: &mut RankJob, rank: u32, random: &mut Random) -> Result<u64, Error> {
+        if random.one_in(4) {
+            job.renegotiate()?;
+        }
         if random.one_in(2) {
             return job.end_epoch().map(|figures| figures.rows);
         }

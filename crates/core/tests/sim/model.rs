@@ -20,6 +20,8 @@ pub(crate) struct Epoch {
     pub(crate) now: Content,
     /// What a power failure may leave.
     pub(crate) possible: Vec<Content>,
+    /// It was acknowledged, and not removed since: a writer that has opened the dataset must have it in place.
+    committed: bool,
 }
 
 /// A writing and its records by id.
@@ -54,7 +56,7 @@ fn lies_in_tmp(path: &Path) -> bool {
 impl Model {
     pub(crate) fn add(&mut self, writing: Writing) -> usize {
         let records = Arc::new(writing.records());
-        self.epochs.entry(writing.epoch).or_insert_with(|| Epoch { now: None, possible: vec![None] });
+        self.epochs.entry(writing.epoch).or_insert_with(|| Epoch { possible: vec![None], ..Epoch::default() });
         self.writings.push((writing, records));
         self.writings.len() - 1
     }
@@ -73,7 +75,7 @@ impl Model {
     }
 
     fn set(&mut self, epoch: u64, content: Content) {
-        let entry = self.epochs.entry(epoch).or_insert_with(|| Epoch { now: None, possible: vec![None] });
+        let entry = self.epochs.entry(epoch).or_insert_with(|| Epoch { possible: vec![None], ..Epoch::default() });
         entry.now = content;
         entry.possible.push(content);
     }
@@ -92,6 +94,9 @@ impl Model {
             let content = self.now(epoch);
             self.asides.insert(to.to_owned(), content);
             self.set(epoch, None);
+            if to.to_string_lossy().ends_with(".removed") {
+                self.epochs.entry(epoch).and_modify(|epoch| epoch.committed = false);
+            }
             return true;
         }
         let Some(epoch) = epoch_of(to) else { return false };
@@ -129,12 +134,17 @@ impl Model {
     pub(crate) fn promised(&mut self, epoch: u64) {
         if let Some(epoch) = self.epochs.get_mut(&epoch) {
             epoch.possible = vec![epoch.now];
+            epoch.committed = epoch.now.is_some();
         }
     }
 
-    /// All that a writer finds when it has opened the dataset stays.
-    pub(crate) fn opened(&mut self) {
+    /// All that a writer finds when it has opened the dataset stays, and no epoch that was acknowledged is missing.
+    pub(crate) fn opened(&mut self) -> Result<(), String> {
         self.settle();
+        match self.epochs.iter().find(|(_, epoch)| epoch.committed && epoch.now.is_none()) {
+            Some((label, _)) => Err(format!("durability: epoch {label} was committed, and the next writer opens without it")),
+            None => Ok(()),
+        }
     }
 
     /// After a crash: readers see this, and it is on the disk.

@@ -100,11 +100,11 @@ fn no_history_breaks_a_promise() {
         );
     }
     let missing = sum.coverage.missing();
-    assert!(sum.histories < FIXED_SEEDS || missing.is_empty(), "never met: {missing:#?}");
+    assert!(limit.is_none() || missing.is_empty(), "never met: {missing:#?}");
 }
 
 /// Seeds of the fixed set.
-const FIXED_SEEDS: u64 = 400;
+const FIXED_SEEDS: u64 = 150;
 
 /// Prints all that happens in one history: the one of SIM_SEED.
 #[test]
@@ -122,7 +122,7 @@ fn one_history_repeats() {
 
 #[test]
 fn histories_repeat_and_differ() {
-    let hashes: Vec<u64> = (1000..1012)
+    let hashes: Vec<u64> = (1000..1006)
         .map(|seed| {
             let (one, again) = (run(seed, false), run(seed, false));
             assert_eq!(one.violation, None, "seed {seed}");

@@ -44,7 +44,7 @@ impl Writing {
     pub(crate) fn draw(random: &mut Random, epoch: u64, number: u32, ranks: u32) -> Self {
         let all = [Keys::Drifting, Keys::Drifting, Keys::Even, Keys::Jumping, Keys::Equal, Keys::Ascending, Keys::Extreme];
         let keys = random.pick(&all);
-        let most = random.pick(&[0, 20, 150, 400, 400, 900, 2500]);
+        let most = random.pick(if ranks > 3 { &[0, 20, 150, 300, 600] } else { &[0, 20, 150, 400, 900, 2500] });
         let count = |_| if random.one_in(8) { 0 } else { random.between(most / 2, most) };
         Self { epoch, number, keys, counts: (0..ranks).map(count).collect() }
     }

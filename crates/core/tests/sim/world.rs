@@ -17,8 +17,12 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Turns after which a launch is given up as stuck: the slowest that ends takes about a tenth of it.
-const TURN_LIMIT: u64 = 400_000;
+/// Turns without any message or file operation after which a launch is given up as stuck. Ranks that have lost each other
+/// give up by themselves after a tenth of it.
+const IDLE_TURN_LIMIT: u64 = 50_000;
+
+/// Turns after which a launch is given up even if something moves: the slowest that ends takes about a fifth of it.
+const TURN_LIMIT: u64 = 5_000_000;
 
 /// The longest that a rank which waits does not look: far below what ranks wait for each other.
 const LONGEST_PAUSE_NS: u64 = 200_000_000;
@@ -45,6 +49,8 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) now_ns: u64,
     pub(crate) turns: u64,
+    /// How many events there were when there was last a new one, and at which turn.
+    last_event: (u64, u64),
     actors: Vec<Actor>,
     running: Option<usize>,
     /// The rank whose background work is being done.
@@ -97,8 +103,12 @@ impl State {
 
     fn choose(&mut self) -> Choice {
         self.turns += 1;
-        if self.turns == TURN_LIMIT {
-            self.blame(format!("progress: the job has not ended after {TURN_LIMIT} turns"));
+        if self.trace.events != self.last_event.0 {
+            self.last_event = (self.trace.events, self.turns);
+        }
+        let idle_turns = self.turns - self.last_event.1;
+        if (idle_turns > IDLE_TURN_LIMIT || self.turns > TURN_LIMIT) && self.violation.is_none() {
+            self.blame(format!("progress: nothing has moved for {idle_turns} of {} turns", self.turns));
         }
         self.now_ns += self.random.below(500);
         if let Some(rank) = self.faults.due_by_turn(self.turns) {
@@ -157,6 +167,7 @@ impl World {
             random,
             now_ns: 0,
             turns: 0,
+            last_event: (0, 0),
             actors: actors.collect(),
             running: None,
             working: None,
@@ -225,7 +236,8 @@ impl World {
             let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
             // Whoever has waited for long sleeps longer: turns in which nothing happens teach nothing.
             let long = match actor.idle_pauses {
-                0..70 => 1,
+                0..8 => 1,
+                8..70 => 6,
                 70..140 => 20,
                 140..200 => 100,
                 _ => 1000,
