@@ -8,10 +8,10 @@ use bytes::Bytes;
 use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{FloatType, Int64Type};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use turbidite::Value;
 use turbidite::format::{EpochManifest, PartId, RunEntry, RunKind};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{DatasetDescriptor, Layout, load_manifest};
-use turbidite::Value;
 
 use crate::coverage::Coverage;
 use crate::disk::ROOT;

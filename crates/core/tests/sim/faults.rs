@@ -60,9 +60,15 @@ pub(crate) enum Verdict {
     Go,
     Stall(Duration),
     /// It fails; of a write, so many 256ths happen.
-    Fail { kind: ErrorKind, written: u64 },
+    Fail {
+        kind: ErrorKind,
+        written: u64,
+    },
     /// This rank, or all, die here; of a write, so many 256ths happen.
-    Crash { who: Option<u32>, written: u64 },
+    Crash {
+        who: Option<u32>,
+        written: u64,
+    },
     /// The rank is dead.
     Dead,
 }
@@ -104,9 +110,7 @@ impl Faults {
     fn has_come(&self, at: Trigger) -> bool {
         match at {
             Trigger::Operation(number) => self.operations >= number,
-            Trigger::Commit { number, operation } => {
-                (self.commits, self.commit_operations) >= (number, operation)
-            }
+            Trigger::Commit { number, operation } => (self.commits, self.commit_operations) >= (number, operation),
             Trigger::Turn(_) => false,
         }
     }
@@ -161,7 +165,13 @@ impl Faults {
         Verdict::Go
     }
 
-    fn strike(&mut self, random: &mut Random, coverage: &mut Coverage, step: &'static str, failure: Failure) -> Verdict {
+    fn strike(
+        &mut self,
+        random: &mut Random,
+        coverage: &mut Coverage,
+        step: &'static str,
+        failure: Failure,
+    ) -> Verdict {
         coverage.met(format!("error at: {step}"));
         match failure {
             Failure::Slow { ms } => {

@@ -196,7 +196,10 @@ impl History {
                 power: None,
             };
             let calls = self.run_ranks(&intent)?;
-            if !calls.iter().all(|calls| matches!(&calls[..], [(_, Told::Failed(what))] if what.contains("is locked by"))) {
+            if !calls
+                .iter()
+                .all(|calls| matches!(&calls[..], [(_, Told::Failed(what))] if what.contains("is locked by")))
+            {
                 return Err(format!("one writer: the lock was not respected: {calls:?}"));
             }
             self.report.coverage.met("job: refused since it is locked");
@@ -242,11 +245,8 @@ impl History {
 
     /// Runs the ranks of one launch to their end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
-        let options = WriteOptions {
-            if_exists: intent.if_exists,
-            break_lock: intent.break_lock,
-            ..self.shape.options.clone()
-        };
+        let options =
+            WriteOptions { if_exists: intent.if_exists, break_lock: intent.break_lock, ..self.shape.options.clone() };
         let network = Network::new(options.ranks, options.credit_batches, self.shape.longest_delay_ns);
         let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
         let trace = std::mem::take(&mut self.trace);
@@ -385,8 +385,7 @@ impl History {
             }
             let out = format!("/salvaged/{}-{number}-{}", self.writings, self.random.bits());
             let out = Path::new(&out);
-            let saved =
-                salvage::recover_into(&self.storage(), &layout, &descriptor, attempt, out).map_err(told)?;
+            let saved = salvage::recover_into(&self.storage(), &layout, &descriptor, attempt, out).map_err(told)?;
             let Some(writing) = self.model().attempts.get(&attempt.directory).copied() else {
                 return Err(format!("salvage: nobody wrote {}", attempt.directory.display()));
             };
@@ -395,7 +394,11 @@ impl History {
             let fits = |pair: &[(u64, u32)]| pair[0].0 != pair[1].0;
             let right = found.windows(2).all(fits) && found.iter().all(|one| records.binary_search(one).is_ok());
             if !right || found.len() as u64 != saved.rows || saved.rows < attempt.rows() && saved.damaged.is_empty() {
-                return Err(format!("salvage: {} records of epoch {} are not those written", found.len(), attempt.epoch));
+                return Err(format!(
+                    "salvage: {} records of epoch {} are not those written",
+                    found.len(),
+                    attempt.epoch
+                ));
             }
             self.report.coverage.met("job: salvaged");
             if self.random.one_in(2) {
@@ -457,7 +460,9 @@ fn draw_plan(random: &mut Random, ranks: u32, epochs: u64) -> Plan {
             let failure = match random.below(6) {
                 0..3 => Failure::Broken,
                 3 | 4 => Failure::Full,
-                _ => Failure::Slow { ms: if random.one_in(2) { random.between(1, 500) } else { random.between(21_000, 40_000) } },
+                _ => Failure::Slow {
+                    ms: if random.one_in(2) { random.between(1, 500) } else { random.between(21_000, 40_000) },
+                },
             };
             let rank = if random.one_in(3) { Some(random.below(u64::from(ranks)) as u32) } else { None };
             let most = if matches!(failure, Failure::Slow { .. }) { 1 } else { 3 };

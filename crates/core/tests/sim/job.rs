@@ -115,8 +115,7 @@ impl Launch {
         let host = Arc::new(SimHost { world: Arc::clone(self.world()), rank });
         let link = Link { world: Arc::clone(self.world()), rank };
         let Ok(schema) = schema() else { return calls };
-        let opened =
-            RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
+        let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
         let (job, told) = self.tell(rank, opened, |_| "opened".to_owned());
         match &told {
             Told::Done(_) => self.opened(),
@@ -265,7 +264,10 @@ impl Launch {
             job.append(&columns(&stored)?)?;
             first += rows;
             if job.resident_bytes() > bound {
-                self.blame(format!("bounds: rank {rank} holds {} bytes where {bound} are allowed", job.resident_bytes()));
+                self.blame(format!(
+                    "bounds: rank {rank} holds {} bytes where {bound} are allowed",
+                    job.resident_bytes()
+                ));
             }
             match random.below(8) {
                 0 => job.renegotiate()?,

@@ -142,7 +142,9 @@ impl Model {
     pub(crate) fn opened(&mut self) -> Result<(), String> {
         self.settle();
         match self.epochs.iter().find(|(_, epoch)| epoch.committed && epoch.now.is_none()) {
-            Some((label, _)) => Err(format!("durability: epoch {label} was committed, and the next writer opens without it")),
+            Some((label, _)) => {
+                Err(format!("durability: epoch {label} was committed, and the next writer opens without it"))
+            }
             None => Ok(()),
         }
     }

@@ -82,7 +82,15 @@ impl Network {
         }
     }
 
-    fn send(&mut self, random: &mut Random, now_ns: u64, from: u32, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+    fn send(
+        &mut self,
+        random: &mut Random,
+        now_ns: u64,
+        from: u32,
+        to: u32,
+        channel: Channel,
+        message: Vec<u8>,
+    ) -> Sent {
         let queue = &mut self.queues[to as usize][channel as usize];
         if channel != Channel::Control && queue.len() >= self.credit_batches {
             return Sent::NoCredit(message);

@@ -42,7 +42,8 @@ pub(crate) struct Writing {
 
 impl Writing {
     pub(crate) fn draw(random: &mut Random, epoch: u64, number: u32, ranks: u32) -> Self {
-        let all = [Keys::Drifting, Keys::Drifting, Keys::Even, Keys::Jumping, Keys::Equal, Keys::Ascending, Keys::Extreme];
+        let all =
+            [Keys::Drifting, Keys::Drifting, Keys::Even, Keys::Jumping, Keys::Equal, Keys::Ascending, Keys::Extreme];
         let keys = random.pick(&all);
         let most = random.pick(if ranks > 3 { &[0, 20, 150, 300, 600] } else { &[0, 20, 150, 400, 900, 2500] });
         let count = |_| if random.one_in(8) { 0 } else { random.between(most / 2, most) };
@@ -105,6 +106,8 @@ impl Writing {
 /// Views of stored records.
 pub(crate) fn columns(stored: &[u8]) -> Result<[ColumnView<'_>; 2], turbidite::SchemaError> {
     let rows = stored.len() / ROW_BYTES;
-    let of = |offset: usize, data_type| ColumnView::new(stored.get(offset..).unwrap_or_default(), ROW_BYTES, rows, data_type);
+    let of = |offset: usize, data_type| {
+        ColumnView::new(stored.get(offset..).unwrap_or_default(), ROW_BYTES, rows, data_type)
+    };
     Ok([of(0, DataType::F32)?, of(4, DataType::U64)?])
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::RankJob;
+use crate::drivers::local::LocalJob;
 use crate::drivers::mailbox::{MailboxLink, PostOffice};
 use crate::drivers::{EpochStart, WriteOptions};
 use crate::engine::{Channel, Sent, Transport};
@@ -12,7 +13,7 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::query::{Dataset, Query};
 use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use crate::store::{EpochRange, IfExists};
+use crate::store::{EpochRange, IfExists, Layout};
 
 fn schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::U32), Column::new("origin", DataType::U32)], "key").unwrap()
@@ -181,6 +182,30 @@ fn refusals_are_the_same_everywhere() {
         start
     });
     assert_eq!(skipped, [EpochStart::Skipped; 3]);
+}
+
+/// Found by the simulator: only the beginning of an epoch looked whether the lock was still this job's.
+#[test]
+fn a_job_whose_lock_was_broken_removes_nothing() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let break_lock = || crate::store::WriterLock::acquire(&storage, &Layout::new("ds"), true).unwrap();
+    let mut job = RankJob::open_alone(Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
+    for epoch in [1, 2] {
+        job.begin_epoch(epoch).unwrap();
+        job.end_epoch().unwrap();
+    }
+    let broken = break_lock();
+    let error = job.truncate_after(1).unwrap_err();
+    assert!(error.to_string().contains("broke this writer's lock"), "{error}");
+    drop((job, broken));
+
+    let local = LocalJob::open_with(Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
+    let broken = break_lock();
+    assert!(matches!(local.truncate_after(1), Err(Error::Locked { .. })));
+    assert!(matches!(local.begin_epoch(3), Err(Error::Locked { .. })));
+    drop((local, broken));
+    assert_eq!(storage.list(&Layout::new("ds").unfinished()).unwrap(), [], "no attempt was begun");
+    assert_eq!(Dataset::open_with(storage, "ds").unwrap().epochs().unwrap(), [1, 2]);
 }
 
 #[test]
