@@ -137,7 +137,10 @@ impl Transport for Link {
             state.blame(format!("bounds: {waiting} control messages wait at rank {to}"));
         }
         match sent {
-            Sent::NoCredit(_) => state.coverage.met("shuffle: no credit"),
+            Sent::NoCredit(_) => {
+                state.coverage.met("shuffle: no credit");
+                return sent;
+            }
             Sent::Accepted if channel != Channel::Control => {
                 if matches!(channel, Channel::Across) {
                     state.coverage.met("shuffle: records passed on by representatives");
@@ -146,6 +149,7 @@ impl Transport for Link {
             }
             Sent::Accepted => {}
         }
+        state.stir(self.rank);
         sent
     }
 
