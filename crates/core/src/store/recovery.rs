@@ -79,15 +79,23 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &Dataset
 /// Makes durable what an earlier writer did and was killed before it had synced it: who builds on something must not lose
 /// it to a power failure.
 fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
-    let above = parent(layout.root());
-    match storage.sync_dir(&above) {
-        // The folder above belongs to someone else, and need not be one that can be synced.
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
-            ) => {}
-        other => other.at("sync", &above)?,
+    // Folders above were made together with the dataset's if they were not there.
+    let mut above = parent(layout.root());
+    loop {
+        match storage.sync_dir(&above) {
+            // They may belong to someone else, and need not be ones that can be synced.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) => {}
+            other => other.at("sync", &above)?,
+        }
+        let next = parent(&above);
+        if next == above {
+            break;
+        }
+        above = next;
     }
     for folder in [layout.root().to_owned(), layout.control(), layout.data()] {
         storage.sync_dir(&folder).at("sync", &folder)?;
