@@ -149,6 +149,17 @@ debian-mpi:
 	@mkdir -p '$(DEBIAN_MPI)/bin'
 	@for tool in mpicc mpiexec mpifort; do ln -sfn "/usr/bin/$$tool.openmpi" "$(DEBIAN_MPI)/bin/$$tool"; done
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-debian' MPICC='$(DEBIAN_MPI)/bin/mpicc'
+# Seeds of one run do not repeat those of the last.
+SEED ?= $(shell date +%s)
+SECONDS ?= 600
+
+.PHONY: sim
+sim: ## Simulate whole jobs with faults from seeds for 10 minutes (SECONDS=60, SEED=1 begins there)
+	SIM_SECONDS='$(SECONDS)' SIM_SEED='$(SEED)' $(CARGO) test $(RELEASE) --package turbidite --test sim no_history -- --nocapture
+
+.PHONY: sim-variants
+sim-variants: ## Break the product in many ways, and see the simulation catch each (ARGS='batch-dropped' runs one)
+	$(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
 check: ## Check format, lints, documentation and layer rules

@@ -172,11 +172,9 @@ impl LocalJob {
         if open.is_some() {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
+        self.check_lock()?;
         let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
-        if let Some(lock) = &self.lock {
-            lock.check()?;
-        }
         let identity = commit.identity();
         let factory = Arc::new(PartFactory {
             storage: Arc::clone(&self.storage),
@@ -287,7 +285,13 @@ impl LocalJob {
         if self.open_epoch().is_some() {
             return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
         }
+        self.check_lock()?;
         crate::store::truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+    }
+
+    /// Whether this job is still the one that may write.
+    fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
 
     /// Closes the dataset and gives up its lock. Dropping the job does the same but cannot report an error.

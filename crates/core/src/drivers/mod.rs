@@ -4,11 +4,13 @@
 //! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
 //! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed.
 //!
-//! Map: `mailbox` carries messages within a process, `foreign` those of a transport written in C, `station` joins one rank's engine and writer, `pool` has the threads that do what writers ask for, `opening` and
-//! `gather` are what all drivers do to open a dataset and to make an epoch's manifest.
+//! Map: `mailbox` carries messages within a process, `foreign` those of a transport written in C, `station` joins one
+//! rank's engine and writer, `pool` has the threads that do what writers ask for, `host` is what a rank asks of its
+//! machine, `opening` and `gather` are what all drivers do to open a dataset and to make an epoch's manifest.
 
 mod foreign;
 mod gather;
+mod host;
 pub mod local;
 mod mailbox;
 mod opening;
@@ -20,6 +22,7 @@ mod station;
 mod sync;
 
 pub use foreign::{ABI_VERSION, ForeignTransport, TransportTable};
+pub use host::{Background, Host};
 pub use options::WriteOptions;
 pub use station::RankTraffic;
 

@@ -47,9 +47,19 @@ impl TaskQueue {
         }
     }
 
-    fn ring(&self) {
+    /// Says that a task was completed.
+    pub(super) fn ring(&self) {
         self.lock().completions += 1;
         self.done.notify_all();
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.lock().tasks.is_empty()
+    }
+
+    /// A task that waits, for whoever does it without a thread of its own.
+    pub(super) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
+        self.lock().tasks.pop_front()
     }
 
     fn next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {

@@ -277,9 +277,6 @@ impl Simulation {
             let rank = self.tick(begun)?;
             running -= usize::from(self.take_turn(rank, program, deliver)?);
         }
-        for rank in &mut self.ranks {
-            rank.engine.end();
-        }
         while !self.ranks.iter().all(|rank| rank.over) {
             // About once per round through all ranks rank 0 looks whether all has arrived.
             for _ in 0..self.ranks.len() {
@@ -325,6 +322,8 @@ impl Simulation {
                 Turn::Done => {
                     rank.done = true;
                     finished = true;
+                    // Each by itself, as in real programs: some are at their end while others still append.
+                    rank.engine.end();
                 }
             }
         }

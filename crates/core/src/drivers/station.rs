@@ -107,6 +107,13 @@ impl Station {
         }
     }
 
+    /// Bytes in the engine's buffers and in memtables.
+    pub(super) fn resident_bytes(&self) -> usize {
+        let writer = self.writer.as_ref().map_or(0, Writer::resident_bytes);
+        let spare: usize = self.spare.iter().map(Memtable::resident_bytes).sum();
+        self.engine.resident_bytes() + writer + spare
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.closed
     }

@@ -120,7 +120,10 @@ impl Engine {
         self.observe(&ordinals);
         match self.installed {
             Some(_) => self.route(stored, &ordinals, true),
-            None => self.held.extend_from_slice(stored),
+            None => {
+                self.held.extend_from_slice(stored);
+                self.figures.held += count as u64;
+            }
         }
         self.block = block;
         self.block_ordinals = ordinals;
@@ -182,6 +185,7 @@ impl Engine {
             let nan = self.order.is_nan(ordinal);
             if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
                 self.held.extend_from_slice(row);
+                self.figures.held += 1;
                 continue;
             }
             let partition = if nan {

@@ -185,6 +185,27 @@ impl Control {
     }
 }
 
+/// The kind of a control message, for whoever traces what ranks say to each other.
+pub fn control_name(message: &[u8]) -> &'static str {
+    match message.first().copied() {
+        Some(READY) => "ready",
+        Some(GO) => "go",
+        Some(REQUEST) => "request",
+        Some(BEGIN) => "begin",
+        Some(PIVOTS) => "pivots",
+        Some(TABLE) => "table",
+        Some(SETTLED) => "settled",
+        Some(PROBE) => "probe",
+        Some(DELIVERED) => "delivered",
+        Some(CLOSED) => "closed",
+        Some(SEALED) => "sealed",
+        Some(SEALED_FAILED) => "sealed: failed",
+        Some(COMMITTED) => "committed",
+        Some(FAILED) => "failed",
+        _ => "unknown",
+    }
+}
+
 fn decode_failure(fields: &mut FieldReader<'_>) -> Result<Failure, MessageError> {
     Ok(Failure { rank: fields.u32()?, cause: String::from_utf8_lossy(fields.block()?).into_owned() })
 }
@@ -270,6 +291,13 @@ mod tests {
         for message in samples() {
             assert_eq!(Control::decode(&message.encode(12)), Ok((12, message)));
         }
+    }
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = samples().iter().map(|one| control_name(&one.encode(1))).collect();
+        assert_eq!(names.len(), samples().len());
+        assert!(!names.contains("unknown") && control_name(&[]) == "unknown");
     }
 
     #[test]

@@ -43,7 +43,7 @@ use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, 
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
-pub use message::{Failure, MessageError};
+pub use message::{Failure, MessageError, control_name};
 pub use outbox::BatchMemory;
 pub use topology::Topology;
 pub use traffic::Peers;
@@ -185,6 +185,8 @@ pub struct EngineFigures {
     pub strays: u64,
     /// Records kept here because no credit came.
     pub spills: u64,
+    /// Records held back for a table that says something of their keys: the first one, or one that reaches as far.
+    pub held: u64,
     /// Records of other ranks passed on from here.
     pub forwarded: u64,
     /// Messages sent.

@@ -52,7 +52,11 @@ impl EpochCommit {
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {
                 IfExists::Error => return Err(Error::EpochExists { epoch, path: layout.root().to_owned() }),
-                IfExists::Skip => return Ok(None),
+                IfExists::Skip => {
+                    // Whoever skips it counts on it, and the sync after its commit may have failed.
+                    storage.sync_dir(&layout.data()).at("sync", &layout.data())?;
+                    return Ok(None);
+                }
                 IfExists::Replace => {}
             }
         }

@@ -1,5 +1,6 @@
 //! What a new writer does before anything else: it completes or clears away what earlier ones left.
 //!
+//! - What is there is made durable: the writer before may have been killed before it had synced it.
 //! - A replacement that was cut short between its two renames is completed.
 //! - Data set aside by a completed replacement, exchanged out of place, or removed by a truncation is deleted.
 //! - Manifests without data, and those of superseded commits, are deleted.
@@ -7,6 +8,7 @@
 //!
 //! Every action can be repeated, so a crash in here is the next writer's to go on from.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::epochs::{commit_of, list_epochs, list_or_empty, list_parts};
+use super::files::parent;
 use super::layout::{Layout, Leftover, parse_leftover, parse_manifest};
 use super::protocol::finish_replacement;
 use crate::error::{IoContext, Result};
@@ -41,6 +44,7 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &Dataset
     for folder in [layout.manifests(), layout.unfinished(), layout.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
     }
+    settle_names(&**storage, layout)?;
     let mut recovery = Recovery::default();
     let leftovers: Vec<(u64, Uuid, Leftover)> = list_or_empty(&**storage, &layout.unfinished())?
         .iter()
@@ -70,6 +74,33 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &Dataset
     recovery.unfinished.sort_unstable();
     recovery.unfinished.dedup();
     Ok(recovery)
+}
+
+/// Makes durable what an earlier writer did and was killed before it had synced it: who builds on something must not lose
+/// it to a power failure.
+fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+    // Folders above were made together with the dataset's if they were not there.
+    let mut above = parent(layout.root());
+    loop {
+        match storage.sync_dir(&above) {
+            // They may belong to someone else, and need not be ones that can be synced.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) => {}
+            other => other.at("sync", &above)?,
+        }
+        let next = parent(&above);
+        if next == above {
+            break;
+        }
+        above = next;
+    }
+    for folder in [layout.root().to_owned(), layout.control(), layout.data()] {
+        storage.sync_dir(&folder).at("sync", &folder)?;
+    }
+    Ok(())
 }
 
 /// Completes a replacement whose old data was set aside.

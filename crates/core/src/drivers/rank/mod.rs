@@ -14,17 +14,17 @@ mod tests;
 mod waiting;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::host::{Background, Host, Machine};
 use super::mailbox::{MailboxLink, PostOffice};
 use super::opening::{Opened, open_dataset};
-use super::pool::{Pool, TaskQueue};
 use super::station::{RankTraffic, Station, decode_figures};
 use super::{EpochStart, WriteOptions};
-use crate::engine::{Engine, Failure, Transport};
+use crate::engine::{Engine, EngineFigures, Failure, Transport};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{EpochFigures, PartIdentity};
 use crate::schema::{Column, ColumnView, DataType, Schema};
@@ -56,18 +56,20 @@ pub struct RankJob {
     layout: Layout,
     descriptor: DatasetDescriptor,
     transport: Box<dyn Transport + Send>,
-    station: Arc<Mutex<Station>>,
-    queue: Arc<TaskQueue>,
+    host: Arc<dyn Host>,
+    /// The engine and the writer, and what is done for them beside the program's calls.
+    background: Arc<Background>,
     state: State,
-    begun: Instant,
+    /// When the epoch was begun, by the host's time.
+    begun: Duration,
     /// An append has waited in vain for the epoch's first table; until it comes the next ones do not wait.
     impatient: bool,
     /// Tables have come in time so far.
     expects_tables: bool,
     /// On rank 0.
     lock: Option<WriterLock>,
-    /// Last, so that its thread ends while the rest is still there.
-    _pool: Pool,
+    /// Last, so that the background's work ends while the rest is still there.
+    _running: Box<dyn Send>,
 }
 
 impl std::fmt::Debug for RankJob {
@@ -75,11 +77,6 @@ impl std::fmt::Debug for RankJob {
         let path = self.layout.root();
         f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
     }
-}
-
-/// A panic while a rank was driven leaves it in an unknown state; its writer is gone then, and the epoch fails.
-fn lock(station: &Mutex<Station>) -> MutexGuard<'_, Station> {
-    station.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl RankJob {
@@ -96,10 +93,26 @@ impl RankJob {
         rank: u32,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
+        Self::open_on(Arc::new(Machine::new()), storage, path, schema, options, rank, transport)
+    }
+
+    /// As [`RankJob::open`], on a machine that need not be a real one.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    pub fn open_on(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
         if let Err(cause) = options.check() {
             return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
         }
-        let mut job = Self::unopened(storage, path.as_ref(), schema, options, rank, transport)?;
+        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, transport)?;
         job.agree_on_dataset()?;
         Ok(job)
     }
@@ -119,7 +132,8 @@ impl RankJob {
         // No record will be appended, so any schema does.
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
-                let mut job = Self::unopened(storage, Path::new(""), schema, options, rank, transport)?;
+                let host = Arc::new(Machine::new());
+                let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
                 job.agree_on_refusal(cause)
             });
         refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, cause: "open was refused".to_owned() })
@@ -127,6 +141,7 @@ impl RankJob {
 
     /// A rank before any message has passed.
     fn unopened(
+        host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
         path: &Path,
         schema: Schema,
@@ -145,8 +160,10 @@ impl RankJob {
             ..DatasetDescriptor::new(Arc::clone(&schema))
         };
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
-        let station = Arc::new(Mutex::new(Station::new(engine, schema)));
-        let (pool, queue) = start_thread(&station, path)?;
+        let background = Arc::new(Background::new(Station::new(engine, schema)));
+        let running = host.start(&background);
+        let running =
+            running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
         Ok(Self {
             rank,
             options,
@@ -154,14 +171,14 @@ impl RankJob {
             layout,
             descriptor: wanted,
             transport,
-            station,
-            queue,
+            host,
+            background,
             state: State::Between,
-            begun: Instant::now(),
+            begun: Duration::ZERO,
             impatient: false,
             expects_tables: true,
             lock: None,
-            _pool: pool,
+            _running: running,
         })
     }
 
@@ -187,7 +204,7 @@ impl RankJob {
             _ => Ok(()),
         };
         if let Err(error) = verdict {
-            lock(&self.station).object(error);
+            self.background.station().object(error);
         }
         self.end_session("open")?;
         refusal(announced).map_or(Ok(()), Err)
@@ -197,7 +214,7 @@ impl RankJob {
         let words = (self.rank == 0).then(|| Announcement::refused(&cause));
         let announced = self.begin_session("open", words)?;
         if self.rank != 0 {
-            lock(&self.station).object(cause);
+            self.background.station().object(cause);
         }
         self.end_session("open")?;
         refusal(announced).map_or(Ok(()), Err)
@@ -234,7 +251,7 @@ impl RankJob {
     /// The same on every rank: the epoch exists and neither replace nor skip was asked for, or its folder cannot be made.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
         self.expect_between("begin_epoch")?;
-        self.begun = Instant::now();
+        self.begun = self.host.now();
         let mut commit = None;
         let words = (self.rank == 0).then(|| match self.begin_as_root(epoch) {
             Ok(Some(begun)) => {
@@ -258,7 +275,7 @@ impl RankJob {
             options: self.options.part(),
             identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
         });
-        let mut station = lock(&self.station);
+        let mut station = self.background.station();
         station.equip(self.options.writer(self.rank), factory);
         if let Some(commit) = commit {
             station.will_commit(commit);
@@ -276,10 +293,13 @@ impl RankJob {
     }
 
     fn begin_as_root(&self, epoch: u64) -> Result<Option<EpochCommit>> {
-        if let Some(lock) = &self.lock {
-            lock.check()?;
-        }
+        self.check_lock()?;
         EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)
+    }
+
+    /// On rank 0: whether this job is still the one that may write.
+    fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
 
     /// Appends rows.
@@ -291,12 +311,12 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
         };
-        let mut append = lock(&self.station).engine.append(columns)?;
-        let mut stuck: Option<Instant> = None;
+        let mut append = self.background.station().engine.append(columns)?;
+        let mut stuck: Option<Duration> = None;
         let mut waiting = Waiting::default();
         loop {
-            let taken = lock(&self.station).advance(&mut append);
-            let seen = self.queue.completions();
+            let taken = self.background.station().advance(&mut append);
+            let seen = self.background.completions();
             let moved = self.drive()?;
             if append.is_done() {
                 return Ok(());
@@ -311,12 +331,13 @@ impl RankJob {
                 stuck = None;
                 continue;
             }
-            let first_table = lock(&self.station).engine.table_version() == 0;
+            let first_table = self.background.station().engine.table_version() == 0;
             let patience = if self.impatient && first_table { Duration::ZERO } else { self.options.patience };
-            if stuck.get_or_insert_with(Instant::now).elapsed() >= patience && self.spill(Station::spill) {
+            let now = self.host.now();
+            if now.saturating_sub(*stuck.get_or_insert(now)) >= patience && self.spill(Station::spill) {
                 self.impatient |= first_table;
             } else if !moved {
-                waiting.pause(&self.queue, seen);
+                waiting.pause(&*self.host, &self.background, seen);
             }
         }
     }
@@ -324,18 +345,18 @@ impl RankJob {
     /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
     /// it did not come in time, ranks are not all here, and the next ones are not waited for until one has come.
     fn await_table(&mut self) -> Result<()> {
-        if !lock(&self.station).engine.is_negotiating() {
+        if !self.background.station().engine.is_negotiating() {
             self.expects_tables = true;
             return Ok(());
         }
         let mut waiting = Waiting::default();
-        while self.expects_tables && lock(&self.station).engine.is_negotiating() {
-            let seen = self.queue.completions();
+        while self.expects_tables && self.background.station().engine.is_negotiating() {
+            let seen = self.background.completions();
             if self.drive()? {
                 continue;
             }
-            waiting.pause(&self.queue, seen);
-            self.expects_tables = waiting.waited() < TABLE_PATIENCE;
+            waiting.pause(&*self.host, &self.background, seen);
+            self.expects_tables = waiting.waited(&*self.host) < TABLE_PATIENCE;
         }
         Ok(())
     }
@@ -348,7 +369,7 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
         };
-        lock(&self.station).object(Error::Refused { rank: self.rank, class: ErrorClass::Failed, cause });
+        self.background.station().object(Error::Refused { rank: self.rank, class: ErrorClass::Failed, cause });
         Ok(())
     }
 
@@ -360,7 +381,7 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
         };
-        lock(&self.station).engine.request_renegotiation();
+        self.background.station().engine.request_renegotiation();
         self.drive().map(drop)
     }
 
@@ -396,7 +417,7 @@ impl RankJob {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
         self.state = State::Ending(epoch);
-        lock(&self.station).engine.end();
+        self.background.station().engine.end();
         self.drive_until("end_epoch", Station::is_closed)
     }
 
@@ -410,10 +431,10 @@ impl RankJob {
         };
         self.drive_until("end_epoch", Station::is_over)?;
         self.state = State::Between;
-        match lock(&self.station).take_outcome() {
+        match self.background.station().take_outcome() {
             Some(Err(Failure { rank, cause })) => Err(Error::EpochFailed { epoch, rank, cause }),
             Some(Ok(words)) => {
-                let wall_s = self.begun.elapsed().as_secs_f64();
+                let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
                 Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
             }
             None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
@@ -422,7 +443,7 @@ impl RankJob {
 
     /// What this rank had to do with the others in the epoch that is running or was last run.
     pub fn traffic(&self) -> RankTraffic {
-        lock(&self.station).traffic()
+        self.background.station().traffic()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -431,17 +452,31 @@ impl RankJob {
     /// The same on every rank: inside an epoch, or when a file operation fails.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
         self.expect_between("truncate_after")?;
-        let words =
-            (self.rank == 0).then(|| match truncate_after(&self.storage, &self.layout, &self.descriptor, epoch) {
-                Ok(epochs) => Announcement::Truncated { epochs },
-                Err(error) => Announcement::refused(&error),
-            });
+        let words = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+            Ok(epochs) => Announcement::Truncated { epochs },
+            Err(error) => Announcement::refused(&error),
+        });
         let announced = self.begin_session("truncate_after", words)?;
         self.end_session("truncate_after")?;
         match announced {
             Announcement::Truncated { epochs } => Ok(epochs),
             other => refusal(other).map_or(Ok(Vec::new()), Err),
         }
+    }
+
+    /// This rank's counters of the epoch that is running or was last run.
+    pub fn figures(&self) -> EngineFigures {
+        self.background.station().engine.figures()
+    }
+
+    /// Bytes in the buffers that hold this rank's records: batches, what is held back, memtables.
+    pub fn resident_bytes(&self) -> usize {
+        self.background.station().resident_bytes()
+    }
+
+    fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
+        self.check_lock()?;
+        truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
     }
 
     /// Closes the dataset and gives up its lock. Not collective. Dropping the job does the same but cannot report an error.
@@ -468,39 +503,39 @@ impl RankJob {
 
     /// Begins a session and waits for what rank 0 announces; it gives its own words.
     fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
-        lock(&self.station).begin(words.map(|words| words.encode()).unwrap_or_default());
+        self.background.station().begin(words.map(|words| words.encode()).unwrap_or_default());
         self.drive_until(call, Station::has_announcement)?;
-        let words = lock(&self.station).take_announcement().unwrap_or_default();
+        let words = self.background.station().take_announcement().unwrap_or_default();
         Announcement::decode(self.rank, &words)
     }
 
     /// Ends a session without records; an objection of any rank is an error on all.
     fn end_session(&mut self, call: &'static str) -> Result<()> {
-        lock(&self.station).engine.end();
+        self.background.station().engine.end();
         self.drive_until(call, Station::is_over)?;
-        match lock(&self.station).take_outcome() {
+        match self.background.station().take_outcome() {
             Some(Err(Failure { rank, cause })) => Err(Error::Refused { rank, class: ErrorClass::Usage, cause }),
             _ => Ok(()),
         }
     }
 
     fn spill(&self, spill: fn(&mut Station) -> bool) -> bool {
-        let mut station = lock(&self.station);
+        let mut station = self.background.station();
         let spilled = spill(&mut station);
-        submit_next(&self.queue, &mut station);
+        self.background.submit_next(&mut station);
         spilled
     }
 
     /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
     fn drive(&mut self) -> Result<bool> {
-        let mut station = lock(&self.station);
+        let mut station = self.background.station();
         let driven = station.drive(&mut *self.transport);
         if driven.is_err() {
             drop(station);
             self.part();
             return driven;
         }
-        submit_next(&self.queue, &mut station);
+        self.background.submit_next(&mut station);
         let reported = station.report_when_finished();
         drop(station);
         if let Some(cause) = self.transport.failure() {
@@ -520,9 +555,9 @@ impl RankJob {
     fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
         let mut waiting = Waiting::default();
         loop {
-            let seen = self.queue.completions();
+            let seen = self.background.completions();
             let moved = self.drive()?;
-            if done(&lock(&self.station)) {
+            if done(&self.background.station()) {
                 return Ok(());
             }
             if moved {
@@ -530,13 +565,13 @@ impl RankJob {
                 continue;
             }
             // Rank 0 counts deliveries again whenever nothing moves.
-            lock(&self.station).engine.idle();
-            let written = waiting.pause(&self.queue, seen);
+            self.background.station().engine.idle();
+            let written = waiting.pause(&*self.host, &self.background, seen);
             if written {
                 waiting = Waiting::default();
-            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited() >= limit) {
+            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
                 self.part();
-                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited().as_secs() });
+                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
             }
         }
     }
@@ -555,24 +590,5 @@ fn refusal(announced: Announcement) -> Option<Error> {
     match announced {
         Announcement::Refused { class, cause } => Some(Error::Refused { rank: 0, class, cause }),
         _ => None,
-    }
-}
-
-fn start_thread(station: &Arc<Mutex<Station>>, path: &Path) -> Result<(Pool, Arc<TaskQueue>)> {
-    let queue = Arc::new(TaskQueue::default());
-    let (tasks, completed) = (Arc::clone(&queue), Arc::clone(station));
-    let pool = Pool::start(Arc::clone(&queue), 1, move |_, completion| {
-        let mut station = lock(&completed);
-        station.complete(completion);
-        // The writer goes on by itself while the program computes.
-        submit_next(&tasks, &mut station);
-    });
-    let pool = pool.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
-    Ok((pool, queue))
-}
-
-fn submit_next(queue: &TaskQueue, station: &mut Station) {
-    if let Some((factory, task)) = station.next_task() {
-        queue.submit(station.engine.options().rank, factory, task);
     }
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use super::{RankJob, lock};
+use super::RankJob;
+use crate::drivers::local::LocalJob;
 use crate::drivers::mailbox::{MailboxLink, PostOffice};
 use crate::drivers::{EpochStart, WriteOptions};
 use crate::engine::{Channel, Sent, Transport};
@@ -12,7 +13,7 @@ use crate::error::{Error, ErrorClass, Result};
 use crate::query::{Dataset, Query};
 use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use crate::store::{EpochRange, IfExists};
+use crate::store::{EpochRange, IfExists, Layout};
 
 fn schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::U32), Column::new("origin", DataType::U32)], "key").unwrap()
@@ -183,6 +184,30 @@ fn refusals_are_the_same_everywhere() {
     assert_eq!(skipped, [EpochStart::Skipped; 3]);
 }
 
+/// Found by the simulator: only the beginning of an epoch looked whether the lock was still this job's.
+#[test]
+fn a_job_whose_lock_was_broken_removes_nothing() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let break_lock = || crate::store::WriterLock::acquire(&storage, &Layout::new("ds"), true).unwrap();
+    let mut job = RankJob::open_alone(Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
+    for epoch in [1, 2] {
+        job.begin_epoch(epoch).unwrap();
+        job.end_epoch().unwrap();
+    }
+    let broken = break_lock();
+    let error = job.truncate_after(1).unwrap_err();
+    assert!(error.to_string().contains("broke this writer's lock"), "{error}");
+    drop((job, broken));
+
+    let local = LocalJob::open_with(Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
+    let broken = break_lock();
+    assert!(matches!(local.truncate_after(1), Err(Error::Locked { .. })));
+    assert!(matches!(local.begin_epoch(3), Err(Error::Locked { .. })));
+    drop((local, broken));
+    assert_eq!(storage.list(&Layout::new("ds").unfinished()).unwrap(), [], "no attempt was begun");
+    assert_eq!(Dataset::open_with(storage, "ds").unwrap().epochs().unwrap(), [1, 2]);
+}
+
 #[test]
 fn ranks_that_begin_different_epochs_are_told() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -228,7 +253,7 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
         job.begin_epoch(0).unwrap();
         let begun = Instant::now();
         if rank == 2 {
-            while lock(&job.station).engine.table_version() == 0 {
+            while job.background.station().engine.table_version() == 0 {
                 job.progress().unwrap();
             }
             // From here on it takes nothing, while the other two go on exchanging records.

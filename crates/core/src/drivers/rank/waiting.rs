@@ -1,9 +1,9 @@
 //! How a call waits when nothing moves: by yielding at first, since an answer of another rank is often microseconds away,
 //! then by sleeping, since ranks may share processors.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::drivers::pool::TaskQueue;
+use crate::drivers::{Background, Host};
 
 /// Pauses that only yield the processor.
 const YIELDS: u32 = 64;
@@ -16,28 +16,25 @@ const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 /// A wait in which nothing has moved so far.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    begun: Option<Instant>,
+    begun: Option<Duration>,
     pauses: u32,
     sleep: Duration,
 }
 
 impl Waiting {
-    /// Pauses once, shorter when the background thread completes something more than the first `seen` tasks. Answers whether
-    /// it did.
-    pub(super) fn pause(&mut self, queue: &TaskQueue, seen: u64) -> bool {
-        self.begun.get_or_insert_with(Instant::now);
+    /// Pauses once, shorter when more than `seen` pieces of the background's work are done. Answers whether that is so.
+    pub(super) fn pause(&mut self, host: &dyn Host, background: &Background, seen: u64) -> bool {
+        self.begun.get_or_insert_with(|| host.now());
         self.pauses = self.pauses.saturating_add(1);
-        if self.pauses <= YIELDS {
-            std::thread::yield_now();
-        } else {
+        if self.pauses > YIELDS {
             self.sleep = (self.sleep * 2).clamp(SHORTEST_SLEEP, LONGEST_SLEEP);
-            queue.wait(seen, self.sleep);
         }
-        queue.completions() != seen
+        host.pause(self.sleep, background, seen);
+        background.completions() != seen
     }
 
     /// How long nothing has moved.
-    pub(super) fn waited(&self) -> Duration {
-        self.begun.map_or(Duration::ZERO, |begun| begun.elapsed())
+    pub(super) fn waited(&self, host: &dyn Host) -> Duration {
+        self.begun.map_or(Duration::ZERO, |begun| host.now().saturating_sub(begun))
     }
 }

@@ -4,6 +4,7 @@ mod commits;
 mod crashes;
 mod locks;
 mod recovered;
+mod settled;
 mod verified;
 
 use std::collections::BTreeMap;

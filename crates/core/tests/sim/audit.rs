@@ -1,0 +1,203 @@
+//! A committed epoch, byte for byte: its files as the `parquet` crate reads them, against its manifest and against what was
+//! appended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use bytes::Bytes;
+use parquet::column::reader::get_typed_column_reader;
+use parquet::data_type::{FloatType, Int64Type};
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use turbidite::Value;
+use turbidite::format::{EpochManifest, PartId, RunEntry, RunKind};
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::store::{DatasetDescriptor, Layout, load_manifest};
+
+use crate::coverage::Coverage;
+use crate::disk::ROOT;
+
+/// One row group as it lies in its file.
+struct Group {
+    keys: Vec<f32>,
+    ids: Vec<u64>,
+    offset: u64,
+    bytes: u64,
+}
+
+fn read_file(storage: &MemoryStorage, path: &Path) -> Result<Vec<u8>, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = storage.open(path).map_err(told)?;
+    let mut content = vec![0; usize::try_from(file.bytes()).unwrap_or(usize::MAX)];
+    file.read_at(0, &mut content).map_err(told)?;
+    Ok(content)
+}
+
+fn read_group(group: &dyn RowGroupReader) -> Result<Group, parquet::errors::ParquetError> {
+    let rows = usize::try_from(group.metadata().num_rows()).unwrap_or_default();
+    let (mut keys, mut ids): (Vec<f32>, Vec<i64>) = (Vec::new(), Vec::new());
+    let mut key_column = get_typed_column_reader::<FloatType>(group.get_column_reader(0)?);
+    while keys.len() < rows && key_column.read_records(rows, None, None, &mut keys)?.0 > 0 {}
+    let mut id_column = get_typed_column_reader::<Int64Type>(group.get_column_reader(1)?);
+    while ids.len() < rows && id_column.read_records(rows, None, None, &mut ids)?.0 > 0 {}
+    let (first, first_bytes) = group.metadata().column(0).byte_range();
+    let (second, second_bytes) = group.metadata().column(1).byte_range();
+    let offset = first.min(second);
+    let bytes = (first + first_bytes).max(second + second_bytes) - offset;
+    Ok(Group { keys, ids: ids.into_iter().map(|id| id as u64).collect(), offset, bytes })
+}
+
+fn as_f64(value: Value) -> f64 {
+    match value {
+        Value::Float(value) => value,
+        Value::Int(value) => value as f64,
+    }
+}
+
+/// What one entry of the manifest says, against its row group.
+fn check_entry(entry: &RunEntry, group: &Group) -> Result<(), String> {
+    let refuse = |what: String| Err(format!("{:?}, row group {}: {what}", entry.part, entry.row_group));
+    if (group.offset, group.bytes) != (entry.offset, entry.bytes) {
+        let (here, there) = ((group.offset, group.bytes), (entry.offset, entry.bytes));
+        return refuse(format!("lies at {here:?} where the manifest has {there:?}"));
+    }
+    if group.keys.len() as u64 != entry.rows || group.ids.len() as u64 != entry.rows {
+        return refuse(format!("has {} records where the manifest has {}", group.keys.len(), entry.rows));
+    }
+    let numbers: Vec<f32> = group.keys.iter().copied().filter(|key| !key.is_nan()).collect();
+    let nans = (group.keys.len() - numbers.len()) as u64;
+    let summary = entry.columns.first().ok_or("an entry lacks its columns")?;
+    if summary.nan_count != nans || (entry.kind == RunKind::NanKey) != (nans > 0) || (nans > 0 && !numbers.is_empty()) {
+        return refuse(format!("a run of kind {:?} has {nans} keys that are no number", entry.kind));
+    }
+    let least = numbers.iter().copied().reduce(f32::min);
+    let largest = numbers.iter().copied().reduce(f32::max);
+    let range = least.zip(largest).map(|(least, largest)| (f64::from(least), f64::from(largest)));
+    let told = summary.range.map(|(least, largest)| (as_f64(least), as_f64(largest)));
+    if range != told {
+        return refuse(format!("keys are {range:?} where the manifest has {told:?}"));
+    }
+    if !numbers.is_sorted() {
+        return refuse("keys are not sorted".to_owned());
+    }
+    let ids = group.ids.iter().min().zip(group.ids.iter().max()).map(|(least, largest)| (*least, *largest));
+    let told = entry.columns.get(1).and_then(|summary| summary.range);
+    if told != ids.map(|(least, largest)| (Value::Int(i128::from(least)), Value::Int(i128::from(largest)))) {
+        return refuse(format!("ids are {ids:?} where the manifest has {told:?}"));
+    }
+    if let (RunKind::Regular, Some((low, high)), Some((least, largest))) = (entry.kind, entry.bounds, range)
+        && (least < as_f64(low) || largest > as_f64(high))
+    {
+        return refuse(format!("a regular run has keys {range:?} outside of its partition {low} to {high}"));
+    }
+    Ok(())
+}
+
+/// The manifest of an epoch that is there.
+fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String> {
+    let layout = Layout::new(ROOT);
+    let told = |error: turbidite::Error| format!("epoch {epoch}: {error}");
+    let descriptor = DatasetDescriptor::read(storage, &layout).map_err(told)?;
+    load_manifest(storage, &layout, &descriptor, epoch).map_err(told)
+}
+
+/// Checks that each record lies in exactly one run, which the manifest covers and describes.
+pub(crate) fn audit(
+    storage: &MemoryStorage,
+    epoch: u64,
+    records: &[(u64, u32)],
+    coverage: &mut Coverage,
+) -> Result<(), String> {
+    check(storage, epoch, records, coverage).map_err(|what| format!("content: epoch {epoch}: {what}"))
+}
+
+fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: &mut Coverage) -> Result<(), String> {
+    let manifest = manifest(storage, epoch)?;
+    let folder = Layout::new(ROOT).epoch(epoch);
+    let mut entries: BTreeMap<(PartId, u32), &RunEntry> = BTreeMap::new();
+    for entry in &manifest.runs {
+        if entries.insert((entry.part, entry.row_group), entry).is_some() {
+            return Err(format!("{:?}, row group {} is in the manifest twice", entry.part, entry.row_group));
+        }
+    }
+    let mut found: Vec<(u64, u32)> = Vec::new();
+    let mut ranks = BTreeSet::new();
+    let listed = storage.list(&folder).map_err(|error| error.to_string())?;
+    for file in &listed {
+        let part = PartId::parse(&file.name).ok_or_else(|| format!("{} lies among the parts", file.name))?;
+        let content = read_file(storage, &folder.join(&file.name))?;
+        let known = manifest.parts.iter().find(|entry| entry.part == part);
+        if known.is_none_or(|entry| entry.bytes != content.len() as u64) {
+            return Err(format!("{} has {} bytes where the manifest has {known:?}", file.name, content.len()));
+        }
+        let reader = SerializedFileReader::new(Bytes::from(content)).map_err(|error| format!("{part:?}: {error}"))?;
+        if reader.num_row_groups() > 1 {
+            coverage.met("job: several runs in a part");
+        }
+        if !ranks.insert(part.rank) {
+            coverage.met("job: several parts of a rank");
+        }
+        for index in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(index).and_then(|group| read_group(&*group));
+            let group = group.map_err(|error| format!("{part:?}, row group {index}: {error}"))?;
+            let entry = entries.remove(&(part, index as u32));
+            let entry = entry.ok_or_else(|| format!("{part:?}, row group {index} is not in the manifest"))?;
+            check_entry(entry, &group)?;
+            found.extend(group.ids.iter().zip(&group.keys).map(|(id, key)| (*id, key.to_bits())));
+        }
+    }
+    if let Some(((part, index), _)) = entries.first_key_value() {
+        return Err(format!("{part:?}, row group {index} is in the manifest only"));
+    }
+    if manifest.parts.len() != listed.len() {
+        return Err(format!("{} parts where the manifest has {}", listed.len(), manifest.parts.len()));
+    }
+    found.sort_unstable();
+    if let Some(twice) = found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(format!("record {:x} is stored twice", twice[0].0));
+    }
+    if found != records {
+        let lost = records.iter().find(|record| found.binary_search(record).is_err());
+        let what = lost.map_or("records that nobody appended".to_owned(), |(id, _)| format!("record {id:x} is lost"));
+        return Err(format!("{} records where {} were appended: {what}", found.len(), records.len()));
+    }
+    check_figures(&manifest, records.len() as u64, coverage)
+}
+
+fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
+    let of_kind = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
+    let figures = &manifest.figures;
+    let counted = (of_kind(RunKind::Stray), of_kind(RunKind::Unordered), of_kind(RunKind::NanKey));
+    let told = (figures.strays, figures.spills, figures.nan_keys);
+    if counted != told || figures.rows != rows {
+        return Err(format!("the figures say {told:?} of {} where {counted:?} of {rows} are stored", figures.rows));
+    }
+    for (count, what) in [
+        (counted.0, "shuffle: strays"),
+        (counted.1, "shuffle: spills"),
+        (counted.2, "shuffle: keys that are no number"),
+    ] {
+        if count > 0 {
+            coverage.met(what);
+        }
+    }
+    if rows == 0 {
+        coverage.met("job: empty epoch");
+    }
+    Ok(())
+}
+
+/// All records in a folder of Parquet files, by id.
+pub(crate) fn read_folder(storage: &MemoryStorage, folder: &Path) -> Result<Vec<(u64, u32)>, String> {
+    let mut found = Vec::new();
+    for file in storage.list(folder).map_err(|error| error.to_string())? {
+        let content = read_file(storage, &folder.join(&file.name))?;
+        let reader = SerializedFileReader::new(Bytes::from(content)).map_err(|error| error.to_string())?;
+        for index in 0..reader.num_row_groups() {
+            let group = reader.get_row_group(index).and_then(|group| read_group(&*group));
+            let group = group.map_err(|error| error.to_string())?;
+            found.extend(group.ids.iter().zip(&group.keys).map(|(id, key)| (*id, key.to_bits())));
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}

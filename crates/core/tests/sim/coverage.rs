@@ -1,0 +1,112 @@
+//! How often each fault and each interesting situation was met. A situation that a sweep never meets is one that it says
+//! nothing about.
+
+use std::collections::BTreeMap;
+
+/// What a sweep must have met.
+pub(crate) const REQUIRED: &[&str] = &[
+    // Faults.
+    "fault: power failure, only what was synced survives",
+    "fault: power failure, some of the rest survives",
+    "fault: job killed",
+    "fault: one rank killed",
+    "fault: torn write at a crash",
+    "fault: input/output error",
+    "fault: disk full, write cut short",
+    "fault: stall longer than the limit",
+    "fault: stall shorter than the limit",
+    "fault: bit rot",
+    // A crash before each kind of file operation of opening, writing, committing, replacing, truncating.
+    "crash before: lock",
+    "crash before: dataset.json",
+    "crash before: part create",
+    "crash before: part write",
+    "crash before: part sync",
+    "crash before: manifest create",
+    "crash before: manifest write",
+    "crash before: manifest sync",
+    "crash before: sync manifest/",
+    "crash before: sync attempt",
+    "crash before: publish",
+    "crash before: exchange",
+    "crash before: set aside",
+    "crash before: sync data/",
+    "crash before: sync tmp/",
+    "crash before: remove old data",
+    "crash before: remove manifest",
+    "crash before: truncate",
+    "error at: part write",
+    "error at: part sync",
+    "error at: manifest write",
+    "error at: manifest sync",
+    "error at: publish",
+    "error at: exchange",
+    "error at: sync data/",
+    // What the shuffle does.
+    "shuffle: strays",
+    "shuffle: spills",
+    "shuffle: keys that are no number",
+    "shuffle: held out of bounds or before the first table",
+    "shuffle: records passed on by representatives",
+    "shuffle: no credit",
+    "shuffle: renegotiation under way when the last rank ends",
+    "shuffle: answer to a round that the end overtook",
+    "shuffle: deliveries counted more than once",
+    "shuffle: a rank without records",
+    "shuffle: receivers fewer than ranks",
+    // What a job does.
+    "job: several runs in a part",
+    "job: several parts of a rank",
+    "job: empty epoch",
+    "job: epoch committed",
+    "job: epoch failed",
+    "job: epoch replaced",
+    "job: epoch skipped",
+    "job: epoch refused since it exists",
+    "job: truncated",
+    "job: refused since it is locked",
+    "job: lock of a dead writer taken over",
+    "job: lock broken",
+    "job: living writer's lock respected",
+    "job: broken lock noticed by its writer",
+    "job: replacement completed by the next writer",
+    "job: salvaged",
+    "job: ranks lost each other",
+    // Who reads.
+    "reader: between two file operations",
+    "reader: while an epoch is being replaced",
+    "reader: old data after its replacement",
+    "reader: damage told",
+];
+
+/// Counters by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Coverage {
+    counts: BTreeMap<String, u64>,
+}
+
+impl Coverage {
+    pub(crate) fn met(&mut self, what: impl Into<String>) {
+        *self.counts.entry(what.into()).or_default() += 1;
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (what, count) in &other.counts {
+            *self.counts.entry(what.clone()).or_default() += count;
+        }
+    }
+
+    pub(crate) fn count(&self, what: &str) -> u64 {
+        self.counts.get(what).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        REQUIRED.iter().copied().filter(|what| self.count(what) == 0).collect()
+    }
+
+    pub(crate) fn print(&self) {
+        for (what, count) in &self.counts {
+            println!("{count:10}  {what}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What goes wrong in one launch of the job, and when.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use crate::coverage::Coverage;
+use crate::random::Random;
+
+/// When a fault strikes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// At the n-th file operation of the launch, over all ranks.
+    Operation(u64),
+    /// At the n-th file operation after the n-th commit began, counted from 1.
+    Commit { number: u64, operation: u64 },
+    /// Between two file operations, at some turn.
+    Turn(u64),
+}
+
+/// What happens to files that fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// Operations fail and do nothing.
+    Broken,
+    /// Writes are cut short; all else works.
+    Full,
+    /// Operations take so many milliseconds more.
+    Slow { ms: u64 },
+}
+
+/// A crash: of one rank, or of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Crash {
+    pub(crate) who: Option<u32>,
+    pub(crate) at: Trigger,
+    pub(crate) torn: bool,
+}
+
+/// Operations that fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) failure: Failure,
+    /// Only on this rank.
+    pub(crate) rank: Option<u32>,
+    pub(crate) at: Trigger,
+    /// How many operations that it could hit it hits.
+    pub(crate) count: u64,
+}
+
+/// The plan of a launch.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Plan {
+    pub(crate) crash: Option<Crash>,
+    pub(crate) troubles: Vec<Trouble>,
+}
+
+/// What becomes of an operation.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    Go,
+    Stall(Duration),
+    /// It fails; of a write, so many 256ths happen.
+    Fail {
+        kind: ErrorKind,
+        written: u64,
+    },
+    /// This rank, or all, die here; of a write, so many 256ths happen.
+    Crash {
+        who: Option<u32>,
+        written: u64,
+    },
+    /// The rank is dead.
+    Dead,
+}
+
+/// Background work waits this long at most before it is done, times the rank's slowness.
+const LONGEST_WORK_DELAY_NS: u64 = 80_000;
+
+/// The plan, and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Faults {
+    plan: Plan,
+    stall_limit: Duration,
+    operations: u64,
+    commits: u64,
+    commit_operations: u64,
+    /// Operations that failed, or took as long as ranks wait for each other.
+    pub(crate) hits: u64,
+    /// Syncs after a commit point that failed.
+    pub(crate) failed_syncs: u64,
+    pub(crate) stalled: bool,
+    pub(crate) crashed: Option<Option<u32>>,
+}
+
+impl Faults {
+    pub(crate) fn new(plan: Plan, stall_limit: Duration) -> Self {
+        Self {
+            plan,
+            stall_limit,
+            operations: 0,
+            commits: 0,
+            commit_operations: 0,
+            hits: 0,
+            failed_syncs: 0,
+            stalled: false,
+            crashed: None,
+        }
+    }
+
+    fn has_come(&self, at: Trigger) -> bool {
+        match at {
+            Trigger::Operation(number) => self.operations >= number,
+            Trigger::Commit { number, operation } => (self.commits, self.commit_operations) >= (number, operation),
+            Trigger::Turn(_) => false,
+        }
+    }
+
+    /// Who dies at this turn.
+    pub(crate) fn due_by_turn(&mut self, turn: u64) -> Option<Option<u32>> {
+        let crash = self.plan.crash.take_if(|crash| matches!(crash.at, Trigger::Turn(at) if turn >= at))?;
+        self.crashed = Some(crash.who);
+        Some(crash.who)
+    }
+
+    pub(crate) fn work_delay_ns(&self, random: &mut Random, slowness: u64) -> u64 {
+        random.below(LONGEST_WORK_DELAY_NS) * slowness
+    }
+
+    pub(crate) fn judge(
+        &mut self,
+        random: &mut Random,
+        coverage: &mut Coverage,
+        rank: u32,
+        step: &'static str,
+        is_write: bool,
+    ) -> Verdict {
+        self.operations += 1;
+        self.commit_operations += 1;
+        if step == "manifest create" {
+            self.commits += 1;
+            self.commit_operations = 0;
+        }
+        if let Some(crash) = self.plan.crash
+            && crash.who.is_none_or(|who| who == rank)
+            && self.has_come(crash.at)
+        {
+            self.plan.crash = None;
+            self.crashed = Some(crash.who);
+            coverage.met(format!("crash before: {step}"));
+            let written = if crash.torn && is_write { random.below(257) } else { 0 };
+            if written > 0 {
+                coverage.met("fault: torn write at a crash");
+            }
+            return Verdict::Crash { who: crash.who, written };
+        }
+        for index in 0..self.plan.troubles.len() {
+            let Trouble { failure, rank: only, at, count } = self.plan.troubles[index];
+            let hits = failure != Failure::Full || is_write;
+            if count == 0 || !hits || only.is_some_and(|only| only != rank) || !self.has_come(at) {
+                continue;
+            }
+            self.plan.troubles[index].count -= 1;
+            return self.strike(random, coverage, step, failure);
+        }
+        Verdict::Go
+    }
+
+    fn strike(
+        &mut self,
+        random: &mut Random,
+        coverage: &mut Coverage,
+        step: &'static str,
+        failure: Failure,
+    ) -> Verdict {
+        coverage.met(format!("error at: {step}"));
+        match failure {
+            Failure::Slow { ms } => {
+                let length = Duration::from_millis(ms);
+                if length >= self.stall_limit / 2 {
+                    self.stalled = true;
+                    coverage.met("fault: stall longer than the limit");
+                } else {
+                    coverage.met("fault: stall shorter than the limit");
+                }
+                return Verdict::Stall(length);
+            }
+            Failure::Broken => {
+                self.hits += 1;
+                coverage.met("fault: input/output error");
+            }
+            Failure::Full => {
+                self.hits += 1;
+                coverage.met("fault: disk full, write cut short");
+            }
+        }
+        if matches!(step, "sync data/" | "sync tmp/") {
+            self.failed_syncs += 1;
+        }
+        match failure {
+            Failure::Full => Verdict::Fail { kind: ErrorKind::StorageFull, written: random.below(256) },
+            _ => Verdict::Fail { kind: ErrorKind::Other, written: 0 },
+        }
+    }
+}

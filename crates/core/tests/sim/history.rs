@@ -1,0 +1,474 @@
+//! One history: a job that is launched, hit by faults, killed and launched again, all of it from one seed.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
+use turbidite::store::{DatasetDescriptor, Layout, VerifyOptions, lock_holder, salvage, verify};
+use turbidite::{IfExists, Renegotiation, Routing, Topology, WriteOptions};
+
+use crate::audit::audit;
+use crate::coverage::Coverage;
+use crate::disk::{ROOT, Shared};
+use crate::faults::{Crash, Failure, Faults, Plan, Trigger, Trouble};
+use crate::job::{Calls, Launch, Progress, Step, Told};
+use crate::model::Model;
+use crate::network::Network;
+use crate::random::Random;
+use crate::reader;
+use crate::trace::Trace;
+use crate::workload::Writing;
+use crate::world::World;
+
+/// How long ranks wait for each other in vain, in simulated time.
+const STALL_LIMIT: Duration = Duration::from_secs(20);
+
+/// What the locks of a machine say that was started again.
+const BOOT_BEFORE: &str = "the boot before";
+
+/// What a history came to.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) hash: u64,
+    pub(crate) events: u64,
+    pub(crate) turns: u64,
+    pub(crate) epochs: u64,
+    pub(crate) crashes: u64,
+    pub(crate) coverage: Coverage,
+    /// What was wrong, if anything.
+    pub(crate) violation: Option<String>,
+}
+
+/// The job of a history, the same in all launches but for what restarts may change.
+#[derive(Debug)]
+struct Shape {
+    options: WriteOptions,
+    slowness: Vec<u64>,
+    longest_delay_ns: u64,
+    longest_computation: Duration,
+}
+
+impl Shape {
+    fn draw(random: &mut Random) -> Self {
+        let ranks = random.pick(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
+        let nodes = if ranks >= 4 && random.one_in(2) { random.between(2, 3) as u32 } else { 1 };
+        let labels: Vec<u32> =
+            (0..ranks).map(|rank| if rank < nodes { rank } else { random.below(u64::from(nodes)) as u32 }).collect();
+        let topology = if nodes == 1 { Topology::one_node() } else { Topology::from_nodes(&labels) };
+        let renegotiations = [Renegotiation::Adaptive, Renegotiation::Adaptive, Renegotiation::OnRequest];
+        let renegotiation =
+            if random.one_in(3) { Renegotiation::Every(random.between(20, 400)) } else { random.pick(&renegotiations) };
+        let receivers = if random.one_in(4) { random.between(1, u64::from(ranks)) as u32 } else { ranks };
+        let options = WriteOptions {
+            receivers,
+            topology,
+            routing: if random.one_in(6) { Routing::Direct } else { Routing::ByNode },
+            pivots: random.pick(&[2, 16, 64]),
+            renegotiation,
+            memtable_bytes: random.pick(&[1 << 10, 2 << 10, 4 << 10, 32 << 10]),
+            page_rows: random.pick(&[8, 32, 256]),
+            row_groups_per_run: random.pick(&[1, 1, 2, 4]),
+            row_groups_per_part: random.pick(&[1, 3, 8, 1000]),
+            credit_batches: random.pick(&[1, 1, 2, 8]),
+            patience: Duration::from_micros(random.pick(&[0, 50, 500, 3000])),
+            stall_limit: Some(STALL_LIMIT),
+            ..WriteOptions::new(ranks)
+        };
+        let slowness = (0..ranks).map(|_| if random.one_in(5) { random.between(3, 12) } else { 1 }).collect();
+        Self {
+            options,
+            slowness,
+            longest_delay_ns: random.pick(&[2_000, 20_000, 20_000, 300_000]),
+            longest_computation: Duration::from_micros(random.pick(&[1, 20, 200, 2000])),
+        }
+    }
+}
+
+/// What is to happen in one launch.
+struct Intent {
+    if_exists: IfExists,
+    break_lock: bool,
+    /// Another writer holds the dataset.
+    is_locked: bool,
+    steps: Vec<Step>,
+    plan: Plan,
+    /// Whether a crash is a power failure; `Some` seed keeps some of what was not synced.
+    power: Option<Option<u64>>,
+}
+
+struct History {
+    random: Random,
+    shape: Shape,
+    memory: MemoryStorage,
+    model: Arc<Mutex<Model>>,
+    trace: Trace,
+    report: Report,
+    writings: u32,
+}
+
+/// Runs the history of a seed; `loud` prints every event.
+pub(crate) fn run(seed: u64, loud: bool) -> Report {
+    let mut random = Random::new(seed);
+    let shape = Shape::draw(&mut random);
+    let memory = if random.one_in(3) { MemoryStorage::without_exchange() } else { MemoryStorage::new() };
+    let trace = Trace::new(loud);
+    if loud {
+        println!("{shape:?}");
+    }
+    let model = Arc::default();
+    let mut history = History { random, shape, memory, model, trace, report: Report::default(), writings: 0 };
+    let launches = history.random.between(2, 5);
+    let outcome = (0..launches).try_for_each(|number| history.launch_again(number + 1 == launches));
+    let outcome = outcome.and_then(|()| history.settle());
+    let mut report = history.report;
+    report.violation = outcome.err();
+    (report.hash, report.events) = (history.trace.hash(), history.trace.events);
+    report
+}
+
+impl History {
+    fn model(&self) -> MutexGuard<'_, Model> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(self.memory.clone())
+    }
+
+    /// One launch with whatever befalls it, and a look at what is left.
+    fn launch_again(&mut self, last: bool) -> Result<(), String> {
+        let break_lock = self.face_lock()?;
+        let mut intent = self.draw_intent(break_lock);
+        if last {
+            intent.plan = Plan::default();
+            intent.steps.retain(|step| !matches!(step, Step::Intrude { force: true }));
+        }
+        self.launch(&intent)?;
+        self.doubt()?;
+        self.salvage()
+    }
+
+    fn draw_intent(&mut self, break_lock: bool) -> Intent {
+        let ranks = self.shape.options.ranks;
+        let random = &mut self.random;
+        let if_exists = random.pick(&[IfExists::Error, IfExists::Replace, IfExists::Replace, IfExists::Skip]);
+        let mut steps = Vec::new();
+        let epochs = random.between(1, 4);
+        for _ in 0..epochs {
+            match self.random.below(12) {
+                0 => steps.push(Step::Truncate { last: self.random.below(4) }),
+                1 => steps.push(Step::Intrude { force: false }),
+                2 if self.random.one_in(3) => steps.push(Step::Intrude { force: true }),
+                _ => {}
+            }
+            let epoch = self.random.below(4);
+            let writing = Writing::draw(&mut self.random, epoch, self.writings, ranks);
+            self.writings += 1;
+            let writing = self.model().add(writing);
+            steps.push(Step::Epoch { epoch, writing });
+        }
+        let plan = draw_plan(&mut self.random, ranks, epochs);
+        let power = match self.random.below(5) {
+            0 | 1 => Some(None),
+            2 | 3 => Some(Some(self.random.bits())),
+            _ => None,
+        };
+        Intent { if_exists, break_lock, is_locked: false, steps, plan, power }
+    }
+
+    /// Finds out whether the next writer has to break a lock, and whether it is refused otherwise.
+    fn face_lock(&mut self) -> Result<bool, String> {
+        let layout = Layout::new(ROOT);
+        let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
+        if !is_there {
+            return Ok(self.random.one_in(4));
+        }
+        if self.random.one_in(3) && !self.holder_is_gone(&layout.lock()) {
+            // The process that the lock names is this one, and runs.
+            let intent = Intent {
+                if_exists: IfExists::Error,
+                break_lock: false,
+                is_locked: true,
+                steps: Vec::new(),
+                plan: Plan::default(),
+                power: None,
+            };
+            let calls = self.run_ranks(&intent)?;
+            if !calls
+                .iter()
+                .all(|calls| matches!(&calls[..], [(_, Told::Failed(what))] if what.contains("is locked by")))
+            {
+                return Err(format!("one writer: the lock was not respected: {calls:?}"));
+            }
+            self.report.coverage.met("job: refused since it is locked");
+        }
+        let holder = lock_holder(&self.memory, &layout).map_err(|error| error.to_string())?;
+        if holder.is_none() || self.random.one_in(2) {
+            self.report.coverage.met("job: lock broken");
+            return Ok(true);
+        }
+        self.restart_machine(&layout.control()).map_err(|error| error.to_string())?;
+        self.report.coverage.met("job: lock of a dead writer taken over");
+        Ok(false)
+    }
+
+    /// Whether a launch that died while it took the lock over left it as one of a writer that is gone.
+    fn holder_is_gone(&self, path: &Path) -> bool {
+        let Ok(file) = self.memory.open(path) else { return false };
+        let mut content = vec![0; file.bytes() as usize];
+        let content = file.read_at(0, &mut content).map(|()| content).unwrap_or_default();
+        content.windows(BOOT_BEFORE.len()).any(|window| window == BOOT_BEFORE.as_bytes())
+    }
+
+    /// Makes locks, and locks on locks, say that their holder ran before the machine was last started.
+    fn restart_machine(&self, folder: &Path) -> std::io::Result<()> {
+        for entry in self.memory.list(folder)? {
+            let path = folder.join(&entry.name);
+            if entry.kind != FileKind::File || !entry.name.starts_with("lock") {
+                continue;
+            }
+            let file = self.memory.open(&path)?;
+            let mut content = vec![0; file.bytes() as usize];
+            file.read_at(0, &mut content)?;
+            // What a crash left of a draft is no lock yet.
+            let Ok(mut holder) = serde_json::from_slice::<serde_json::Value>(&content) else { continue };
+            holder["boot"] = BOOT_BEFORE.into();
+            self.memory.remove_file(&path)?;
+            let mut file = self.memory.create(&path)?;
+            file.write_at(0, holder.to_string().as_bytes())?;
+            file.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Runs the ranks of one launch to their end.
+    fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
+        let options =
+            WriteOptions { if_exists: intent.if_exists, break_lock: intent.break_lock, ..self.shape.options.clone() };
+        let network = Network::new(options.ranks, options.credit_batches, self.shape.longest_delay_ns);
+        let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
+        let trace = std::mem::take(&mut self.trace);
+        let world = Arc::new(World::new(self.random.fork(), &self.shape.slowness, network, faults, trace));
+        let shared = Arc::new(Shared {
+            world: Arc::clone(&world),
+            memory: self.memory.clone(),
+            model: Arc::clone(&self.model),
+            reader: Mutex::new(None),
+        });
+        let found = self.model().visible();
+        let launch = Launch {
+            shared,
+            options,
+            is_locked: intent.is_locked,
+            found,
+            steps: intent.steps.clone(),
+            seed: self.random.bits(),
+            longest_computation: self.shape.longest_computation,
+            progress: Mutex::new(Progress::default()),
+        };
+        let calls = world.run(|rank| launch.run(rank));
+        self.report.epochs += launch.progress.into_inner().unwrap_or_else(PoisonError::into_inner).epochs;
+        drop(launch.shared);
+        let mut state = Arc::into_inner(world).ok_or("a rank did not let go of the world")?.into_state();
+        self.trace = std::mem::take(&mut state.trace);
+        self.report.coverage.add(&state.coverage);
+        self.report.turns += state.turns;
+        if let Some(violation) = state.violation {
+            return Err(violation);
+        }
+        let calls: Vec<Calls> = calls.into_iter().flatten().collect();
+        let excused = state.faults.crashed.is_some() || state.faults.stalled;
+        self.compare(&calls, excused)?;
+        self.crash(state.faults.crashed, intent)?;
+        Ok(calls)
+    }
+
+    /// All ranks must be told the same, but for those that lost the others because of a crash or a long stall.
+    fn compare(&mut self, calls: &[Calls], excused: bool) -> Result<(), String> {
+        let longest = calls.iter().map(Vec::len).max().unwrap_or_default();
+        for index in 0..longest {
+            let mut told: Option<(usize, &(String, Told))> = None;
+            for (rank, calls) in calls.iter().enumerate() {
+                match calls.get(index) {
+                    Some((call, Told::Lost(what))) => {
+                        self.report.coverage.met("job: ranks lost each other");
+                        if !excused {
+                            return Err(format!("liveness: rank {rank} in {call}: {what}"));
+                        }
+                    }
+                    None if !excused => return Err(format!("agreement: rank {rank} made {} calls", calls.len())),
+                    None => {}
+                    Some(answer) => match told {
+                        Some((other, first)) if first != answer => {
+                            return Err(format!("agreement: rank {other}: {first:?}, rank {rank}: {answer:?}"));
+                        }
+                        _ => told = Some((rank, answer)),
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What the end of a launch leaves of the storage.
+    fn crash(&mut self, crashed: Option<Option<u32>>, intent: &Intent) -> Result<(), String> {
+        let Some(who) = crashed else { return Ok(()) };
+        self.report.crashes += 1;
+        match (who, intent.power) {
+            (Some(_), _) => self.report.coverage.met("fault: one rank killed"),
+            (None, None) => self.report.coverage.met("fault: job killed"),
+            (None, Some(None)) => {
+                self.report.coverage.met("fault: power failure, only what was synced survives");
+                self.memory = self.memory.crash();
+            }
+            (None, Some(Some(seed))) => {
+                self.report.coverage.met("fault: power failure, some of the rest survives");
+                self.memory = self.memory.crash_keeping(seed);
+            }
+        }
+        let found = reader::identify(&self.storage(), &self.model())?;
+        self.trace.note(&format!("after the crash: {found:?}"));
+        let power = who.is_none() && intent.power.is_some();
+        self.model().survived(&found, power)?;
+        self.audit_all(&found)
+    }
+
+    fn audit_all(&mut self, contents: &BTreeMap<u64, usize>) -> Result<(), String> {
+        for (epoch, writing) in contents {
+            let records = Arc::clone(self.model().records(*writing));
+            audit(&self.memory, *epoch, &records, &mut self.report.coverage)?;
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, intent: &Intent) -> Result<(), String> {
+        self.run_ranks(intent)?;
+        let found = reader::identify(&self.storage(), &self.model())?;
+        self.model().survived(&found, false)
+    }
+
+    /// One byte of one file of a committed epoch changes.
+    fn doubt(&mut self) -> Result<(), String> {
+        let layout = Layout::new(ROOT);
+        let visible = self.model().visible();
+        if visible.is_empty() || !self.random.one_in(2) {
+            return Ok(());
+        }
+        let epoch = self.random.pick(&visible);
+        let folder = if self.random.one_in(3) { layout.manifests() } else { layout.epoch(epoch) };
+        let Ok(names) = self.memory.list(&folder) else { return Ok(()) };
+        let names: Vec<_> = names.into_iter().filter(|entry| entry.kind == FileKind::File).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        // Manifests are named at random, so the choice is not the same in two runs; nothing follows from it.
+        let path = folder.join(&self.random.pick(&names).name);
+        let bytes = self.memory.open(&path).map_err(|error| error.to_string())?.bytes();
+        let fault = Fault::Flip { path, offset: self.random.below(bytes), mask: 1 << self.random.below(8) };
+        let damaged: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(self.storage(), fault));
+        self.report.coverage.met("fault: bit rot");
+        let model = Arc::clone(&self.model);
+        let model = model.lock().unwrap_or_else(PoisonError::into_inner);
+        reader::doubt(&damaged, &model, &mut self.report.coverage)
+    }
+
+    /// What a crash left of epochs that were never committed can be had, and is what was written.
+    fn salvage(&mut self) -> Result<(), String> {
+        let layout = Layout::new(ROOT);
+        let told = |error: turbidite::Error| format!("salvage: {error}");
+        let Ok(descriptor) = DatasetDescriptor::read(&self.memory, &layout) else { return Ok(()) };
+        for (number, attempt) in salvage::list(&self.memory, &layout, &descriptor).map_err(told)?.iter().enumerate() {
+            if attempt.runs() == 0 || !self.random.one_in(3) {
+                continue;
+            }
+            let out = format!("/salvaged/{}-{number}-{}", self.writings, self.random.bits());
+            let out = Path::new(&out);
+            let saved = salvage::recover_into(&self.storage(), &layout, &descriptor, attempt, out).map_err(told)?;
+            let Some(writing) = self.model().attempts.get(&attempt.directory).copied() else {
+                return Err(format!("salvage: nobody wrote {}", attempt.directory.display()));
+            };
+            let records = Arc::clone(self.model().records(writing));
+            let found = crate::audit::read_folder(&self.memory, &saved.directory)?;
+            let fits = |pair: &[(u64, u32)]| pair[0].0 != pair[1].0;
+            let right = found.windows(2).all(fits) && found.iter().all(|one| records.binary_search(one).is_ok());
+            if !right || found.len() as u64 != saved.rows || saved.rows < attempt.rows() && saved.damaged.is_empty() {
+                return Err(format!(
+                    "salvage: {} records of epoch {} are not those written",
+                    found.len(),
+                    attempt.epoch
+                ));
+            }
+            self.report.coverage.met("job: salvaged");
+            if self.random.one_in(2) {
+                salvage::discard(&self.memory, attempt).map_err(told)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A last launch without faults: it works, and all is in order afterwards.
+    fn settle(&mut self) -> Result<(), String> {
+        let break_lock = self.face_lock()?;
+        let ranks = self.shape.options.ranks;
+        let writing = Writing::draw(&mut self.random, 9, self.writings, ranks);
+        let writing = self.model().add(writing);
+        let steps = vec![Step::Epoch { epoch: 9, writing }];
+        let plan = Plan::default();
+        let if_exists = IfExists::Error;
+        self.launch(&Intent { if_exists, break_lock, is_locked: false, steps, plan, power: None })?;
+        if self.model().now(9) != Some(writing) {
+            return Err("liveness: the last epoch is not there".to_owned());
+        }
+        let layout = Layout::new(ROOT);
+        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
+        let found = verify(&self.storage(), &layout, &options, &|_| ()).map_err(|error| format!("verify: {error}"))?;
+        if !found.is_clean() {
+            return Err(format!("verify: {:?}", found.findings));
+        }
+        let contents = reader::identify(&self.storage(), &self.model())?;
+        self.audit_all(&contents)?;
+        let manifests = self.memory.list(&layout.manifests()).map_err(|error| error.to_string())?.len();
+        if manifests != contents.len() {
+            return Err(format!("tidiness: {manifests} manifests of {} epochs", contents.len()));
+        }
+        let left = self.memory.list(&layout.unfinished()).map_err(|error| error.to_string())?;
+        match left.iter().find(|entry| entry.name.contains(".re")) {
+            Some(entry) => Err(format!("tidiness: {} is left", entry.name)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What goes wrong in a launch of so many ranks and epochs.
+fn draw_plan(random: &mut Random, ranks: u32, epochs: u64) -> Plan {
+    let mut plan = Plan::default();
+    let operations = 30 + epochs * (25 + u64::from(ranks) * 12);
+    let trigger = |random: &mut Random| match random.below(8) {
+        0..4 => Trigger::Commit { number: random.between(1, epochs), operation: random.below(17) },
+        4..7 => Trigger::Operation(random.below(operations)),
+        _ => Trigger::Turn(random.below(4_000)),
+    };
+    let kind = random.below(12);
+    if (2..9).contains(&kind) {
+        let who = (kind == 8).then(|| random.below(u64::from(ranks)) as u32);
+        plan.crash = Some(Crash { who, at: trigger(random), torn: random.one_in(2) });
+    }
+    if kind >= 7 {
+        for _ in 0..random.between(1, 2) {
+            let failure = match random.below(6) {
+                0..3 => Failure::Broken,
+                3 | 4 => Failure::Full,
+                _ => Failure::Slow {
+                    ms: if random.one_in(2) { random.between(1, 500) } else { random.between(21_000, 40_000) },
+                },
+            };
+            let rank = if random.one_in(3) { Some(random.below(u64::from(ranks)) as u32) } else { None };
+            let most = if matches!(failure, Failure::Slow { .. }) { 1 } else { 3 };
+            let count = if most > 1 && random.one_in(8) { 10_000 } else { random.between(1, most) };
+            plan.troubles.push(Trouble { failure, rank, at: trigger(random), count });
+        }
+    }
+    plan
+}

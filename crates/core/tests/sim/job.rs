@@ -1,0 +1,452 @@
+//! What the program on each rank does in one launch of the job, and what it was told.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use turbidite::store::{Layout, WriterLock};
+use turbidite::{EpochStart, Error, IfExists, RankJob, WriteOptions};
+
+use crate::audit::audit;
+use crate::disk::{Disk, ROOT, Shared};
+use crate::model::Model;
+use crate::network::Link;
+use crate::random::{Random, mix};
+use crate::workload::{ROW_BYTES, columns, schema};
+use crate::world::{SimHost, World};
+
+/// One thing that all ranks do together, or rank 0 alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Write an epoch: this writing of the model.
+    Epoch { epoch: u64, writing: usize },
+    /// Go back to a checkpoint.
+    Truncate { last: u64 },
+    /// Another process asks for the lock, by force or not.
+    Intrude { force: bool },
+}
+
+/// What a call answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Told {
+    Done(String),
+    /// The same on all ranks.
+    Failed(String),
+    /// This rank no longer knows of the others.
+    Lost(String),
+}
+
+/// The calls of one rank, in their order.
+pub(crate) type Calls = Vec<(String, Told)>;
+
+/// Most bytes that a rank may hold beside its memtables: the outbox, what is held back or put aside, and slack for what
+/// one block of rows fills.
+const BUFFER_BYTES: usize = 2 << 20;
+
+/// One launch, seen from its ranks.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) options: WriteOptions,
+    /// Another writer holds the dataset.
+    pub(crate) is_locked: bool,
+    /// The epochs that were there before the launch.
+    pub(crate) found: Vec<u64>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) seed: u64,
+    /// The longest that a rank computes between two appends.
+    pub(crate) longest_computation: Duration,
+    pub(crate) progress: Mutex<Progress>,
+}
+
+/// What the first rank that comes back from a call has to find.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    opened: bool,
+    /// Steps whose outcome was looked at.
+    judged: Vec<bool>,
+    /// Failed operations and syncs when rank 0 came to each step.
+    before: Vec<(u64, u64)>,
+    /// Somebody broke this writer's lock.
+    lock_broken: bool,
+    pub(crate) epochs: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Launch {
+    fn world(&self) -> &Arc<World> {
+        &self.shared.world
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        lock(&self.shared.model)
+    }
+
+    fn met(&self, what: impl Into<String>) {
+        self.world().state().coverage.met(what);
+    }
+
+    fn blame(&self, what: String) {
+        self.world().state().blame(what);
+    }
+
+    /// Sorts what a call answered.
+    fn tell<T>(&self, rank: u32, result: Result<T, Error>, words: impl Fn(&T) -> String) -> (Option<T>, Told) {
+        match result {
+            Ok(value) => {
+                let told = Told::Done(words(&value));
+                (Some(value), told)
+            }
+            Err(error @ (Error::Stalled { .. } | Error::Transport { .. })) => (None, Told::Lost(error.to_string())),
+            Err(error @ Error::Message { .. }) if self.world().state().violation.is_none() => {
+                self.blame(format!("protocol: rank {rank}: {error}"));
+                (None, Told::Lost(error.to_string()))
+            }
+            Err(error) => (None, Told::Failed(error.to_string())),
+        }
+    }
+
+    /// The program of one rank.
+    pub(crate) fn run(&self, rank: u32) -> Calls {
+        let mut calls = Vec::new();
+        let disk = Disk { shared: Arc::clone(&self.shared), rank };
+        let host = Arc::new(SimHost { world: Arc::clone(self.world()), rank });
+        let link = Link { world: Arc::clone(self.world()), rank };
+        let Ok(schema) = schema() else { return calls };
+        let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
+        let (job, told) = self.tell(rank, opened, |_| "opened".to_owned());
+        match &told {
+            Told::Done(_) => self.opened(),
+            Told::Failed(what) if !self.is_locked => {
+                let state = self.world().state();
+                let excused = state.faults.hits > 0 || state.faults.crashed.is_some();
+                drop(state);
+                if !excused {
+                    self.blame(format!("liveness: the dataset cannot be opened without a cause: {what}"));
+                }
+            }
+            _ => {}
+        }
+        calls.push(("open".to_owned(), told));
+        let Some(mut job) = job else { return calls };
+        for (number, step) in self.steps.iter().enumerate() {
+            let mut random = Random::new(self.seed ^ mix((u64::from(rank) << 32) | number as u64));
+            let goes_on = match *step {
+                Step::Epoch { epoch, writing } => {
+                    self.write_epoch(&mut job, rank, number, epoch, writing, &mut random, &mut calls)
+                }
+                Step::Truncate { last } => self.truncate(&mut job, rank, number, last, &mut calls),
+                Step::Intrude { force } => {
+                    if rank == 0 {
+                        self.intrude(force);
+                    }
+                    true
+                }
+            };
+            if !goes_on {
+                return calls;
+            }
+        }
+        let (_, told) = self.tell(rank, job.close(), |()| "closed".to_owned());
+        // Only rank 0 has something to give back, so this call is not the same for all.
+        if let Told::Failed(what) = told
+            && self.world().state().faults.hits == 0
+            && self.world().state().faults.crashed.is_none()
+        {
+            self.blame(format!("liveness: closing fails without a cause: {what}"));
+        }
+        calls
+    }
+
+    fn opened(&self) {
+        let mut progress = lock(&self.progress);
+        if !std::mem::replace(&mut progress.opened, true) {
+            let opened = self.model().opened();
+            if let Err(violation) = opened {
+                self.blame(violation);
+            }
+            if self.model().visible() != self.found {
+                self.met("job: replacement completed by the next writer");
+            }
+        }
+    }
+
+    /// Whether this rank is the first to come back from a step.
+    fn is_first(&self, number: usize) -> bool {
+        let mut progress = lock(&self.progress);
+        progress.judged.resize(self.steps.len(), false);
+        !std::mem::replace(&mut progress.judged[number], true)
+    }
+
+    /// Notes the faults so far when rank 0 comes to a step.
+    fn comes_to(&self, number: usize) {
+        let faults = {
+            let state = self.world().state();
+            (state.faults.hits, state.faults.failed_syncs)
+        };
+        let mut progress = lock(&self.progress);
+        progress.before.resize(self.steps.len(), (0, 0));
+        progress.before[number] = faults;
+    }
+
+    /// Operations and syncs that failed since rank 0 came to a step.
+    fn hits_since(&self, number: usize) -> (u64, u64) {
+        let (hits, syncs) = lock(&self.progress).before.get(number).copied().unwrap_or_default();
+        let state = self.world().state();
+        (state.faults.hits - hits, state.faults.failed_syncs - syncs)
+    }
+
+    fn may_fail(&self, number: usize) -> bool {
+        self.hits_since(number).0 > 0 || self.world().state().faults.crashed.is_some()
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "all of it is the rank's own")]
+    fn write_epoch(
+        &self,
+        job: &mut RankJob,
+        rank: u32,
+        number: usize,
+        epoch: u64,
+        writing: usize,
+        random: &mut Random,
+        calls: &mut Calls,
+    ) -> bool {
+        if rank == 0 {
+            self.comes_to(number);
+            self.model().beginning = Some(writing);
+        }
+        let (start, told) = self.tell(rank, job.begin_epoch(epoch), |start| format!("{start:?}"));
+        if let Told::Failed(what) = &told
+            && self.is_first(number)
+        {
+            self.refused(number, epoch, what);
+        }
+        let lost = matches!(told, Told::Lost(_));
+        calls.push((format!("begin epoch {epoch}"), told));
+        match start {
+            None => return !lost,
+            Some(EpochStart::Skipped) => {
+                if self.is_first(number) {
+                    self.skipped(epoch);
+                }
+                return true;
+            }
+            Some(EpochStart::Started) => {}
+        }
+        let written = match self.append_all(job, rank, writing, random) {
+            Ok(()) => self.end(job, rank, random),
+            Err(error) => Err(error),
+        };
+        let figures = job.figures();
+        if figures.held > 0 {
+            self.met("shuffle: held out of bounds or before the first table");
+        }
+        let (_, told) = self.tell(rank, written, |rows| format!("{rows} records"));
+        if !matches!(told, Told::Lost(_)) && self.is_first(number) {
+            self.ended(number, epoch, writing, &told);
+        }
+        let lost = matches!(told, Told::Lost(_));
+        calls.push((format!("end epoch {epoch}"), told));
+        !lost
+    }
+
+    fn append_all(&self, job: &mut RankJob, rank: u32, writing: usize, random: &mut Random) -> Result<(), Error> {
+        let writing = self.model().writings[writing].0.clone();
+        let count = writing.counts[rank as usize];
+        let bound = BUFFER_BYTES + 4 * self.options.memtable_bytes;
+        let mut first = 0;
+        while first < count {
+            let rows = random.between(1, 300).min(count - first);
+            let stored = writing.stored(rank, first..first + rows);
+            debug_assert_eq!(stored.len(), rows as usize * ROW_BYTES);
+            job.append(&columns(&stored)?)?;
+            first += rows;
+            if job.resident_bytes() > bound {
+                self.blame(format!(
+                    "bounds: rank {rank} holds {} bytes where {bound} are allowed",
+                    job.resident_bytes()
+                ));
+            }
+            match random.below(8) {
+                0 => job.renegotiate()?,
+                1 | 2 => job.progress()?,
+                3..6 => {
+                    let longest_ns = self.longest_computation.as_nanos() as u64;
+                    self.world().stall(rank, Duration::from_nanos(random.below(longest_ns)));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, job: &mut RankJob, rank: u32, random: &mut Random) -> Result<u64, Error> {
+        if random.one_in(4) {
+            job.renegotiate()?;
+        }
+        if random.one_in(2) {
+            return job.end_epoch().map(|figures| figures.rows);
+        }
+        job.start_end_epoch()?;
+        self.world().stall(rank, Duration::from_nanos(random.below(300_000)));
+        job.wait_end_epoch().map(|figures| figures.rows)
+    }
+
+    /// An epoch could not be begun.
+    fn refused(&self, number: usize, epoch: u64, what: &str) {
+        let exists = self.model().now(epoch).is_some() && self.options.if_exists == IfExists::Error;
+        let broken = lock(&self.progress).lock_broken;
+        if broken && what.contains("broke this writer's lock") {
+            self.met("job: broken lock noticed by its writer");
+        } else if exists && what.contains("exists already") {
+            self.met("job: epoch refused since it exists");
+        } else if !self.may_fail(number) {
+            self.blame(format!("liveness: epoch {epoch} is refused without a cause: {what}"));
+        }
+    }
+
+    fn skipped(&self, epoch: u64) {
+        let mut model = self.model();
+        if model.now(epoch).is_none() {
+            drop(model);
+            return self.blame(format!("atomicity: epoch {epoch} is skipped, but it is not there"));
+        }
+        model.promised(epoch);
+        drop(model);
+        self.met("job: epoch skipped");
+        self.check_lock_was_ours(&format!("epoch {epoch} is skipped"));
+    }
+
+    fn check_lock_was_ours(&self, what: &str) {
+        if lock(&self.progress).lock_broken {
+            self.blame(format!("one writer: {what} though another writer broke the lock"));
+        }
+    }
+
+    /// The outcome of an epoch, as the first rank that hears of it finds it.
+    fn ended(&self, number: usize, epoch: u64, writing: usize, told: &Told) {
+        let mut model = self.model();
+        let now = model.now(epoch);
+        let records = Arc::clone(model.records(writing));
+        let (hits, failed_syncs) = self.hits_since(number);
+        match told {
+            Told::Done(rows) => {
+                if now != Some(writing) {
+                    drop(model);
+                    return self.blame(format!("atomicity: epoch {epoch} was acknowledged, but is {now:?}"));
+                }
+                let replaced = model.epochs[&epoch].possible.iter().any(|one| one.is_some_and(|one| one != writing));
+                model.promised(epoch);
+                drop(model);
+                lock(&self.progress).epochs += 1;
+                self.check_lock_was_ours(&format!("epoch {epoch} is begun and ended"));
+                let mut state = self.world().state();
+                let mut coverage = std::mem::take(&mut state.coverage);
+                drop(state);
+                coverage.met("job: epoch committed");
+                if replaced || self.options.if_exists == IfExists::Replace && self.was_written_before(epoch, writing) {
+                    coverage.met("job: epoch replaced");
+                }
+                self.note_shape(writing, &mut coverage);
+                let found = audit(&self.shared.memory, epoch, &records, &mut coverage);
+                self.world().state().coverage = coverage;
+                if let Err(violation) = found {
+                    self.blame(violation);
+                } else if *rows != format!("{} records", records.len()) {
+                    self.blame(format!("content: epoch {epoch} has {} records and tells of {rows}", records.len()));
+                }
+            }
+            Told::Failed(what) => {
+                drop(model);
+                self.met("job: epoch failed");
+                if now == Some(writing) && failed_syncs == 0 {
+                    self.blame(format!("atomicity: epoch {epoch} failed ({what}), but it is there"));
+                }
+                if hits == 0 && self.world().state().faults.crashed.is_none() {
+                    self.blame(format!("liveness: epoch {epoch} failed without a cause: {what}"));
+                }
+            }
+            Told::Lost(_) => {}
+        }
+    }
+
+    fn was_written_before(&self, epoch: u64, writing: usize) -> bool {
+        self.model().writings[..writing].iter().any(|(other, _)| other.epoch == epoch)
+    }
+
+    fn note_shape(&self, writing: usize, coverage: &mut crate::coverage::Coverage) {
+        if self.model().writings[writing].0.counts.contains(&0) {
+            coverage.met("shuffle: a rank without records");
+        }
+        if self.options.receivers < self.options.ranks {
+            coverage.met("shuffle: receivers fewer than ranks");
+        }
+    }
+
+    fn truncate(&self, job: &mut RankJob, rank: u32, number: usize, last: u64, calls: &mut Calls) -> bool {
+        let mut expected = Vec::new();
+        if rank == 0 {
+            self.comes_to(number);
+            expected = self.model().visible().into_iter().filter(|epoch| *epoch > last).collect();
+        }
+        let (removed, told) = self.tell(rank, job.truncate_after(last), |removed| format!("{removed:?}"));
+        if rank == 0
+            && let Some(removed) = &removed
+        {
+            // What a writer that died in a replacement left is completed first, and removed then.
+            let lacking = expected.iter().any(|epoch| !removed.contains(epoch));
+            if lacking || removed.iter().any(|epoch| *epoch <= last) {
+                self.blame(format!("truncation after {last} removed {removed:?} where {expected:?} were there"));
+            }
+        }
+        if self.is_first(number) {
+            match &told {
+                Told::Done(_) => self.truncated(last),
+                Told::Failed(what) if lock(&self.progress).lock_broken && what.contains("broke this writer's lock") => {
+                    self.met("job: broken lock noticed by its writer");
+                }
+                Told::Failed(what) if !self.may_fail(number) => {
+                    self.blame(format!("liveness: truncation fails without a cause: {what}"));
+                }
+                _ => {}
+            }
+        }
+        let lost = matches!(told, Told::Lost(_));
+        calls.push((format!("truncate after {last}"), told));
+        !lost
+    }
+
+    fn truncated(&self, last: u64) {
+        let mut model = self.model();
+        let left: Vec<u64> = model.visible().into_iter().filter(|epoch| *epoch > last).collect();
+        let labels: Vec<u64> = model.epochs.range(last + 1..).map(|(label, _)| *label).collect();
+        labels.into_iter().for_each(|label| model.promised(label));
+        drop(model);
+        self.met("job: truncated");
+        self.check_lock_was_ours("a truncation goes through");
+        if !left.is_empty() {
+            self.blame(format!("atomicity: epochs {left:?} are there after a truncation to {last}"));
+        }
+    }
+
+    /// Another process of another program wants to write.
+    fn intrude(&self, force: bool) {
+        let memory: Arc<dyn turbidite::storage::Storage> = Arc::new(self.shared.memory.clone());
+        if self.world().state().is_dead(0) || lock(&self.progress).lock_broken {
+            return;
+        }
+        match WriterLock::acquire(&memory, &Layout::new(ROOT), force) {
+            Ok((held, _)) if force => {
+                lock(&self.progress).lock_broken = true;
+                // It writes nothing and goes; the first writer must notice all the same.
+                drop(held.release());
+                self.met("job: lock broken");
+            }
+            Ok(_) => self.blame("one writer: a living writer's lock was given to another one".to_owned()),
+            Err(Error::Locked { .. }) if !force => self.met("job: living writer's lock respected"),
+            Err(error) => self.blame(format!("one writer: the lock cannot be asked for: {error}")),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Messages on their way: late, in any order between pairs of ranks, in order within a pair and channel, and no more than
+//! the receiver gives credit for.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use turbidite::engine::{Channel, Sent, Transport, control_name};
+
+use crate::coverage::Coverage;
+use crate::random::Random;
+use crate::world::World;
+
+/// Control messages that may wait at one rank: each of its neighbours in the tree has a few under way.
+const MOST_CONTROL: usize = 64;
+
+/// A rank's messages on one channel, by arrival and number.
+type Queue = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
+
+/// All messages on their way.
+#[derive(Debug)]
+pub(crate) struct Network {
+    queues: Vec<[Queue; Channel::COUNT]>,
+    /// When the last message of a pair and channel arrives.
+    last_arrivals: HashMap<(u32, u32, Channel), u64>,
+    sent: u64,
+    credit_batches: usize,
+    longest_delay_ns: u64,
+    /// What rank 0 has said in this session: rounds begun, tables sent, counts of deliveries.
+    rounds: u64,
+    tables: u64,
+    probes: u64,
+    /// Ranks that know that the epoch is closed.
+    closed: Vec<bool>,
+}
+
+impl Network {
+    pub(crate) fn new(ranks: u32, credit_batches: usize, longest_delay_ns: u64) -> Self {
+        Self {
+            queues: (0..ranks).map(|_| Default::default()).collect(),
+            last_arrivals: HashMap::new(),
+            sent: 0,
+            credit_batches,
+            longest_delay_ns,
+            rounds: 0,
+            tables: 0,
+            probes: 0,
+            closed: vec![false; ranks as usize],
+        }
+    }
+
+    /// Watches the conversation for what a sweep has to meet. Rank 0 tells all its children the same; rank 1 is one.
+    fn overhear(&mut self, from: u32, to: u32, message: &[u8], coverage: &mut Coverage) {
+        let name = control_name(message);
+        let sender = from as usize;
+        match name {
+            "go" | "ready" => {
+                self.closed[sender] = false;
+                if from == 0 {
+                    (self.rounds, self.tables, self.probes) = (0, 0, 0);
+                }
+            }
+            "begin" if from == 0 && to == 1 => self.rounds += 1,
+            "table" if from == 0 && to == 1 => self.tables += 1,
+            "probe" if from == 0 && to == 1 => {
+                self.probes += 1;
+                if self.probes == 1 && self.rounds > self.tables {
+                    coverage.met("shuffle: renegotiation under way when the last rank ends");
+                }
+                if self.probes == 2 {
+                    coverage.met("shuffle: deliveries counted more than once");
+                }
+            }
+            "closed" => self.closed[sender] = true,
+            _ => {}
+        }
+    }
+
+    fn hear(&mut self, to: u32, message: &[u8], coverage: &mut Coverage) {
+        match control_name(message) {
+            "pivots" if self.closed[to as usize] => coverage.met("shuffle: answer to a round that the end overtook"),
+            _ => {}
+        }
+    }
+
+    fn send(
+        &mut self,
+        random: &mut Random,
+        now_ns: u64,
+        from: u32,
+        to: u32,
+        channel: Channel,
+        message: Vec<u8>,
+    ) -> Sent {
+        let queue = &mut self.queues[to as usize][channel as usize];
+        if channel != Channel::Control && queue.len() >= self.credit_batches {
+            return Sent::NoCredit(message);
+        }
+        let last = self.last_arrivals.entry((from, to, channel)).or_default();
+        let delay = if from == to {
+            0
+        } else if random.one_in(16) {
+            random.below(self.longest_delay_ns * 10)
+        } else {
+            random.below(self.longest_delay_ns)
+        };
+        let arrival = (now_ns + delay).max(*last);
+        *last = arrival;
+        self.sent += 1;
+        queue.insert((arrival, self.sent), (from, message));
+        Sent::Accepted
+    }
+}
+
+/// One rank's end of it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) world: Arc<World>,
+    pub(crate) rank: u32,
+}
+
+impl Transport for Link {
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+        let mut state = self.world.state();
+        let state = &mut *state;
+        if state.is_dead(self.rank) {
+            return Sent::Accepted;
+        }
+        if channel == Channel::Control {
+            state.network.overhear(self.rank, to, &message, &mut state.coverage);
+            state.trace.note(&format!("{} says {} to {to}", self.rank, control_name(&message)));
+        }
+        let now_ns = state.now_ns;
+        let bytes = message.len();
+        let sent = state.network.send(&mut state.random, now_ns, self.rank, to, channel, message);
+        let waiting = state.network.queues[to as usize][Channel::Control as usize].len();
+        if waiting > MOST_CONTROL {
+            state.blame(format!("bounds: {waiting} control messages wait at rank {to}"));
+        }
+        match sent {
+            Sent::NoCredit(_) => {
+                state.coverage.met("shuffle: no credit");
+                return sent;
+            }
+            Sent::Accepted if channel != Channel::Control => {
+                if matches!(channel, Channel::Across) {
+                    state.coverage.met("shuffle: records passed on by representatives");
+                }
+                state.trace.note(&format!("{} sends {bytes} by {channel:?} to {to}", self.rank));
+            }
+            Sent::Accepted => {}
+        }
+        state.stir(self.rank);
+        sent
+    }
+
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+        let mut state = self.world.state();
+        let state = &mut *state;
+        if state.is_dead(self.rank) {
+            return None;
+        }
+        let queue = &mut state.network.queues[self.rank as usize][channel as usize];
+        let first = *queue.first_key_value().filter(|((arrival, _), _)| *arrival <= state.now_ns)?.0;
+        let (from, message) = queue.remove(&first)?;
+        if channel == Channel::Control {
+            state.network.hear(self.rank, &message, &mut state.coverage);
+        }
+        state.trace.note(&format!("{} gets {channel:?} of {from}", self.rank));
+        state.stir(self.rank);
+        Some(message)
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.world.state().is_dead(self.rank).then_some("the rank was killed")
+    }
+}

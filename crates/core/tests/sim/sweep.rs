@@ -1,0 +1,135 @@
+//! Many seeds, and what they came to.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::coverage::Coverage;
+use crate::history::{Report, run};
+
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+}
+
+/// How far to go: seeds from `first`, `count` of them or for so long.
+struct Extent {
+    first: u64,
+    count: Option<u64>,
+    limit: Option<Duration>,
+}
+
+#[derive(Debug, Default)]
+struct Sum {
+    histories: u64,
+    epochs: u64,
+    crashes: u64,
+    events: u64,
+    turns: u64,
+    coverage: Coverage,
+    failed: Vec<(u64, String)>,
+}
+
+impl Sum {
+    fn add(&mut self, seed: u64, report: Report) {
+        self.histories += 1;
+        self.epochs += report.epochs;
+        self.crashes += report.crashes;
+        self.events += report.events;
+        self.turns += report.turns;
+        self.coverage.add(&report.coverage);
+        if let Some(violation) = report.violation {
+            println!("seed {seed}: {violation}");
+            self.failed.push((seed, violation));
+        }
+    }
+}
+
+fn sweep(extent: &Extent) -> Sum {
+    let next = AtomicU64::new(extent.first);
+    let sum = Mutex::new(Sum::default());
+    let begun = Instant::now();
+    // Of the threads of a history one runs at a time, and where the machine is busy handing over takes long.
+    let threads = 4 * std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::SeqCst);
+                    let done = extent.count.is_some_and(|count| seed >= extent.first + count);
+                    let late = extent.limit.is_some_and(|limit| begun.elapsed() >= limit);
+                    if done || late || !sum.lock().unwrap().failed.is_empty() {
+                        return;
+                    }
+                    let report = run(seed, false);
+                    sum.lock().unwrap().add(seed, report);
+                }
+            });
+        }
+    });
+    sum.into_inner().unwrap()
+}
+
+fn tell(sum: &Sum, took: Duration) {
+    let seconds = took.as_secs_f64();
+    sum.coverage.print();
+    println!(
+        "{} seeds in {seconds:.1} s: {} epochs committed, {} crashes ({:.1} per second), {} events, {} turns",
+        sum.histories,
+        sum.epochs,
+        sum.crashes,
+        sum.crashes as f64 / seconds,
+        sum.events,
+        sum.turns,
+    );
+}
+
+/// What `make test` runs: always the same seeds. With SIM_SECONDS, or SIM_COUNT and SIM_SEED, what those say.
+#[test]
+fn no_history_breaks_a_promise() {
+    let limit = setting("SIM_SECONDS").map(Duration::from_secs);
+    let count = setting("SIM_COUNT").or(if limit.is_none() { Some(FIXED_SEEDS) } else { None });
+    let extent = Extent { first: setting("SIM_SEED").unwrap_or(0), count, limit };
+    let begun = Instant::now();
+    let sum = sweep(&extent);
+    tell(&sum, begun.elapsed());
+    if let Some((seed, violation)) = sum.failed.iter().min() {
+        panic!(
+            "seed {seed}: {violation}\nto repeat it with all its events: SIM_SEED={seed} cargo test --release --locked \
+             -p turbidite --test sim one_history -- --nocapture"
+        );
+    }
+    let missing = sum.coverage.missing();
+    assert!(limit.is_none() || missing.is_empty(), "never met: {missing:#?}");
+}
+
+/// Seeds of the fixed set.
+const FIXED_SEEDS: u64 = 150;
+
+/// Prints all that happens in one history: the one of SIM_SEED.
+#[test]
+fn one_history_repeats() {
+    let seed = setting("SIM_SEED");
+    let report = run(seed.unwrap_or(1), seed.is_some());
+    let again = run(seed.unwrap_or(1), false);
+    if let Some(violation) = &report.violation {
+        println!("seed {seed:?}: {violation}");
+    }
+    assert_eq!((report.hash, report.events, &report.violation), (again.hash, again.events, &again.violation));
+    assert!(report.events > 1000, "it had something to repeat");
+    assert_eq!(report.violation, None);
+}
+
+#[test]
+fn histories_repeat_and_differ() {
+    let hashes: Vec<u64> = (1000..1006)
+        .map(|seed| {
+            let (one, again) = (run(seed, false), run(seed, false));
+            assert_eq!(one.violation, None, "seed {seed}");
+            assert_eq!((one.hash, one.events), (again.hash, again.events), "seed {seed}");
+            one.hash
+        })
+        .collect();
+    let different: std::collections::BTreeSet<u64> = hashes.iter().copied().collect();
+    assert_eq!(different.len(), hashes.len());
+}

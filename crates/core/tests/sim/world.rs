@@ -1,0 +1,377 @@
+//! Whose turn it is: ranks run on threads of their own, but only one at a time, and the seed decides which.
+//!
+//! The thread whose turn it is holds the baton. When it waits it draws who is next, does due background work of any rank
+//! itself, and wakes the thread of the rank that was drawn. So one seed gives one history, whatever the machine does.
+//!
+//! Time is simulated: it moves when a turn is taken and jumps when everybody waits.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use turbidite::drivers::{Background, Host};
+use turbidite::format::EncodeBuffers;
+
+use crate::coverage::Coverage;
+use crate::faults::{Faults, Verdict};
+use crate::network::Network;
+use crate::random::Random;
+use crate::trace::Trace;
+
+/// Turns without any message or file operation after which a launch is given up as stuck. Ranks that have lost each other
+/// give up by themselves after a tenth of it.
+const IDLE_TURN_LIMIT: u64 = 50_000;
+
+/// Turns after which a launch is given up even if something moves: the slowest that ends takes about a fifth of it.
+const TURN_LIMIT: u64 = 5_000_000;
+
+/// The longest that a rank which waits does not look: far below what ranks wait for each other.
+const LONGEST_PAUSE_NS: u64 = 200_000_000;
+
+/// One rank, as the scheduler sees it.
+#[derive(Debug)]
+struct Actor {
+    finished: bool,
+    dead: bool,
+    wakes_ns: u64,
+    /// Factor on everything it waits for.
+    slowness: u64,
+    /// Pauses since something moved here.
+    idle_pauses: u32,
+    background: Option<Arc<Background>>,
+    /// When its waiting work is done, once drawn.
+    due_ns: Option<u64>,
+    buffers: Option<EncodeBuffers>,
+}
+
+/// All that changes.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) random: Random,
+    pub(crate) now_ns: u64,
+    pub(crate) turns: u64,
+    /// How many events there were when there was last a new one, and at which turn.
+    last_event: (u64, u64),
+    actors: Vec<Actor>,
+    running: Option<usize>,
+    /// The rank whose background work is being done.
+    working: Option<usize>,
+    pub(crate) trace: Trace,
+    pub(crate) coverage: Coverage,
+    pub(crate) network: Network,
+    pub(crate) faults: Faults,
+    /// What the product did wrong.
+    pub(crate) violation: Option<String>,
+}
+
+/// Ranks that share time.
+#[derive(Debug)]
+pub(crate) struct World {
+    state: Mutex<State>,
+    bells: Vec<Condvar>,
+    ended: Condvar,
+}
+
+enum Choice {
+    Rank(usize),
+    Work(usize, Arc<Background>, EncodeBuffers),
+    Nobody,
+}
+
+impl State {
+    pub(crate) fn is_dead(&self, rank: u32) -> bool {
+        self.actors[rank as usize].dead
+    }
+
+    /// Something moved on this rank.
+    pub(crate) fn stir(&mut self, rank: u32) {
+        self.actors[rank as usize].idle_pauses = 0;
+    }
+
+    pub(crate) fn kill(&mut self, rank: Option<u32>) {
+        for (number, actor) in self.actors.iter_mut().enumerate() {
+            actor.dead |= rank.is_none_or(|rank| rank as usize == number);
+        }
+    }
+
+    pub(crate) fn blame(&mut self, violation: String) {
+        if self.violation.is_none() {
+            self.trace.note(&violation);
+            self.violation = Some(violation);
+        }
+        self.kill(None);
+    }
+
+    fn choose(&mut self) -> Choice {
+        self.turns += 1;
+        if self.trace.events != self.last_event.0 {
+            self.last_event = (self.trace.events, self.turns);
+        }
+        let idle_turns = self.turns - self.last_event.1;
+        if (idle_turns > IDLE_TURN_LIMIT || self.turns > TURN_LIMIT) && self.violation.is_none() {
+            self.blame(format!("progress: nothing has moved for {idle_turns} of {} turns", self.turns));
+        }
+        self.now_ns += self.random.below(500);
+        if let Some(rank) = self.faults.due_by_turn(self.turns) {
+            self.kill(rank);
+            self.trace.note("killed between two operations");
+        }
+        for actor in &mut self.actors {
+            let waits = actor.background.as_ref().is_some_and(|background| background.is_waiting());
+            if waits && actor.due_ns.is_none() && actor.buffers.is_some() {
+                let (delay, now) = (self.faults.work_delay_ns(&mut self.random, actor.slowness), self.now_ns);
+                actor.due_ns = Some(now + delay);
+            }
+        }
+        if self.actors.iter().all(|actor| actor.finished) {
+            return Choice::Nobody;
+        }
+        loop {
+            let now = self.now_ns;
+            let ranks = self.actors.iter().enumerate().filter(|(_, actor)| !actor.finished && actor.wakes_ns <= now);
+            let works = self.actors.iter().enumerate().filter(|(_, actor)| actor.due_ns.is_some_and(|due| due <= now));
+            let mut choices: Vec<(usize, bool)> = ranks.map(|(number, _)| (number, false)).collect();
+            choices.extend(works.map(|(number, _)| (number, true)));
+            if choices.is_empty() {
+                let wakes = self.actors.iter().filter(|actor| !actor.finished).map(|actor| actor.wakes_ns);
+                let next = wakes.chain(self.actors.iter().filter_map(|actor| actor.due_ns)).min();
+                self.now_ns = next.unwrap_or(now + 1);
+                continue;
+            }
+            let (number, works) = choices[self.random.below(choices.len() as u64) as usize];
+            if !works {
+                return Choice::Rank(number);
+            }
+            let actor = &mut self.actors[number];
+            actor.due_ns = None;
+            if let (Some(background), Some(buffers)) = (actor.background.clone(), actor.buffers.take()) {
+                self.working = Some(number);
+                return Choice::Work(number, background, buffers);
+            }
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn new(random: Random, slowness: &[u64], network: Network, faults: Faults, trace: Trace) -> Self {
+        let actors = slowness.iter().map(|&slowness| Actor {
+            finished: false,
+            dead: false,
+            wakes_ns: 0,
+            slowness,
+            idle_pauses: 0,
+            background: None,
+            due_ns: None,
+            buffers: None,
+        });
+        let state = State {
+            random,
+            now_ns: 0,
+            turns: 0,
+            last_event: (0, 0),
+            actors: actors.collect(),
+            running: None,
+            working: None,
+            trace,
+            coverage: Coverage::default(),
+            network,
+            faults,
+            violation: None,
+        };
+        let bells = slowness.iter().map(|_| Condvar::new()).collect();
+        Self { state: Mutex::new(state), bells, ended: Condvar::new() }
+    }
+
+    /// A panic of the product is caught and told; the state is changed in whole steps.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn into_state(self) -> State {
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands the baton on, after the background work that was drawn before the next rank.
+    fn pass_on(&self) {
+        loop {
+            let choice = self.state().choose();
+            match choice {
+                Choice::Work(rank, background, mut buffers) => {
+                    background.step(&mut buffers);
+                    let mut state = self.state();
+                    state.working = None;
+                    state.stir(rank as u32);
+                    state.actors[rank].buffers = Some(buffers);
+                }
+                Choice::Rank(rank) => {
+                    let mut state = self.state();
+                    state.running = Some(rank);
+                    drop(state);
+                    self.bells[rank].notify_one();
+                    return;
+                }
+                Choice::Nobody => {
+                    self.state().running = None;
+                    self.ended.notify_one();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn await_turn(&self, rank: usize) {
+        let mut state = self.state();
+        while state.running != Some(rank) {
+            state = self.bells[rank].wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets others run for `longest`, or longer: the machine may be busy.
+    pub(crate) fn pause(&self, rank: u32, longest: Duration) {
+        let number = rank as usize;
+        {
+            let mut state = self.state();
+            let jitter = state.random.below(20_000);
+            let now = state.now_ns;
+            let actor = &mut state.actors[number];
+            let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
+            // Whoever has waited for long sleeps longer: turns in which nothing happens teach nothing.
+            let long = match actor.idle_pauses {
+                0..8 => 1,
+                8..70 => 6,
+                70..140 => 20,
+                140..200 => 100,
+                _ => 1000,
+            };
+            let length = ((least * long + jitter) * actor.slowness).min(LONGEST_PAUSE_NS);
+            actor.wakes_ns = now + if actor.dead { 0 } else { length };
+        }
+        self.pass_on();
+        self.await_turn(number);
+    }
+
+    /// Takes `length` for an operation, during which others run; background work takes everybody's time, since it is done
+    /// within one turn.
+    pub(crate) fn stall(&self, rank: u32, length: Duration) {
+        let number = rank as usize;
+        let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        {
+            let mut state = self.state();
+            if state.working.is_some() {
+                state.now_ns += length_ns;
+                return;
+            }
+            let wakes_ns = state.now_ns + length_ns;
+            state.actors[number].wakes_ns = wakes_ns;
+        }
+        self.pass_on();
+        self.await_turn(number);
+    }
+
+    /// A place where another rank may get its turn, now and then.
+    pub(crate) fn maybe_pause(&self, rank: u32) {
+        let mut state = self.state();
+        if state.working.is_none() && state.random.one_in(8) {
+            let length = Duration::from_nanos(state.random.below(5_000));
+            drop(state);
+            self.stall(rank, length);
+        }
+    }
+
+    /// What becomes of a file operation of `rank`.
+    pub(crate) fn judge(&self, rank: u32, step: &'static str, name: &str, is_write: bool) -> Verdict {
+        let mut state = self.state();
+        let state = &mut *state;
+        state.stir(rank);
+        state.trace.note(&format!("{rank} {step} {name}"));
+        if state.is_dead(rank) {
+            return Verdict::Dead;
+        }
+        let verdict = state.faults.judge(&mut state.random, &mut state.coverage, rank, step, is_write);
+        match &verdict {
+            Verdict::Crash { who, .. } => {
+                state.trace.note(&format!("crash of {who:?} before {step}"));
+                state.kill(*who);
+            }
+            Verdict::Fail { kind, .. } => state.trace.note(&format!("{kind:?}")),
+            Verdict::Stall(_) | Verdict::Go | Verdict::Dead => {}
+        }
+        verdict
+    }
+
+    /// Runs `program` for every rank and answers what each returned, `None` after a panic.
+    pub(crate) fn run<T: Send>(&self, program: impl Fn(u32) -> T + Sync) -> Vec<Option<T>> {
+        let ranks = self.bells.len();
+        std::thread::scope(|scope| {
+            let spawn = |rank: usize| {
+                let program = &program;
+                scope.spawn(move || {
+                    self.await_turn(rank);
+                    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program(rank as u32)));
+                    let mut state = self.state();
+                    state.actors[rank].finished = true;
+                    state.actors[rank].due_ns = None;
+                    state.actors[rank].background = None;
+                    state.working = None;
+                    let result = result.map_err(|panic| {
+                        let words = panic.downcast_ref::<String>().cloned();
+                        let words = words.or_else(|| panic.downcast_ref::<&str>().map(|words| (*words).to_owned()));
+                        state.blame(format!("panic on rank {rank}: {}", words.unwrap_or_default()));
+                    });
+                    drop(state);
+                    self.pass_on();
+                    result.ok()
+                })
+            };
+            let threads: Vec<_> = (0..ranks).map(spawn).collect();
+            self.pass_on();
+            threads.into_iter().map(|thread| thread.join().ok().flatten()).collect()
+        })
+    }
+}
+
+/// The machine of one rank.
+#[derive(Debug)]
+pub(crate) struct SimHost {
+    pub(crate) world: Arc<World>,
+    pub(crate) rank: u32,
+}
+
+/// Does what is left of the background's work when the rank closes its dataset.
+struct Running {
+    world: Arc<World>,
+    rank: usize,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let mut state = self.world.state();
+        let actor = &mut state.actors[self.rank];
+        actor.due_ns = None;
+        let (Some(background), Some(mut buffers)) = (actor.background.take(), actor.buffers.take()) else { return };
+        let outer = state.working.replace(self.rank);
+        drop(state);
+        while background.step(&mut buffers) {}
+        self.world.state().working = outer;
+    }
+}
+
+impl Host for SimHost {
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.world.state().now_ns)
+    }
+
+    fn pause(&self, longest: Duration, background: &Background, seen: u64) {
+        if background.completions() == seen {
+            self.world.state().actors[self.rank as usize].idle_pauses += 1;
+            self.world.pause(self.rank, longest);
+        }
+    }
+
+    fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
+        let mut state = self.world.state();
+        let actor = &mut state.actors[self.rank as usize];
+        actor.background = Some(Arc::clone(background));
+        actor.buffers = Some(EncodeBuffers::new());
+        Ok(Box::new(Running { world: Arc::clone(&self.world), rank: self.rank as usize }))
+    }
+}
