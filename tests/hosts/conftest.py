@@ -1,5 +1,5 @@
-"""Four hosts with four ranks each. `make test-hosts` runs these tests; they need root, so other runs of pytest leave them
-out."""
+"""Four hosts with four ranks each. `make test-hosts` runs these tests; they need root, so other runs of pytest leave
+them out."""
 
 import os
 from pathlib import Path
@@ -30,4 +30,5 @@ def hosts(tmp_path_factory):
 @pytest.fixture(scope="session")
 def program(mpi) -> Path:
     source = ROOT / "tests" / "hosts" / "epochs.c"
-    return mpi.compile("epochs", "-O2", f"-I{prefix() / 'include'}", source, *linked("turbidite_mpi", "turbidite"), "-lm")
+    libraries = linked("turbidite_mpi", "turbidite")
+    return mpi.compile("epochs", "-O2", f"-I{prefix() / 'include'}", source, *libraries, "-lm")

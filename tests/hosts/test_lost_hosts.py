@@ -50,7 +50,8 @@ def check_errors(job: HostJob, ranks: list[int]) -> None:
     slowest = 0.0
     for rank in ranks:
         [failed] = [line for line in job.said(rank) if line.startswith("failed")]
-        waited = float(re.fullmatch(r"failed end_epoch ([\d.]+) rank \d+ has waited \d+ s in end_epoch and nothing moved.*", failed)[1])
+        words = r"failed end_epoch ([\d.]+) rank \d+ has waited \d+ s in end_epoch and nothing moved.*"
+        waited = float(re.fullmatch(words, failed)[1])
         assert STALL_S <= waited <= STALL_S + GRACE_S, failed
         slowest = max(slowest, waited)
         closed = [line.split(maxsplit=4) for line in job.said(rank) if line.startswith("closed")]
@@ -94,7 +95,7 @@ def test_a_rank_that_stands_still(job):
     """One rank is stopped; the others get an error. It is woken up when all is over and changes nothing."""
     still = ON_LOST[1]
     bring_to_mid_epoch(job)
-    [process] = [process for process, rank in job.hosts.processes().items() if rank == still and is_program(process, "epochs")]
+    process = process_of(job, still, "epochs")
     os.kill(process, signal.SIGSTOP)
     job.go_on()
     others = [rank for rank in range(RANKS) if rank != still]
@@ -111,17 +112,19 @@ def test_a_rank_that_stands_still(job):
     go_on(job)
 
 
-def is_program(process: int, name: str) -> bool:
-    return Path(f"/proc/{process}/comm").read_text().strip() == name
+def process_of(job: HostJob, rank: int, program: str) -> int:
+    processes = [process for process, found in job.hosts.processes().items() if found == rank]
+    [process] = [process for process in processes if Path(f"/proc/{process}/comm").read_text().strip() == program]
+    return process
 
 
 @pytest.mark.parametrize("lost", [0, LOST], ids=["the host of rank 0", "another"])
 def test_a_host_that_is_killed(job, lost):
     """All its processes end at once, mpiexec's own among them: MPICH ends the whole job. The dataset is whole."""
     bring_to_mid_epoch(job)
+    begun = time.monotonic()
     job.hosts.kill_processes(lost)
     job.go_on()
-    begun = time.monotonic()
     status, _ = job.finish()
     print(f"\nmpiexec ended after {time.monotonic() - begun:.1f} s")
     assert status != 0
@@ -140,7 +143,7 @@ def test_a_host_that_is_killed(job, lost):
 
 def test_ingest_gives_up_as_well(job):
     """`turbidite ingest --stall` under mpiexec: a rank stands still after the first epoch."""
-    rows = numpy.empty(400_000, RECORD)
+    rows = numpy.empty(200_000, RECORD)
     rows["energy"] = numpy.random.default_rng(7).exponential(size=len(rows))
     source, dataset = job.folder / "records", job.dataset
     for epoch, count in ((1, 1000), (2, len(rows))):
@@ -155,8 +158,7 @@ def test_ingest_gives_up_as_well(job):
 
     job.running = job.hosts.start(mpiexec, [*arguments, "--stall", 10, "--patience", 200], {})
     until("epoch 2 is begun", lambda: list((dataset / "_turbidite" / "tmp").glob("2.*")))
-    [process] = [process for process, rank in job.hosts.processes().items() if rank == ON_LOST[1] and is_program(process, "turbidite")]
-    os.kill(process, signal.SIGSTOP)
+    os.kill(process_of(job, ON_LOST[1], "turbidite"), signal.SIGSTOP)
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()
     assert status != 0 and "has waited 10 s in end_epoch and nothing moved" in output, output

@@ -119,7 +119,8 @@ def by_id(rows: numpy.ndarray) -> numpy.ndarray:
 
 def stored(dataset: Path, epoch: int) -> numpy.ndarray:
     """What another engine finds in the files of an epoch, by id."""
-    tables = [pyarrow.parquet.ParquetFile(file).read() for file in sorted((dataset / "data" / f"epoch={epoch}").glob("*.parquet"))]
+    files = sorted((dataset / "data" / f"epoch={epoch}").glob("*.parquet"))
+    tables = [pyarrow.parquet.ParquetFile(file).read() for file in files]
     rows = numpy.empty(sum(table.num_rows for table in tables), RECORD)
     for name in RECORD.names:
         rows[name] = numpy.concatenate([table.column(name).to_numpy() for table in tables])

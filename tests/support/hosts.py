@@ -37,7 +37,8 @@ RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 def command(*parts, check: bool = True) -> str:
     """What a short command says."""
-    done = subprocess.run([str(part) for part in parts], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    line = [str(part) for part in parts]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, parts))}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -135,12 +136,11 @@ class Hosts:
         unshare = ("unshare", "--uts", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc")
         # Without this process there is nobody to take the host down.
         keeper = ("setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", name, *unshare, "sh", "-c")
-        started = subprocess.Popen(
-            [*keeper, KEEPER.format(name=f"node{host}")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        self.keepers.append(started)
-        if started.stdout.readline() != "ready\n":
-            raise RuntimeError(f"cannot make a host: {started.communicate(timeout=10)[1].strip()}")
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        keeping = subprocess.Popen([*keeper, KEEPER.format(name=f"node{host}")], text=True, **pipes)
+        self.keepers.append(keeping)
+        if keeping.stdout.readline() != "ready\n":
+            raise RuntimeError(f"cannot make a host: {keeping.communicate(timeout=10)[1].strip()}")
         if self.folder is not None:
             (self.folder / self.address(host)).write_text(f"{self.first_process(host)}\n")
 
@@ -207,8 +207,9 @@ class Hosts:
                 if owner and int(owner[1]) in ranks:
                     local, peer = line.split()[2:4]
                     ends[local, peer] = ranks[int(owner[1])]
-        pairs = {tuple(sorted((rank, ends[peer, local]))) for (local, peer), rank in ends.items() if (peer, local) in ends}
-        return {(one, other) for one, other in pairs if one // self.ranks_per_host != other // self.ranks_per_host}
+        both = ((rank, ends[peer, local]) for (local, peer), rank in ends.items() if (peer, local) in ends)
+        host = self.ranks_per_host
+        return {(min(pair), max(pair)) for pair in both if pair[0] // host != pair[1] // host}
 
 
 if __name__ == "__main__":

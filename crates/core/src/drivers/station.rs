@@ -32,6 +32,9 @@ pub struct RankTraffic {
     pub batch_bytes: u64,
 }
 
+/// A way in which the engine keeps records on their own rank; answers how many.
+type Spill = fn(&mut Engine, &mut dyn FnMut(RunKind, &[u8])) -> u64;
+
 /// One rank: its state machines and what they need.
 #[derive(Debug)]
 pub(super) struct Station {
@@ -270,7 +273,7 @@ impl Station {
         self.keep(Engine::spill_unwilling)
     }
 
-    fn keep(&mut self, spill: fn(&mut Engine, &mut dyn FnMut(RunKind, &[u8])) -> u64) -> bool {
+    fn keep(&mut self, spill: Spill) -> bool {
         let Some(writer) = &mut self.writer else { return false };
         // The rank's own storage is no other rank's progress: waiting for it is allowed.
         writer.accepts() && spill(&mut self.engine, &mut |kind, rows| writer.push(kind, rows)) > 0
