@@ -125,6 +125,9 @@ impl Transport for Link {
         if state.is_dead(self.rank) {
             return Sent::Accepted;
         }
+        if !matches!(control_name(&message), "probe" | "delivered") || channel != Channel::Control {
+            state.progress();
+        }
         if channel == Channel::Control {
             state.network.overhear(self.rank, to, &message, &mut state.coverage);
             state.trace.note(&format!("{} says {} to {to}", self.rank, control_name(&message)));

@@ -17,7 +17,7 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Turns without any message or file operation after which a launch is given up as stuck. Ranks that have lost each other
+/// Turns without a batch, a file operation or a new word of a rank after which a launch is given up as stuck. Ranks that have lost each other
 /// give up by themselves after a tenth of it.
 const IDLE_TURN_LIMIT: u64 = 50_000;
 
@@ -49,8 +49,8 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) now_ns: u64,
     pub(crate) turns: u64,
-    /// How many events there were when there was last a new one, and at which turn.
-    last_event: (u64, u64),
+    /// The turn in which something last happened that brings the job further.
+    last_progress: u64,
     actors: Vec<Actor>,
     running: Option<usize>,
     /// The rank whose background work is being done.
@@ -82,6 +82,11 @@ impl State {
         self.actors[rank as usize].dead
     }
 
+    /// Something happened that brings the job further: not counting again, which goes on for ever.
+    pub(crate) fn progress(&mut self) {
+        self.last_progress = self.turns;
+    }
+
     /// Something moved on this rank.
     pub(crate) fn stir(&mut self, rank: u32) {
         self.actors[rank as usize].idle_pauses = 0;
@@ -103,10 +108,7 @@ impl State {
 
     fn choose(&mut self) -> Choice {
         self.turns += 1;
-        if self.trace.events != self.last_event.0 {
-            self.last_event = (self.trace.events, self.turns);
-        }
-        let idle_turns = self.turns - self.last_event.1;
+        let idle_turns = self.turns - self.last_progress;
         if (idle_turns > IDLE_TURN_LIMIT || self.turns > TURN_LIMIT) && self.violation.is_none() {
             self.blame(format!("progress: nothing has moved for {idle_turns} of {} turns", self.turns));
         }
@@ -167,7 +169,7 @@ impl World {
             random,
             now_ns: 0,
             turns: 0,
-            last_event: (0, 0),
+            last_progress: 0,
             actors: actors.collect(),
             running: None,
             working: None,
@@ -282,6 +284,7 @@ impl World {
         let mut state = self.state();
         let state = &mut *state;
         state.stir(rank);
+        state.progress();
         state.trace.note(&format!("{rank} {step} {name}"));
         if state.is_dead(rank) {
             return Verdict::Dead;
