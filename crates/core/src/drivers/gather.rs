@@ -120,7 +120,7 @@ mod tests {
         (rank, manifest.encode(schema).unwrap())
     }
 
-    /// Found by the fuzzer: sums of figures overflowed, and what ranks say together was not checked.
+    /// Sums of figures overflowed, and what ranks say together was not checked.
     #[test]
     fn reports_that_make_no_sense_together_are_refused() {
         let schema = Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap();

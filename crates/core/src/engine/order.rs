@@ -58,14 +58,14 @@ mod tests {
         engine.begin(Vec::new());
         let mut peer = Broken(messages.iter().map(|message| message.encode(1)).collect());
         let result = engine.exchange(&mut peer, || true, &mut |_, _| ());
-        if engine.is_open() {
+        if result.is_ok() && engine.is_open() {
             engine.end();
             return engine.exchange(&mut peer, || true, &mut |_, _| ());
         }
         result
     }
 
-    /// Found by the fuzzer: an epoch that was closed under the hands of a program made its next append wait for ever.
+    /// An epoch that is closed under the hands of a program would make its next append wait for ever.
     #[test]
     fn messages_out_of_their_order_are_refused() {
         let go = || Control::Go { announcement: Vec::new() };
@@ -78,7 +78,8 @@ mod tests {
         }
         for messages in [
             vec![go()],
-            vec![Control::Ready, Control::Ready, Control::Ready],
+            // Two open this session, two more may be of the next one.
+            (0..5).map(|_| Control::Ready).collect(),
             vec![Control::Ready, Control::Ready, sealed()],
             vec![Control::Ready, Control::Ready, Control::Probe { round: u32::MAX }],
             vec![Control::Ready, Control::Ready, settled(), settled(), settled()],
@@ -88,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Found by the fuzzer: the sum overflowed.
+    /// The sum overflowed.
     #[test]
     fn counts_beyond_all_numbers_are_refused() {
         let settled = || Control::Settled { originated: u64::MAX };

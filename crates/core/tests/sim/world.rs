@@ -40,7 +40,7 @@ struct Actor {
     background: Option<Arc<Background>>,
     /// When its waiting work is done, once drawn.
     due_ns: Option<u64>,
-    buffers: Option<EncodeBuffers>,
+    buffers: Option<Box<EncodeBuffers>>,
 }
 
 /// All that changes.
@@ -73,7 +73,7 @@ pub(crate) struct World {
 
 enum Choice {
     Rank(usize),
-    Work(usize, Arc<Background>, EncodeBuffers),
+    Work(usize, Arc<Background>, Box<EncodeBuffers>),
     Nobody,
 }
 
@@ -374,7 +374,7 @@ impl Host for SimHost {
         let mut state = self.world.state();
         let actor = &mut state.actors[self.rank as usize];
         actor.background = Some(Arc::clone(background));
-        actor.buffers = Some(EncodeBuffers::new());
+        actor.buffers = Some(Box::new(EncodeBuffers::new()));
         Ok(Box::new(Running { world: Arc::clone(&self.world), rank: self.rank as usize }))
     }
 }

@@ -126,7 +126,7 @@ fn a_forged_stream_does_not_panic() {
     }
 }
 
-/// Found by the fuzzer: a count of such an epoch ran until memory was full, and sums overflowed.
+/// Found by replaying a fuzzer's corpus: a count of such an epoch ran until memory was full, and sums overflowed.
 #[test]
 fn more_rows_than_bytes_are_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
