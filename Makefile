@@ -188,6 +188,16 @@ build-bench: build
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
 	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
 
+.PHONY: bench-renegotiation
+bench-renegotiation: libraries ## Measure what agreeing on a partition table takes over MPI (4 to 16 ranks, 64 to 2,048 pivots)
+	@mkdir -p '$(MPI_OUT)'
+	@'$(MPICC)' -O2 -Wall -o '$(MPI_OUT)/renegotiation' bench/renegotiation.c -I '$(TURBIDITE_PREFIX)/include' \
+		-L '$(TURBIDITE_PREFIX)/lib' -Wl,-rpath,'$(TURBIDITE_PREFIX)/lib' -lturbidite_mpi -lturbidite -lm
+	@for ranks in 4 8 16; do for pivots in 64 512 2048; do \
+		rm -rf '$(MPI_OUT)/renegotiation.tbd'; \
+		timeout 300 '$(VENV)/bin/mpiexec' -n $$ranks '$(MPI_OUT)/renegotiation' '$(MPI_OUT)/renegotiation.tbd' $$pivots 5; \
+	done; done; rm -rf '$(MPI_OUT)/renegotiation.tbd'
+
 # Fuzzing. Instrumented code lies apart from the rest; the nightly toolchain is used where there is one, else the stable one is
 # told to allow what it needs. cargo-fuzz is not needed, but finds the targets where it is installed.
 FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(sort $(wildcard fuzz/fuzz_targets/*.rs)))

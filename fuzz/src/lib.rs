@@ -2,7 +2,7 @@
 //!
 //! `core` goes through the public interface of the core. `sources` and `preload` are of modules that are private to the
 //! command and to the preload library; those are compiled here by path, as they stand, so that no interface has to be opened
-//! and no code built differently for a fuzzer. `docs/reliability-readers.md` says what is fuzzed and what is not.
+//! and no code built differently for a fuzzer. `docs/reliability.md` says what is fuzzed and what is not.
 
 pub mod core;
 pub mod preload;
