@@ -1,7 +1,6 @@
 """A C program on several ranks: what it wrote is what a full scan of its own records finds, failures are the same on
 all ranks, and what the ranks of MPI write is what ranks in one process write."""
 
-import re
 from pathlib import Path
 
 import numpy
@@ -9,7 +8,7 @@ import pyarrow.parquet
 import pytest
 
 from support.command import ROOT, answer, turbidite
-from support.libraries import linked, prefix, valgrind
+from support.libraries import linked, prefix
 from support.raw import ingest_arguments, write_layout
 from support.rows import read_answer
 
@@ -110,40 +109,6 @@ def test_epochs(job):
     turbidite(*ingest_arguments(job.records, ingested, "energy", "--ranks", 16))
     for epoch in (10, 20, 30, 40, 50):
         assert numpy.array_equal(in_order(stored(job.dataset, epoch)), in_order(stored(ingested, epoch)))
-
-
-def ours(report: str) -> list[str]:
-    """The errors of a Valgrind report that happened in our code, or in the C library on our behalf. What MPICH and UCX do among
-    themselves is not ours to mend."""
-    found = []
-    for error in re.split(r"==\d+== \n", report):
-        for frame in re.findall(r"==\d+==    (?:at|by) 0x\w+: (.*)", error):
-            if re.search(r"turbidite|mpi_write\.c|\.rs:", frame):
-                found.append(error)
-            if re.search(r"turbidite|mpi_write\.c|\.rs:|libmpi|libuc|/mpich/", frame):
-                break
-    return found
-
-
-def test_memory_of_two_ranks(mpi, program, tmp_path):
-    """The transport written in C and the functions of ours that call it, under Valgrind."""
-    checker = ["valgrind", "-q", f"--log-file={tmp_path}/valgrind.%p"] if valgrind() else []
-    (tmp_path / "records").mkdir()
-    done = mpi.start(2, *checker, program, "schemas", tmp_path / "dataset", tmp_path / "records", timeout=300)
-    assert done.stdout.endswith("ok\n"), done.stdout + done.stderr
-    reports = [path.read_text() for path in tmp_path.glob("valgrind.*")]
-    assert len(reports) == (2 if checker else 0)
-    errors = [error for report in reports for error in ours(report)]
-    assert not errors, "\n".join(errors)
-
-
-def test_errors_of_ours_are_told_from_those_of_the_mpi():
-    def error(*frames: str) -> str:
-        return "==1== Invalid read of size 8\n" + "".join(f"==1==    by 0x1: {frame}\n" for frame in frames)
-
-    theirs = error("memmove (in vgpreload.so)", "??? (in /x/lib/libmpi.so.12)", "main (mpi_write.c:3)")
-    mine = error("memmove (in vgpreload.so)", "turbidite_begin_epoch (in /x/lib/libturbidite.so.0)", "PMPI_Init (in libmpi.so)")
-    assert ours(theirs + "==1== \n" + mine) == [mine]
 
 
 @pytest.mark.parametrize("ranks", RANKS)
