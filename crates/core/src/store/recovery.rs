@@ -87,7 +87,10 @@ fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
             Err(error)
                 if matches!(
                     error.kind(),
-                    io::ErrorKind::PermissionDenied | io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                    io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::ReadOnlyFilesystem
+                        | io::ErrorKind::InvalidInput
+                        | io::ErrorKind::Unsupported
                 ) => {}
             other => other.at("sync", &above)?,
         }
