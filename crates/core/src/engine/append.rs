@@ -228,35 +228,35 @@ impl Engine {
     /// All ranks that records wait for are unwilling from now on.
     pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
         self.unwilling.extend(self.outbox.awaited());
-        let rows = if let Some(batch) = self.outbox.pop_own() {
-            self.deliver_batch(batch, deliver)
+        if let Some(batch) = self.outbox.pop_own() {
+            self.keep(batch, deliver)
         } else if self.installed.is_none() && self.hold_is_full() {
             let rows = std::mem::take(&mut self.held);
             let count = self.deliver_unordered(&rows, deliver);
             self.held = rows;
             self.held.clear();
-            count
+            self.count_kept(count)
         } else {
             0
-        };
-        self.figures.spills += rows;
-        self.figures.delivered += rows;
-        rows
+        }
     }
 
     /// Keeps, as [`Engine::spill`] does, a batch for a rank that was waited for in vain and has taken none since.
     pub fn spill_unwilling(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
         let Some(batch) = self.outbox.pop_own_to(&self.unwilling) else { return 0 };
-        let rows = self.deliver_batch(batch, deliver);
+        self.keep(batch, deliver)
+    }
+
+    fn keep(&mut self, batch: Batch, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), deliver);
+        self.outbox.recycle(batch.message);
+        self.count_kept(count)
+    }
+
+    fn count_kept(&mut self, rows: u64) -> u64 {
         self.figures.spills += rows;
         self.figures.delivered += rows;
         rows
-    }
-
-    fn deliver_batch(&mut self, batch: Batch, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
-        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), deliver);
-        self.outbox.recycle(batch.message);
-        count
     }
 
     fn deliver_unordered(&mut self, rows: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
