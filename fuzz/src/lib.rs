@@ -8,7 +8,7 @@ pub mod core;
 pub mod preload;
 pub mod sources;
 
-#[allow(dead_code, unreachable_pub, reason = "as it stands in the command, which uses all of it")]
+#[allow(dead_code, unused_imports, unreachable_pub, reason = "as it stands in the command, which uses all of it")]
 #[path = "../../crates/cli/src/source/mod.rs"]
 mod source;
 
@@ -21,8 +21,18 @@ mod panics;
 mod config;
 
 #[allow(dead_code, unreachable_pub, reason = "as above")]
+#[path = "../../crates/preload/src/lammps.rs"]
+mod lammps;
+
+#[allow(dead_code, unreachable_pub, reason = "as above")]
 #[path = "../../crates/preload/src/pattern.rs"]
 mod pattern;
+
+/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches that is
+/// part of what is judged. A panic that gets out of a target ends the process all the same.
+pub fn let_panics_be_caught() {
+    std::panic::set_hook(Box::new(|_| {}));
+}
 
 /// What a corpus begins with.
 type Seeds = fn() -> Vec<Vec<u8>>;
