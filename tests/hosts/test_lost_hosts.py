@@ -113,9 +113,21 @@ def test_a_rank_that_stands_still(job):
 
 
 def process_of(job: HostJob, rank: int, program: str) -> int:
-    processes = [process for process, found in job.hosts.processes().items() if found == rank]
-    [process] = [process for process in processes if Path(f"/proc/{process}/comm").read_text().strip() == program]
+    [process] = processes_of(job, rank, program)
     return process
+
+
+def processes_of(job: HostJob, rank: int, program: str) -> list[int]:
+    processes = [process for process, found in job.hosts.processes().items() if found == rank]
+    return [process for process in processes if name_of(process) == program]
+
+
+def name_of(process: int) -> str:
+    """Empty for a process that has ended since it was listed."""
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except FileNotFoundError:
+        return ""
 
 
 @pytest.mark.parametrize("lost", [0, LOST], ids=["the host of rank 0", "another"])
@@ -143,7 +155,8 @@ def test_a_host_that_is_killed(job, lost):
 
 def test_ingest_gives_up_as_well(job):
     """`turbidite ingest --stall` under mpiexec: a rank stands still after the first epoch."""
-    rows = numpy.empty(200_000, RECORD)
+    # So many that the second epoch takes seconds, also on a machine with nothing else to do.
+    rows = numpy.empty(1_000_000, RECORD)
     rows["energy"] = numpy.random.default_rng(7).exponential(size=len(rows))
     source, dataset = job.folder / "records", job.dataset
     for epoch, count in ((1, 1000), (2, len(rows))):
@@ -157,8 +170,13 @@ def test_ingest_gives_up_as_well(job):
     mpiexec = job.mpi.bin / "mpiexec"
 
     job.running = job.hosts.start(mpiexec, [*arguments, "--stall", 10, "--patience", 200], {})
-    until("epoch 2 is begun", lambda: list((dataset / "_turbidite" / "tmp").glob("2.*")))
-    os.kill(process_of(job, ON_LOST[1], "turbidite"), signal.SIGSTOP)
+    # Known before epoch 2 begins, which takes no longer than looking for it.
+    until("the rank has started", lambda: processes_of(job, ON_LOST[1], "turbidite"))
+    [process] = processes_of(job, ON_LOST[1], "turbidite")
+    begun = time.monotonic()
+    while not list((dataset / "_turbidite" / "tmp").glob("2.*")):
+        assert time.monotonic() < begun + 180, "epoch 2 is not begun"
+    os.kill(process, signal.SIGSTOP)
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()
     assert status != 0 and "has waited 10 s in end_epoch and nothing moved" in output, output
