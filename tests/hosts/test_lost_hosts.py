@@ -179,7 +179,8 @@ def test_ingest_gives_up_as_well(job):
     os.kill(process, signal.SIGSTOP)
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()
-    assert status != 0 and "has waited 10 s in end_epoch and nothing moved" in output, output
+    # The rank may be stopped before it has taken part in the beginning.
+    assert status != 0 and re.search("has waited 10 s in (begin|end)_epoch and nothing moved", output), output
     job.stop()
     turbidite("verify", dataset)
     assert [epoch["epoch"] for epoch in answer("stats", dataset)] == [1]
