@@ -107,7 +107,7 @@ test-rust: ## Run the Rust tests only
 
 .PHONY: test-python
 test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
-	'$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps $(ARGS)
+	'$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
 
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
@@ -188,6 +188,17 @@ build-bench: build
 bench-balance: ## Compare load imbalance with CARP's method at 512 partitions
 	$(CARGO) run $(RELEASE) --package turbidite --example balance_study -- '$(DUMPS)' $(ARGS)
 
+.PHONY: bench-output
+bench-output: build libraries ## Compare the output of a parallel program with and without Turbidite (ARGS='--ranks 4 --rounds 5')
+	'$(VENV)/bin/python' bench/output.py $(ARGS)
+
+.PHONY: scale
+scale: ## Run the engines of 64 to 131,072 virtual ranks, and planning over 131,072 parts (11 GB of memory, minutes)
+	$(CARGO) run $(RELEASE) --package turbidite --example scale_study -- ranks=64,512,4096,32768,131072 per-node=64 tables=9 $(ARGS)
+	$(CARGO) run $(RELEASE) --package turbidite --example table_study -- ranks=4096,16384
+	$(CARGO) run $(RELEASE) --package turbidite --example table_study -- routing
+	$(CARGO) run $(RELEASE) --package turbidite --example plan_speed
+
 .PHONY: bench-renegotiation
 bench-renegotiation: libraries ## Measure what agreeing on a partition table takes over MPI (4 to 16 ranks, 64 to 2,048 pivots)
 	@mkdir -p '$(MPI_OUT)'
@@ -206,7 +217,6 @@ FUZZ_TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
 FUZZ_CARGO = $(shell if cargo +nightly --version >/dev/null 2>&1; then echo 'cargo +nightly'; else echo 'env RUSTC_BOOTSTRAP=1 cargo'; fi)
 FUZZ_ENVIRONMENT := CARGO_TARGET_DIR='$(FUZZ_OUT)' CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true CARGO_PROFILE_RELEASE_CODEGEN_UNITS=8 \
 	RUSTFLAGS='-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address'
-SECONDS ?= 600
 # What is found goes to fuzz/artifacts; new inputs to the cache, and by `make fuzz-corpus` into the checkout.
 FUZZ_LIMITS := -malloc_limit_mb=512 -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=1
 
@@ -240,6 +250,48 @@ damage: ## Damage every byte and cut at every length of a small dataset; make te
 .PHONY: schedules
 schedules: ## Run the threads of a job in thousands of orders (Shuttle)
 	cd fuzz/schedules && $(CARGO) test $(RELEASE) --lib
+
+# Sanitizers and Miri. What they instrument is compiled by the nightly toolchain, quickly rather than well, and lies apart.
+SANITIZE_OUT := $(CARGO_TARGET_DIR)/sanitize
+NIGHTLY_LIBRARIES = $(shell rustc +nightly --print sysroot 2>/dev/null)/lib/rustlib
+SANITIZE_CARGO = cargo +nightly
+SANITIZE_PROFILE := CARGO_PROFILE_RELEASE_OPT_LEVEL=1
+# Each target says so where the toolchain lacks its part.
+with_nightly = @if test -e '$(NIGHTLY_LIBRARIES)/$(1)'; then $(MAKE) --no-print-directory run-$@; \
+	else echo '$@: nothing was tested: the nightly toolchain has no $(1)'; fi
+
+.PHONY: sanitizers
+sanitizers: sanitize-address sanitize-threads miri ## Run AddressSanitizer, ThreadSanitizer and Miri (needs Rust's nightly toolchain)
+
+.PHONY: sanitize-address run-sanitize-address
+sanitize-address: venv ## Run C programs, of one rank and of several, with all of ours under AddressSanitizer
+	$(call with_nightly,$(FUZZ_TRIPLE)/lib/librustc-nightly_rt.asan.a)
+run-sanitize-address:
+	CARGO_TARGET_DIR='$(SANITIZE_OUT)/address' $(SANITIZE_PROFILE) RUSTFLAGS=-Zsanitizer=address \
+		$(SANITIZE_CARGO) rustc $(RELEASE) --package turbidite-capi --crate-type staticlib --target '$(FUZZ_TRIPLE)'
+	TURBIDITE_ADDRESS='$(SANITIZE_OUT)/address/$(FUZZ_TRIPLE)/release/libturbidite_capi.a $(NIGHTLY_LIBRARIES)/$(FUZZ_TRIPLE)/lib/librustc-nightly_rt.asan.a' \
+		'$(VENV)/bin/python' -m pytest tests/sanitizers $(ARGS)
+
+# Where threads meet: ranks and their background, the pools of queries, verification and compaction, the storages. Not kills at
+# every step and flips of every byte: they take long for what threads do in them.
+THREADED ?= drivers:: query:: compact:: store:: storage:: --skip tests::crashes --skip flipped
+
+.PHONY: sanitize-threads run-sanitize-threads
+sanitize-threads: ## Run the core's tests of threads under ThreadSanitizer (THREADED='drivers::' runs some)
+	$(call with_nightly,src/rust)
+run-sanitize-threads:
+	CARGO_TARGET_DIR='$(SANITIZE_OUT)/threads' $(SANITIZE_PROFILE) CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS=-Zsanitizer=thread \
+		$(SANITIZE_CARGO) test -Zbuild-std $(RELEASE) --package turbidite --lib --target '$(FUZZ_TRIPLE)' -- $(THREADED)
+
+# Not isolated from the machine, since a lock on a dataset reads who holds it; on storage in memory, for want of O_DIRECT.
+INTERPRETED := CARGO_TARGET_DIR='$(SANITIZE_OUT)/miri' MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-strict-provenance' $(SANITIZE_CARGO) miri test --locked
+
+.PHONY: miri run-miri
+miri: ## Interpret the C interface and the adapter of C transports with Miri
+	$(call with_nightly,manifest-miri-preview-$(FUZZ_TRIPLE))
+run-miri:
+	$(INTERPRETED) --package turbidite-capi
+	$(INTERPRETED) --package turbidite --lib -- drivers::foreign
 
 .PHONY: sample
 sample: ## Cut testdata/vpic from the full dumps in ../shared/data/vpic

@@ -9,6 +9,7 @@ import pytest
 
 from support import vpic
 from support.command import answer, turbidite
+from support.preload import empty_spool
 
 # Structures so small that a few hundred thousand records fill many of them: merging, page pruning, rolling over to new
 # files and double buffering all happen. Tables made of eight points are wrong soon, which makes strays;
@@ -39,6 +40,13 @@ def scratch(tmp_path_factory):
     path = tmp_path_factory.mktemp("turbidite")
     yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture
+def spool():
+    """An empty spool for the preload library; whatever a test does, nothing may be left in it."""
+    with empty_spool() as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -1,3 +1,5 @@
+//! Fuzzes layout.toml and the raw records it describes: `turbidite_fuzz` says how.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(init: turbidite_fuzz::let_panics_be_caught(), |data: &[u8]| turbidite_fuzz::sources::layout(data));

@@ -1,3 +1,5 @@
+//! Fuzzes the preload library's configuration and patterns: `turbidite_fuzz` says how.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(init: turbidite_fuzz::let_panics_be_caught(), |data: &[u8]| turbidite_fuzz::preload::target(data));

@@ -1,3 +1,5 @@
+//! Fuzzes parts that a killed writer left: `turbidite_fuzz` says how.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(init: turbidite_fuzz::let_panics_be_caught(), |data: &[u8]| turbidite_fuzz::core::recovery::target(data));

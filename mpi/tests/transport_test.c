@@ -1,137 +1,13 @@
 /*
  * Drives the transport alone, between all ranks: transport_test MODE...
- *
- * Contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what has to come
- * next without being told. What is wrong is printed, and the job aborted.
  */
-#include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "turbidite_mpi.h"
+#include "messages.h"
 
-enum { BATCH_BYTES = 36 << 10, CHANNELS = 2, LENT_MOST = 8 };
-
-static int rank, ranks;
-
-static void fail(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fprintf(stderr, "rank %d: ", rank);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-#define EXPECT(condition, ...) \
-    do {                       \
-        if (!(condition))      \
-            fail(__VA_ARGS__); \
-    } while (0)
-
-static uint64_t mix(uint64_t value)
-{
-    value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9u;
-    value = (value ^ (value >> 27)) * 0x94d049bb133111ebu;
-    return value ^ (value >> 31);
-}
-
-/* ---- Messages ---- */
-
-/* What every message but an empty one begins with. */
-struct header {
-    uint32_t from;
-    uint32_t number;
-};
-
-struct outgoing {
-    size_t bytes;
-    unsigned char message[];
-};
-
-static uint64_t seed_of(uint32_t from, uint32_t to, int32_t channel, uint32_t number)
-{
-    return mix(((uint64_t)from << 48 | (uint64_t)to << 32 | number) * 2 + (uint64_t)channel + 1);
-}
-
-/* Mostly small control messages and full batches; some at the limits, some far beyond, some empty. */
-static size_t size_of(uint32_t from, uint32_t to, int32_t channel, uint32_t number)
-{
-    uint64_t random = seed_of(from, to, channel, number);
-    uint64_t kind = random % 64;
-    random = mix(random);
-    if (channel == TURBIDITE_CONTROL)
-        return kind == 0 ? 100000 + random % 300000 : kind < 16 ? 10 : 10 + random % 2000;
-    if (kind < 4)
-        return 0;
-    if (kind < 8)
-        return BATCH_BYTES + random % 2;
-    if (kind < 12)
-        return BATCH_BYTES + 1 + random % 60000;
-    return kind < 36 ? 8 + random % 300 : 8 + random % BATCH_BYTES;
-}
-
-static void fill(unsigned char *message, size_t bytes, uint32_t from, uint32_t to, int32_t channel, uint32_t number)
-{
-    struct header header = {from, number};
-    uint64_t word = seed_of(from, to, channel, number);
-    for (size_t place = 0; place < bytes; place += sizeof word) {
-        memcpy(message + place, &word, bytes - place < sizeof word ? bytes - place : sizeof word);
-        word = word * 6364136223846793005u + 1442695040888963407u;
-    }
-    if (bytes > 0)
-        memcpy(message, &header, sizeof header);
-}
-
-static struct outgoing *make(uint32_t to, int32_t channel, uint32_t number, size_t bytes)
-{
-    struct outgoing *outgoing = malloc(sizeof *outgoing + bytes);
-    if (outgoing == NULL)
-        fail("no memory");
-    outgoing->bytes = bytes;
-    fill(outgoing->message, bytes, (uint32_t)rank, to, channel, number);
-    return outgoing;
-}
-
-/* Spoils a message that the transport says it is done with: if it is not, the receiver sees that. */
-static void finish(struct outgoing *outgoing)
-{
-    memset(outgoing->message, 0xee, outgoing->bytes);
-    free(outgoing);
-}
-
-static bool send_message(const turbidite_transport *transport, uint32_t to, int32_t channel,
-                         struct outgoing *outgoing, long *pending)
-{
-    int32_t answer = transport->send(transport->context, to, channel, outgoing->message, outgoing->bytes, outgoing);
-    EXPECT(answer >= 0, "send: %d, %s", answer, transport->describe(transport->context));
-    EXPECT(answer != TURBIDITE_NO_CREDIT || channel == TURBIDITE_DATA, "no credit for control");
-    if (answer == TURBIDITE_SENT)
-        finish(outgoing);
-    else if (answer == TURBIDITE_PENDING)
-        ++*pending;
-    return answer != TURBIDITE_NO_CREDIT;
-}
-
-static void complete_sends(const turbidite_transport *transport, long *pending)
-{
-    struct outgoing *outgoing;
-    while ((outgoing = transport->completed(transport->context)) != NULL) {
-        finish(outgoing);
-        --*pending;
-    }
-}
-
-static bool poll_message(const turbidite_transport *transport, int32_t channel, const void **message, size_t *bytes)
-{
-    int32_t answer = transport->poll(transport->context, channel, message, bytes);
-    EXPECT(answer == 0 || answer == 1, "poll: %d, %s", answer, transport->describe(transport->context));
-    return answer == 1;
-}
+enum { LENT_MOST = 8 };
 
 /* ---- Traffic between all pairs ---- */
 

@@ -12,7 +12,7 @@ from support.command import ROOT
 from support.fortran import EXAMPLE, PARTICLES, check_epoch, compile_fortran, has
 from support.libraries import library, linked, prefix
 from support.mpi import SOURCES, Mpi
-from support.preload import SMALL, check_rows, configure, empty_spool, written
+from support.preload import SMALL, check_rows, configure, written
 
 MODULES = {"mpi": (), "mpi_f08": ("-DWITH_MPI_F08",)}
 INITS = {"MPI_Init": (), "MPI_Init_thread": ("-DWITH_THREADS",)}
@@ -31,13 +31,6 @@ def mpi(tmp_path_factory) -> Mpi:
 def compiler(mpi: Mpi) -> Path | None:
     found = mpi.bin / "mpifort"
     return found if has(found) and has("gfortran") else None
-
-
-@pytest.fixture
-def spool() -> Path:
-    """An empty spool; whatever a test does, nothing may be left in it."""
-    with empty_spool() as folder:
-        yield folder
 
 
 @pytest.fixture(params=MODULES)

@@ -169,6 +169,8 @@ static turbidite_dataset *open_dataset(uint32_t stall_s, const turbidite_transpo
     turbidite_dataset *dataset = NULL;
     if (turbidite_open(path, SCHEMA, COLUMNS, "energy", &options, transport, &dataset) == TURBIDITE_OK) return dataset;
     say("failed open 0 %s", turbidite_last_error());
+    /* It has failed on every rank; none ends the job before all have said so. */
+    MPI_Barrier(MPI_COMM_WORLD);
     return NULL;
 }
 

@@ -146,7 +146,9 @@ def test_a_host_that_is_killed(job, lost):
     elsewhere = [1, 2, 3, 0]
     job.start(1, 2, ROWS, STALL_S, hosts=elsewhere)
     status, _ = job.finish()
-    assert status != 0 and re.search(r"failed open .*node0.*", "\n".join(job.said(0))), job.said(0)
+    assert status != 0
+    for rank in range(RANKS):
+        assert re.fullmatch(r"failed open .*node0.*", "\n".join(job.said(rank))), (rank, job.said(rank))
     if lost == 0:
         go_on(job, hosts=elsewhere, BREAK_LOCK="1")
     else:

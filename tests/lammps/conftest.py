@@ -9,7 +9,7 @@ import pytest
 from support.command import ROOT
 from support.libraries import library
 from support.mpi import Mpi
-from support.preload import empty_spool, written
+from support.preload import written
 
 INPUT = ROOT / "examples" / "lammps" / "in.melt"
 PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
@@ -54,10 +54,3 @@ def plain(lammps, tmp_path_factory):
         return known[key]
 
     return files
-
-
-@pytest.fixture
-def spool() -> Path:
-    """An empty spool; whatever a test does, nothing may be left in it."""
-    with empty_spool() as folder:
-        yield folder

@@ -10,7 +10,7 @@ import pytest
 from support.command import ROOT, turbidite
 from support.libraries import library, linked, prefix, valgrind
 from support.mpi import Mpi
-from support.preload import SMALL, check_rows, configure, empty_spool, written
+from support.preload import SMALL, check_rows, configure, written
 
 SUPPRESSED = ROOT / "tests" / "support" / "mpich.supp"
 PRELOAD = ("libturbidite_preload.so", "libturbidite_preload_mpi.so")
@@ -21,13 +21,6 @@ def mpi(tmp_path_factory) -> Mpi:
     found = Mpi.find(tmp_path_factory.mktemp("mpi"))
     found.build_libraries()
     return found
-
-
-@pytest.fixture
-def spool() -> Path:
-    """An empty spool; whatever a test does, nothing may be left in it."""
-    with empty_spool() as folder:
-        yield folder
 
 
 @pytest.fixture(scope="module")

@@ -7,13 +7,13 @@ import pytest
 from support.mpi import SOURCES, run
 
 RANKS = [1, 2, 3, 4, 7, 16]
-TEST = SOURCES / "tests" / "transport_test.c"
+TEST = [SOURCES / "tests" / f"{name}.c" for name in ("transport_test", "messages")]
 PARTS = [SOURCES / f"{name}.c" for name in ("transport", "topology", "send", "receive")]
 
 
 @pytest.fixture(scope="module")
 def program(mpi):
-    return mpi.compile("transport_test", "-O2", TEST, f"-L{mpi.out}", "-lturbidite_mpi", f"-Wl,-rpath,{mpi.out}")
+    return mpi.compile("transport_test", "-O2", *TEST, f"-L{mpi.out}", "-lturbidite_mpi", f"-Wl,-rpath,{mpi.out}")
 
 
 @pytest.mark.parametrize("ranks", RANKS)
@@ -73,7 +73,7 @@ def test_nodes(mpi, program, environment, nodes):
 def checked_program(mpi):
     """The same with the library's sources inside, under AddressSanitizer and UndefinedBehaviorSanitizer."""
     sanitizers = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
-    return mpi.compile("transport_test_checked", *sanitizers, TEST, *PARTS)
+    return mpi.compile("transport_test_checked", *sanitizers, *TEST, *PARTS)
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
@@ -86,6 +86,7 @@ def test_memory_errors_and_leaks(mpi, checked_program, ranks):
         "LSAN_OPTIONS": f"suppressions={ignored}:print_suppressions=0",
         "ASAN_OPTIONS": "fast_unwind_on_malloc=0:detect_leaks=1",
     }
+    # Not "abandon": buffers that MPI may still write to are left to it.
     modes = ("refusals", "nodes", "traffic", "stall", "hold", "close", "split", "large")
     assert mpi.start(ranks, checked_program, *modes, environment=environment).stdout.endswith("passed\n")
 

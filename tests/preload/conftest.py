@@ -8,7 +8,7 @@ import pytest
 from support import vpic
 from support.examples import build_example, mpi_tool
 from support.mpi import run as run_tool
-from support.preload import empty_spool, run, written
+from support.preload import run, written
 
 HERE = Path(__file__).parent
 STEPS = "500,1000,1500"
@@ -48,10 +48,3 @@ def plain(programs, tmp_path_factory):
         return known[key]
 
     return files
-
-
-@pytest.fixture
-def spool() -> Path:
-    """An empty spool; whatever a test does, nothing may be left in it."""
-    with empty_spool() as folder:
-        yield folder

@@ -72,7 +72,7 @@ def test_every_shell_gets_every_option(shell):
 
 # As the tests are collected the command may not be there yet; that these are all is a test of its own.
 NAMES = ["ingest", "query", "compact", "tracks", "stats", "hist", "quantiles", "report", "verify", "inspect", "salvage", "truncate"]
-NAMES += ["completions", "man"]
+NAMES += ["simulate", "completions", "man"]
 
 
 def test_no_command_is_forgotten_here():

@@ -17,6 +17,9 @@
  * end_epoch and truncate_after are collective: every rank calls them, in the same order. append, renegotiate and
  * progress are not, and never wait for another rank beyond the patience of the options.
  *
+ * Several datasets may be open at once, each with a transport of its own; they share memory, and one thread that sorts and
+ * writes.
+ *
  * Every function answers a status; on all but TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error() says in words what
  * happened and what to do. No function exits, aborts or throws. A handle may be used by one thread at a time.
  */

@@ -15,10 +15,10 @@ use crate::text;
 /// `turbidite_column`.
 #[repr(C)]
 pub struct CColumn {
-    name: *const c_char,
-    data_type: i32,
-    width: u32,
-    unit: *const c_char,
+    pub(crate) name: *const c_char,
+    pub(crate) data_type: i32,
+    pub(crate) width: u32,
+    pub(crate) unit: *const c_char,
 }
 
 /// `turbidite_view`.
@@ -32,7 +32,7 @@ pub struct CView {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct COptions {
-    struct_size: u32,
+    pub(crate) struct_size: u32,
     if_exists: i32,
     break_lock: i32,
     receivers: u32,

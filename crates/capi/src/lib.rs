@@ -5,10 +5,12 @@
 //! are valid or NULL where NULL is allowed, and a handle is used by one thread at a time.
 //!
 //! Map: `status` answers and keeps the last error, `text` reads C strings, `layout` mirrors the header's structs,
-//! `writing` and `reading` are the functions.
+//! `writing` and `reading` are the functions, `tests` calls them.
 
 pub mod layout;
 pub mod reading;
 pub mod status;
+#[cfg(test)]
+mod tests;
 mod text;
 pub mod writing;

@@ -14,7 +14,7 @@ use crate::text;
 
 /// `turbidite_reader`.
 pub struct CReader {
-    dataset: Dataset,
+    pub(crate) dataset: Dataset,
 }
 
 /// Opens a dataset for queries.

@@ -2,9 +2,9 @@
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use turbidite::drivers::TransportTable;
+use turbidite::drivers::{Process, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
 
@@ -14,8 +14,14 @@ use crate::text;
 
 /// `turbidite_dataset`.
 pub struct CDataset {
-    job: RankJob,
-    schema: Schema,
+    pub(crate) job: RankJob,
+    pub(crate) schema: Schema,
+}
+
+/// What all datasets of the program share.
+fn process() -> Arc<Process> {
+    static PROCESS: OnceLock<Arc<Process>> = OnceLock::new();
+    Arc::clone(PROCESS.get_or_init(Arc::default))
 }
 
 /// Fills in the defaults.
@@ -60,7 +66,8 @@ pub unsafe extern "C" fn turbidite_open(
         let opened = match transport {
             None => {
                 let Wanted { path, schema, options } = wanted?;
-                RankJob::open_alone(storage, path, schema.clone(), options).map(|job| CDataset { job, schema })
+                RankJob::open_alone_on(process(), storage, path, schema.clone(), options)
+                    .map(|job| CDataset { job, schema })
             }
             Some(transport) => {
                 // SAFETY: as above.
@@ -71,7 +78,7 @@ pub unsafe extern "C" fn turbidite_open(
                 match wanted {
                     Ok(Wanted { path, schema, options }) => {
                         let options = WriteOptions { topology: known.topology, ..options };
-                        RankJob::open(storage, path, schema.clone(), options, transport.rank, foreign)
+                        RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                             .map(|job| CDataset { job, schema })
                     }
                     // The other ranks are about to wait for this one.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+use turbidite::drivers;
 use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, RankJob, WriteOptions};
 
@@ -46,6 +47,8 @@ struct Dataset {
     pending: Pending,
     largest_seen: Option<u64>,
     job: Option<RankJob>,
+    /// What the datasets share.
+    process: Arc<drivers::Process>,
     /// Files of several epochs that could not be read to their ends, and why.
     damaged: HashMap<PathBuf, String>,
     /// Why nothing is indexed any more.
@@ -129,8 +132,10 @@ pub(crate) fn complain(what: &str) {
 
 impl Session {
     fn new(plans: Vec<Plan>) -> Self {
+        let process = Arc::new(drivers::Process::new());
         let dataset = |plan| Dataset {
             plan,
+            process: Arc::clone(&process),
             pending: Pending::new(),
             largest_seen: None,
             job: None,
@@ -473,10 +478,13 @@ impl Dataset {
             topology: world.topology(),
             ..defaults
         };
-        let storage = Arc::new(FileSystem::new());
+        let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
         let opened = match world.transport(options.credit_batches) {
-            None => RankJob::open_alone(storage, out, schema.clone(), options),
-            Some(transport) => RankJob::open(storage, out, schema.clone(), options, world.rank(), Box::new(transport?)),
+            None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),
+            Some(transport) => {
+                let transport = Box::new(transport?);
+                RankJob::open_on(process, storage, out, schema.clone(), options, world.rank(), transport)
+            }
         };
         let mut job = opened.map_err(|error| error.to_string())?;
         if let Some(epoch) = self.plan.truncate_after {

@@ -147,6 +147,45 @@ fn a_pool_that_is_dropped_finishes_what_is_queued() {
 }
 
 #[test]
+fn a_dataset_that_is_dropped_leaves_the_pool_to_the_others() {
+    shuttle::check_random(
+        || {
+            let (tasks, threads) = (3, thread_rng().gen_range(1..3));
+            let (job, pool) = start(2, tasks, threads);
+            {
+                let mut leaving = job.ranks[0].lock().unwrap();
+                (leaving.left, leaving.unseen) = (tasks, 0);
+                submit_next(&job.queue, &job.factory, 0, &mut leaving);
+            }
+            let (queue, ranks) = (Arc::clone(&job.queue), Arc::clone(&job.ranks));
+            let leave = shuttle::thread::spawn(move || {
+                queue.forget(0);
+                ranks[0].lock().unwrap().done.len()
+            });
+            let other = &job.ranks[1];
+            while other.lock().unwrap().done.len() < tasks as usize {
+                let seen = job.queue.completions();
+                let mut rank = other.lock().unwrap();
+                let moved = rank.unseen > 0;
+                if moved {
+                    (rank.unseen, rank.left) = (rank.unseen - 1, rank.left + 1);
+                }
+                submit_next(&job.queue, &job.factory, 1, &mut rank);
+                let done = rank.done.len() == tasks as usize;
+                drop(rank);
+                if !moved && !done {
+                    job.queue.wait(seen, Duration::MAX);
+                }
+            }
+            let done = leave.join().unwrap();
+            drop(pool);
+            assert_eq!(job.ranks[0].lock().unwrap().done.len(), done, "nothing is done for a dataset that left");
+        },
+        RUNS,
+    );
+}
+
+#[test]
 fn messages_arrive_once_in_order_within_their_credit_and_call_for_attention() {
     const CREDIT: usize = 2;
     const MESSAGES: u8 = 4;

@@ -16,10 +16,10 @@ use crate::failure::Failure;
 use crate::source::{Chunk, RankReader, Source};
 
 /// Records of a rank's first turn.
-const FIRST_TURN: u64 = 128;
+pub(super) const FIRST_TURN: u64 = 128;
 
 /// A later turn is this fraction of what the rank has handed over.
-const TURN_SHARE: u64 = 8;
+pub(super) const TURN_SHARE: u64 = 8;
 
 /// Most records of a turn.
 const LONGEST_TURN: u64 = 1 << 15;
@@ -98,6 +98,24 @@ impl Recipe<'_> {
             progress.inc((chunk.records * self.source.record_bytes()) as u64 * u64::from(ranks));
         }
         Ok(())
+    }
+
+    /// Values of one stored column as they lie in the source, from its beginning, at most so many; packed.
+    pub(super) fn values(&self, epoch: u64, ranks: u32, column: usize, most: usize) -> Result<Vec<u8>, Failure> {
+        let (mut records, mut filler, mut values, mut taken) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        for mut reader in RankReader::of_epoch(self.source, epoch, ranks) {
+            while taken < most {
+                let Some(chunk) = reader.next((most - taken).min(LONGEST_TURN as usize), &mut records)? else { break };
+                taken += chunk.records;
+                self.append(epoch, &chunk, &records, &mut filler, |columns| {
+                    let Some(view) = columns.get(column) else { return Ok(()) };
+                    (0..chunk.records).for_each(|row| values.extend_from_slice(view.value(row)));
+                    Ok(())
+                })?;
+            }
+            reader.release();
+        }
+        Ok(values)
     }
 
     /// Makes the stored columns of a chunk and hands them to `append`.

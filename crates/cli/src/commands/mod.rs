@@ -11,6 +11,7 @@ pub(crate) mod quantiles;
 pub(crate) mod query;
 pub(crate) mod report;
 pub(crate) mod salvage;
+pub(crate) mod simulate;
 pub(crate) mod stats;
 pub(crate) mod tracks;
 pub(crate) mod truncate;

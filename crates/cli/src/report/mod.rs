@@ -8,16 +8,18 @@
 //! [`model::Loads`]) or a selection evenly spaced.
 //!
 //! Map: `model` gathers figures, `axis` scales and ticks, `svg` writes marks and escapes text, `distribution`, `loads`,
-//! `selectivity` and `bars` are plots, `page` puts them together.
+//! `selectivity` and `bars` are plots, `page` puts them together; `forecast` has those of `simulate`.
 
 mod axis;
 mod bars;
 mod distribution;
+mod forecast;
 mod loads;
 mod model;
 mod page;
 mod selectivity;
 mod svg;
 
+pub(crate) use forecast::{ForecastPlots, render_forecast};
 pub(crate) use model::Model;
 pub(crate) use page::render;

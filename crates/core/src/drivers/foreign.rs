@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
+use std::ptr::without_provenance_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -143,7 +144,7 @@ impl ForeignTransport {
     fn reclaim(&mut self) {
         loop {
             // SAFETY: the context is the library's own.
-            let token = unsafe { (self.completed)(self.context) } as usize;
+            let token = unsafe { (self.completed)(self.context) }.addr();
             if token == 0 {
                 return;
             }
@@ -176,10 +177,10 @@ impl Transport for ForeignTransport {
         }
         self.reclaim();
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
-        let (address, bytes) = (message.as_ptr().cast(), message.len());
+        let (address, bytes, name) = (message.as_ptr().cast(), message.len(), without_provenance_mut(token));
         // SAFETY: the message's memory stays where it is until the library names the token: a vector that is moved keeps
         // its heap memory, and is kept by its token.
-        let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, token as *mut c_void) };
+        let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, name) };
         match sent {
             SENT => Sent::Accepted,
             PENDING => {
@@ -253,12 +254,14 @@ impl Drop for ForeignTransport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::RefCell;
 
-    /// A library that keeps every message until it is told to let go.
+    /// A library that keeps every message until it is told to let go. The test looks into it while the adapter has its
+    /// address, so neither may have it for itself.
     #[derive(Default)]
     struct Slow {
-        kept: VecDeque<(*mut c_void, *const u8, usize)>,
-        done: VecDeque<*mut c_void>,
+        kept: RefCell<VecDeque<(*mut c_void, *const u8, usize)>>,
+        done: RefCell<VecDeque<*mut c_void>>,
     }
 
     unsafe extern "C" fn send(
@@ -270,13 +273,13 @@ mod tests {
         token: *mut c_void,
     ) -> i32 {
         // SAFETY: the context is the test's.
-        unsafe { &mut *context.cast::<Slow>() }.kept.push_back((token, message.cast(), bytes));
+        unsafe { &*context.cast::<Slow>() }.kept.borrow_mut().push_back((token, message.cast(), bytes));
         PENDING
     }
 
     unsafe extern "C" fn completed(context: *mut c_void) -> *mut c_void {
         // SAFETY: as above.
-        unsafe { &mut *context.cast::<Slow>() }.done.pop_front().unwrap_or(std::ptr::null_mut())
+        unsafe { &*context.cast::<Slow>() }.done.borrow_mut().pop_front().unwrap_or(std::ptr::null_mut())
     }
 
     unsafe extern "C" fn poll(_: *mut c_void, _: i32, _: *mut *const c_void, _: *mut usize) -> i32 {
@@ -291,11 +294,11 @@ mod tests {
 
     unsafe extern "C" fn abandon(_: *mut c_void) {}
 
-    fn table(slow: &mut Slow) -> TransportTable {
+    fn table(slow: &Slow) -> TransportTable {
         TransportTable {
             struct_size: size_of::<TransportTable>() as u32,
             abi_version: ABI_VERSION,
-            context: std::ptr::from_mut(slow).cast(),
+            context: std::ptr::from_ref(slow).cast_mut().cast(),
             rank: 0,
             ranks: 2,
             nodes: std::ptr::null(),
@@ -310,8 +313,8 @@ mod tests {
 
     #[test]
     fn what_one_dataset_has_sent_may_leave_while_the_next_one_is_written() {
-        let mut slow = Slow::default();
-        let table = table(&mut slow);
+        let slow = Slow::default();
+        let table = table(&slow);
         // SAFETY: the functions above keep to the contract.
         let mut first = unsafe { table.resolve(1) }.unwrap();
         first.send(1, Channel::Control, vec![7; 1000]);
@@ -321,15 +324,15 @@ mod tests {
         let mut second = unsafe { table.resolve(1) }.unwrap();
         second.send(1, Channel::Control, vec![9; 1000]);
         for expected in [7, 8, 9] {
-            let (token, message, bytes) = slow.kept.pop_front().unwrap();
+            let (token, message, bytes) = slow.kept.borrow_mut().pop_front().unwrap();
             // SAFETY: nobody has named its token yet, so the memory is the library's.
             let content = unsafe { std::slice::from_raw_parts(message, bytes) };
             assert!(content.iter().all(|&byte| byte == expected));
-            slow.done.push_back(token);
+            slow.done.borrow_mut().push_back(token);
             assert!(second.poll(Channel::Control).is_none());
             assert_eq!(second.failure(), None);
         }
-        slow.done.push_back(usize::MAX as *mut c_void);
+        slow.done.borrow_mut().push_back(without_provenance_mut(usize::MAX));
         second.poll(Channel::Control);
         assert!(second.failure().is_some_and(|why| why.contains("not on its way")), "an invented token");
     }

@@ -18,6 +18,7 @@ use super::{EpochStart, WriteOptions};
 use crate::engine::{Engine, Failure};
 use crate::error::{Error, Result, UsageError};
 use crate::format::EpochFigures;
+use crate::partition::TableShelf;
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
@@ -109,11 +110,13 @@ impl LocalJob {
             super::opening::open_dataset(&storage, &layout, schema, &options)?;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
+        let shelf = Arc::new(TableShelf::default());
         let ranks = (0..options.ranks)
             .map(|rank| {
-                let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+                let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+                engine.share_tables(Arc::clone(&shelf));
                 let link = MailboxLink { rank, office: Arc::clone(&office) };
-                Mutex::new(Rank { station: Station::new(engine, Arc::clone(&schema)), link })
+                Mutex::new(Rank { station: Station::new(engine, Arc::clone(&schema), Arc::default()), link })
             })
             .collect();
         let queue = Arc::new(TaskQueue::default());

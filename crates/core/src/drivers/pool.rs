@@ -11,6 +11,8 @@ use crate::writer::{PartFactory, Task};
 struct State {
     /// At most one task per rank: a writer has no second one out.
     tasks: VecDeque<(u32, Arc<PartFactory>, Task)>,
+    /// Whose tasks the threads are at.
+    running: Vec<u32>,
     completions: u64,
     stopping: bool,
 }
@@ -47,10 +49,28 @@ impl TaskQueue {
         }
     }
 
-    /// Says that a task was completed.
-    pub(super) fn ring(&self) {
-        self.lock().completions += 1;
+    /// Says that a task of `rank` was completed.
+    pub(super) fn ring(&self, rank: u32) {
+        let mut state = self.lock();
+        state.completions += 1;
+        // Another thread may be at the rank's next one already.
+        if let Some(place) = state.running.iter().position(|running| *running == rank) {
+            state.running.swap_remove(place);
+        }
         self.done.notify_all();
+    }
+
+    /// Drops the tasks of `rank` that wait, and waits for the one that a thread is at.
+    pub(super) fn forget(&self, rank: u32) {
+        let mut state = self.lock();
+        loop {
+            // The end of a task may bring the next.
+            state.tasks.retain(|(of, ..)| *of != rank);
+            if !state.running.contains(&rank) {
+                return;
+            }
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -66,6 +86,7 @@ impl TaskQueue {
         let mut state = self.lock();
         loop {
             if let Some(task) = state.tasks.pop_front() {
+                state.running.push(task.0);
                 return Some(task);
             }
             if state.stopping {
@@ -73,6 +94,18 @@ impl TaskQueue {
             }
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// A thread is at a task; also one that panics comes to its end.
+struct Turn<'a> {
+    queue: &'a TaskQueue,
+    rank: u32,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.ring(self.rank);
     }
 }
 
@@ -91,6 +124,8 @@ impl Pool {
         complete: impl Fn(u32, crate::writer::Completion) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let complete = Arc::new(complete);
+        // The threads of an earlier pool are gone.
+        queue.lock().stopping = false;
         let mut pool = Self { queue, threads: Vec::new() };
         for number in 0..threads {
             let (queue, complete) = (Arc::clone(&pool.queue), Arc::clone(&complete));
@@ -98,8 +133,8 @@ impl Pool {
             pool.threads.push(Builder::new().name(name).spawn(move || {
                 let mut buffers = EncodeBuffers::new();
                 while let Some((rank, factory, task)) = queue.next() {
+                    let _turn = Turn { queue: &queue, rank };
                     complete(rank, factory.execute(task, &mut buffers));
-                    queue.ring();
                 }
             })?);
         }

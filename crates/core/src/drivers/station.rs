@@ -9,10 +9,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::commons::{MemtableMemory, Share};
 use super::gather;
 use crate::engine::{Append, BatchMemory, Engine, Event, Failure, MessageError, Peers, Transport};
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, Memtable, PartId, PartIdentity, RunKind};
+use crate::format::{BucketBounds, EpochFigures, Memtable, PartId, PartIdentity, RunKind};
 use crate::schema::Schema;
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
@@ -41,8 +42,13 @@ pub(super) struct Station {
     pub(super) engine: Engine,
     schema: Arc<Schema>,
     writer: Option<Writer>,
-    /// Memtables between epochs.
-    spare: Vec<Memtable>,
+    /// Where the memory of memtables comes from, and this writer's share in it.
+    memory: Arc<MemtableMemory>,
+    share: Option<Share>,
+    /// The size of a memtable where no other dataset wants memory.
+    memtable_bytes: usize,
+    /// How the rows of the last memtable were spread.
+    spread: Option<BucketBounds>,
     factory: Option<Arc<PartFactory>>,
     table_version: u32,
     route_s: f64,
@@ -61,12 +67,17 @@ pub(super) struct Station {
 }
 
 impl Station {
-    pub(super) fn new(engine: Engine, schema: Arc<Schema>) -> Self {
+    pub(super) fn new(mut engine: Engine, schema: Arc<Schema>, memory: Arc<MemtableMemory>) -> Self {
+        let merging = Arc::clone(&schema);
+        engine.merge_payloads(move |payloads| gather::merge(&merging, payloads).map_err(|error| error.to_string()));
         Self {
             engine,
             schema,
             writer: None,
-            spare: Vec::new(),
+            memory,
+            share: None,
+            memtable_bytes: 0,
+            spread: None,
             factory: None,
             table_version: 0,
             route_s: 0.0,
@@ -97,9 +108,21 @@ impl Station {
 
     /// Lets the session's records in.
     pub(super) fn equip(&mut self, options: WriterOptions, factory: Arc<PartFactory>) {
-        let spare = std::mem::take(&mut self.spare);
-        self.writer = Some(Writer::new(options, Arc::clone(&self.schema), spare));
-        self.factory = Some(factory);
+        let share = Share::of(&self.memory);
+        self.memtable_bytes = options.memtable_bytes;
+        let memtable_bytes = share.memtable_bytes(options.memtable_bytes);
+        let mut writer = Writer::new(WriterOptions { memtable_bytes, ..options }, Arc::clone(&self.schema));
+        for memory in std::iter::from_fn(|| share.take()) {
+            writer.reuse(memory, self.spread);
+        }
+        (self.writer, self.share, self.factory) = (Some(writer), Some(share), Some(factory));
+    }
+
+    /// Has the writer take no more memory than it is entitled to now.
+    pub(super) fn keep_to_share(&mut self) {
+        if let (Some(writer), Some(share)) = (&mut self.writer, &self.share) {
+            writer.set_memtable_bytes(share.memtable_bytes(self.memtable_bytes));
+        }
     }
 
     /// Makes the session fail on this rank, and so on all.
@@ -113,8 +136,7 @@ impl Station {
     /// Bytes in the engine's buffers and in memtables.
     pub(super) fn resident_bytes(&self) -> usize {
         let writer = self.writer.as_ref().map_or(0, Writer::resident_bytes);
-        let spare: usize = self.spare.iter().map(Memtable::resident_bytes).sum();
-        self.engine.resident_bytes() + writer + spare
+        self.engine.resident_bytes() + writer + self.memory.spare_bytes()
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -185,6 +207,7 @@ impl Station {
 
     fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let rank = self.engine.options().rank;
+        self.keep_to_share();
         // Once the parts are sealed there is no writer, but still control messages.
         let writer = RefCell::new(self.writer.as_mut());
         let mut moved = false;
@@ -251,7 +274,11 @@ impl Station {
         let Some(factory) = &self.factory else { return false };
         let PartIdentity { epoch, commit, .. } = factory.identity;
         let mut outcome = writer.into_outcome();
-        self.spare = std::mem::take(&mut outcome.spare);
+        let (memory, spread): (Vec<_>, Vec<_>) = outcome.spare.drain(..).map(Memtable::into_memory).unzip();
+        self.spread = spread.into_iter().flatten().last().or(self.spread);
+        if let Some(share) = self.share.take() {
+            share.leave(memory.into_iter());
+        }
         let result = match outcome.error.take() {
             Some(error) => Err(error),
             None => {
@@ -260,6 +287,7 @@ impl Station {
             }
         };
         self.engine.sealed(result.map_err(|error| error.to_string()));
+        self.engine.release();
         true
     }
 

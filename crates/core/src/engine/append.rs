@@ -8,7 +8,7 @@
 use super::message::{DataHeader, MessageError};
 use super::outbox::Batch;
 use super::{EMPTY_RANGE, Engine, Phase, RunKind};
-use crate::schema::{ColumnView, SchemaError};
+use crate::schema::{ColumnView, Packing, Schema, SchemaError};
 
 /// Rows of a block for narrow rows; wide ones have fewer.
 const BLOCK_ROWS: usize = 1024;
@@ -25,6 +25,7 @@ pub struct Append<'a> {
     columns: &'a [ColumnView<'a>],
     /// All rows, when the caller's memory is laid out as we store them: they need no packing then.
     stored: Option<&'a [u8]>,
+    packing: Packing<'a>,
     rows: usize,
     block_rows: usize,
     blocks: usize,
@@ -43,11 +44,12 @@ fn coprime_near(blocks: usize, wanted: usize) -> usize {
 }
 
 impl<'a> Append<'a> {
-    fn new(columns: &'a [ColumnView<'a>], stored: Option<&'a [u8]>, rows: usize, row_bytes: usize) -> Self {
-        let block_rows = (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS);
+    fn new(schema: &Schema, columns: &'a [ColumnView<'a>], rows: usize) -> Self {
+        let (stored, packing) = (schema.stored_rows(columns), Packing::new(schema, columns));
+        let block_rows = Engine::block_rows(schema.row_bytes());
         let blocks = rows.div_ceil(block_rows);
         let stride = if blocks <= IN_ORDER_BLOCKS { 1 } else { coprime_near(blocks, blocks * 618 / 1000) };
-        Self { columns, stored, rows, block_rows, blocks, stride, taken: 0 }
+        Self { columns, stored, packing, rows, block_rows, blocks, stride, taken: 0 }
     }
 
     /// Whether all rows have been taken.
@@ -64,13 +66,18 @@ impl<'a> Append<'a> {
 }
 
 impl Engine {
+    /// Rows that [`Engine::advance`] takes as a whole or not at all.
+    pub fn block_rows(row_bytes: usize) -> usize {
+        (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS)
+    }
+
     /// Checks columns that are to be appended.
     ///
     /// # Errors
     /// [`SchemaError`] when they do not fit the schema.
     pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
         let rows = self.schema.check(columns)?;
-        Ok(Append::new(columns, self.schema.stored_rows(columns), rows, self.schema.row_bytes()))
+        Ok(Append::new(&self.schema, columns, rows))
     }
 
     /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
@@ -107,9 +114,7 @@ impl Engine {
             Some(stored) => &stored[rows.start * row_bytes..rows.end * row_bytes],
             None => {
                 block.resize(count * row_bytes, 0);
-                for (index, column) in columns.iter().enumerate() {
-                    column.scatter(rows.clone(), &mut block[self.schema.offset(index)..], row_bytes);
-                }
+                append.packing.pack(rows.clone(), &mut block);
                 &block
             }
         };

@@ -55,6 +55,31 @@ pub struct Failure {
     pub cause: String,
 }
 
+/// What a control message is about, for those who count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ControlPurpose {
+    /// That all ranks have begun a session.
+    Opening,
+    /// A partition table.
+    Negotiation,
+    /// Whether all records have arrived, and what became of the session.
+    Ending,
+}
+
+impl ControlPurpose {
+    /// How many there are; `purpose as usize` is below.
+    pub const COUNT: usize = 3;
+
+    /// Of a message on [`Channel::Control`](super::Channel::Control).
+    pub fn of(message: &[u8]) -> Self {
+        match message.first() {
+            Some(&(READY | GO)) => Self::Opening,
+            Some(&(REQUEST | BEGIN | PIVOTS | TABLE)) => Self::Negotiation,
+            _ => Self::Ending,
+        }
+    }
+}
+
 /// Control messages. `Up` marks those that go towards rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {

@@ -19,16 +19,18 @@
 //!
 //! Map: [`append`](self) is `append.rs` (routing), `forward.rs` (passing on others' records), `negotiation.rs`
 //! (tables), `quiescence.rs` (the end of an epoch), `message.rs` and `wire.rs` (what is sent), `outbox.rs` (batches),
-//! `topology.rs` and `tree.rs` (who sends records and control messages to whom), `traffic.rs` (who did), `order.rs`
-//! (what may come when).
+//! `options.rs` (a job's figures), `state.rs` (what drivers may ask), `topology.rs` and `tree.rs` (who sends records and control messages to whom),
+//! `traffic.rs` (who did), `order.rs` (what may come when).
 
 mod append;
 mod forward;
 mod message;
 mod negotiation;
+mod options;
 mod order;
 mod outbox;
 mod quiescence;
+mod state;
 mod topology;
 mod traffic;
 mod transport;
@@ -39,11 +41,12 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::format::RunKind;
-use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TableShelf, TieSequence};
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
-pub use message::{Failure, MessageError, control_name};
+pub use message::{ControlPurpose, Failure, MessageError, control_name};
+pub use options::{EngineOptions, Renegotiation, Routing};
 pub use outbox::BatchMemory;
 pub use topology::Topology;
 pub use traffic::Peers;
@@ -55,90 +58,6 @@ use outbox::Outbox;
 use quiescence::Quiescence;
 use traffic::Traffic;
 use tree::TreePlace;
-
-/// When a new partition table is negotiated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Renegotiation {
-    /// Whenever the keys seen since the last table are a sixth as many as all before, so that the table's error
-    /// shrinks as fast as its reach grows; the number of rounds grows with the logarithm of the epoch's size.
-    Adaptive,
-    /// Every so many records of a rank, as CARP does.
-    Every(u64),
-    /// Only for the first table of an epoch, and when the application asks.
-    OnRequest,
-}
-
-/// How records get from rank to rank.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Routing {
-    /// Where several nodes take part, by representatives: three hops at most, and few buffers and connections. Straight
-    /// within a node, and where every rank has a node of its own.
-    #[default]
-    ByNode,
-    /// Straight from every rank to every other: fewer copies, but a batch and a connection for each pair of ranks.
-    Direct,
-}
-
-/// What an engine needs to know about its job.
-#[derive(Debug, Clone)]
-pub struct EngineOptions {
-    /// This rank.
-    pub rank: u32,
-    /// Ranks in the job.
-    pub ranks: u32,
-    /// Ranks that store records, at most `ranks`; they are spread evenly.
-    pub receivers: u32,
-    /// Which ranks share a node; the same on all ranks.
-    pub topology: Topology,
-    /// How records travel; the same on all ranks.
-    pub routing: Routing,
-    /// Pivots each rank sends to negotiate a table.
-    pub pivots: u32,
-    /// When to negotiate a new table.
-    pub renegotiation: Renegotiation,
-    /// Most bytes of rows in a data message, whose header adds 20; one row always fits, with 4 bytes before it if it is
-    /// passed on.
-    pub batch_bytes: usize,
-    /// Bound on open and queued batches in bytes, others' records that pass through included.
-    pub outbox_bytes: usize,
-    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
-    pub out_of_bounds_rows: usize,
-    /// Bound on records held back before the first table of an epoch, in bytes.
-    pub hold_bytes: usize,
-    /// Seed of everything random.
-    pub seed: u64,
-}
-
-impl EngineOptions {
-    /// The defaults for rank `rank` of `ranks`, all of which receive.
-    pub fn new(rank: u32, ranks: u32) -> Self {
-        Self {
-            rank,
-            ranks,
-            receivers: ranks,
-            topology: Topology::one_node(),
-            routing: Routing::default(),
-            pivots: 512,
-            renegotiation: Renegotiation::Adaptive,
-            batch_bytes: 32 << 10,
-            outbox_bytes: 1 << 20,
-            out_of_bounds_rows: 512,
-            hold_bytes: 256 << 10,
-            seed: 0x7475_7262_6964_6974,
-        }
-    }
-
-    /// The rank that receives partition `partition`.
-    pub fn receiver(&self, partition: u32) -> u32 {
-        (u64::from(partition) * u64::from(self.ranks) / u64::from(self.receivers)) as u32
-    }
-
-    /// The partition this rank receives, if any.
-    pub fn partition(&self) -> Option<u32> {
-        let nearest = (u64::from(self.rank) * u64::from(self.receivers)).div_ceil(u64::from(self.ranks)) as u32;
-        (nearest < self.receivers && self.receiver(nearest) == self.rank).then_some(nearest)
-    }
-}
 
 /// What a driver has to act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -152,8 +71,8 @@ pub enum Event {
     Closed,
     /// On rank 0: all ranks have sealed; commit and call [`Engine::committed`].
     Gathered {
-        /// One payload per rank.
-        payloads: Vec<(u32, Vec<u8>)>,
+        /// One payload per rank, or of several where they are merged ([`Engine::merge_payloads`]).
+        payloads: Payloads,
     },
     /// On rank 0: a rank could not seal. The outcome is already on its way.
     GatherFailed,
@@ -214,6 +133,18 @@ struct Installed {
     own_bounds: Option<(u64, u64)>,
 }
 
+/// What ranks hand over at the end of an epoch ([`Engine::sealed`]), each with a rank that it is of.
+pub type Payloads = Vec<(u32, Vec<u8>)>;
+
+/// How several ranks' payloads become one.
+struct Merge(Box<dyn Fn(Payloads) -> Result<Vec<u8>, String> + Send>);
+
+impl std::fmt::Debug for Merge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Merge")
+    }
+}
+
 /// One rank's engine. See the module's documentation.
 #[derive(Debug)]
 pub struct Engine {
@@ -240,6 +171,8 @@ pub struct Engine {
     held: Vec<u8>,
     /// Batches routed by a table newer than ours, put aside until it arrives.
     ahead: Vec<Vec<u8>>,
+    /// Tables that other ranks of this process may have read already.
+    shelf: Arc<TableShelf>,
     // Negotiation.
     sketch: Sketch,
     sketch_range: (u64, u64),
@@ -248,7 +181,8 @@ pub struct Engine {
     /// The version a request was last sent or passed on for.
     requested: Option<u32>,
     round: Option<Round>,
-    planner: Planner,
+    /// On rank 0, while an epoch is open: it knows the load of every partition.
+    planner: Option<Planner>,
     seen_range: (u64, u64),
     seen_mass: u64,
     /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
@@ -260,6 +194,7 @@ pub struct Engine {
     own_ready: bool,
     announcement: Vec<u8>,
     quiescence: Quiescence,
+    merge: Option<Merge>,
     /// Scratch of `append`.
     block: Vec<u8>,
     block_ordinals: Vec<u64>,
@@ -284,7 +219,7 @@ const AHEAD_LIMIT: usize = 8;
 impl Engine {
     /// An idle engine.
     pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
-        let place = TreePlace::new(options.rank, options.ranks);
+        let place = TreePlace::new(options.rank, options.ranks, &options.topology);
         // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
         let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
         debug_assert!(options.topology.fits(options.ranks));
@@ -317,12 +252,13 @@ impl Engine {
             installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
+            shelf: Arc::default(),
             sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
             sketch_range: EMPTY_RANGE,
             since_begin: 0,
             requested: None,
             round: None,
-            planner: Planner::new(options.receivers, 1, planner_options(&options)),
+            planner: None,
             seen_range: EMPTY_RANGE,
             seen_mass: 0,
             seen_contributors: 0,
@@ -331,12 +267,24 @@ impl Engine {
             own_ready: false,
             announcement: Vec::new(),
             quiescence: Quiescence::default(),
+            merge: None,
             block: Vec::new(),
             block_ordinals: Vec::new(),
             destinations: Vec::new(),
             schema,
             options,
         }
+    }
+
+    /// Shares partition tables with the other ranks of this process that have the same shelf: each is read and kept once.
+    pub fn share_tables(&mut self, shelf: Arc<TableShelf>) {
+        self.shelf = shelf;
+    }
+
+    /// Sets how the payloads of a subtree's ranks ([`Engine::sealed`]) become one on their way to rank 0, so that rank 0
+    /// does not get as many as there are ranks. It must take what it made, too.
+    pub fn merge_payloads(&mut self, merge: impl Fn(Payloads) -> Result<Vec<u8>, String> + Send + 'static) {
+        self.merge = Some(Merge(Box::new(merge)));
     }
 
     /// A number in 0..1 from the seed's sequence (SplitMix64).
@@ -374,20 +322,13 @@ impl Engine {
         Some((within(low, f64::NEG_INFINITY), within(high, f64::INFINITY)))
     }
 
-    /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.
-    pub fn resident_bytes(&self) -> usize {
-        let aside: usize = self.ahead.iter().map(Vec::capacity).sum();
-        self.outbox.memory().resident_bytes + self.held.capacity() + aside + self.block.capacity()
-    }
-
-    /// Memory of the batches on their way out, others' records included.
-    pub fn batch_memory(&self) -> BatchMemory {
-        self.outbox.memory()
-    }
-
-    /// The other ranks that batches of records went to or came from in the epoch that is running or was last run.
-    pub fn peers(&self) -> Peers {
-        self.traffic.peers()
+    /// Gives up buffers that are kept for more records: another dataset may have use for the memory.
+    pub fn release(&mut self) {
+        self.outbox.release();
+        self.held.shrink_to_fit();
+        self.block = Vec::new();
+        self.block_ordinals = Vec::new();
+        self.destinations = Vec::new();
     }
 
     /// The next thing the driver has to act on.
@@ -411,7 +352,7 @@ impl Engine {
         self.since_begin = 0;
         self.requested = None;
         self.round = None;
-        self.planner = Planner::new(self.options.receivers, 1, planner_options(&self.options));
+        self.planner = None;
         self.seen_range = EMPTY_RANGE;
         self.seen_mass = 0;
         self.seen_contributors = 0;
@@ -451,7 +392,7 @@ impl Engine {
     }
 
     fn tell_children(&mut self, message: &Control) {
-        for child in self.place.children() {
+        for &child in self.place.children() {
             self.control.push_back((child, message.clone()));
         }
     }
@@ -521,21 +462,17 @@ impl Engine {
             sent = true;
         }
         self.flush_at_the_end();
-        for _ in 0..self.outbox.queued() {
-            let Some(mut batch) = self.outbox.pop() else { break };
-            match transport.send(batch.to, batch.channel, std::mem::take(&mut batch.message)) {
-                Sent::Accepted => {
-                    self.figures.messages += 1;
-                    self.traffic.sent(self.options.rank, batch.to);
-                    self.unwilling.remove(&batch.to);
-                    sent = true;
-                }
-                Sent::NoCredit(message) => {
-                    batch.message = message;
-                    self.outbox.put_back(batch);
-                }
+        let Self { outbox, figures, traffic, unwilling, options, .. } = self;
+        outbox.offer(|to, channel, message| match transport.send(to, channel, message) {
+            Sent::Accepted => {
+                figures.messages += 1;
+                traffic.sent(options.rank, to);
+                unwilling.remove(&to);
+                sent = true;
+                None
             }
-        }
+            Sent::NoCredit(message) => Some(message),
+        });
         self.settle_when_empty();
         sent
     }

@@ -5,8 +5,8 @@
 //! round is under way at a time. Records flow with the old table meanwhile.
 
 use super::message::{Control, MessageError};
-use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation};
-use crate::partition::{PartitionTable, Pivots};
+use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, planner_options};
+use crate::partition::{PartitionTable, Pivots, Planner};
 
 /// A round this rank takes part in: what it knows of its subtree so far. A child's answer has the same form.
 #[derive(Debug)]
@@ -21,6 +21,12 @@ pub(super) struct Round {
     /// Records received so far by the partitions of this subtree.
     pub(super) loads: Vec<(u32, u64)>,
     pub(super) pivots: Vec<Pivots>,
+}
+
+impl Round {
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.loads.capacity() * size_of::<(u32, u64)>() + self.pivots.iter().map(Pivots::memory_bytes).sum::<usize>()
+    }
 }
 
 /// Tables adapt when the keys seen since the last one reach this fraction of all keys seen before.
@@ -170,7 +176,10 @@ impl Engine {
                 // What waits will be routed by this table too, like the keys that are still to come.
                 let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
                 let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
-                let table = self.planner.plan_with_loads(&pivots, &loads);
+                let options = &self.options;
+                let planner =
+                    self.planner.get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
+                let table = planner.plan_with_loads(&pivots, &loads);
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
                 let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
@@ -203,7 +212,7 @@ impl Engine {
         range: (u64, u64),
         table: &[u8],
     ) -> Result<(), MessageError> {
-        let decoded = PartitionTable::decode(table).map_err(|_| MessageError::Field { field: "table" })?;
+        let decoded = self.shelf.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
             return Err(MessageError::Field { field: "table" });
         }

@@ -32,6 +32,8 @@ pub(super) struct Batch {
     pub(super) to: u32,
     pub(super) channel: Channel,
     quota: Quota,
+    /// The number of the next hop.
+    hop: u32,
     pub(super) message: Vec<u8>,
 }
 
@@ -47,6 +49,16 @@ const WAITING_SHARE: u64 = 16;
 
 /// Hops with several nodes.
 const MOST_HOPS: u64 = 3;
+
+/// Early batches hold a row each where next hops are few. Where they are [`MANY_HOPS`], as in jobs of thousands, messages
+/// of a row each would cost more than tables that know all loads bring: there a batch waits for so many bytes. With 256
+/// nearly all of a small epoch waited until its end, for the last table to spread: 8,192 ranks with 2,000 records of 12
+/// bytes had an imbalance of 14.6 % instead of 1.7, and 1.5 with a row each (`scale_study ranks=8192 per-node=64 tables=9`).
+const LEAST_BATCH_BYTES: usize = 64;
+const MANY_HOPS: usize = 128;
+
+/// Most buffers kept to be used again, however small they are.
+const MOST_POOLED: usize = 8;
 
 /// Narrow rows are copied in whole multiples of this, in line: a call for a few bytes costs more than the copy. What is
 /// copied too much is overwritten by the next row, or cut off when the batch is closed.
@@ -82,6 +94,8 @@ macro_rules! by_steps {
 pub(super) struct Outbox {
     origin: u32,
     row_bytes: usize,
+    /// What copying a row in steps may touch behind it.
+    margin_bytes: usize,
     /// Most bytes of rows in a batch; those to another node may hold twice as much.
     batch_bytes: usize,
     /// What a batch may hold now; it grows to `batch_bytes`.
@@ -94,12 +108,17 @@ pub(super) struct Outbox {
     /// By next hop: the newest table that others' records in the open batch were routed by.
     newest: Vec<u32>,
     queue: VecDeque<Batch>,
+    /// By next hop: how many of them.
+    waiting: Vec<u32>,
     /// Room taken in the queue, and how much there is, by quota; in batches of the own node's size.
     queued: [usize; 3],
     limits: [usize; 3],
     pool: Vec<Vec<u8>>,
     /// Most buffers in the pool and the queue.
     pool_limit: usize,
+    /// The passes over the queue so far, and by next hop the last in which the transport refused a batch.
+    pass: u32,
+    refused: Vec<u32>,
 }
 
 /// Others' records, and what goes with them.
@@ -159,6 +178,7 @@ impl Outbox {
         let mut outbox = Self {
             origin,
             row_bytes,
+            margin_bytes: (row_bytes + DESTINATION_BYTES).next_multiple_of(STEP).min(STEP * MOST_STEPS),
             batch_bytes,
             current_bytes: 0,
             newest: vec![0; if routes.is_some() { hops } else { 0 }],
@@ -166,10 +186,13 @@ impl Outbox {
             open: vec![Vec::new(); hops],
             open_batches: 0,
             queue: VecDeque::new(),
+            waiting: vec![0; hops],
             queued: [0; 3],
             limits: quotas.map(|bytes| (bytes / batch_bytes).max(1)),
             pool: Vec::new(),
-            pool_limit: (half / batch_bytes / largest).max(1),
+            pool_limit: (half / batch_bytes / largest).clamp(1, MOST_POOLED),
+            pass: 0,
+            refused: vec![0; hops],
         };
         outbox.size_batches(0, 1);
         outbox
@@ -182,6 +205,8 @@ impl Outbox {
             None => (u64::from(partitions), self.row_bytes),
             Some(routes) => (MOST_HOPS * routes.hops().len() as u64, self.row_bytes + DESTINATION_BYTES),
         };
+        let least =
+            if self.open.len() < MANY_HOPS { least } else { least.max(LEAST_BATCH_BYTES).min(self.batch_bytes) };
         let share = usize::try_from(bytes / (WAITING_SHARE * batches.max(1))).unwrap_or(usize::MAX);
         self.current_bytes = share.clamp(least, self.batch_bytes);
     }
@@ -307,6 +332,12 @@ impl Outbox {
         Ok(())
     }
 
+    /// Memory of a message with so many bytes of rows, and what copying in steps may touch behind the last one.
+    #[inline]
+    fn message_bytes(&self, rows_bytes: usize) -> usize {
+        DATA_HEADER_BYTES + rows_bytes + self.margin_bytes
+    }
+
     /// The batch for a next hop, begun if there is none.
     #[inline]
     fn opened(&mut self, hop: usize) -> &mut Vec<u8> {
@@ -319,13 +350,15 @@ impl Outbox {
     #[inline(never)]
     fn begin(&mut self, hop: usize) {
         let full_bytes = self.scaled(hop, self.batch_bytes);
-        let fits = |buffer: &Vec<u8>| buffer.capacity() <= message_bytes(full_bytes);
+        let most = self.message_bytes(full_bytes);
+        let fits = |buffer: &Vec<u8>| buffer.capacity() <= most;
         let reused = self.pool.iter().rposition(fits);
         let mut message = reused.map(|index| self.pool.swap_remove(index)).unwrap_or_default();
         message.clear();
         // Early batches are small and many: with room for a large one each, they would take many times the budget.
-        let bytes = self.scaled(hop, self.current_bytes).saturating_mul(2).min(full_bytes);
-        message.reserve_exact(message_bytes(bytes));
+        let growth = if self.open.len() < MANY_HOPS { 2 } else { 1 };
+        let bytes = self.scaled(hop, self.current_bytes).saturating_mul(growth).min(full_bytes);
+        message.reserve_exact(self.message_bytes(bytes));
         message.resize(DATA_HEADER_BYTES, 0);
         self.open[hop] = message;
         self.open_batches += 1;
@@ -342,16 +375,16 @@ impl Outbox {
         let channel = routes.hops()[hop].channel;
         let open = &self.open[hop];
         let bytes = open.len() - DATA_HEADER_BYTES + wire_row_bytes(channel, self.row_bytes);
-        bytes > self.current_bytes * room(channel) || message_bytes(bytes) > open.capacity()
+        bytes > self.current_bytes * room(channel) || self.message_bytes(bytes) > open.capacity()
     }
 
-    /// Queues the open batches of all next hops.
+    /// Queues the open batches of all next hops for which none waits.
     pub(super) fn flush(&mut self, session: u32, table_version: u32) {
         if self.open_batches == 0 {
             return;
         }
         for hop in 0..self.open.len() {
-            if !self.open[hop].is_empty() {
+            if !self.open[hop].is_empty() && self.waiting[hop] == 0 {
                 self.close(hop, session, table_version, Quota::Own);
             }
         }
@@ -373,17 +406,19 @@ impl Outbox {
         let newest = self.newest.get_mut(hop).map(std::mem::take).unwrap_or_default();
         let table_version = table_version.max(newest);
         DataHeader { session, origin: self.origin, destination: to, table_version, rows }.write(&mut message);
-        self.enqueue(Batch { to, channel, quota, message });
+        self.enqueue(Batch { to, channel, quota, hop: hop as u32, message });
     }
 
     fn enqueue(&mut self, batch: Batch) {
         self.queued[batch.quota as usize] += room(batch.channel);
+        self.waiting[batch.hop as usize] += 1;
         self.queue.push_back(batch);
     }
 
     fn dequeued(&mut self, batch: Option<Batch>) -> Option<Batch> {
         if let Some(batch) = &batch {
             self.queued[batch.quota as usize] -= room(batch.channel);
+            self.waiting[batch.hop as usize] -= 1;
         }
         batch
     }
@@ -434,9 +469,25 @@ impl Outbox {
         self.queue.iter().filter(|batch| batch.quota == Quota::Own).map(|batch| batch.to)
     }
 
-    /// Puts back a batch the transport refused, behind the others: another destination may have credit.
-    pub(super) fn put_back(&mut self, batch: Batch) {
-        self.enqueue(batch);
+    /// Offers the queue to `send`, which answers a message that was refused. Once one for a next hop is, the others for it
+    /// stay in this pass: they would be refused too, and must not get ahead of it. Other hops may have credit.
+    pub(super) fn offer(&mut self, mut send: impl FnMut(u32, Channel, Vec<u8>) -> Option<Vec<u8>>) {
+        self.pass = self.pass.wrapping_add(1);
+        let Self { queue, queued, waiting, refused, pass, .. } = self;
+        queue.retain_mut(|batch| {
+            let hop = batch.hop as usize;
+            if refused[hop] == *pass {
+                return true;
+            }
+            if let Some(message) = send(batch.to, batch.channel, std::mem::take(&mut batch.message)) {
+                batch.message = message;
+                refused[hop] = *pass;
+                return true;
+            }
+            queued[batch.quota as usize] -= room(batch.channel);
+            waiting[hop] -= 1;
+            false
+        });
     }
 
     /// Rows in batches that have not left.
@@ -450,19 +501,20 @@ impl Outbox {
         (queued + open) as u64
     }
 
-    pub(super) fn queued(&self) -> usize {
-        self.queue.len()
-    }
-
     /// Takes a message buffer whose content is no longer needed.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         let largest = if self.routes.is_some() { room(Channel::Across) * self.batch_bytes } else { self.batch_bytes };
         if self.pool.len() + self.queue.len() < self.pool_limit
-            && buffer.capacity() <= message_bytes(largest)
+            && buffer.capacity() <= self.message_bytes(largest)
             && buffer.capacity() > 0
         {
             self.pool.push(buffer);
         }
+    }
+
+    /// Gives up buffers that are kept for more batches.
+    pub(super) fn release(&mut self) {
+        self.pool = Vec::new();
     }
 
     pub(super) fn memory(&self) -> BatchMemory {
@@ -471,11 +523,6 @@ impl Outbox {
         let pooled: usize = self.pool.iter().map(Vec::capacity).sum();
         BatchMemory { open_batches: self.open_batches, open_bytes, resident_bytes: open_bytes + queued + pooled }
     }
-}
-
-/// Memory of a message with so many bytes of rows, and what copying in steps may touch behind the last one.
-fn message_bytes(rows_bytes: usize) -> usize {
-    DATA_HEADER_BYTES + rows_bytes + STEP * MOST_STEPS
 }
 
 /// How many times the size of a batch within the node those of a channel may have: fewer, larger messages between

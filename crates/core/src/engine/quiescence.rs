@@ -65,7 +65,8 @@ impl Engine {
     }
 
     /// At the end of the epoch nothing waits for more to fill its batch: neither this rank's records nor those that it
-    /// passes on, which may come long after its own are gone.
+    /// passes on, which may come long after its own are gone. But while a batch has to wait for credit, the next one for
+    /// the same hop may fill up: to queue it at once would make a message of every few records, and no quota would hold them.
     pub(super) fn flush_at_the_end(&mut self) {
         if matches!(self.phase, Phase::Ending | Phase::Settled) {
             self.outbox.flush(self.session, self.table_version());
@@ -190,13 +191,27 @@ impl Engine {
             return;
         }
         let Some(sealed) = self.quiescence.sealed.take() else { return };
-        match (self.place.parent(), sealed) {
+        match (self.place.parent(), self.merged(sealed)) {
             (Some(parent), sealed) => self.control.push_back((parent, Control::Sealed(sealed))),
             (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
             (None, Sealed::Failed(failure)) => {
                 self.events.push_back(Event::GatherFailed);
                 self.finish(Err(failure));
             }
+        }
+    }
+
+    /// The payloads of this subtree as one, if there is a way to merge them; rank 0 gets them as they come.
+    fn merged(&self, sealed: Sealed) -> Sealed {
+        let Some(merge) = &self.merge else { return sealed };
+        let Sealed::Payloads(payloads) = sealed else { return sealed };
+        if payloads.len() < 2 || self.place.parent().is_none() {
+            return Sealed::Payloads(payloads);
+        }
+        let rank = self.options.rank;
+        match (merge.0)(payloads) {
+            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
+            Err(cause) => Sealed::Failed(Failure { rank, cause }),
         }
     }
 

@@ -71,6 +71,19 @@ impl Topology {
         self.nodes.as_ref().map_or(1, |nodes| nodes.ranks.len())
     }
 
+    /// A rank's node, which of the node's ranks it is, and these ranks. `None`: one node for all.
+    pub(super) fn place(&self, rank: u32) -> Option<(u32, u32, &[u32])> {
+        let nodes = self.nodes.as_ref()?;
+        let place = nodes.places.get(rank as usize)?;
+        Some((place.node, place.index, nodes.ranks.get(place.node as usize)?))
+    }
+
+    /// The ranks of a node, ascending; none of one that there is not.
+    pub(super) fn ranks_of(&self, node: u32) -> &[u32] {
+        let ranks = self.nodes.as_ref().and_then(|nodes| nodes.ranks.get(node as usize));
+        ranks.map_or(&[], Vec::as_slice)
+    }
+
     /// The ways out of `rank`; none where every rank sends straight to every other. Where no node has several ranks,
     /// representatives would save nothing.
     pub(super) fn routes(&self, rank: u32) -> Option<Routes> {
@@ -94,6 +107,9 @@ pub(super) struct NextHop {
     pub(super) channel: Channel,
 }
 
+/// Instead of a hop's number: these ranks share the node.
+const OWN_NODE: u32 = u32::MAX;
+
 /// One rank's next hops, numbered: first the ranks of its own node, then its node's representatives, then those of
 /// other nodes.
 #[derive(Debug)]
@@ -102,9 +118,9 @@ pub(super) struct Routes {
     hops: Vec<NextHop>,
     /// How many of the hops are the last ones: those to ranks of the own node.
     last_hops: usize,
-    /// For the ranks of each node, the number of their hop: that of the first, and a mask on how far they lie behind
-    /// it.
-    by_node: Vec<(u32, u32)>,
+    /// For the ranks of each node, the number of their hop; `OWN_NODE` for this rank's node, where a rank's place is the
+    /// number. There may be thousands of nodes.
+    by_node: Vec<u32>,
 }
 
 impl Routes {
@@ -113,7 +129,7 @@ impl Routes {
         let last_hop = |&to: &u32| NextHop { to, channel: Channel::Data };
         let mut hops: Vec<NextHop> = nodes.ranks[own].iter().map(last_hop).collect();
         let last_hops = hops.len();
-        let mut by_node = vec![(0, u32::MAX); nodes.ranks.len()];
+        let mut by_node = vec![OWN_NODE; nodes.ranks.len()];
         let others = || (0..nodes.ranks.len()).filter(|&node| node != own);
         let mut outward = BTreeMap::new();
         for node in others() {
@@ -123,11 +139,11 @@ impl Routes {
                 if number == hops.len() {
                     hops.push(NextHop { to, channel: Channel::Outward });
                 }
-                by_node[node] = (number as u32, 0);
+                by_node[node] = number as u32;
             }
         }
         for node in others().filter(|&node| nodes.representative(own, node) == rank) {
-            by_node[node] = (hops.len() as u32, 0);
+            by_node[node] = hops.len() as u32;
             hops.push(NextHop { to: nodes.representative(node, own), channel: Channel::Across });
         }
         Self { nodes, hops, last_hops, by_node }
@@ -137,8 +153,8 @@ impl Routes {
     #[inline]
     pub(super) fn towards(&self, destination: u32) -> Option<usize> {
         let place = self.nodes.places.get(destination as usize)?;
-        let (first, mask) = *self.by_node.get(place.node as usize)?;
-        Some((first + (place.index & mask)) as usize)
+        let hop = *self.by_node.get(place.node as usize)?;
+        Some(if hop == OWN_NODE { place.index } else { hop } as usize)
     }
 
     /// Whether the hop of this number is the last one, to the receiver itself.

@@ -19,7 +19,7 @@ use super::members::{Code, Members};
 use super::parse::{SourceText, parse};
 use super::plan::{Computed, Plan, Planner, Source, type_range};
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
-use super::prune::{ColumnBounds, Pruner, Truth};
+use super::prune::{ColumnBounds, Pruner, Truth, range_of};
 use super::tree::{CompareOp, Condition, Number};
 
 /// A condition on records, bound to a schema.
@@ -437,6 +437,12 @@ impl Predicate {
     /// May panic when `input` was made by another predicate's [`Predicate::input`].
     pub fn evaluate(&self, input: &PredicateInput<'_>) -> BooleanBuffer {
         input.mask(&self.plan, &mut <[Stack; 2]>::default()).finish()
+    }
+
+    /// The values of a column, both ends included, outside of which no row matches; `None` where that cannot be told from
+    /// the predicate alone. It may be empty: the first above the second.
+    pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
+        range_of(&self.plan, column)
     }
 
     /// What the predicate is over rows of `epoch` of which `summary` tells what is known, by schema index; `None` where

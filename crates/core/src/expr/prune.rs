@@ -193,6 +193,31 @@ fn at_most(a: Value, b: Value) -> bool {
     matches!(a.compare(b), Some(Ordering::Less | Ordering::Equal))
 }
 
+/// The values of a column outside of which no row matches: `None` where any may, or where that cannot be told. A row that
+/// is NaN there does not match either.
+pub(super) fn range_of(plan: &Plan, column: usize) -> Option<(Value, Value)> {
+    match plan {
+        Plan::Range { source: Source::Column { index, .. }, low, high, inside: true } if *index == column => {
+            Some((*low, *high))
+        }
+        Plan::Member { source: Source::Column { index, .. }, members, inside: true } if *index == column => {
+            members.values().first().copied().zip(members.values().last().copied())
+        }
+        Plan::And(inner) => inner.iter().filter_map(|plan| range_of(plan, column)).reduce(|one, other| {
+            let low = if at_most(one.0, other.0) { other.0 } else { one.0 };
+            (low, if at_most(one.1, other.1) { one.1 } else { other.1 })
+        }),
+        Plan::Or(inner) => {
+            let ranges: Option<Vec<_>> = inner.iter().map(|plan| range_of(plan, column)).collect();
+            ranges?.into_iter().reduce(|one, other| {
+                let low = if at_most(one.0, other.0) { one.0 } else { other.0 };
+                (low, if at_most(one.1, other.1) { other.1 } else { one.1 })
+            })
+        }
+        _ => None,
+    }
+}
+
 impl Pruner<'_> {
     pub(super) fn truth(&self, plan: &Plan) -> Truth {
         match plan {

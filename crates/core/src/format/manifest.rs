@@ -21,6 +21,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::footer::FORMAT_VERSION;
 use super::model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
+use super::summaries::Summaries;
 use crate::error::{Error, Result};
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
@@ -303,10 +304,11 @@ impl EpochManifest {
         }
         let mut manifest = take_notes(&notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
         for batch in &batches {
-            for row in 0..batch.num_rows() {
-                let run = take_run(batch, row, schema).ok_or_else(|| damage("one of its runs cannot be read"))?;
-                manifest.runs.push(run);
+            let runs = take_runs(batch, schema).ok_or_else(|| damage("one of its runs cannot be read"))?;
+            if has_excess_nans(batch) {
+                return Err(damage("a row group has more NaN than rows"));
             }
+            manifest.runs.extend(runs);
         }
         manifest.check().map_err(damage)?;
         Ok(manifest)
@@ -314,25 +316,28 @@ impl EpochManifest {
 
     /// Whether runs and parts fit each other.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let ends: HashMap<PartId, u64> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
-        if ends.len() != self.parts.len() {
+        let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
+        ends.sort_unstable();
+        if ends.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err("it lists a part twice");
         }
         if self.parts.iter().any(|part| part.footer_offset >= part.bytes) {
             return Err("a part's footer lies outside the part");
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
+        let mut last: Option<(PartId, u64)> = None;
         for run in &self.runs {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
-            if ends.get(&run.part).is_none_or(|limit| end > *limit) {
+            // A part's runs follow each other.
+            if last.is_none_or(|(part, _)| part != run.part) {
+                last = ends.binary_search_by_key(&run.part, |entry| entry.0).ok().map(|place| ends[place]);
+            }
+            if last.is_none_or(|(_, limit)| end > limit) {
                 return Err("a run lies outside the parts listed");
             }
             // Every record takes a byte at least, so nothing that is counted or reserved by rows goes beyond the files.
             if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
                 return Err("a row group has more rows than its bytes can hold");
-            }
-            if run.columns.iter().any(|column| column.nan_count > run.rows) {
-                return Err("a row group has more NaN than rows");
             }
             rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;
             bytes = bytes.checked_add(run.bytes).ok_or("its runs have more bytes than can be counted")?;
@@ -373,77 +378,186 @@ fn decode_stream(bytes: &[u8], schema: &Schema) -> Result<(HashMap<String, Strin
 
 /// The manifest without its runs.
 fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
-    let parts: Vec<(u32, u32, u64, u64, u64)> = serde_json::from_str(notes.get("turbidite.parts")?).ok()?;
-    let parts = parts.into_iter().map(|(rank, roll, bytes, footer_offset, footer_checksum)| PartEntry {
-        part: PartId { rank, roll },
-        bytes,
-        footer_offset,
-        footer_checksum,
-    });
+    let parts = notes.get("turbidite.parts")?;
+    let parts = match take_parts(parts) {
+        Some(parts) => parts,
+        None => {
+            let parts: Vec<(u32, u32, u64, u64, u64)> = serde_json::from_str(parts).ok()?;
+            let part = |(rank, roll, bytes, footer_offset, footer_checksum)| PartEntry {
+                part: PartId { rank, roll },
+                bytes,
+                footer_offset,
+                footer_checksum,
+            };
+            parts.into_iter().map(part).collect()
+        }
+    };
     let figures: EpochFigures = serde_json::from_str(notes.get("turbidite.figures")?).ok()?;
     Some(EpochManifest {
         epoch: notes.get("turbidite.epoch")?.parse().ok()?,
         commit: notes.get("turbidite.commit")?.parse().ok()?,
-        parts: parts.collect(),
+        parts,
         runs: Vec::new(),
         figures,
     })
 }
 
-/// One row of a batch whose columns [`decode_stream`] has checked.
-fn take_run(batch: &RecordBatch, row: usize, schema: &Schema) -> Option<RunEntry> {
-    let mut columns = batch.columns().iter();
-    let mut u32s = || u32::try_from(whole(columns.next()?, row)?).ok();
-    let (rank, roll, run, row_group) = (u32s()?, u32s()?, u32s()?, u32s()?);
-    let mut u64s = || whole(columns.next()?, row);
-    let (offset, bytes, rows) = (u64s()?, u64s()?, u64s()?);
-    let kind = kind_of(u64s()?)?;
-    let table_version = u32::try_from(u64s()?).ok()?;
-    let checksum = u64s()?;
-    let mut values = |data_type: DataType| -> Option<Option<Value>> {
-        let array = columns.next()?;
-        Some(with_arrow_type!(data_type, T => number_at::<T>(array, row), otherwise None))
-    };
-    let key = schema.key().data_type;
-    let bounds = values(key)?.zip(values(key)?);
-    let mut summaries = Vec::with_capacity(schema.columns().len());
-    for column in schema.columns() {
-        let mut summary = ColumnSummary { range: None, nan_count: 0 };
-        if column.data_type.is_numeric() {
-            summary.range = values(column.data_type)?.zip(values(column.data_type)?);
-            if column.data_type.is_float() {
-                let Value::Int(count) = values(DataType::U64)?? else { return None };
-                summary.nan_count = u64::try_from(count).ok()?;
-            }
-        }
-        summaries.push(summary);
-    }
-    let part = PartId { rank, roll };
-    Some(RunEntry {
-        part,
-        run,
-        row_group,
-        offset,
-        bytes,
-        rows,
-        kind,
-        table_version,
-        bounds,
-        checksum,
-        columns: summaries,
-    })
+/// Columns' summaries as the manifest has them: for each column the smallest and largest values and the counts of NaN.
+#[derive(Debug)]
+pub(super) struct StoredSummaries {
+    columns: Vec<Option<StoredColumn>>,
 }
 
-/// A value of one of the unsigned columns that are never null.
-fn whole(array: &ArrayRef, row: usize) -> Option<u64> {
-    let value = match array.data_type() {
-        ArrowType::UInt8 => number_at::<UInt8Type>(array, row),
-        ArrowType::UInt32 => number_at::<UInt32Type>(array, row),
-        ArrowType::UInt64 => number_at::<UInt64Type>(array, row),
-        _ => None,
+#[derive(Debug)]
+struct StoredColumn {
+    data_type: DataType,
+    least: ArrayRef,
+    most: ArrayRef,
+    nan_counts: Option<ArrayRef>,
+}
+
+impl StoredSummaries {
+    pub(super) fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The summary of one column over one row group; `None` for a column that there is not.
+    pub(super) fn one(&self, row: usize, column: usize) -> Option<ColumnSummary> {
+        let Some(stored) = self.columns.get(column)? else { return Some(ColumnSummary { range: None, nan_count: 0 }) };
+        let value = |array: &ArrayRef| -> Option<Value> {
+            with_arrow_type!(stored.data_type, T => number_at::<T>(array, row), otherwise None)
+        };
+        let nan_count = stored.nan_counts.as_ref().and_then(|counts| whole_at(counts, row)).unwrap_or(0);
+        Some(ColumnSummary { range: value(&stored.least).zip(value(&stored.most)), nan_count })
+    }
+}
+
+fn whole_at(array: &ArrayRef, row: usize) -> Option<u64> {
+    array.as_primitive_opt::<UInt64Type>().map(|counts| counts.value(row))
+}
+
+/// The runs of a batch whose columns [`decode_stream`] has checked. Summaries stay in the batch until they are asked for.
+fn take_runs(batch: &RecordBatch, schema: &Schema) -> Option<Vec<RunEntry>> {
+    let mut columns = batch.columns().iter();
+    let mut u32s = || Some(numbers_of::<UInt32Type>(columns.next()?)?.values());
+    let (ranks, rolls, numbers, row_groups) = (u32s()?, u32s()?, u32s()?, u32s()?);
+    let mut u64s = || Some(numbers_of::<UInt64Type>(columns.next()?)?.values());
+    let (offsets, lengths, rows) = (u64s()?, u64s()?, u64s()?);
+    let kinds = numbers_of::<UInt8Type>(columns.next()?)?.values();
+    let table_versions = numbers_of::<UInt32Type>(columns.next()?)?.values();
+    let checksums = numbers_of::<UInt64Type>(columns.next()?)?.values();
+    let (lower, upper) = (columns.next()?, columns.next()?);
+    let mut stored = Vec::with_capacity(schema.columns().len());
+    for &Column { data_type, .. } in schema.columns() {
+        stored.push(if data_type.is_numeric() {
+            let (least, most) = (columns.next()?.clone(), columns.next()?.clone());
+            let nan_counts = if data_type.is_float() { Some(columns.next()?.clone()) } else { None };
+            if let Some(counts) = &nan_counts {
+                numbers_of::<UInt64Type>(counts)?;
+            }
+            Some(StoredColumn { data_type, least, most, nan_counts })
+        } else {
+            None
+        });
+    }
+    let summaries = Arc::new(StoredSummaries { columns: stored });
+    let key = schema.key().data_type;
+    let run = |row: usize| {
+        let value = |array: &ArrayRef| -> Option<Value> {
+            with_arrow_type!(key, T => number_at::<T>(array, row), otherwise None)
+        };
+        Some(RunEntry {
+            part: PartId { rank: ranks[row], roll: rolls[row] },
+            run: numbers[row],
+            row_group: row_groups[row],
+            offset: offsets[row],
+            bytes: lengths[row],
+            rows: rows[row],
+            kind: kind_of(u64::from(kinds[row]))?,
+            table_version: table_versions[row],
+            bounds: value(lower).zip(value(upper)),
+            checksum: checksums[row],
+            columns: Summaries::stored(Arc::clone(&summaries), u32::try_from(row).ok()?),
+        })
     };
-    match value? {
-        Value::Int(value) => u64::try_from(value).ok(),
-        Value::Float(_) => None,
+    (0..batch.num_rows()).map(run).collect()
+}
+
+/// The numbers of a column that has one in every row.
+fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<&PrimitiveArray<T>> {
+    array.as_primitive_opt::<T>().filter(|numbers| numbers.null_count() == 0)
+}
+
+/// Whether a row group has more NaN than rows. All of a batch are looked at at once, so that no summary need be taken out.
+fn has_excess_nans(batch: &RecordBatch) -> bool {
+    let whole = |array: &ArrayRef| array.as_primitive_opt::<UInt64Type>().map(|numbers| numbers.values().clone());
+    let Some(rows) = batch.column_by_name("rows").and_then(whole) else { return false };
+    let fields = batch.schema();
+    let counts = fields.fields().iter().zip(batch.columns()).filter(|(field, _)| field.name().starts_with("nan:"));
+    counts.filter_map(|(_, array)| whole(array)).any(|counts| counts.iter().zip(&rows).any(|(nans, rows)| nans > rows))
+}
+
+/// The parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers alone. 131,072 of them are 6 MB of
+/// text, for which a general parser takes several times as long. Anything else is left to one.
+fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
+    let mut parts = Vec::with_capacity(text.len() / 32);
+    let mut rest = text.as_bytes().strip_prefix(b"[")?;
+    while let Some(fields) = rest.strip_prefix(b"[") {
+        rest = fields;
+        let mut numbers = [0u64; 5];
+        for (place, number) in numbers.iter_mut().enumerate() {
+            let digits = rest
+                .iter()
+                .position(|byte| !byte.is_ascii_digit())
+                .filter(|digits| *digits == 1 || (*digits > 1 && rest[0] != b'0'))?;
+            for digit in &rest[..digits] {
+                *number = number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
+            }
+            rest = rest[digits..].strip_prefix(if place < 4 { b"," } else { b"]" })?;
+        }
+        let [rank, roll, bytes, footer_offset, footer_checksum] = numbers;
+        let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
+        parts.push(PartEntry { part, bytes, footer_offset, footer_checksum });
+        match rest.strip_prefix(b",") {
+            // Another must follow.
+            Some(next) if next.first() == Some(&b'[') => rest = next,
+            Some(_) => return None,
+            None => break,
+        }
+    }
+    (rest == b"]").then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Fields = (u32, u32, u64, u64, u64);
+
+    proptest! {
+        /// Against the general parser: the same parts, or none.
+        #[test]
+        fn parts_are_read_as_a_general_parser_does(
+            parts in prop::collection::vec(any::<Fields>(), 0..20),
+            change in prop::option::of((0usize..200, any::<u8>())),
+        ) {
+            let mut text = serde_json::to_string(&parts).unwrap().into_bytes();
+            if let Some((place, byte)) = change {
+                let place = place % text.len();
+                text[place] = byte;
+            }
+            let Ok(text) = String::from_utf8(text) else { return Ok(()) };
+            let expected: Option<Vec<Fields>> = serde_json::from_str(&text).ok();
+            let found = take_parts(&text).map(|parts| -> Vec<Fields> {
+                let fields = |part: &PartEntry| {
+                    (part.part.rank, part.part.roll, part.bytes, part.footer_offset, part.footer_checksum)
+                };
+                parts.iter().map(fields).collect()
+            });
+            prop_assert!(found.is_none() || found == expected, "{}", text);
+            prop_assert!(change.is_some() || found.is_some());
+        }
     }
 }

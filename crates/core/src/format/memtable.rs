@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::schema::Schema;
+use crate::schema::{STEP, Schema, copy_in_steps};
 
 /// Buckets of a memtable.
 pub(super) const BUCKETS: usize = 8;
@@ -22,9 +22,6 @@ const CHUNK_ROWS: usize = 512;
 
 /// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
 const LEAST_CHUNKS: usize = 64;
-
-/// Rows are copied in steps of this many bytes, in line; the last one overlaps the one before.
-const STEP: usize = 16;
 
 /// Keys that divide the rows of a memtable into buckets of about equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +92,38 @@ impl Memtable {
     /// system hands out pages when they are touched, and growing in steps would leave holes in the heap.
     pub fn reserving(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         Self { reserves: true, ..Self::new(schema, capacity_bytes) }
+    }
+
+    /// As [`Memtable::new`], with memory of another that is no longer needed ([`Memtable::into_memory`]), and its rows spread
+    /// over `bounds`.
+    pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
+        let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
+        table.give_back();
+        table.clear_for(bounds);
+        table
+    }
+
+    /// Its memory, and how its rows were spread.
+    pub fn into_memory(self) -> (Vec<u8>, Option<BucketBounds>) {
+        (self.data, self.bounds)
+    }
+
+    /// Changes how many bytes of rows it takes; not to less than it holds. Memory beyond is given back.
+    pub fn set_capacity(&mut self, capacity_bytes: usize) {
+        let rows = (capacity_bytes / self.schema.row_bytes()).clamp(1, u32::MAX as usize);
+        let used_rows = self.used_chunks.saturating_mul(self.chunk_rows);
+        // The last chunk in use may be a short one: its end is where rows stop then.
+        if used_rows <= self.limit_rows {
+            self.limit_rows = rows.max(used_rows);
+            self.give_back();
+        }
+    }
+
+    /// Gives back memory that no row can use.
+    fn give_back(&mut self) {
+        let limit_bytes = self.limit_rows * self.schema.row_bytes();
+        self.data.truncate(limit_bytes);
+        self.data.shrink_to(limit_bytes);
     }
 
     /// The schema of the rows.
@@ -306,18 +335,6 @@ impl Memtable {
     }
 }
 
-/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end.
-#[inline]
-fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
-    let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);
-    for (to, from) in to.iter_mut().zip(from).take(STEPS) {
-        *to = *from;
-    }
-    if let (Some(to), Some(from)) = (slot.last_chunk_mut::<STEP>(), row.last_chunk::<STEP>()) {
-        *to = *from;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,6 +406,34 @@ mod tests {
         assert_eq!(table.pieces().map(<[u8]>::len).sum::<usize>(), table.bytes());
         table.clear();
         assert_eq!((table.rows(), table.pieces().count()), (0, 0));
+    }
+
+    #[test]
+    fn capacity_changes_around_the_rows_it_holds() {
+        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(13))];
+        let schema = Arc::new(Schema::new(columns, "key").unwrap());
+        let large = 200 * CHUNK_ROWS * schema.row_bytes();
+        let mut table = Memtable::reserving(Arc::clone(&schema), large);
+        let rows: Vec<u8> =
+            (0..10 * CHUNK_ROWS as u32).flat_map(|row| [&row.to_le_bytes()[..], &[7; 13]].concat()).collect();
+        table.push(&rows);
+        assert!(table.data.capacity() >= large);
+        table.set_capacity(1);
+        assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows, "what it holds stays");
+        assert_eq!((table.remaining_rows(), table.push_fitting(&rows)), (0, 0));
+        assert_eq!(table.data.capacity(), rows.len());
+        table.set_capacity(large);
+        assert_eq!(table.remaining_rows(), 190 * CHUNK_ROWS);
+        table.push(&rows);
+        assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows.repeat(2));
+        // The same memory serves rows of another width.
+        let other = Arc::new(Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap());
+        let bounds = Some(BucketBounds([10, 20, 30, 40, 50, 60, 70]));
+        let (memory, _) = table.into_memory();
+        let mut table = Memtable::reusing(other, 100 * CHUNK_ROWS * 8, memory, bounds);
+        assert!(table.is_empty() && table.data.capacity() <= 100 * CHUNK_ROWS * 8);
+        table.push(&1.5f64.to_le_bytes().repeat(CHUNK_ROWS));
+        assert_eq!((table.rows(), table.into_memory().1), (CHUNK_ROWS, bounds));
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod recovery;
 mod seal;
 mod sort;
 mod stream;
+mod summaries;
 #[cfg(test)]
 mod tests;
 mod thrift;
@@ -44,3 +45,4 @@ pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageS
 pub use recovery::{RecoveredPart, recover_part};
 pub(crate) use seal::{MAX_GAP_BYTES, padding};
 pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
+pub use summaries::Summaries;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::summaries::Summaries;
 use crate::schema::Value;
 
 /// Which part file: the writing rank, and how often that rank rolled over to a new file.
@@ -82,7 +83,7 @@ pub struct RunEntry {
     /// xxh3-64 of the row group's bytes.
     pub checksum: u64,
     /// One summary per schema column.
-    pub columns: Vec<ColumnSummary>,
+    pub columns: Summaries,
 }
 
 /// One part file of an epoch.

@@ -4,6 +4,7 @@
 //! messages: the engine carries what [`Pivots::encode`] and [`PartitionTable::encode`] give.
 //!
 //! - [`table`]: cut points in (key, tie) space, routing, the bounds by which receivers judge strays.
+//! - `curve`: the same for thousands of partitions, in some thousand knots.
 //! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
 //! - [`pivots`]: the summary as it travels up the tree; merging.
 //! - [`model`]: the piecewise linear distribution that pivots stand for.
@@ -15,6 +16,7 @@
 //! closed bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
 
 pub mod carp;
+mod curve;
 pub mod model;
 pub mod pivots;
 pub mod planner;
@@ -26,7 +28,7 @@ pub use model::Model;
 pub use pivots::{Atom, Pivots};
 pub use planner::{Planner, PlannerOptions};
 pub use sketch::Sketch;
-pub use table::{CutPoint, DecodeError, PartitionTable, TieSequence};
+pub use table::{CutPoint, DecodeError, PartitionTable, TableShelf, TieSequence};
 
 #[cfg(test)]
 mod tests;

@@ -99,6 +99,11 @@ impl Pivots {
         self.mass
     }
 
+    /// Memory they take.
+    pub fn memory_bytes(&self) -> usize {
+        self.atoms.capacity() * size_of::<Atom>() + self.points.capacity() * size_of::<u64>()
+    }
+
     /// The keys with a large share by themselves, ascending.
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms

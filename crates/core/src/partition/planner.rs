@@ -33,7 +33,8 @@ pub struct Planner {
     partitions: u32,
     options: PlannerOptions,
     loads: Vec<f64>,
-    table: Option<PartitionTable>,
+    /// Those of the table in force; it may state fewer.
+    cuts: Option<Vec<CutPoint>>,
     history: Pivots,
     next_version: u32,
 }
@@ -46,7 +47,7 @@ impl Planner {
             partitions,
             options,
             loads: vec![0.0; partitions as usize],
-            table: None,
+            cuts: None,
             history: Pivots::default(),
             next_version: first_version,
         }
@@ -57,13 +58,18 @@ impl Planner {
         &self.loads
     }
 
+    /// The cut points of the last table, all of them; the table may state fewer.
+    pub fn cuts(&self) -> &[CutPoint] {
+        self.cuts.as_deref().unwrap_or_default()
+    }
+
     /// The next table, from the keys since the last one (all summaries that reach the root). Loads so far are estimated:
     /// what these keys came to under the table in force. Every key should be observed once. (Those that the first table is
     /// made of are routed by it, hence evenly: they shift no load.)
     pub fn plan(&mut self, pivots: &[Pivots]) -> PartitionTable {
         let model = Pivots::model(pivots);
-        if let Some(table) = &self.table {
-            for (load, mass) in self.loads.iter_mut().zip(masses(&model, table)) {
+        if let Some(cuts) = &self.cuts {
+            for (load, mass) in self.loads.iter_mut().zip(masses(&model, cuts)) {
                 *load += mass;
             }
         }
@@ -86,7 +92,7 @@ impl Planner {
         all.push(history.scaled(factor));
         let future = if self.options.memory > 0.0 { Pivots::model(&all) } else { recent };
         let cuts = if future.mass() > 0.0 {
-            self.cuts(&future, interval)
+            self.cuts_for(&future, interval)
         } else {
             // Nothing is known: any table will do, the next keys bring a better one.
             vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
@@ -97,9 +103,8 @@ impl Planner {
         let version = self.next_version;
         self.next_version = version.wrapping_add(1);
         // The model gives cuts in order; should rounding ever break that, sorting mends it and nothing is lost.
-        let table = PartitionTable::sorted(version, cuts);
-        self.table = Some(table.clone());
-        table
+        self.cuts = Some(cuts.clone());
+        PartitionTable::sorted(version, cuts)
     }
 
     /// The factor by which earlier keys count less from now on: `memory` after an interval of the usual size, half of what
@@ -111,7 +116,7 @@ impl Planner {
     }
 
     /// Cuts that give every partition the share it lacks.
-    fn cuts(&self, future: &Model, interval: f64) -> Vec<CutPoint> {
+    fn cuts_for(&self, future: &Model, interval: f64) -> Vec<CutPoint> {
         let shares = self.shares(interval);
         let scale = future.mass() / shares.iter().sum::<f64>();
         let mut sum = 0.0;
@@ -132,11 +137,10 @@ impl Planner {
     }
 }
 
-/// Mass of each partition of `table` under `model`.
-fn masses(model: &Model, table: &PartitionTable) -> Vec<f64> {
+/// Mass of each partition between `cuts` under `model`.
+fn masses(model: &Model, cuts: &[CutPoint]) -> Vec<f64> {
     let mut before = 0.0;
-    let mut masses: Vec<f64> = table
-        .cuts()
+    let mut masses: Vec<f64> = cuts
         .iter()
         .map(|cut| {
             let below = model.mass_below(*cut);

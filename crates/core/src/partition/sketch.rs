@@ -34,8 +34,6 @@ pub struct Sketch {
     scale: Scale,
     capacity: usize,
     entries: Vec<u64>,
-    /// Memory for sorting them.
-    scratch: Vec<u64>,
     /// Each entry stands for 2^level keys.
     level: u32,
     /// Keys to pass over until the next one is taken.
@@ -47,7 +45,7 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Entries kept unless told otherwise: 64 KiB, and as much again for sorting them.
+    /// Entries kept unless told otherwise: 64 KiB, and as much again while they are sorted.
     pub const DEFAULT_CAPACITY: usize = 8192;
 
     /// An empty sketch of at most `capacity` keys (at least 64), which is all the memory it will take, once it is needed.
@@ -56,7 +54,6 @@ impl Sketch {
             scale: Scale::Even,
             capacity: capacity.max(64),
             entries: Vec::new(),
-            scratch: Vec::new(),
             level: 0,
             skip: 0,
             after: 0,
@@ -74,6 +71,11 @@ impl Sketch {
     /// How many keys were observed since the last [`Sketch::clear`].
     pub fn mass(&self) -> u64 {
         self.mass
+    }
+
+    /// Memory it holds.
+    pub fn memory_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<u64>()
     }
 
     /// Adds keys.
@@ -122,7 +124,8 @@ impl Sketch {
         let first = self.entries.first().copied().unwrap_or(0);
         // What all keys begin with, such as a float's sign and most of its exponent, needs no sorting.
         let differing = self.entries.iter().fold(0, |bits, entry| bits | (entry ^ first));
-        radix::sort(&mut self.entries, &mut self.scratch, 0, u64::BITS - differing.leading_zeros());
+        // Memory for a moment: a process with many ranks would hold as much again for each.
+        radix::sort(&mut self.entries, &mut Vec::new(), 0, u64::BITS - differing.leading_zeros());
     }
 
     /// Chooses the key to take in the next block.

@@ -4,6 +4,13 @@
 //! partition whose number is the count of cut points at or below it. There are no gaps: keys outside of what was ever
 //! seen go to the outermost partitions. A key with more mass than one partition takes is cut inside: several cut points
 //! share its ordinal and differ in their tie, and its records are spread by the ties that [`TieSequence`] deals out.
+//!
+//! Beyond some thousand partitions a table states only the cut points between which no line would do (`curve`), so that
+//! its size does not grow with the job. Copies of a table share their memory.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::curve::{Knots, Stretch};
 
 /// A place in (key, tie) space; records at or above it belong to the partitions behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,8 +58,46 @@ impl TieSequence {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionTable {
     version: u32,
+    partitions: u32,
+    shape: Arc<Shape>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Shape {
+    /// Cut points, ascending: all of them, or those that are stated.
     cuts: Vec<CutPoint>,
+    /// Empty when all are there, else what follows each.
+    stretches: Vec<Stretch>,
+    /// The partition that begins at each cut, where not all are there.
+    reached: Vec<u32>,
     cells: Cells,
+}
+
+/// Tables that the ranks of one process share: the message of each is read once.
+#[derive(Debug, Default)]
+pub struct TableShelf {
+    /// The newest messages and what they say.
+    tables: Mutex<Vec<(Vec<u8>, PartitionTable)>>,
+}
+
+/// While some ranks still route by one table, others get the next.
+const MOST_SHELVED: usize = 2;
+
+impl TableShelf {
+    /// As [`PartitionTable::decode`]; equal bytes give tables that share their memory.
+    pub fn decode(&self, bytes: &[u8]) -> Result<PartitionTable, DecodeError> {
+        // What another thread left behind when it panicked is whole messages and their tables.
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, table)) = tables.iter().find(|(message, _)| message == bytes) {
+            return Ok(table.clone());
+        }
+        let table = PartitionTable::decode(bytes)?;
+        if tables.len() == MOST_SHELVED {
+            tables.remove(0);
+        }
+        tables.push((bytes.to_vec(), table.clone()));
+        Ok(table)
+    }
 }
 
 /// Equal cells over the ordinals from the first cut to the last: most lie between two cuts, so that a key's cell says how
@@ -104,11 +149,11 @@ impl Cells {
     }
 }
 
-/// Bytes of one cut point in a message.
-const CUT_BYTES: usize = 12;
+/// Bytes of one cut point in a message: key, tie, the partition that begins there.
+const CUT_BYTES: usize = 16;
 
-/// Bytes before the cut points in a message.
-const HEADER_BYTES: usize = 8;
+/// Bytes before the cut points in a message: version, partitions, how many.
+const HEADER_BYTES: usize = 12;
 
 impl PartitionTable {
     /// A table from cut points; they must not decrease.
@@ -125,8 +170,23 @@ impl PartitionTable {
     /// A table from cut points in any order.
     pub(crate) fn sorted(version: u32, mut cuts: Vec<CutPoint>) -> Self {
         cuts.sort_unstable();
-        let cells = Cells::new(&cuts);
-        Self { version, cuts, cells }
+        let partitions = (cuts.len() as u32).saturating_add(1);
+        Self::of_knots(version, partitions, Knots::of(cuts))
+    }
+
+    /// A table that states every cut, however many: what others are measured against.
+    pub fn with_every_cut(version: u32, mut cuts: Vec<CutPoint>) -> Self {
+        cuts.sort_unstable();
+        let partitions = (cuts.len() as u32).saturating_add(1);
+        Self::of_knots(version, partitions, Knots::every(cuts))
+    }
+
+    pub(super) fn of_knots(version: u32, partitions: u32, knots: Knots) -> Self {
+        let cells = Cells::new(&knots.cuts);
+        let all = knots.cuts.len() + 1 == partitions as usize;
+        let stretches = if all { Vec::new() } else { Stretch::all(&knots) };
+        let reached = if all { Vec::new() } else { knots.reached };
+        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, stretches, reached, cells }) }
     }
 
     /// The number of the renegotiation that made the table.
@@ -134,20 +194,119 @@ impl PartitionTable {
         self.version
     }
 
-    /// The cut points, one fewer than partitions.
+    /// The cut points that are stated: one fewer than partitions, unless these are thousands.
     pub fn cuts(&self) -> &[CutPoint] {
-        &self.cuts
+        &self.shape.cuts
     }
 
     /// How many partitions there are; at least one.
     pub fn partitions(&self) -> u32 {
-        // `new` refused lengths that do not fit, and one partition more still fits as `cuts.len()` was counted.
-        (self.cuts.len() as u32).saturating_add(1)
+        self.partitions
+    }
+
+    /// Memory a rank needs for it.
+    pub fn memory_bytes(&self) -> usize {
+        let Shape { cuts, stretches, reached, cells } = &*self.shape;
+        size_of_val(&cuts[..]) + size_of_val(&stretches[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
+    }
+
+    /// Length of [`PartitionTable::encode`].
+    pub fn message_bytes(&self) -> usize {
+        HEADER_BYTES + self.shape.cuts.len() * CUT_BYTES
     }
 
     /// The partition of one record.
     #[inline]
     pub fn destination(&self, ordinal: u64, tie: u32) -> u32 {
+        self.shape.destination(ordinal, tie)
+    }
+
+    /// Appends the partitions of many records to `out`; every record takes one tie from `ties`.
+    pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
+        let shape = &*self.shape;
+        out.extend(ordinals.iter().map(|&ordinal| shape.destination(ordinal, ties.next_tie())));
+    }
+
+    /// The smallest and largest key a partition takes, both included. Ties are not sent, so both sides of a key that is
+    /// cut inside accept it. The outermost partitions reach to the extremes. The bounds of a partition that takes
+    /// nothing hold one key.
+    pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
+        if !self.shape.stretches.is_empty() {
+            return self.searched_bounds(partition);
+        }
+        let (partition, cuts) = (partition as usize, &self.shape.cuts);
+        let low = match partition.checked_sub(1) {
+            Some(before) => cuts.get(before).map_or(u64::MAX, |cut| cut.ordinal),
+            None => 0,
+        };
+        let high = match cuts.get(partition) {
+            Some(cut) if cut.tie == 0 => cut.ordinal.saturating_sub(1),
+            Some(cut) => cut.ordinal,
+            None => u64::MAX,
+        };
+        (low, high.max(low))
+    }
+
+    /// The bounds as routing finds them, where cuts are not stated: the first key of which a record may go to this
+    /// partition or one behind, and the last of which one may go to it or one before.
+    fn searched_bounds(&self, partition: u32) -> (u64, u64) {
+        let low = first_ordinal(|ordinal| self.destination(ordinal, u32::MAX) >= partition).unwrap_or(u64::MAX);
+        let beyond = first_ordinal(|ordinal| self.destination(ordinal, 0) > partition);
+        let high = beyond.map_or(u64::MAX, |ordinal| ordinal.saturating_sub(1));
+        (low, high.max(low))
+    }
+
+    /// The table as bytes of a message.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let Shape { cuts, reached, .. } = &*self.shape;
+        out.reserve(self.message_bytes());
+        for field in [self.version, self.partitions, cuts.len() as u32] {
+            out.extend_from_slice(&field.to_le_bytes());
+        }
+        for (index, cut) in cuts.iter().enumerate() {
+            out.extend_from_slice(&cut.ordinal.to_le_bytes());
+            out.extend_from_slice(&cut.tie.to_le_bytes());
+            let partition = reached.get(index).copied().unwrap_or(index as u32 + 1);
+            out.extend_from_slice(&partition.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`PartitionTable::encode`] wrote; any other bytes are refused or give some valid table.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let refuse = |what| Err(DecodeError { what });
+        let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+            return refuse("a table cut short");
+        };
+        let field = |raw: &[u8]| raw.first_chunk::<4>().map_or(0, |raw| u32::from_le_bytes(*raw));
+        let (version, partitions, count) = (field(&header[..4]), field(&header[4..8]), field(&header[8..]));
+        let (entries, tail) = rest.as_chunks::<CUT_BYTES>();
+        if !tail.is_empty() || entries.len() != count as usize {
+            return refuse("a table of the wrong length");
+        }
+        let cut = |raw: &[u8; CUT_BYTES]| CutPoint {
+            ordinal: raw.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw)),
+            tie: field(&raw[8..12]),
+        };
+        let cuts: Vec<CutPoint> = entries.iter().map(cut).collect();
+        let reached: Vec<u32> = entries.iter().map(|raw| field(&raw[12..])).collect();
+        if !cuts.is_sorted() {
+            return refuse("cut points out of order");
+        }
+        // From the first cut to the last every partition begins somewhere.
+        let whole = match (reached.first(), reached.last()) {
+            (Some(&first), Some(&last)) => first == 1 && partitions.checked_sub(1) == Some(last),
+            _ => partitions == 1,
+        };
+        if !whole || !reached.is_sorted_by(|one, next| one < next) {
+            return refuse("partitions out of order");
+        }
+        Ok(Self::of_knots(version, partitions, Knots { cuts, reached }))
+    }
+}
+
+impl Shape {
+    #[inline]
+    fn destination(&self, ordinal: u64, tie: u32) -> u32 {
         let (least, most) = self.cells.range(ordinal);
         let below = if least == most {
             least as usize
@@ -155,12 +314,13 @@ impl PartitionTable {
             let cuts = &self.cuts[least as usize..most as usize];
             least as usize + cuts.partition_point(|cut| cut.ordinal < ordinal)
         };
-        self.settle(below, ordinal, tie)
-    }
-
-    /// Appends the partitions of many records to `out`; every record takes one tie from `ties`.
-    pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
-        out.extend(ordinals.iter().map(|&ordinal| self.destination(ordinal, ties.next_tie())));
+        let passed = self.settle(below, ordinal, tie);
+        match passed.checked_sub(1) {
+            Some(knot) if !self.stretches.is_empty() => {
+                self.stretches[knot as usize].destination(self.cuts[knot as usize], ordinal, tie)
+            }
+            _ => passed,
+        }
     }
 
     /// Given the count of cuts at smaller keys, adds those at the same key whose tie is not above.
@@ -173,54 +333,21 @@ impl PartitionTable {
         }
         below as u32
     }
+}
 
-    /// The smallest and largest key a partition takes, both included. Ties are not sent, so both sides of a key that is
-    /// cut inside accept it. The outermost partitions reach to the extremes. The bounds of a partition that takes
-    /// nothing hold one key.
-    pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
-        let partition = partition as usize;
-        let low = match partition.checked_sub(1) {
-            Some(before) => self.cuts.get(before).map_or(u64::MAX, |cut| cut.ordinal),
-            None => 0,
-        };
-        let high = match self.cuts.get(partition) {
-            Some(cut) if cut.tie == 0 => cut.ordinal.saturating_sub(1),
-            Some(cut) => cut.ordinal,
-            None => u64::MAX,
-        };
-        (low, high.max(low))
+/// The smallest ordinal that has a property which all larger ones have too.
+fn first_ordinal(has: impl Fn(u64) -> bool) -> Option<u64> {
+    if !has(u64::MAX) {
+        return None;
     }
-
-    /// The table as bytes of a message.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        out.reserve(HEADER_BYTES + self.cuts.len() * CUT_BYTES);
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&(self.cuts.len() as u32).to_le_bytes());
-        for cut in &self.cuts {
-            out.extend_from_slice(&cut.ordinal.to_le_bytes());
-            out.extend_from_slice(&cut.tie.to_le_bytes());
+    let (mut low, mut high) = (0, u64::MAX);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if has(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
         }
     }
-
-    /// Reads what [`PartitionTable::encode`] wrote; any other bytes are refused or give some valid table.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let short = DecodeError { what: "a table cut short" };
-        let (version, rest) = bytes.split_first_chunk::<4>().ok_or(short.clone())?;
-        let (count, rest) = rest.split_first_chunk::<4>().ok_or(short.clone())?;
-        let (cuts, tail) = rest.as_chunks::<CUT_BYTES>();
-        if !tail.is_empty() || cuts.len() != u32::from_le_bytes(*count) as usize {
-            return Err(DecodeError { what: "a table of the wrong length" });
-        }
-        let cuts = cuts
-            .iter()
-            .map(|raw| {
-                let [a, b, c, d, e, f, g, h, i, j, k, l] = *raw;
-                CutPoint {
-                    ordinal: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
-                    tie: u32::from_le_bytes([i, j, k, l]),
-                }
-            })
-            .collect();
-        Self::new(u32::from_le_bytes(*version), cuts)
-    }
+    Some(low)
 }

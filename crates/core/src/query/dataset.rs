@@ -14,6 +14,7 @@ use super::bins::Bins;
 use super::distribution::{self, Histogram, Precision, Quantiles};
 use super::explain::{Explanation, explain};
 use super::figures::QueryFigures;
+use super::plan::KeyRanges;
 use super::recycle::Recycler;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, Shape};
 use super::stream::{self, QueryStream};
@@ -54,6 +55,8 @@ pub(super) struct Inner {
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
+    /// By commit, for the manifests in that cache.
+    key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
     /// Memory for columns.
     pub(super) recycler: Arc<Recycler>,
@@ -82,6 +85,7 @@ impl Dataset {
             descriptor,
             schema,
             manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
+            key_ranges: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
             parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
             recycler: Arc::default(),
         };
@@ -254,6 +258,16 @@ impl Inner {
         Ok(manifest)
     }
 
+    /// The keys of a manifest's row groups, from the cache or anew.
+    pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
+        if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {
+            return ranges;
+        }
+        let ranges = Arc::new(KeyRanges::of(manifest, self.schema.key_index(), self.schema.key_order()));
+        lock(&self.key_ranges).insert(manifest.commit, ranges.clone(), manifest.runs.len() as u64);
+        ranges
+    }
+
     /// Drops a manifest that proved stale, or that is to be doubted, from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);
@@ -270,7 +284,10 @@ impl Inner {
             return Ok(open);
         }
         let path = self.layout.part(manifest.epoch, part);
-        let entry = manifest.parts.iter().find(|entry| entry.part == part).ok_or_else(|| {
+        // They are in order, unless somebody else has written them.
+        let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
+        let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
+        let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
             Error::damage(
                 &path,
                 format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch),

@@ -12,7 +12,7 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::expr::{ColumnBounds, NanPresence, Predicate, Truth};
 use crate::format::{ColumnSummary, EpochManifest, PageLocation, RunEntry};
-use crate::schema::Value;
+use crate::schema::{KeyOrder, Value};
 
 /// A row group that may hold matching rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,24 +40,57 @@ pub(crate) trait PageIndex {
     fn range(&self, column: usize, page: usize) -> Option<(Value, Value)>;
 }
 
-/// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly.
-pub(super) fn choose_groups(manifest: &EpochManifest, predicate: Option<&Predicate>) -> Vec<GroupChoice> {
-    let chosen = manifest.runs.iter().enumerate().filter(|(_, run)| run.rows > 0).filter_map(|(entry, run)| {
-        let certain =
-            match predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true)) {
-                Truth::Never => return None,
-                Truth::Maybe => false,
-                Truth::Always => true,
-            };
-        Some(GroupChoice { entry, certain })
-    });
-    chosen.collect()
+/// The keys of an epoch's row groups as ordinals, side by side: what a range of the key leaves is found by going through
+/// two lists of numbers, instead of judging each row group.
+#[derive(Debug, Default)]
+pub(super) struct KeyRanges {
+    least: Vec<u64>,
+    most: Vec<u64>,
+}
+
+impl KeyRanges {
+    /// Of a manifest whose key is column `key`. Where nothing is known of a row group, its keys may be any.
+    pub(super) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
+        let mut ranges = Self::default();
+        for run in &manifest.runs {
+            let known = run.columns.one(key).and_then(|summary| summary.range);
+            let (least, most) =
+                known.map_or((0, u64::MAX), |(least, most)| (order.ordinal_of(least), order.ordinal_of(most)));
+            ranges.least.push(least);
+            ranges.most.push(most);
+        }
+        ranges
+    }
+
+    /// The row groups that may hold a key between two, both included.
+    fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
+        let pairs = self.least.iter().zip(&self.most).enumerate();
+        pairs.filter(move |(_, (least, most))| **least <= high && **most >= low).map(|(entry, _)| entry)
+    }
+}
+
+/// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly. Given
+/// the `keys` of the row groups and the range of it that the predicate allows, only those within it are judged.
+pub(super) fn choose_groups(
+    manifest: &EpochManifest,
+    predicate: Option<&Predicate>,
+    keys: Option<(&KeyRanges, (u64, u64))>,
+) -> Vec<GroupChoice> {
+    let judge = |entry: usize| {
+        let run = manifest.runs.get(entry).filter(|run| run.rows > 0)?;
+        let truth = predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true));
+        (truth != Truth::Never).then_some(GroupChoice { entry, certain: truth == Truth::Always })
+    };
+    match keys {
+        Some((keys, range)) => keys.overlapping(range).filter_map(judge).collect(),
+        None => (0..manifest.runs.len()).filter_map(judge).collect(),
+    }
 }
 
 /// What the manifest alone says of a row group, as far as columns are `known`.
 pub(super) fn judge_run(run: &RunEntry, epoch: u64, predicate: &Predicate, known: impl Fn(usize) -> bool) -> Truth {
     predicate.prune(epoch, &|column| {
-        run.columns.get(column).filter(|_| known(column)).map(|summary| run_view(summary, run.rows))
+        if known(column) { run.columns.one(column).map(|summary| run_view(&summary, run.rows)) } else { None }
     })
 }
 
@@ -274,7 +307,8 @@ mod tests {
             table_version: 1,
             bounds: None,
             checksum: 0,
-            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }],
+            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
+                .into(),
         }
     }
 
@@ -302,6 +336,46 @@ mod tests {
         let run = entry(45, (0.0, 4.0), 3);
         let segments = refine(&run, 1, &predicate("energy >= 1.5 and energy < 3.5"), &index).unwrap();
         assert_eq!(segments, [Segment { rows: 10..45, certain: false }]);
+    }
+
+    /// Whatever the predicate: judging only what its range of the key leaves chooses the same.
+    #[test]
+    fn the_keys_side_by_side_choose_what_judging_each_does() {
+        let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
+        let order = schema.key_order();
+        let mut runs: Vec<RunEntry> =
+            (0..60).map(|at| entry(10, (f64::from(at % 20) - 9.5, f64::from(at % 20 + at % 7) - 9.5), 0)).collect();
+        runs[3].columns[0] = ColumnSummary { range: None, nan_count: 10 };
+        runs[9].columns[0].range = None;
+        runs[12].columns[0].nan_count = 4;
+        runs[14].rows = 0;
+        let manifest =
+            EpochManifest { epoch: 5, commit: uuid::Uuid::nil(), parts: Vec::new(), runs, figures: Default::default() };
+        let keys = KeyRanges::of(&manifest, 0, order);
+        let (mut narrowed, mut found) = (0, 0);
+        for text in [
+            "energy > 2",
+            "energy >= -0.5 and energy < 3",
+            "energy between 1 and 2 or energy < -7",
+            "energy in (1.5, -4)",
+            "not energy < 3",
+            "energy != 1.5",
+            "isnan(energy)",
+            "energy > 1 or isnan(energy)",
+            "energy + 1 > 4",
+            "energy > 3 and energy < 2",
+            "epoch = 5 and energy <= -9.5",
+            "energy = 1e300",
+        ] {
+            let predicate = predicate(text);
+            let plain = choose_groups(&manifest, Some(&predicate), None);
+            found += plain.len();
+            let Some((low, high)) = predicate.range_of(0) else { continue };
+            narrowed += 1;
+            let range = (order.ordinal_of(low), order.ordinal_of(high));
+            assert_eq!(choose_groups(&manifest, Some(&predicate), Some((&keys, range))), plain, "{text}");
+        }
+        assert!(narrowed >= 6 && found > 60, "{narrowed}, {found}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[
         .runs
         .iter()
         .filter_map(|run| {
-            let summary = run.columns.get(schema.key_index())?;
+            let summary = run.columns.one(schema.key_index())?;
             let (from, to) = summary.range?;
             let rows = run.rows.saturating_sub(summary.nan_count);
             let (from, to) = (schema.key_order().ordinal_of(from), schema.key_order().ordinal_of(to));
@@ -236,7 +236,8 @@ mod tests {
             columns: vec![ColumnSummary {
                 range: (!from.is_nan()).then_some((Value::Float(*from), Value::Float(*to))),
                 nan_count: if from.is_nan() { *rows } else { 0 },
-            }],
+            }]
+            .into(),
         };
         let manifest = EpochManifest {
             epoch: 7,

@@ -42,7 +42,16 @@ pub(super) struct EpochScan {
 /// # Errors
 /// [`Error::EpochMissing`], damage to the manifest or to a footer, or the system's refusal.
 pub(super) fn plan_epoch(dataset: &Inner, shape: &Shape, epoch: u64, counters: &Counters) -> Result<EpochScan> {
-    plan_epoch_by(dataset, shape, epoch, counters, |manifest| choose_groups(manifest, shape.predicate.as_ref()))
+    let predicate = shape.predicate.as_ref();
+    let range = predicate.and_then(|predicate| predicate.range_of(shape.schema.key_index()));
+    plan_epoch_by(dataset, shape, epoch, counters, |manifest| match range {
+        Some((low, high)) => {
+            let order = shape.schema.key_order();
+            let range = (order.ordinal_of(low), order.ordinal_of(high));
+            choose_groups(manifest, predicate, Some((&dataset.key_ranges(manifest), range)))
+        }
+        None => choose_groups(manifest, predicate, None),
+    })
 }
 
 /// As [`plan_epoch`], with row groups chosen by `choose`, in the manifest's order.
@@ -54,7 +63,7 @@ pub(super) fn plan_epoch_by(
     shape: &Shape,
     epoch: u64,
     counters: &Counters,
-    choose: impl Fn(&EpochManifest) -> Vec<GroupChoice>,
+    choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
     let manifest = dataset.manifest(epoch)?;
     let scan = match open_scan(dataset, shape, &manifest, choose(&manifest)) {

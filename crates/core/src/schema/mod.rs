@@ -5,6 +5,7 @@
 //! columns (partitioner, engine, sort) is written once. [`view`] describes where a caller's columns lie in memory.
 
 mod ordinal;
+mod packing;
 pub(crate) mod radix;
 mod value;
 mod view;
@@ -15,6 +16,7 @@ use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 use serde::{Deserialize, Serialize};
 
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
+pub(crate) use packing::{Packing, STEP, copy_in_steps};
 pub use value::Value;
 pub use view::ColumnView;
 
@@ -273,9 +275,7 @@ impl Schema {
         let count = self.check(columns)?;
         let start = rows.len();
         rows.resize(start + count * self.row_bytes, 0);
-        for (index, column) in columns.iter().enumerate() {
-            column.scatter(0..count, &mut rows[start + self.offsets[index]..], self.row_bytes);
-        }
+        Packing::new(self, columns).pack(0..count, &mut rows[start..]);
         Ok(count)
     }
 

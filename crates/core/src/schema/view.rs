@@ -87,35 +87,4 @@ impl<'a> ColumnView<'a> {
     pub fn ordinals(&self, out: &mut Vec<u64>) {
         super::KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
     }
-
-    /// Copies the values of `rows` into `out`, one every `out_stride` bytes.
-    pub fn scatter(&self, rows: Range<usize>, out: &mut [u8], out_stride: usize) {
-        let values = self.slice(rows);
-        macro_rules! fixed {
-            ($width:literal) => {{
-                let slots = out.chunks_mut(out_stride).filter_map(|slot| slot.first_chunk_mut::<$width>());
-                if values.stride == $width {
-                    slots.zip(values.bytes.as_chunks::<$width>().0).take(values.len).for_each(|(slot, value)| {
-                        *slot = *value;
-                    });
-                } else if values.stride > $width {
-                    let found = values.bytes.chunks(values.stride).filter_map(|rest| rest.first_chunk::<$width>());
-                    slots.zip(found).take(values.len).for_each(|(slot, value)| *slot = *value);
-                } else {
-                    slots.take(values.len).enumerate().for_each(|(row, slot)| {
-                        slot.copy_from_slice(values.value(row));
-                    });
-                }
-            }};
-        }
-        match self.data_type.width() {
-            4 => fixed!(4),
-            8 => fixed!(8),
-            width => {
-                for row in 0..values.len {
-                    out[row * out_stride..row * out_stride + width].copy_from_slice(values.value(row));
-                }
-            }
-        }
-    }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::format::{
-    MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds,
+    BucketBounds, MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds,
 };
 use crate::schema::{Schema, Value};
 
@@ -27,7 +27,7 @@ pub use task::{Completion, PartFactory, Task};
 pub const MAX_RUN_ROWS: usize = 7 << 15;
 
 /// Memtables for regular records: one is filled while the other is written.
-const MEMTABLES: usize = 2;
+pub(crate) const MEMTABLES: usize = 2;
 
 /// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
 const SIDE_FRACTION: usize = 32;
@@ -113,15 +113,14 @@ fn slot(kind: RunKind) -> usize {
 }
 
 impl Writer {
-    /// A writer that has received nothing yet. `spare` memtables of an earlier epoch ([`Outcome::spare`]) save it asking the
-    /// system for memory.
-    pub fn new(options: WriterOptions, schema: Arc<Schema>, spare: Vec<Memtable>) -> Self {
+    /// A writer that has received nothing yet.
+    pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
         Self {
             options,
             schema,
             active: [None, None, None, None],
             waiting: VecDeque::new(),
-            spare,
+            spare: Vec::new(),
             table_version: 0,
             bounds: None,
             regular_bounds: None,
@@ -159,6 +158,29 @@ impl Writer {
             (Some(one), Some(other)) if !self.is_empty(RunKind::Regular) => Some(hull(one, other)),
             _ => bounds,
         };
+    }
+
+    /// Gives it the memory of a memtable of an earlier epoch ([`Outcome::spare`]), so that it need not ask the system for it, and
+    /// how that one's rows were spread.
+    pub fn reuse(&mut self, memory: Vec<u8>, spread: Option<BucketBounds>) {
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, spread));
+    }
+
+    /// Changes the size of memtables, since there are now more or fewer writers to share their memory with. One that holds
+    /// more already becomes a run.
+    pub fn set_memtable_bytes(&mut self, bytes: usize) {
+        if bytes == self.options.memtable_bytes {
+            return;
+        }
+        self.options.memtable_bytes = bytes;
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        self.spare.iter_mut().for_each(|spare| spare.set_capacity(capacity));
+        match &mut self.active[slot(RunKind::Regular)] {
+            Some(active) if active.bytes() >= capacity => self.seal(RunKind::Regular),
+            Some(active) => active.set_capacity(capacity),
+            None => {}
+        }
     }
 
     fn is_empty(&self, kind: RunKind) -> bool {
@@ -246,9 +268,11 @@ impl Writer {
         self.busy = false;
         self.figures += completion.figures();
         match completion {
-            Completion::Appended { part, rows, result, .. } => {
-                let side_bytes = memtable_bytes(&self.options, RunKind::Stray, self.schema.row_bytes());
+            Completion::Appended { part, mut rows, result, .. } => {
+                let row_bytes = self.schema.row_bytes();
+                let side_bytes = memtable_bytes(&self.options, RunKind::Stray, row_bytes);
                 if rows.resident_bytes() > side_bytes && self.spare.len() < self.wanted_spares() {
+                    rows.set_capacity(memtable_bytes(&self.options, RunKind::Regular, row_bytes));
                     self.spare.push(*rows);
                     self.use_spare();
                 }

@@ -40,6 +40,7 @@ pub(crate) fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
 }
 
 /// How a run went.
+#[allow(dead_code, reason = "of the simulator's tests; those on a modelled machine have a run of their own")]
 pub(crate) struct Outcome {
     /// What the simulator says.
     pub(crate) report: SimReport,
@@ -49,6 +50,7 @@ pub(crate) struct Outcome {
 
 /// Runs one epoch of `records` per rank, `append` at a time; panics on a record that is lost, delivered twice or
 /// altered. With `token` rank r appends only after rank r-1 is done, and is deaf before that.
+#[allow(dead_code, reason = "see `Outcome`")]
 pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {
     let ranks = options.ranks;
     let mut simulation = Simulation::new(options, schema());
@@ -72,10 +74,7 @@ pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -
             },
             &mut |rank, kind, rows| {
                 for row in rows.chunks_exact(12) {
-                    let id = u64::from_le_bytes(row[4..].try_into().unwrap());
-                    let expected = key((id >> 32) as u32, id & 0xFFFF_FFFF);
-                    assert_eq!(row[..4], expected.to_le_bytes(), "record {id} was altered");
-                    assert_eq!(kind == RunKind::NanKey, expected.is_nan());
+                    let id = recognized(row, kind);
                     assert!(places.insert(id, (rank, kind)).is_none(), "record {id} was delivered twice");
                 }
             },
@@ -83,4 +82,13 @@ pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -
         .unwrap();
     assert_eq!(places.len() as u64, u64::from(ranks) * records, "records were lost");
     Outcome { report, places }
+}
+
+/// The number of a delivered record, which has to be as it was made and among its like.
+pub(crate) fn recognized(row: &[u8], kind: RunKind) -> u64 {
+    let id = u64::from_le_bytes(row[4..].try_into().unwrap());
+    let expected = key((id >> 32) as u32, id & 0xFFFF_FFFF);
+    assert_eq!(row[..4], expected.to_le_bytes(), "record {id} was altered");
+    assert_eq!(kind == RunKind::NanKey, expected.is_nan());
+    id
 }

@@ -4,30 +4,29 @@
 //! background thread. Calls that all ranks make together ([`RankJob::open`], [`RankJob::begin_epoch`],
 //! [`RankJob::end_epoch`], [`RankJob::truncate_after`]) are sessions of the engine: rank 0 does what touches the dataset as
 //! a whole and announces the result, any rank may object, and all get the same outcome. An append never waits for another
-//! rank for longer than [`WriteOptions::patience`].
+//! rank for longer than [`WriteOptions::patience`]. While a call waits, messages of the process' other datasets pass as
+//! well: otherwise ranks that are busy with different datasets would wait for each other.
 //!
-//! Map: `announcement` is what rank 0 says, `waiting` how a call waits for messages.
+//! Map: `open` is how ranks agree on a dataset, `announcement` what rank 0 says, `waiting` how a call waits for messages.
 
 mod announcement;
+mod open;
 #[cfg(test)]
 mod tests;
 mod waiting;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::host::{Background, Host, Machine};
-use super::mailbox::{MailboxLink, PostOffice};
-use super::opening::{Opened, open_dataset};
+use super::host::{Background, Host};
 use super::station::{RankTraffic, Station, decode_figures};
 use super::{EpochStart, WriteOptions};
-use crate::engine::{Engine, EngineFigures, Failure, Transport};
+use crate::engine::{EngineFigures, Failure};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{EpochFigures, PartIdentity};
-use crate::schema::{Column, ColumnView, DataType, Schema};
+use crate::schema::ColumnView;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, WriterLock, truncate_after};
 use crate::writer::PartFactory;
@@ -50,14 +49,15 @@ const TABLE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A dataset open for writing, seen from one of several ranks.
 pub struct RankJob {
+    /// First, so that the background's work ends while the rest is still there.
+    _running: Box<dyn Send>,
     rank: u32,
     options: WriteOptions,
     storage: Arc<dyn Storage>,
     layout: Layout,
     descriptor: DatasetDescriptor,
-    transport: Box<dyn Transport + Send>,
     host: Arc<dyn Host>,
-    /// The engine and the writer, and what is done for them beside the program's calls.
+    /// The engine, the writer and the transport, and what is done for them beside the program's calls.
     background: Arc<Background>,
     state: State,
     /// When the epoch was begun, by the host's time.
@@ -68,8 +68,6 @@ pub struct RankJob {
     expects_tables: bool,
     /// On rank 0.
     lock: Option<WriterLock>,
-    /// Last, so that the background's work ends while the rest is still there.
-    _running: Box<dyn Send>,
 }
 
 impl std::fmt::Debug for RankJob {
@@ -80,171 +78,6 @@ impl std::fmt::Debug for RankJob {
 }
 
 impl RankJob {
-    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options; every
-    /// rank must see the same folder at `path`.
-    ///
-    /// # Errors
-    /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
-    pub fn open(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-        rank: u32,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        Self::open_on(Arc::new(Machine::new()), storage, path, schema, options, rank, transport)
-    }
-
-    /// As [`RankJob::open`], on a machine that need not be a real one.
-    ///
-    /// # Errors
-    /// As for [`RankJob::open`].
-    pub fn open_on(
-        host: Arc<dyn Host>,
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-        rank: u32,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        if let Err(cause) = options.check() {
-            return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
-        }
-        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, transport)?;
-        job.agree_on_dataset()?;
-        Ok(job)
-    }
-
-    /// Takes part in the [`RankJob::open`] of the others when this rank has nothing to open with: none of them waits in
-    /// vain, and all get the cause. Answers what they get. Of the options only the ranks, their
-    /// places and the stall limit matter.
-    pub fn refuse_open(
-        storage: Arc<dyn Storage>,
-        options: WriteOptions,
-        rank: u32,
-        transport: Box<dyn Transport + Send>,
-        cause: Error,
-    ) -> Error {
-        let WriteOptions { ranks, topology, stall_limit, .. } = options;
-        let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
-        // No record will be appended, so any schema does.
-        let refused =
-            Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
-                let host = Arc::new(Machine::new());
-                let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
-                job.agree_on_refusal(cause)
-            });
-        refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, cause: "open was refused".to_owned() })
-    }
-
-    /// A rank before any message has passed.
-    fn unopened(
-        host: Arc<dyn Host>,
-        storage: Arc<dyn Storage>,
-        path: &Path,
-        schema: Schema,
-        options: WriteOptions,
-        rank: u32,
-        transport: Box<dyn Transport + Send>,
-    ) -> Result<Self> {
-        if rank >= options.ranks {
-            return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
-        }
-        let layout = Layout::new(path);
-        let schema = Arc::new(schema);
-        let wanted = DatasetDescriptor {
-            derivations: options.derivations.clone(),
-            source: options.source.clone(),
-            ..DatasetDescriptor::new(Arc::clone(&schema))
-        };
-        let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
-        let background = Arc::new(Background::new(Station::new(engine, schema)));
-        let running = host.start(&background);
-        let running =
-            running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
-        Ok(Self {
-            rank,
-            options,
-            storage,
-            layout,
-            descriptor: wanted,
-            transport,
-            host,
-            background,
-            state: State::Between,
-            begun: Duration::ZERO,
-            impatient: false,
-            expects_tables: true,
-            lock: None,
-            _running: running,
-        })
-    }
-
-    /// Opens the dataset for a program of one rank.
-    ///
-    /// # Errors
-    /// As for [`RankJob::open`].
-    pub fn open_alone(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-    ) -> Result<Self> {
-        let office = Arc::new(PostOffice::new(1, options.credit_batches));
-        Self::open(storage, path, schema, options, 0, Box::new(MailboxLink { rank: 0, office }))
-    }
-
-    fn agree_on_dataset(&mut self) -> Result<()> {
-        let words = if self.rank == 0 { Some(self.open_as_root()) } else { None };
-        let announced = self.begin_session("open", words)?;
-        let verdict = match &announced {
-            Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
-            _ => Ok(()),
-        };
-        if let Err(error) = verdict {
-            self.background.station().object(error);
-        }
-        self.end_session("open")?;
-        refusal(announced).map_or(Ok(()), Err)
-    }
-
-    fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
-        let words = (self.rank == 0).then(|| Announcement::refused(&cause));
-        let announced = self.begin_session("open", words)?;
-        if self.rank != 0 {
-            self.background.station().object(cause);
-        }
-        self.end_session("open")?;
-        refusal(announced).map_or(Ok(()), Err)
-    }
-
-    fn open_as_root(&mut self) -> Announcement {
-        let schema = Schema::clone(&self.descriptor.schema);
-        let opened = open_dataset(&self.storage, &self.layout, schema, &self.options);
-        let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
-            self.lock = Some(lock);
-            let path = self.layout.descriptor();
-            descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
-        });
-        match encoded {
-            Ok(descriptor) => Announcement::Dataset { descriptor, receivers: self.options.receivers },
-            Err(error) => Announcement::refused(&error),
-        }
-    }
-
-    fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
-        let found = DatasetDescriptor::decode(descriptor, &self.layout.descriptor())?;
-        found.check_same(&self.layout, &self.descriptor)?;
-        if receivers != self.options.receivers {
-            let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
-            return Err(UsageError::Option { option: "receivers", what }.into());
-        }
-        self.descriptor = found;
-        Ok(())
-    }
-
     /// Begins an epoch. All ranks call it with the same number.
     ///
     /// # Errors
@@ -286,6 +119,7 @@ impl RankJob {
             station.object(UsageError::Option { option: "epoch", what }.into());
         }
         drop(station);
+        self.background.enter_epoch();
         // All ranks are here now, whatever they were doing in the epoch before.
         (self.impatient, self.expects_tables) = (false, true);
         self.state = State::InEpoch(begun);
@@ -319,6 +153,7 @@ impl RankJob {
             let seen = self.background.completions();
             let moved = self.drive()?;
             if append.is_done() {
+                self.background.drive_others();
                 return Ok(());
             }
             self.await_table()?;
@@ -337,7 +172,7 @@ impl RankJob {
             if now.saturating_sub(*stuck.get_or_insert(now)) >= patience && self.spill(Station::spill) {
                 self.impatient |= first_table;
             } else if !moved {
-                waiting.pause(&*self.host, &self.background, seen);
+                self.pause(&mut waiting, seen);
             }
         }
     }
@@ -355,7 +190,7 @@ impl RankJob {
             if self.drive()? {
                 continue;
             }
-            waiting.pause(&*self.host, &self.background, seen);
+            self.pause(&mut waiting, seen);
             self.expects_tables = waiting.waited(&*self.host) < TABLE_PATIENCE;
         }
         Ok(())
@@ -431,6 +266,7 @@ impl RankJob {
         };
         self.drive_until("end_epoch", Station::is_over)?;
         self.state = State::Between;
+        self.background.leave_epoch();
         match self.background.station().take_outcome() {
             Some(Err(Failure { rank, cause })) => Err(Error::EpochFailed { epoch, rank, cause }),
             Some(Ok(words)) => {
@@ -528,28 +364,23 @@ impl RankJob {
 
     /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
     fn drive(&mut self) -> Result<bool> {
-        let mut station = self.background.station();
-        let driven = station.drive(&mut *self.transport);
+        let driven = self.background.drive();
         if driven.is_err() {
-            drop(station);
             self.part();
-            return driven;
         }
-        self.background.submit_next(&mut station);
-        let reported = station.report_when_finished();
-        drop(station);
-        if let Some(cause) = self.transport.failure() {
-            let cause = cause.to_owned();
-            self.part();
-            return Err(Error::Transport { rank: self.rank, cause });
-        }
-        Ok(driven? | reported)
+        driven
+    }
+
+    /// A pause in which nothing moves here: the process' other datasets may have something to do meanwhile, and ranks
+    /// that wait for it. Answers whether pieces of the background's work were done.
+    fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
+        !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
     }
 
     /// Has nothing to do with the other ranks any more.
     fn part(&mut self) {
         self.state = State::Broken;
-        self.transport.abandon();
+        self.background.abandon();
     }
 
     fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
@@ -566,7 +397,7 @@ impl RankJob {
             }
             // Rank 0 counts deliveries again whenever nothing moves.
             self.background.station().engine.idle();
-            let written = waiting.pause(&*self.host, &self.background, seen);
+            let written = self.pause(&mut waiting, seen);
             if written {
                 waiting = Waiting::default();
             } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::RankJob;
 use crate::drivers::local::LocalJob;
 use crate::drivers::mailbox::{MailboxLink, PostOffice};
-use crate::drivers::{EpochStart, WriteOptions};
+use crate::drivers::{EpochStart, Process, WriteOptions};
 use crate::engine::{Channel, Sent, Transport};
 use crate::error::{Error, ErrorClass, Result};
 use crate::query::{Dataset, Query};
@@ -345,4 +345,131 @@ fn a_broken_transport_is_an_error() {
     job.begin_epoch(0).unwrap();
     let error = append(&mut job, 0, 100_000).and_then(|()| job.end_epoch().map(drop)).unwrap_err();
     assert!(error.to_string().contains("the network is down"), "{error}");
+}
+
+/// Rows wide enough that bytes, not rows, bound a memtable.
+fn wide_schema() -> Schema {
+    Schema::new(vec![Column::new("key", DataType::U32), Column::new("rest", DataType::FixedBytes(60))], "key").unwrap()
+}
+
+fn append_wide(job: &mut RankJob, rows: std::ops::Range<u32>) {
+    for row in rows.step_by(1000) {
+        let keys = (row..row + 1000).map(|row| row.wrapping_mul(0x9E37_79B9));
+        let bytes: Vec<u8> = keys.flat_map(|key| [&key.to_le_bytes()[..], &[7; 60]].concat()).collect();
+        let views = [
+            ColumnView::new(&bytes, 64, 1000, DataType::U32).unwrap(),
+            ColumnView::new(&bytes[4..], 64, 1000, DataType::FixedBytes(60)).unwrap(),
+        ];
+        job.append(&views).unwrap();
+    }
+}
+
+#[test]
+fn datasets_of_one_process_stay_within_the_memory_of_one() {
+    const SPECIES: usize = 3;
+    const BUDGET: usize = 2 * (7 << 20) + (1 << 20);
+    let memory = Arc::new(MemoryStorage::new());
+    let process = Arc::new(Process::new());
+    let path = |species: usize| format!("species-{species}");
+    let open = |species| {
+        let storage = Arc::clone(&memory);
+        RankJob::open_alone_on(process.clone(), storage, path(species), wide_schema(), WriteOptions::new(1)).unwrap()
+    };
+    let mut jobs: Vec<RankJob> = (0..SPECIES).map(open).collect();
+    let within_budget = |jobs: &[RankJob]| {
+        // What is written in the background is let go of when it is done.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let resident = || jobs.iter().map(RankJob::resident_bytes).sum::<usize>();
+        while resident() > BUDGET {
+            assert!(Instant::now() < deadline, "{} bytes are resident", resident());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    // The first fills its memtables while it is alone; then the others want theirs, and end before it.
+    jobs[0].begin_epoch(0).unwrap();
+    append_wide(&mut jobs[0], 0..200_000);
+    assert!(jobs[0].resident_bytes() > 6 << 20, "{}", jobs[0].resident_bytes());
+    jobs[1].begin_epoch(0).unwrap();
+    jobs[2].begin_epoch(0).unwrap();
+    within_budget(&jobs);
+    for begin in (0..300_000).step_by(20_000) {
+        for job in &mut jobs[1..] {
+            append_wide(job, begin..begin + 20_000);
+        }
+        within_budget(&jobs);
+    }
+    append_wide(&mut jobs[0], 200_000..300_000);
+    within_budget(&jobs);
+    jobs[2].end_epoch().unwrap();
+    jobs[0].end_epoch().unwrap();
+    append_wide(&mut jobs[1], 300_000..600_000);
+    jobs[1].end_epoch().unwrap();
+    let spare = jobs[0].resident_bytes();
+    assert!(
+        jobs[1..].iter().all(|job| job.resident_bytes().abs_diff(spare) < 1 << 20),
+        "the same for all: it is common"
+    );
+    // One is dropped in the middle of its epoch; the others go on.
+    jobs[1].begin_epoch(1).unwrap();
+    append_wide(&mut jobs[1], 0..500_000);
+    drop(jobs.remove(1));
+    jobs[1].begin_epoch(1).unwrap();
+    append_wide(&mut jobs[1], 0..300_000);
+    jobs[1].end_epoch().unwrap();
+    jobs.into_iter().for_each(|job| job.close().unwrap());
+
+    let rows = |species, epoch| {
+        let storage: Arc<dyn Storage> = Arc::clone(&memory) as _;
+        let dataset = Dataset::open_with(storage, path(species)).unwrap();
+        let batches = dataset.run(&Query::new().epochs(EpochRange::one(epoch))).unwrap();
+        let mut keys: Vec<u32> = Vec::new();
+        for batch in batches {
+            let batch = batch.unwrap();
+            let column = batch.column_by_name("key").unwrap();
+            keys.extend(column.as_any().downcast_ref::<arrow_array::UInt32Array>().unwrap().values());
+        }
+        keys.sort_unstable();
+        let mut expected: Vec<u32> = (0..keys.len() as u32).map(|row| row.wrapping_mul(0x9E37_79B9)).collect();
+        expected.sort_unstable();
+        assert!(keys == expected, "species {species}, epoch {epoch}: each row once");
+        keys.len()
+    };
+    assert_eq!([rows(0, 0), rows(1, 0), rows(2, 0), rows(2, 1)], [300_000, 600_000, 300_000, 300_000]);
+}
+
+#[test]
+fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
+    let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let offices: Vec<_> = (0..2).map(|_| Arc::new(PostOffice::new(2, 4))).collect();
+    let program = &|rank: u32| -> Result<u64> {
+        let process = Arc::new(Process::new());
+        let open = |name: &str, office: &Arc<PostOffice>| {
+            let link = Box::new(MailboxLink { rank, office: Arc::clone(office) });
+            let options = WriteOptions { patience: Duration::from_secs(50), ..options(2) };
+            RankJob::open_on(process.clone(), Arc::clone(&memory), name, schema(), options, rank, link)
+        };
+        let (mut one, mut other) = (open("one", &offices[0])?, open("ds", &offices[1])?);
+        one.begin_epoch(0)?;
+        other.begin_epoch(0)?;
+        if rank == 1 {
+            // Half of it is for rank 0, which is in the end of the other dataset's epoch.
+            append(&mut other, rank, 200_000)?;
+        }
+        one.end_epoch()?;
+        other.end_epoch()?;
+        let spills = other.figures().spills;
+        one.close()?;
+        other.close()?;
+        Ok(spills)
+    };
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2).map(|rank| scope.spawn(move || program(rank))).collect();
+        for thread in threads {
+            assert_eq!(thread.join().unwrap().unwrap(), 0, "records stayed on their rank");
+        }
+    });
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    let storage = Arc::clone(&memory);
+    assert_eq!(stored(&storage, 0, 2), [Vec::new(), expected(200_000)]);
 }

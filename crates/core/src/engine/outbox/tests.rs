@@ -18,7 +18,7 @@ fn small_batches_take_little_memory() {
     // What a rank holds back for its first table is routed all at once, in batches of a few rows.
     outbox.size_batches(rows.len() as u64, 16);
     outbox.push_all(&destinations, &rows, 1, 1);
-    assert!(outbox.queued() > 100, "{}", outbox.queued());
+    assert!(outbox.queue.len() > 100, "{}", outbox.queue.len());
     let resident = outbox.memory().resident_bytes;
     assert!(resident < budget, "{resident} bytes for {} of rows", rows.len());
     let found: Vec<u8> = std::iter::from_fn(|| outbox.pop()).flat_map(|batch| batch.rows(ROW).into_owned()).collect();
@@ -141,7 +141,7 @@ fn open_batches_keep_within_the_budget_of_the_topology() {
     }
     // Itself and 31 neighbours; 30 of them as representatives, and one of another node.
     assert_eq!(peak.open_batches, 32 + 30 + 1);
-    let margins = peak.open_batches * message_bytes(0);
+    let margins = peak.open_batches * outbox.message_bytes(0);
     assert!(peak.open_bytes <= 33 * (32 << 10) + margins, "{} bytes", peak.open_bytes);
     assert!(peak.open_bytes > 20 * (32 << 10), "{} bytes", peak.open_bytes);
 }

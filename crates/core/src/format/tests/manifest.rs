@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::error::Error;
-use crate::format::{ColumnSummary, EpochFigures, EpochManifest};
+use crate::format::{ColumnSummary, EpochFigures, EpochManifest, Summaries};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -179,6 +179,6 @@ fn runs_outside_the_parts_are_refused() {
     wrong.runs.iter_mut().for_each(|run| run.rows = u64::MAX);
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs[0].columns.clear();
+    wrong.runs[0].columns = Summaries::default();
     assert!(wrong.encode(&schema).is_err());
 }

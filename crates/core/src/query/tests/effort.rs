@@ -227,3 +227,38 @@ fn dropping_a_stream_stops_its_work() {
         assert_eq!(storage.counters().bytes_read, after, "nobody reads on");
     }
 }
+
+/// An epoch of very many parts, of which one is real: planning opens the manifest and one footer, lists no folder, and
+/// judges only the row groups that the key's range leaves.
+#[test]
+fn planning_over_131072_parts_touches_few_of_them() {
+    const PARTS: u32 = 1 << 17;
+    let fixture = Fixture::new(DataType::F32, 256, 1);
+    let mut manifest = fixture.write(&partitioned(1, 1, 1, 1000));
+    let (part, run) = (manifest.parts[0], manifest.runs[0].clone());
+    for rank in 1..PARTS {
+        let mut part = part;
+        part.part.rank = rank;
+        manifest.parts.push(part);
+        let mut run = run.clone();
+        run.part.rank = rank;
+        let low = f64::from(rank) * 8.0;
+        run.columns[1].range = Some((crate::schema::Value::Float(low), crate::schema::Value::Float(low + 8.0)));
+        manifest.runs.push(run);
+    }
+    fixture.put_manifest(&manifest);
+    let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
+    let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
+    let manifest = dataset.manifest(1).unwrap();
+    assert_eq!(manifest.runs.len(), PARTS as usize);
+    let opened = storage.counters();
+    // Description, manifest, and the closing and footer of the first part; looking up and listing change no counter.
+    assert!(opened.reads <= 12, "{} reads", opened.reads);
+    let read = || manifest.runs.iter().filter(|run| run.columns.are_read()).count();
+    assert_eq!(read(), 0);
+    for (filter, touched) in [("energy < -5", 0), ("energy >= 0 and energy < 2", 1), ("energy > 2000000", 0)] {
+        let (_, _, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
+        assert_eq!((figures.runs_considered, figures.runs_touched), (u64::from(PARTS), touched), "{filter}");
+    }
+    assert!(read() <= 1, "{} row groups' summaries were read", read());
+}

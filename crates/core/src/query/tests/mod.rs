@@ -169,6 +169,15 @@ impl Fixture {
         manifest
     }
 
+    /// Puts a manifest in the place of the one that was committed.
+    fn put_manifest(&self, manifest: &EpochManifest) {
+        let path = self.layout.manifest(manifest.epoch, manifest.commit);
+        self.storage.remove_file(&path).unwrap();
+        let mut file = self.storage.create(&path).unwrap();
+        file.write_at(0, &manifest.encode(self.schema()).unwrap()).unwrap();
+        file.sync().unwrap();
+    }
+
     fn open(&self) -> Dataset {
         Dataset::open_with(self.storage.clone(), ROOT).unwrap()
     }

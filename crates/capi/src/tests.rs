@@ -1,0 +1,399 @@
+//! The exported functions as a program calls them, on storage in memory: so Miri can interpret them (`make miri`), which
+//! sees every byte that is read beyond what a caller has given, every reference that lies, and every race.
+//!
+//! Memory that is handed over has exactly the size the header demands.
+
+use std::collections::VecDeque;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{null, null_mut, without_provenance_mut};
+use std::sync::{Arc, Mutex};
+
+use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
+use arrow_array::{Float32Array, RecordBatch, UInt64Array};
+use turbidite::drivers::{Process, TransportTable};
+use turbidite::storage::{MemoryStorage, Storage};
+use turbidite::{Dataset, RankJob, Schema, WriteOptions};
+
+use crate::layout::{self, CColumn, CFigures, COptions, CRequest, CView};
+use crate::reading::{CReader, turbidite_query, turbidite_reader_close, turbidite_reader_open};
+use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
+use crate::writing::{
+    CDataset, turbidite_append, turbidite_append_rows, turbidite_begin_epoch, turbidite_close, turbidite_end_epoch,
+    turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_open, turbidite_options_init, turbidite_progress,
+    turbidite_renegotiate, turbidite_truncate_after,
+};
+
+const USAGE: i32 = 2;
+const RANKS: u32 = 2;
+/// So many are in flight from rank to rank on one channel.
+const CREDIT: usize = 2;
+
+fn said() -> String {
+    // SAFETY: a string of this thread that stays until its next call.
+    unsafe { CStr::from_ptr(turbidite_last_error()) }.to_str().unwrap().to_owned()
+}
+
+fn column(name: *const c_char, data_type: i32) -> CColumn {
+    CColumn { name, data_type, width: 0, unit: null() }
+}
+
+fn columns() -> [CColumn; 2] {
+    [column(c"energy".as_ptr(), 1), column(c"id".as_ptr(), 6)]
+}
+
+fn schema() -> Schema {
+    // SAFETY: two columns, and strings that end.
+    unsafe { layout::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
+}
+
+/// Structures small enough that a few hundred records fill several.
+fn options(ranks: u32) -> WriteOptions {
+    WriteOptions { memtable_bytes: 2 << 10, pivots: 4, page_rows: 64, threads: 1, ..WriteOptions::new(ranks) }
+}
+
+fn handle(job: RankJob) -> *mut CDataset {
+    Box::into_raw(Box::new(CDataset { job, schema: schema() }))
+}
+
+fn open_alone(storage: &Arc<dyn Storage>) -> *mut CDataset {
+    let host = Arc::new(Process::new());
+    handle(RankJob::open_alone_on(host, Arc::clone(storage), "ds", schema(), options(1)).unwrap())
+}
+
+/// The answer to a query, through the stream that C programs get.
+fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64)> {
+    let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::clone(storage), "ds").unwrap() }));
+    let mut stream = FFI_ArrowArrayStream::empty();
+    // SAFETY: a reader, a request with its strings, and a stream to be filled.
+    let batches = unsafe {
+        assert_eq!(turbidite_query(reader, request, &raw mut stream), OK, "{}", said());
+        // The stream outlives its reader, as the header says.
+        turbidite_reader_close(reader);
+        ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap()
+    };
+    let rows = |batch: RecordBatch| {
+        let energies = batch.column(0).as_any().downcast_ref::<Float32Array>().unwrap().values().to_vec();
+        let ids = batch.column(1).as_any().downcast_ref::<UInt64Array>().unwrap().values().to_vec();
+        energies.into_iter().zip(ids).collect::<Vec<_>>()
+    };
+    let mut found: Vec<_> = batches.flat_map(|batch| rows(batch.unwrap())).collect();
+    found.sort_by_key(|&(_, id)| id);
+    found
+}
+
+/// Record `id` of any epoch.
+fn record(id: u64) -> (f32, u64) {
+    ((id * 37 % 101) as f32, id)
+}
+
+#[test]
+fn null_is_refused_everywhere() {
+    assert!(said().contains("no call"));
+    // SAFETY: all pointers are NULL or valid.
+    unsafe {
+        turbidite_options_init(null_mut());
+        let none = null_mut::<CDataset>();
+        assert_eq!(turbidite_open(c"ds".as_ptr(), null(), 0, null(), null(), null(), null_mut()), USAGE);
+        assert_eq!(turbidite_begin_epoch(none, 0), USAGE);
+        assert_eq!(turbidite_append(none, null(), 0, 0), USAGE);
+        assert_eq!(turbidite_append_rows(none, null(), 1), USAGE);
+        assert_eq!(turbidite_renegotiate(none), USAGE);
+        assert_eq!(turbidite_progress(none), USAGE);
+        assert_eq!(turbidite_end_epoch(none, null_mut()), USAGE);
+        assert_eq!(turbidite_end_epoch_start(none), USAGE);
+        assert_eq!(turbidite_end_epoch_wait(none, null_mut()), USAGE);
+        assert_eq!(turbidite_truncate_after(none, 0), USAGE);
+        assert!(said().contains("dataset"));
+        assert_eq!(turbidite_close(none), OK);
+        let mut reader = std::ptr::dangling_mut::<CReader>();
+        assert_eq!(turbidite_reader_open(null(), &raw mut reader), USAGE);
+        assert!(reader.is_null() && said().contains("path"));
+        assert_eq!(turbidite_reader_open(c"ds".as_ptr(), null_mut()), USAGE);
+        assert_eq!(turbidite_query(null_mut(), null(), null_mut()), USAGE);
+        let mut stream = FFI_ArrowArrayStream::empty();
+        assert_eq!(turbidite_query(null_mut(), null(), &raw mut stream), USAGE);
+        turbidite_reader_close(null_mut());
+        assert_eq!(CStr::from_ptr(turbidite_version()).to_str(), Ok(env!("CARGO_PKG_VERSION")));
+    }
+    assert_eq!(turbidite_abi_version(), 1);
+}
+
+#[test]
+fn impossible_opens_are_refused() {
+    let mut options = COptions::new();
+    // SAFETY: the struct is ours.
+    unsafe { turbidite_options_init(&raw mut options) };
+    let mut broken = options;
+    broken.struct_size = 8;
+    let (good, key) = (columns(), c"energy".as_ptr());
+    let untyped = [column(c"energy".as_ptr(), 99)];
+    let unnamed = [column(null(), 1)];
+    let garbled = [column(c"\xff".as_ptr(), 1)];
+    type Case<'a> = (*const c_char, &'a [CColumn], *const c_char, &'a COptions, &'a str);
+    let cases: [Case; 8] = [
+        (null(), &good, key, &options, "path"),
+        (c"\xff".as_ptr(), &good, key, &options, "UTF-8"),
+        (c"ds".as_ptr(), &[], key, &options, "columns"),
+        (c"ds".as_ptr(), &good, null(), &options, "key"),
+        (c"ds".as_ptr(), &good, key, &broken, "struct_size"),
+        (c"ds".as_ptr(), &untyped, key, &options, "TURBIDITE_F32"),
+        (c"ds".as_ptr(), &unnamed, key, &options, "name"),
+        (c"ds".as_ptr(), &garbled, key, &options, "UTF-8"),
+    ];
+    for (path, columns, key, options, words) in cases {
+        let mut dataset = std::ptr::dangling_mut::<CDataset>();
+        // SAFETY: strings that end or NULL, and as many columns as are said.
+        let status =
+            unsafe { turbidite_open(path, columns.as_ptr(), columns.len(), key, options, null(), &raw mut dataset) };
+        assert_eq!(status, USAGE, "{words}");
+        assert!(dataset.is_null() && said().contains(words), "{}", said());
+    }
+}
+
+/// The first version's header could have ended its figures here: nothing behind this may be written.
+#[repr(C)]
+struct ShortFigures {
+    struct_size: u32,
+    ranks: u32,
+    rows: u64,
+}
+
+#[test]
+fn views_records_and_figures_of_exact_sizes() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let dataset = open_alone(&storage);
+    // Every 12th byte begins an energy, and the last ends the memory; ids are wider apart than they need be, too.
+    let energies: Vec<u8> = (0..200).flat_map(|id| [&record(id).0.to_le_bytes()[..], &[0xEE; 8]].concat()).collect();
+    let ids: Vec<u8> = (0..200_u64).flat_map(|id| [id.to_le_bytes(), [0xEE; 8]].concat()).collect();
+    let (energies, ids) = (energies[..199 * 12 + 4].to_vec(), ids[..199 * 16 + 8].to_vec());
+    let packed: Vec<u8> =
+        (200..300).flat_map(|id| [&record(id).0.to_le_bytes()[..], &record(id).1.to_le_bytes()].concat()).collect();
+    let views = [CView { data: energies.as_ptr().cast(), stride: 12 }, CView { data: ids.as_ptr().cast(), stride: 16 }];
+    let narrow = [CView { data: energies.as_ptr().cast(), stride: 2 }, CView { data: null(), stride: 8 }];
+    let mut figures = ShortFigures { struct_size: size_of::<ShortFigures>() as u32, ranks: 0, rows: 0 };
+    let short = (&raw mut figures).cast::<CFigures>();
+    // SAFETY: the handle is open, and the views have the rows that are said, or are refused for what they say.
+    unsafe {
+        assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
+        assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, 200), OK, "{}", said());
+        assert_eq!(turbidite_append_rows(dataset, packed.as_ptr().cast(), 100), OK, "{}", said());
+        assert_eq!(turbidite_append(dataset, narrow.as_ptr(), 2, 10), USAGE);
+        assert!(said().contains("stride"));
+        assert_eq!(turbidite_append(dataset, narrow[1..].as_ptr(), 1, 10), USAGE);
+        assert_eq!(turbidite_append(dataset, null(), 2, 10), USAGE);
+        assert_eq!(turbidite_append(dataset, narrow.as_ptr(), 2, 0), OK);
+        assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, usize::MAX), USAGE);
+        assert_eq!(turbidite_append_rows(dataset, null(), 1), USAGE);
+        assert_eq!(turbidite_renegotiate(dataset), OK);
+        assert_eq!(turbidite_progress(dataset), OK);
+        (*short.cast::<ShortFigures>()).struct_size = 3;
+        assert_eq!(turbidite_end_epoch(dataset, short), USAGE);
+        (*short.cast::<ShortFigures>()).struct_size = size_of::<ShortFigures>() as u32;
+        assert_eq!(turbidite_end_epoch(dataset, short), OK, "{}", said());
+        assert_eq!(turbidite_close(dataset), OK);
+    }
+    assert_eq!((figures.ranks, figures.rows), (1, 300));
+    assert_eq!(answer(&storage, null()), (0..300).map(record).collect::<Vec<_>>());
+    let names = [c"energy".as_ptr(), c"id".as_ptr()];
+    let request = CRequest {
+        struct_size: size_of::<CRequest>() as u32,
+        ordered: 1,
+        filter: c"energy < 10".as_ptr(),
+        columns: names.as_ptr(),
+        column_count: 2,
+        epochs: c"3".as_ptr(),
+        limit: 0,
+    };
+    let expected: Vec<_> = (0..300).map(record).filter(|&(energy, _)| energy < 10.0).collect();
+    assert_eq!(answer(&storage, &raw const request), expected);
+}
+
+/// A message on its way: the sender's own memory, which stays the sender's only when the receiver has released it.
+struct InFlight {
+    from: u32,
+    message: *const c_void,
+    bytes: usize,
+    token: *mut c_void,
+}
+
+/// What has been sent to a rank and is not taken, what it has been lent, and which tokens of its own have left.
+#[derive(Default)]
+struct Port {
+    arrived: [VecDeque<InFlight>; 4],
+    lent: Vec<InFlight>,
+    left: VecDeque<usize>,
+}
+
+/// A transport library that copies nothing: a message's memory is lent to the receiver as it is.
+#[derive(Default)]
+struct Wire {
+    ports: [Mutex<Port>; RANKS as usize],
+}
+
+// SAFETY: the addresses are of memory that its sender leaves alone until it is named.
+unsafe impl Send for Wire {}
+// SAFETY: as above, and what is shared is behind a lock.
+unsafe impl Sync for Wire {}
+
+/// One rank's end.
+struct End {
+    wire: Arc<Wire>,
+    rank: u32,
+}
+
+impl End {
+    /// # Safety
+    /// `context` is that of a table made by [`table`], whose end is still there.
+    unsafe fn of<'a>(context: *mut c_void) -> &'a Self {
+        // SAFETY: the caller's promise.
+        unsafe { &*context.cast::<Self>() }
+    }
+
+    fn port(&self, rank: u32) -> std::sync::MutexGuard<'_, Port> {
+        self.wire.ports[rank as usize].lock().unwrap()
+    }
+}
+
+unsafe extern "C" fn send(
+    context: *mut c_void,
+    to: u32,
+    channel: i32,
+    message: *const c_void,
+    bytes: usize,
+    token: *mut c_void,
+) -> i32 {
+    // SAFETY: the context of `table`.
+    let end = unsafe { End::of(context) };
+    let mut port = end.port(to);
+    let queue = &mut port.arrived[channel as usize];
+    if channel != 0 && queue.len() >= CREDIT {
+        return 2;
+    }
+    queue.push_back(InFlight { from: end.rank, message, bytes, token });
+    1
+}
+
+unsafe extern "C" fn completed(context: *mut c_void) -> *mut c_void {
+    // SAFETY: the context of `table`.
+    let end = unsafe { End::of(context) };
+    end.port(end.rank).left.pop_front().map_or(null_mut(), without_provenance_mut)
+}
+
+unsafe extern "C" fn poll(context: *mut c_void, channel: i32, message: *mut *const c_void, bytes: *mut usize) -> i32 {
+    // SAFETY: the context of `table`.
+    let end = unsafe { End::of(context) };
+    let mut port = end.port(end.rank);
+    let Some(next) = port.arrived[channel as usize].pop_front() else { return 0 };
+    // SAFETY: the caller's places for them.
+    unsafe {
+        message.write(next.message);
+        bytes.write(next.bytes);
+    }
+    port.lent.push(next);
+    1
+}
+
+unsafe extern "C" fn release(context: *mut c_void, message: *const c_void) {
+    // SAFETY: the context of `table`.
+    let end = unsafe { End::of(context) };
+    let mut port = end.port(end.rank);
+    let place = port.lent.iter().position(|lent| std::ptr::eq(lent.message, message)).unwrap();
+    let given_back = port.lent.swap_remove(place);
+    drop(port);
+    end.port(given_back.from).left.push_back(given_back.token.addr());
+}
+
+unsafe extern "C" fn describe(_: *mut c_void) -> *const c_char {
+    c"nothing fails here".as_ptr()
+}
+
+unsafe extern "C" fn abandon(_: *mut c_void) {}
+
+/// `turbidite_transport`, as a library that knows only the header lays it out.
+#[repr(C)]
+struct Table {
+    struct_size: u32,
+    abi_version: u32,
+    context: *mut c_void,
+    rank: u32,
+    ranks: u32,
+    nodes: *const u32,
+    send: unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32,
+    completed: unsafe extern "C" fn(*mut c_void) -> *mut c_void,
+    poll: unsafe extern "C" fn(*mut c_void, i32, *mut *const c_void, *mut usize) -> i32,
+    release: unsafe extern "C" fn(*mut c_void, *const c_void),
+    describe: unsafe extern "C" fn(*mut c_void) -> *const c_char,
+    abandon: unsafe extern "C" fn(*mut c_void),
+}
+
+/// The table of a rank; `nodes` names the node of each.
+fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
+    Table {
+        struct_size: size_of::<Table>() as u32,
+        abi_version: turbidite_abi_version(),
+        context: std::ptr::from_ref(end).cast_mut().cast(),
+        rank: end.rank,
+        ranks: RANKS,
+        nodes: nodes.as_ptr(),
+        send,
+        completed,
+        poll,
+        release,
+        describe,
+        abandon,
+    }
+}
+
+/// Runs a program on every rank, on threads of their own.
+fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
+    let wire = Arc::new(Wire::default());
+    std::thread::scope(|scope| {
+        for rank in 0..RANKS {
+            let (wire, program) = (Arc::clone(&wire), &program);
+            scope.spawn(move || {
+                let end = End { wire, rank };
+                let table = table(&end, &[0, 1]);
+                program(rank, (&raw const table).cast());
+            });
+        }
+    });
+}
+
+#[test]
+fn ranks_over_a_transport_that_lends_memory() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    on_all_ranks(|rank, transport| {
+        // SAFETY: the functions above keep to the contract, and end and table stay until the handle is closed.
+        let (topology, foreign) = unsafe { ((*transport).topology().unwrap(), (*transport).resolve(CREDIT).unwrap()) };
+        let options = WriteOptions { topology, ..options(RANKS) };
+        let host = Arc::new(Process::new());
+        let job = RankJob::open_on(host, Arc::clone(&storage), "ds", schema(), options, rank, Box::new(foreign));
+        let dataset = handle(job.unwrap());
+        let ids: Vec<u64> = (0..300).filter(|id| id % u64::from(RANKS) == u64::from(rank)).collect();
+        let energies: Vec<f32> = ids.iter().map(|&id| record(id).0).collect();
+        let views =
+            [CView { data: energies.as_ptr().cast(), stride: 4 }, CView { data: ids.as_ptr().cast(), stride: 8 }];
+        // SAFETY: the handle is open and the views have 150 rows.
+        unsafe {
+            assert_eq!(turbidite_begin_epoch(dataset, 0), OK, "{}", said());
+            assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, 150), OK, "{}", said());
+            assert_eq!(turbidite_end_epoch_start(dataset), OK, "{}", said());
+            assert_eq!(turbidite_end_epoch_wait(dataset, null_mut()), OK, "{}", said());
+            assert_eq!(turbidite_close(dataset), OK, "{}", said());
+        }
+    });
+    assert_eq!(answer(&storage, null()), (0..300).map(record).collect::<Vec<_>>());
+}
+
+#[test]
+fn ranks_that_refuse_to_open_tell_each_other() {
+    on_all_ranks(|_, transport| {
+        let mut dataset = std::ptr::dangling_mut::<CDataset>();
+        // SAFETY: no columns where none are said to be; the rest is as the header demands.
+        let status = unsafe {
+            turbidite_open(c"ds".as_ptr(), null(), 0, c"energy".as_ptr(), null(), transport, &raw mut dataset)
+        };
+        assert_eq!(status, USAGE);
+        assert!(dataset.is_null() && said().contains("columns"), "{}", said());
+    });
+}

@@ -1,0 +1,116 @@
+//! What to choose, and why: from the forecast, and from some smaller runs with other pivots and intervals.
+
+use serde::Serialize;
+
+use super::forecast::{Forecast, Plan};
+use super::program::Records;
+use crate::failure::Failure;
+use crate::text;
+
+/// One choice.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Advice {
+    /// The option of `ingest` or the field of the C interface.
+    pub(super) option: &'static str,
+    pub(super) value: String,
+    pub(super) reason: String,
+}
+
+/// Ranks and records of the runs that other choices are tried with: enough to tell them apart, few enough to be quick.
+const TRIED_RANKS: u32 = 64;
+const TRIED_RECORDS: u64 = 4_000;
+
+/// Pivots that are tried.
+const TRIED_PIVOTS: [u32; 4] = [128, 256, 512, 1024];
+
+/// Fewer pivots are as good when they cost no more imbalance than this.
+const TOLERATED: f64 = 0.003;
+
+/// What a part file should have at least: other engines open each.
+const LEAST_PART_BYTES: u64 = 64_000_000;
+
+/// Most files in a folder that other engines list without trouble.
+const MOST_FILES: u64 = 100_000;
+
+pub(super) fn advise(plan: &Plan, ranks: u32, records: &Records, forecast: &Forecast) -> Result<Vec<Advice>, Failure> {
+    Ok(vec![pivots(plan, ranks, records)?, interval(plan, ranks, records)?, receivers(plan, forecast)])
+}
+
+/// The plan with fewer ranks and records, for trying.
+fn tried(plan: &Plan, ranks: u32) -> (Plan, u32) {
+    let ranks = ranks.min(TRIED_RANKS);
+    let records = plan.records.min(TRIED_RECORDS);
+    let rate = plan.rate.map(|rate| rate * records as f64 / plan.records as f64);
+    (Plan { records, rate, receivers: None, most_records: u64::MAX, ..plan.clone() }, ranks)
+}
+
+fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
+    let (plan, ranks) = tried(plan, ranks);
+    let mut tries = Vec::with_capacity(TRIED_PIVOTS.len());
+    for pivots in TRIED_PIVOTS {
+        let forecast = Forecast::of(&Plan { pivots, ..plan.clone() }, ranks, records, &mut |_| {})?;
+        tries.push((pivots, forecast.load_imbalance));
+    }
+    let best = tries.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
+    let (chosen, _) = tries.iter().copied().find(|tried| tried.1 <= best + TOLERATED).unwrap_or((512, best));
+    let told: Vec<String> =
+        tries.iter().map(|(pivots, found)| format!("{pivots}: {}", text::percent(*found))).collect();
+    let reason = format!(
+        "imbalance of {ranks} ranks with {} records each, by pivots: {}; {chosen} is the fewest close to the best",
+        text::count(plan.records),
+        told.join(", ")
+    );
+    Ok(Advice { option: "pivots", value: chosen.to_string(), reason })
+}
+
+fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure> {
+    let (plan, ranks) = tried(plan, ranks);
+    let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let every = (plan.records / 7).max(1);
+    let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &mut |_| {})?;
+    let told = format!(
+        "with {ranks} ranks adapting agrees {} times and leaves {} of imbalance and {} of strays; seven equal intervals {} \
+         times, {} and {}",
+        adaptive.tables,
+        text::percent(adaptive.load_imbalance),
+        text::percent(adaptive.strays),
+        fixed.tables,
+        text::percent(fixed.load_imbalance),
+        text::percent(fixed.strays),
+    );
+    let cost = |forecast: &Forecast| forecast.load_imbalance + forecast.strays;
+    let better = cost(&fixed) + TOLERATED < cost(&adaptive);
+    let value = if better { (plan.records / 7).to_string() } else { "adaptive".to_owned() };
+    Ok(Advice { option: "renegotiate", value, reason: told })
+}
+
+fn receivers(plan: &Plan, forecast: &Forecast) -> Advice {
+    let per_node = plan.machine.ranks_per_node;
+    let node_bytes = forecast.stored_bytes / u64::from(forecast.nodes.max(1));
+    let by_size = node_bytes / LEAST_PART_BYTES;
+    let by_folder = MOST_FILES / u64::from(forecast.nodes.max(1));
+    let most = by_size.min(by_folder).max(1);
+    let chosen = u32::try_from(most).unwrap_or(u32::MAX).min(per_node);
+    let total = u64::from(chosen) * u64::from(forecast.nodes);
+    let reason = if chosen == per_node {
+        format!(
+            "all ranks: a part has {} and the epoch's folder {} files",
+            text::bytes(node_bytes / u64::from(per_node)),
+            text::count(total)
+        )
+    } else if by_folder < by_size {
+        format!(
+            "with all ranks an epoch would have {} files; so it has {}",
+            text::count(forecast.files),
+            text::count(total)
+        )
+    } else {
+        format!(
+            "with all ranks a part would have {}; so it has {} and other engines open {} files",
+            text::bytes(node_bytes / u64::from(per_node)),
+            text::bytes(node_bytes / u64::from(chosen)),
+            text::count(total)
+        )
+    };
+    Advice { option: "receivers per node", value: chosen.to_string(), reason }
+}

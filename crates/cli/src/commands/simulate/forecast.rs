@@ -1,0 +1,199 @@
+//! One simulated epoch, and what follows from it for the run as it is planned.
+
+use serde::Serialize;
+use turbidite::drivers::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
+use turbidite::format::EpochFigures;
+use turbidite::{Renegotiation, Schema};
+
+use super::program::Records;
+use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
+use crate::failure::Failure;
+use crate::report::ForecastPlots;
+
+/// What is to be foretold.
+#[derive(Debug, Clone)]
+pub(super) struct Plan {
+    pub(super) machine: Machine,
+    pub(super) costs: Costs,
+    pub(super) receivers: Option<u32>,
+    pub(super) pivots: u32,
+    pub(super) renegotiate: Option<u64>,
+    pub(super) rate: Option<f64>,
+    pub(super) records: u64,
+    pub(super) most_records: u64,
+    pub(super) seed: u64,
+}
+
+/// Bytes of a full batch.
+const BATCH_BYTES: u64 = 32 << 10;
+
+/// Row groups that a run is cut into, and those of a part file: the defaults of `ingest`.
+const ROW_GROUPS_PER_RUN: u64 = 1;
+
+/// What a run is foretold to be like. Times are seconds of the modelled machine.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Forecast {
+    pub(super) ranks: u32,
+    pub(super) nodes: u32,
+    pub(super) receivers: u32,
+    pub(super) record_bytes: usize,
+    pub(super) records_per_rank: u64,
+    /// Records of each rank that were simulated; what follows is scaled where these are fewer.
+    pub(super) simulated_per_rank: u64,
+    pub(super) load_imbalance: f64,
+    pub(super) largest_load: f64,
+    pub(super) strays: f64,
+    pub(super) spills: f64,
+    pub(super) tables: usize,
+    pub(super) messages: u64,
+    pub(super) negotiation_messages_per_table: u64,
+    pub(super) tree_depth: u32,
+    pub(super) negotiation_s_mean: f64,
+    pub(super) negotiation_s_most: f64,
+    pub(super) table_bytes: usize,
+    /// Open batches of a rank when all are full: with representatives, and straight to every other.
+    pub(super) buffer_bytes_three_hops: u64,
+    pub(super) buffer_bytes_one_hop: u64,
+    /// The most that any rank's buffers took in the simulation: batches, sketch, tables, records held back.
+    pub(super) buffer_bytes_seen: usize,
+    pub(super) files: u64,
+    pub(super) runs: u64,
+    pub(super) manifest_bytes: u64,
+    pub(super) stored_bytes: u64,
+    pub(super) ingest_s: f64,
+    /// Every rank writes a file of its own with the same records, unsorted, and makes it durable.
+    pub(super) plain_s: f64,
+    pub(super) processor_s: f64,
+    #[serde(skip)]
+    loads: Vec<u64>,
+    #[serde(skip)]
+    rounds: Vec<(f64, f64)>,
+}
+
+impl Plan {
+    /// Records of a rank that are simulated.
+    pub(super) fn simulated_records(&self, ranks: u32) -> u64 {
+        self.records.min((self.most_records / u64::from(ranks)).max(1))
+    }
+
+    pub(super) fn options(&self, ranks: u32, row_bytes: usize) -> MachineOptions {
+        let mut options = MachineOptions::new(self.machine, ranks, row_bytes, self.seed);
+        options.costs = self.costs;
+        options.receivers = self.receivers.unwrap_or(ranks).min(ranks);
+        options.pivots = self.pivots;
+        options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
+        options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
+        options.append_rows = FIRST_TURN as u32;
+        if self.rate.is_none() {
+            options.append_share = TURN_SHARE;
+        }
+        if options.nodes() == 1 {
+            // One process, where only the receivers' mailboxes are bounded.
+            options.in_flight = u16::MAX;
+            options.held = [u16::MAX, 8, 8, 8];
+        }
+        options
+    }
+}
+
+impl Forecast {
+    pub(super) fn of(
+        plan: &Plan,
+        ranks: u32,
+        records: &Records,
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<Self, Failure> {
+        let row_bytes = records.schema.row_bytes();
+        let options = plan.options(ranks, row_bytes);
+        let simulated = plan.simulated_records(ranks);
+        let mut job = MachineJob::new(options, records.schema.clone());
+        let report = job
+            .run(&mut records.of_job(ranks, simulated), &mut |_, _, _| {}, advance)
+            .map_err(|error| Failure::Internal(error.to_string()))?;
+        Self::from_report(plan, &options, &records.schema, &report)
+    }
+
+    fn from_report(
+        plan: &Plan,
+        options: &MachineOptions,
+        schema: &Schema,
+        report: &MachineReport,
+    ) -> Result<Self, Failure> {
+        let (ranks, receivers) = (options.ranks, options.receivers);
+        let (row_bytes, simulated) = (schema.row_bytes(), plan.simulated_records(ranks));
+        let scale = plan.records as f64 / simulated as f64;
+        let receiver = |partition: u32| (u64::from(partition) * u64::from(ranks) / u64::from(receivers)) as usize;
+        let loads: Vec<u64> = (0..receivers).map(|partition| report.ranks[receiver(partition)].received()).collect();
+        let mean = loads.iter().sum::<u64>() as f64 / f64::from(receivers);
+        let originated = report.sum(|rank| rank.originated);
+        let share = |count: u64| count as f64 / originated.max(1) as f64;
+        let batches: u64 = report.traffic.batches.iter().sum();
+        let control: u64 = report.traffic.control.iter().sum();
+        let rows = plan.records * u64::from(ranks);
+        let stored_bytes = rows * row_bytes as u64;
+        // A run is a full memtable, so their number grows with the records; every receiver has one at least.
+        let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
+        let runs = if scale > 1.0 { full_runs.max(report.stored.runs) } else { report.stored.runs };
+        let latencies: Vec<f64> = report.rounds.iter().map(|round| round.latency_s()).collect();
+        let storage = &plan.machine.storage;
+        let nodes = options.nodes();
+        let throughput = (storage.node_bytes_per_s * f64::from(nodes)).min(storage.bytes_per_s);
+        let made_s = plan.rate.map_or(0.0, |rate| plan.records as f64 / rate);
+        let commit_s = storage.commit_ns / 1e9;
+        let plain_s = made_s.max(stored_bytes as f64 / throughput + f64::from(ranks) / storage.files_per_s);
+        let tail_s = report.over_s - report.arrived_s.min(report.over_s);
+        Ok(Self {
+            ranks,
+            nodes,
+            receivers,
+            record_bytes: row_bytes,
+            records_per_rank: plan.records,
+            simulated_per_rank: simulated,
+            load_imbalance: EpochFigures { rows_per_receiver: loads.clone(), ..Default::default() }.load_imbalance(),
+            largest_load: loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1.0),
+            strays: share(report.sum(|rank| rank.strays)),
+            spills: share(report.sum(|rank| rank.spills)),
+            tables: report.rounds.len(),
+            messages: control + (batches as f64 * scale) as u64,
+            negotiation_messages_per_table: report.traffic.control[1] / report.rounds.len().max(1) as u64,
+            tree_depth: report.tree_depth,
+            negotiation_s_mean: latencies.iter().sum::<f64>() / latencies.len().max(1) as f64,
+            negotiation_s_most: latencies.iter().copied().fold(0.0, f64::max),
+            table_bytes: report.table_bytes,
+            buffer_bytes_three_hops: three_hops(options),
+            buffer_bytes_one_hop: u64::from(ranks) * BATCH_BYTES,
+            buffer_bytes_seen: report.most_bytes.sum(),
+            files: report.stored.files,
+            runs,
+            manifest_bytes: manifest_bytes(schema, report.stored.files, runs * ROW_GROUPS_PER_RUN)?,
+            stored_bytes,
+            // What happens before the end grows with the records, and so do the writes after it.
+            ingest_s: (report.arrived_s * scale + tail_s).max(stored_bytes as f64 / throughput + commit_s),
+            plain_s,
+            processor_s: report.busy_s * scale,
+            loads,
+            rounds: report.rounds.iter().map(|round| (round.begun_s, round.latency_s())).collect(),
+        })
+    }
+
+    /// What the page's plots need.
+    pub(super) fn plots(&self) -> ForecastPlots {
+        ForecastPlots {
+            title: format!("{} ranks on {} nodes", self.ranks, self.nodes),
+            loads: self.loads.clone(),
+            rounds: self.rounds.clone(),
+        }
+    }
+}
+
+/// Rows of a full memtable.
+fn memtable_rows(options: &MachineOptions, row_bytes: usize) -> f64 {
+    (options.memtable_bytes as f64 * 0.95 / row_bytes as f64).clamp(1.0, turbidite::writer::MAX_RUN_ROWS as f64)
+}
+
+/// Open batches of a rank as ARCHITECTURE.md counts them.
+fn three_hops(options: &MachineOptions) -> u64 {
+    let per_node = u64::from(options.machine.ranks_per_node.min(options.ranks));
+    let others = u64::from(options.nodes()) - 1;
+    (per_node + others.div_ceil(per_node)) * BATCH_BYTES
+}

@@ -1,0 +1,62 @@
+//! The forecast as people read it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::advice::Advice;
+use super::forecast::{Forecast, Plan};
+use crate::commands::aligned;
+use crate::text;
+
+pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Option<&Path>) -> String {
+    let seconds = |seconds: f64| text::duration(Duration::from_secs_f64(seconds.max(0.0)));
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let bytes = |bytes: u64| text::bytes(bytes);
+    let rows = vec![
+        row("load imbalance", text::percent(forecast.load_imbalance)),
+        row("largest receiver over the mean", text::three_digits(forecast.largest_load)),
+        row("strays", text::percent(forecast.strays)),
+        row("spills", text::percent(forecast.spills)),
+        row("partition tables", text::count(forecast.tables as u64)),
+        row("messages for each", text::count(forecast.negotiation_messages_per_table)),
+        row("depth of the tree", forecast.tree_depth.to_string()),
+        row("time for each, mean", seconds(forecast.negotiation_s_mean)),
+        row("time for each, most", seconds(forecast.negotiation_s_most)),
+        row("a table", bytes(forecast.table_bytes as u64)),
+        row("messages in all", text::count(forecast.messages)),
+        row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops)),
+        row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop)),
+        row("buffers of a rank as seen", bytes(forecast.buffer_bytes_seen as u64)),
+        row("files", text::count(forecast.files)),
+        row("runs", text::count(forecast.runs)),
+        row("manifest", bytes(forecast.manifest_bytes)),
+        row("records", bytes(forecast.stored_bytes)),
+        row("plain writes", seconds(forecast.plain_s)),
+        row("ingest", seconds(forecast.ingest_s)),
+        row("ingest over plain writes", text::three_digits(forecast.ingest_s / forecast.plain_s.max(1e-9))),
+        row("processor time", seconds(forecast.processor_s)),
+    ];
+    let mut lines = vec![
+        format!(
+            "{} on {}, {} of {} bytes each",
+            text::counted(u64::from(forecast.ranks), "rank", "ranks"),
+            text::counted(u64::from(forecast.nodes), "node", "nodes"),
+            text::counted(forecast.records_per_rank, "record", "records"),
+            forecast.record_bytes
+        ),
+        aligned(&rows),
+    ];
+    if forecast.simulated_per_rank < plan.records {
+        lines.push(format!(
+            "simulated: the first {} records of each rank; times, messages, runs and files follow from these",
+            text::count(forecast.simulated_per_rank)
+        ));
+    }
+    for Advice { option, value, reason } in advice {
+        lines.push(format!("choose {option} = {value}: {reason}"));
+    }
+    if let Some(page) = page {
+        lines.push(format!("plots: {}", page.display()));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,81 @@
+//! How long it takes to open an epoch of very many parts and to plan a query over it.
+//!
+//! ```text
+//! cargo run --release --example plan_speed -- [parts=131072] [columns=3] [rounds=9]
+//! ```
+//!
+//! The manifest is a real one on disk with that many parts and row groups; one part is a real file, which is all that
+//! opening and planning look at. Cold: the dataset is opened anew, and its manifest read (from the page cache), checked
+//! and decoded. Warm: it is open. Medians of `rounds`.
+
+use std::time::Instant;
+
+use turbidite::query::{Dataset, Query};
+use turbidite::{Column, ColumnView, DataType, LocalJob, Schema, Value, WriteOptions};
+
+fn argument(name: &str, default: u32) -> u32 {
+    let value = |argument: String| argument.strip_prefix(name)?.strip_prefix('=')?.parse().ok();
+    std::env::args().skip(1).find_map(value).unwrap_or(default)
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_unstable_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let (parts, columns, rounds) = (argument("parts", 1 << 17), argument("columns", 3), argument("rounds", 9));
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("many.tbd");
+    let described = (0..columns.max(1)).map(|column| Column::new(format!("c{column}"), DataType::F32)).collect();
+    let job = LocalJob::open(&path, Schema::new(described, "c0")?, WriteOptions::new(1))?;
+    job.begin_epoch(1)?;
+    let values: Vec<u8> = (0..1000u32).flat_map(|value| (value as f32 / 1000.0).to_le_bytes()).collect();
+    let view = ColumnView::new(&values, 4, 1000, DataType::F32)?;
+    job.append(0, &vec![view; columns.max(1) as usize])?;
+    job.end_epoch()?;
+    job.close()?;
+
+    let dataset = Dataset::open(&path)?;
+    let mut manifest = (*dataset.manifest(1)?).clone();
+    let (part, run) = (manifest.parts[0], manifest.runs[0].clone());
+    for rank in 1..parts {
+        let mut part = part;
+        part.part.rank = rank;
+        manifest.parts.push(part);
+        let mut run = run.clone();
+        run.part.rank = rank;
+        let low = f64::from(rank) * 8.0;
+        run.columns[0].range = Some((Value::Float(low), Value::Float(low + 8.0)));
+        manifest.runs.push(run);
+    }
+    manifest.figures.rows_per_receiver = vec![1_000_000; parts as usize];
+    let bytes = manifest.encode(dataset.schema())?;
+    let file = path.join(format!("_turbidite/manifest/1.{}.arrow", manifest.commit));
+    std::fs::write(file, &bytes)?;
+    println!("{parts} parts, {columns} columns: a manifest of {:.1} MB", bytes.len() as f64 / 1e6);
+
+    let narrow = Query::new().filter("c0 >= 0.25 and c0 < 0.5");
+    let other = Query::new().filter("c0 >= 0.25 and c0 < 0.5 and not c0 = 0.3");
+    let (mut cold, mut first, mut warm) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds.max(1) {
+        let begun = Instant::now();
+        let dataset = Dataset::open(&path)?;
+        dataset.manifest(1)?;
+        cold.push(begun.elapsed().as_secs_f64() * 1e3);
+        let begun = Instant::now();
+        dataset.count(&narrow)?;
+        first.push(begun.elapsed().as_secs_f64() * 1e3);
+        let begun = Instant::now();
+        dataset.count(&other)?;
+        warm.push(begun.elapsed().as_secs_f64() * 1e3);
+    }
+    println!("opening, cold:                {:.2} ms", median(cold.clone()));
+    println!("first query, with its plan:   {:.2} ms", median(first.clone()));
+    println!(
+        "opening and first query:      {:.2} ms",
+        median(cold.iter().zip(&first).map(|(one, two)| one + two).collect())
+    );
+    println!("a query, warm, with its plan: {:.2} ms", median(warm));
+    Ok(())
+}

@@ -1,0 +1,200 @@
+//! The real engines of up to 131,072 virtual ranks on a modelled cluster: what grows with the job, and how.
+//!
+//! ```text
+//! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
+//!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [json]
+//! ```
+//!
+//! Keys are lognormal and drift with time. `tables` is how many each rank sees: one to begin with and so many less one
+//! renegotiations; 0 lets them adapt. `millis` is how long the programs take to make their records, in the model's time.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use turbidite::drivers::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
+use turbidite::engine::Channel;
+use turbidite::{Column, DataType, Renegotiation, Routing, Schema};
+
+struct Study {
+    ranks: Vec<u32>,
+    records: u64,
+    per_node: u32,
+    row_bytes: usize,
+    tables: u64,
+    pivots: u32,
+    receivers: Option<u32>,
+    routing: Routing,
+    /// How long the ranks' programs take to make their records, in the model's time.
+    millis: f64,
+    json: bool,
+}
+
+impl Study {
+    fn from_arguments() -> Result<Self, String> {
+        let mut study = Self {
+            ranks: vec![64, 512, 4096],
+            records: 2000,
+            per_node: 128,
+            row_bytes: 12,
+            tables: 7,
+            pivots: 512,
+            receivers: None,
+            routing: Routing::ByNode,
+            millis: 40.0,
+            json: false,
+        };
+        for argument in std::env::args().skip(1) {
+            let (name, value) = argument.split_once('=').unwrap_or((&argument, ""));
+            let number = || value.parse::<u64>().map_err(|error| format!("{argument}: {error}"));
+            match name {
+                "ranks" => {
+                    let ranks = value.split(',').map(str::parse).collect::<Result<_, _>>();
+                    study.ranks = ranks.map_err(|error| format!("{argument}: {error}"))?;
+                }
+                "records" => study.records = number()?,
+                "per-node" => study.per_node = number()? as u32,
+                "row" => study.row_bytes = number()? as usize,
+                "tables" => study.tables = number()?,
+                "pivots" => study.pivots = number()? as u32,
+                "receivers" => study.receivers = Some(number()? as u32),
+                "routing" => study.routing = if value == "direct" { Routing::Direct } else { Routing::ByNode },
+                "millis" => study.millis = value.parse().map_err(|error| format!("{argument}: {error}"))?,
+                "json" => study.json = true,
+                _ => return Err(format!("{argument} is no argument of this study")),
+            }
+        }
+        Ok(study)
+    }
+}
+
+fn bits(seed: u64) -> u64 {
+    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    bits ^ (bits >> 31)
+}
+
+/// A number that is close to normal: four uniform ones of 16 bits less two, which a fifth fills the gaps between. Without it
+/// there were 262,144 keys, each as heavy as a partition of so many ranks.
+fn normal(random: u64) -> f64 {
+    let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xFFFF).sum();
+    let within = (bits(random) >> 40) as f64 / f64::from(1 << 24);
+    (sum as f64 + within) / 65_536.0 - 2.0
+}
+
+/// Keys whose logarithm is close to normal.
+struct Lognormal {
+    records: u64,
+    row_bytes: usize,
+}
+
+impl Program for Lognormal {
+    fn rows(&self, _rank: u32) -> u64 {
+        self.records
+    }
+
+    fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>) {
+        for number in first..first + rows {
+            let random = bits((u64::from(rank) << 40) | number);
+            let key = (normal(random) * 2.598).exp() as f32;
+            let start = out.len();
+            out.extend_from_slice(&key.to_le_bytes());
+            out.resize(start + self.row_bytes, number as u8);
+        }
+    }
+}
+
+/// The most memory this process has had, in MiB.
+fn peak_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");
+    line.trim().split(' ').next().and_then(|kib| kib.parse::<f64>().ok()).unwrap_or(0.0) / 1024.0
+}
+
+fn run(study: &Study, ranks: u32) -> Result<(), Box<dyn std::error::Error>> {
+    let columns =
+        vec![Column::new("key", DataType::F32), Column::new("rest", DataType::FixedBytes(study.row_bytes as u32 - 4))];
+    let schema = Arc::new(Schema::new(columns, "key")?);
+    let mut options = MachineOptions::new(Machine::cluster(study.per_node), ranks, schema.row_bytes(), 7);
+    options.pivots = study.pivots;
+    options.receivers = study.receivers.unwrap_or(ranks).min(ranks);
+    options.routing = study.routing;
+    options.append_rows = 64;
+    options.rows_per_s = study.records as f64 / study.millis * 1e3;
+    if study.tables > 0 {
+        options.renegotiation = Renegotiation::Every(study.records.saturating_sub(512) / study.tables.max(1));
+    }
+    let begun = Instant::now();
+    let mut job = MachineJob::new(options, schema);
+    let mut program = Lognormal { records: study.records, row_bytes: study.row_bytes };
+    let report = job.run(&mut program, &mut |_, _, _| {}, &mut |_| {})?;
+    let receivers =
+        (0..options.receivers).map(|part| (u64::from(part) * u64::from(ranks) / u64::from(options.receivers)) as u32);
+    print(study, ranks, &report, report.imbalance(receivers), begun.elapsed().as_secs_f64());
+    Ok(())
+}
+
+fn print(study: &Study, ranks: u32, report: &MachineReport, imbalance: f64, took_s: f64) {
+    let originated = report.sum(|rank| rank.originated);
+    assert_eq!(originated, report.sum(|rank| rank.delivered), "records are lost");
+    let latency_ms = report.rounds.iter().map(|round| round.latency_s() * 1e3).fold(0.0, f64::max);
+    let negotiation = report.traffic.control[1];
+    let batches: u64 = report.traffic.batches.iter().sum();
+    let across = report.traffic.batches[Channel::Across as usize];
+    let strays = report.sum(|rank| rank.strays) as f64 / originated.max(1) as f64;
+    let spills = report.sum(|rank| rank.spills) as f64 / originated.max(1) as f64;
+    if study.json {
+        println!(
+            "{{\"ranks\": {ranks}, \"records\": {originated}, \"tables\": {}, \"negotiation_messages\": {negotiation}, \
+             \"depth\": {}, \"round_ms\": {latency_ms:.4}, \"imbalance\": {imbalance:.5}, \"strays\": {strays:.5}, \
+             \"spills\": {spills:.5}, \"batches\": {batches}, \"across\": {across}, \"table_bytes\": {}, \
+             \"rank_bytes\": {}, \"negotiation_bytes\": {}, \"batch_bytes\": {}, \"appended_ms\": {:.4}, \
+             \"arrived_ms\": {:.4}, \"over_ms\": {:.4}, \"steps\": {}, \"took_s\": {took_s:.2}, \"peak_mib\": {:.0}}}",
+            report.rounds.len(),
+            report.tree_depth,
+            report.table_bytes,
+            report.most_bytes.sum(),
+            report.most_bytes.negotiation,
+            report.most_bytes.batches,
+            report.appended_s * 1e3,
+            report.arrived_s * 1e3,
+            report.over_s * 1e3,
+            report.steps,
+            peak_mib()
+        );
+        return;
+    }
+    println!(
+        "{ranks} ranks: {originated} records, {} tables, {took_s:.1} s, {:.0} MiB at most",
+        report.rounds.len(),
+        peak_mib()
+    );
+    println!("  imbalance {:.2} %, strays {:.3} %, spills {:.3} %", imbalance * 100.0, strays * 100.0, spills * 100.0);
+    println!(
+        "  a round: {:.1} messages a rank, depth {}, {latency_ms:.3} ms at most; table {} bytes",
+        negotiation as f64 / f64::from(ranks) / report.rounds.len().max(1) as f64,
+        report.tree_depth,
+        report.table_bytes
+    );
+    println!(
+        "  batches {batches}, {:.1} rows each on the last hop; memory of a rank: {:?}, mean {}",
+        originated as f64 / report.traffic.batches[Channel::Data as usize].max(1) as f64,
+        report.most_bytes,
+        report.mean_bytes
+    );
+    println!(
+        "  appended {:.3} ms, arrived {:.3} ms, over {:.3} ms; {} steps",
+        report.appended_s * 1e3,
+        report.arrived_s * 1e3,
+        report.over_s * 1e3,
+        report.steps
+    );
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let study = Study::from_arguments()?;
+    for &ranks in &study.ranks {
+        run(&study, ranks)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,54 @@
+//! Who computes when: each node has so many processors, and whatever its ranks do takes the one that is free first.
+
+use super::{Machine, Time};
+
+/// All nodes' processors.
+#[derive(Debug)]
+pub(super) struct Processors {
+    ranks_per_node: u32,
+    cores_per_node: usize,
+    /// By node and processor: when it is free.
+    free: Vec<Time>,
+    /// Time computed in all.
+    pub(super) busy_ns: u64,
+}
+
+impl Processors {
+    pub(super) fn new(machine: &Machine, nodes: u32) -> Self {
+        let cores_per_node = machine.cores_per_node.max(1) as usize;
+        Self {
+            ranks_per_node: machine.ranks_per_node.max(1),
+            cores_per_node,
+            free: vec![0; nodes as usize * cores_per_node],
+            busy_ns: 0,
+        }
+    }
+
+    fn node(&mut self, rank: u32) -> &mut [Time] {
+        let node = (rank / self.ranks_per_node) as usize;
+        &mut self.free[node * self.cores_per_node..(node + 1) * self.cores_per_node]
+    }
+
+    /// The processor of the node of `rank` that is free at `now`, or first after.
+    fn choose(&mut self, rank: u32, now: Time) -> &mut Time {
+        let cores = self.node(rank);
+        let chosen = cores.iter().position(|free| *free <= now).unwrap_or_else(|| {
+            let first = cores.iter().enumerate().min_by_key(|(_, free)| **free);
+            first.map_or(0, |(index, _)| index)
+        });
+        &mut cores[chosen]
+    }
+
+    /// When a processor is free for `rank`, from `now` on.
+    pub(super) fn free_from(&mut self, rank: u32, now: Time) -> Time {
+        (*self.choose(rank, now)).max(now)
+    }
+
+    /// Computes for `duration_ns` on the node of `rank` from `now` on. Answers when it is done.
+    pub(super) fn compute(&mut self, rank: u32, now: Time, duration_ns: Time) -> Time {
+        self.busy_ns += duration_ns;
+        let core = self.choose(rank, now);
+        *core = (*core).max(now) + duration_ns;
+        *core
+    }
+}

@@ -1,0 +1,170 @@
+//! What receivers store, counted as the writer does it: memtables, runs, parts, and when the storage takes them.
+//!
+//! The writer's rules are those of `writer`: a run when a memtable is full, or when a new table leaves most of a run's
+//! records outside; two memtables, so that a receiver takes no more while one is full and the other is being written. Of
+//! the keys a few are remembered for that rule.
+
+use super::{MachineOptions, StorageModel, Time, nanoseconds};
+use crate::format::RunKind;
+
+/// Keys remembered of the run that is being filled.
+const REMEMBERED: usize = 32;
+
+/// As the writer's: smaller memtables for records that are not regular, the least run that a new table ends, and the
+/// share that must lie outside.
+const SIDE_FRACTION: u64 = 32;
+const LEAST_RUN_FRACTION: u64 = 8;
+const MOST_OUTSIDE: f64 = 0.5;
+
+/// What one receiver has stored.
+#[derive(Debug, Clone, Default)]
+struct Receiver {
+    /// Records in the memtables, by kind.
+    filled: [u64; 4],
+    /// Keys of the regular ones, any of them.
+    keys: Vec<u64>,
+    runs: u32,
+    rows: u64,
+    /// Until then a memtable is being written.
+    written: Time,
+    /// A full memtable waits until then.
+    waits: Time,
+    /// When the first file was created.
+    opened: bool,
+}
+
+/// What all receivers have stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Stored {
+    /// Part files.
+    pub files: u64,
+    /// Runs in them.
+    pub runs: u64,
+    /// Records.
+    pub rows: u64,
+    /// When the last byte is on storage, in seconds since the epoch began.
+    pub written_s: f64,
+}
+
+/// All receivers, and the storage they share.
+#[derive(Debug)]
+pub(super) struct Store {
+    model: StorageModel,
+    ranks_per_node: u32,
+    row_bytes: u64,
+    capacity_rows: u64,
+    receivers: Vec<Receiver>,
+    /// By node: when its way to the storage is free.
+    node_free: Vec<Time>,
+    /// When the storage itself is.
+    free: Time,
+    /// When it can create the next file.
+    creates: Time,
+    pub(super) stored: Stored,
+}
+
+/// A memtable of so many records goes to storage.
+pub(super) struct Sealed {
+    pub(super) rows: u64,
+}
+
+impl Store {
+    pub(super) fn new(options: &MachineOptions, row_bytes: usize) -> Self {
+        let row_bytes = row_bytes.max(1) as u64;
+        Self {
+            model: options.machine.storage,
+            ranks_per_node: options.machine.ranks_per_node.max(1),
+            row_bytes,
+            // A memtable with buckets is sealed when one of them is full, which is a little before all are.
+            capacity_rows: (options.memtable_bytes as u64 * 19 / 20 / row_bytes)
+                .clamp(1, crate::writer::MAX_RUN_ROWS as u64),
+            receivers: vec![Receiver::default(); options.ranks as usize],
+            node_free: vec![0; options.nodes() as usize],
+            free: 0,
+            creates: 0,
+            stored: Stored::default(),
+        }
+    }
+
+    fn capacity(&self, kind: RunKind) -> u64 {
+        if kind == RunKind::Regular { self.capacity_rows } else { (self.capacity_rows / SIDE_FRACTION).max(1) }
+    }
+
+    /// Whether a receiver takes batches at `now`; if not, when it does.
+    pub(super) fn accepts(&self, rank: u32, now: Time) -> Result<(), Time> {
+        let receiver = &self.receivers[rank as usize];
+        if receiver.waits > now { Err(receiver.waits) } else { Ok(()) }
+    }
+
+    /// Takes delivered rows, whose keys are `ordinals`. Memtables that are full go to `sealed`.
+    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, sealed: &mut Vec<Sealed>) {
+        let capacity = self.capacity(kind);
+        let receiver = &mut self.receivers[rank as usize];
+        receiver.rows += rows;
+        if kind == RunKind::Regular {
+            match receiver.keys.len() {
+                ..REMEMBERED => receiver.keys.push(key),
+                // In the place of the oldest: any will do.
+                _ => receiver.keys[(receiver.rows % REMEMBERED as u64) as usize] = key,
+            }
+        }
+        let filled = &mut receiver.filled[kind as usize];
+        *filled += rows;
+        while *filled >= capacity {
+            *filled -= capacity;
+            receiver.runs += 1;
+            receiver.keys.clear();
+            sealed.push(Sealed { rows: capacity });
+        }
+    }
+
+    /// A table has come into force that gives `rank` the keys between `bounds`.
+    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<Sealed>) {
+        let least = self.capacity_rows / LEAST_RUN_FRACTION;
+        let receiver = &mut self.receivers[rank as usize];
+        let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
+        let filled = &mut receiver.filled[RunKind::Regular as usize];
+        if *filled >= least.max(1) && outside as f64 > MOST_OUTSIDE * receiver.keys.len() as f64 {
+            sealed.push(Sealed { rows: std::mem::take(filled) });
+            receiver.runs += 1;
+            receiver.keys.clear();
+        }
+    }
+
+    /// Writes a memtable that was encoded at `now`. Answers when it is stored.
+    pub(super) fn write(&mut self, rank: u32, rows: u64, now: Time) -> Time {
+        let node = (rank / self.ranks_per_node) as usize;
+        let bytes = (rows * self.row_bytes) as f64;
+        let receiver = &mut self.receivers[rank as usize];
+        let mut begins = now.max(receiver.written);
+        if !std::mem::replace(&mut receiver.opened, true) {
+            self.creates = self.creates.max(now) + nanoseconds(1e9 / self.model.files_per_s);
+            begins = begins.max(self.creates);
+        }
+        self.node_free[node] =
+            self.node_free[node].max(begins) + nanoseconds(bytes / self.model.node_bytes_per_s * 1e9);
+        self.free = self.free.max(begins) + nanoseconds(bytes / self.model.bytes_per_s * 1e9);
+        let done = self.node_free[node].max(self.free);
+        // The one before is still on its way: two memtables are in use.
+        receiver.waits = receiver.written;
+        receiver.written = done;
+        done
+    }
+
+    /// Seals what is left at the end of the epoch. Answers how many records each memtable has.
+    pub(super) fn finish(&mut self, rank: u32) -> Vec<Sealed> {
+        let receiver = &mut self.receivers[rank as usize];
+        let left: Vec<Sealed> = receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| Sealed { rows }).collect();
+        receiver.filled = [0; 4];
+        receiver.runs += left.len() as u32;
+        self.stored.files += u64::from(receiver.runs > 0);
+        self.stored.runs += u64::from(receiver.runs);
+        self.stored.rows += receiver.rows;
+        left
+    }
+
+    /// Runs of each rank.
+    pub(super) fn runs(&self, rank: u32) -> u32 {
+        self.receivers[rank as usize].runs
+    }
+}

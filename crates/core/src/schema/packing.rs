@@ -1,0 +1,225 @@
+//! Columns on their way into stored rows.
+//!
+//! Programs keep records as structs, and a schema mostly names their members in order: columns that lie side by side in the
+//! caller's memory as they do in a stored row are copied together, as one *piece*. A dump's eight floats are one copy of 32
+//! bytes for each record then, instead of eight of 4.
+//!
+//! Invariant: a piece reads its first column's memory only, and only where the caller lent that: where the memory ends
+//! with the last value of the first column, the last row is copied column by column.
+
+use std::ops::Range;
+
+use super::{ColumnView, Schema};
+
+/// Rows are copied in steps of this many bytes, in line; the last one overlaps the one before.
+pub(crate) const STEP: usize = 16;
+
+/// Columns that are copied as one.
+#[derive(Debug, Clone)]
+struct Piece<'a> {
+    /// From the first column's first value on.
+    bytes: &'a [u8],
+    stride: usize,
+    width: usize,
+    /// Where it begins in a stored row.
+    offset: usize,
+    columns: Range<usize>,
+    /// Rows of which all of the piece lies within `bytes`.
+    rows: usize,
+}
+
+/// How the columns of an append become stored rows.
+#[derive(Debug, Clone)]
+pub(crate) struct Packing<'a> {
+    pieces: Vec<Piece<'a>>,
+    columns: &'a [ColumnView<'a>],
+    row_bytes: usize,
+}
+
+impl<'a> Packing<'a> {
+    /// For columns that fit the schema ([`Schema::check`]).
+    pub(crate) fn new(schema: &Schema, columns: &'a [ColumnView<'a>]) -> Self {
+        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        for (index, view) in columns.iter().enumerate() {
+            let width = view.data_type().width();
+            match pieces.last_mut() {
+                Some(piece) if piece.is_followed_by(view) => {
+                    piece.width += width;
+                    piece.columns.end = index + 1;
+                }
+                _ => pieces.push(Piece {
+                    bytes: view.bytes(),
+                    stride: view.stride(),
+                    width,
+                    offset: schema.offset(index),
+                    columns: index..index + 1,
+                    rows: view.len(),
+                }),
+            }
+        }
+        for piece in &mut pieces {
+            let is_within = |row: usize| {
+                row.checked_mul(piece.stride)
+                    .and_then(|begin| begin.checked_add(piece.width))
+                    .is_some_and(|end| end <= piece.bytes.len())
+            };
+            // Members of one struct end within a stride, so only the last row's may lie beyond.
+            if piece.rows > 0 && !is_within(piece.rows - 1) {
+                piece.rows -= 1;
+            }
+        }
+        Self { pieces, columns, row_bytes: schema.row_bytes() }
+    }
+
+    /// Fills `out` with the stored rows of `rows`: as many as there are, one behind the other.
+    pub(crate) fn pack(&self, rows: Range<usize>, out: &mut [u8]) {
+        if rows.is_empty() {
+            return;
+        }
+        for piece in &self.pieces {
+            let whole = rows.start..rows.end.min(piece.rows).max(rows.start);
+            let rest = whole.end..rows.end;
+            let copied = whole.len();
+            piece.copy(whole, &mut out[piece.offset..], self.row_bytes);
+            let mut place = copied * self.row_bytes + piece.offset;
+            for row in rest {
+                for value in self.columns[piece.columns.clone()].iter().map(|view| view.value(row)) {
+                    out[place..place + value.len()].copy_from_slice(value);
+                    place += value.len();
+                }
+            }
+        }
+    }
+}
+
+impl Piece<'_> {
+    /// Whether a column's values lie right behind this piece, in the same struct.
+    fn is_followed_by(&self, next: &ColumnView<'_>) -> bool {
+        let width = self.width + next.data_type().width();
+        // Equal addresses within what the caller lent are equal bytes; only the piece's own memory is read.
+        next.stride() == self.stride
+            && width <= self.stride
+            && next.bytes().as_ptr() as usize == (self.bytes.as_ptr() as usize).wrapping_add(self.width)
+    }
+
+    fn copy(&self, rows: Range<usize>, out: &mut [u8], out_stride: usize) {
+        if rows.is_empty() {
+            return;
+        }
+        let values = &self.bytes[rows.start * self.stride..];
+        if self.stride < self.width {
+            for (row, slot) in out.chunks_mut(out_stride).take(rows.len()).enumerate() {
+                slot[..self.width].copy_from_slice(&values[row * self.stride..][..self.width]);
+            }
+            return;
+        }
+        let pairs = out.chunks_mut(out_stride).zip(values.chunks(self.stride)).take(rows.len());
+        macro_rules! fixed {
+            ($width:literal) => {
+                pairs.for_each(|(slot, value)| {
+                    if let (Some(slot), Some(value)) = (slot.first_chunk_mut::<$width>(), value.first_chunk::<$width>())
+                    {
+                        *slot = *value;
+                    }
+                })
+            };
+        }
+        macro_rules! in_steps {
+            ($($steps:literal),*) => {
+                match self.width.div_ceil(STEP) {
+                    $($steps => pairs.for_each(|(slot, value)| {
+                        copy_in_steps::<$steps>(&mut slot[..self.width], &value[..self.width]);
+                    }),)*
+                    _ => pairs.for_each(|(slot, value)| slot[..self.width].copy_from_slice(&value[..self.width])),
+                }
+            };
+        }
+        match self.width {
+            4 => fixed!(4),
+            8 => fixed!(8),
+            12 => fixed!(12),
+            16 => fixed!(16),
+            0..STEP => pairs.for_each(|(slot, value)| slot[..self.width].copy_from_slice(&value[..self.width])),
+            _ => in_steps!(2, 3, 4, 5, 6, 7, 8),
+        }
+    }
+}
+
+/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end. Rows have a step at least.
+#[inline]
+pub(crate) fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
+    let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);
+    for (to, from) in to.iter_mut().zip(from).take(STEPS) {
+        *to = *from;
+    }
+    if let (Some(to), Some(from)) = (slot.last_chunk_mut::<STEP>(), row.last_chunk::<STEP>()) {
+        *to = *from;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::{Column, DataType};
+
+    const TYPES: [DataType; 5] =
+        [DataType::U8, DataType::F32, DataType::I64, DataType::FixedBytes(3), DataType::FixedBytes(40)];
+
+    proptest! {
+        /// However columns lie in structs, with whatever between them and behind: the same as one value at a time.
+        #[test]
+        fn rows_are_those_of_single_values(
+            members in prop::collection::vec((0..TYPES.len(), prop::sample::select(vec![0usize, 0, 0, 1, 16])), 1..14),
+            swapped in prop::option::of((0..14usize, 0..14usize)),
+            rows in 0..40usize,
+            begin in 0..40usize,
+            behind in 0..3usize,
+            repeated in any::<bool>(),
+        ) {
+            let mut places = Vec::new();
+            let mut struct_bytes = 0;
+            for (kind, gap) in &members {
+                struct_bytes += gap;
+                places.push((TYPES[*kind], struct_bytes));
+                struct_bytes += TYPES[*kind].width();
+            }
+            if let Some((one, other)) = swapped {
+                let count = places.len();
+                places.swap(one % count, other % count);
+            }
+            let stride = if repeated { 0 } else { struct_bytes + behind };
+            let memory: Vec<u8> = (0..stride * rows + struct_bytes).map(|at| (at * 31 % 251) as u8).collect();
+            let mut columns = vec![Column::new("key", DataType::U16)];
+            let keys: Vec<u8> = (0..2 * rows).map(|at| at as u8).collect();
+            let mut views = vec![ColumnView::new(&keys, 2, rows, DataType::U16).unwrap()];
+            for (number, (data_type, place)) in places.iter().enumerate() {
+                columns.push(Column::new(format!("c{number}"), *data_type));
+                // As the C interface lends it: no further than the last value.
+                let end = place + rows.saturating_sub(1) * stride + data_type.width();
+                views.push(ColumnView::new(&memory[*place..end], stride, rows, *data_type).unwrap());
+            }
+            let schema = Schema::new(columns, "key").unwrap();
+            let expected: Vec<u8> =
+                (0..rows).flat_map(|row| views.iter().flat_map(move |view| view.value(row)).copied().collect::<Vec<_>>()).collect();
+            let begin = begin.min(rows);
+            let mut packed = vec![0xEE; (rows - begin) * schema.row_bytes()];
+            Packing::new(&schema, &views).pack(begin..rows, &mut packed);
+            prop_assert_eq!(packed, &expected[begin * schema.row_bytes()..]);
+        }
+    }
+
+    #[test]
+    fn members_side_by_side_are_one_piece() {
+        let names = ["a", "b", "c", "d", "e"];
+        let schema = Schema::new(names.map(|name| Column::new(name, DataType::F32)).to_vec(), "a").unwrap();
+        let memory = [0u8; 3 * 24];
+        // The fifth lies behind a gap.
+        let view = |place: usize| ColumnView::new(&memory[place..], 24, 3, DataType::F32).unwrap();
+        let views = [0, 4, 8, 12, 20].map(view);
+        let packing = Packing::new(&schema, &views);
+        let found: Vec<(usize, usize)> = packing.pieces.iter().map(|piece| (piece.offset, piece.width)).collect();
+        assert_eq!(found, [(0, 16), (16, 4)]);
+    }
+}

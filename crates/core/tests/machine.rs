@@ -1,0 +1,145 @@
+//! The engines of up to thousands of virtual ranks on a modelled machine: nothing is lost, and what grows with the job does
+//! so as it should.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::collections::BTreeMap;
+
+use turbidite::drivers::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
+use turbidite::{Renegotiation, Routing};
+
+mod virtual_ranks;
+
+use virtual_ranks::{bits, recognized, rows, schema};
+
+struct Drifting(u64);
+
+impl Program for Drifting {
+    fn rows(&self, _rank: u32) -> u64 {
+        self.0
+    }
+
+    fn fill(&mut self, rank: u32, first: u64, count: u64, out: &mut Vec<u8>) {
+        out.extend(rows(rank, first..first + count));
+    }
+}
+
+fn options(ranks: u32, per_node: u32, seed: u64) -> MachineOptions {
+    MachineOptions { append_rows: 64, ..MachineOptions::new(Machine::cluster(per_node), ranks, 12, seed) }
+}
+
+/// Runs an epoch; panics on a record that is lost, delivered twice or altered.
+fn run(options: MachineOptions, records: u64) -> MachineReport {
+    let mut places = BTreeMap::new();
+    let mut job = MachineJob::new(options, schema());
+    let report = job.run(
+        &mut Drifting(records),
+        &mut |rank, kind, rows| {
+            for row in rows.chunks_exact(12) {
+                let id = recognized(row, kind);
+                assert!(places.insert(id, rank).is_none(), "record {id} was delivered twice");
+            }
+        },
+        &mut |_| {},
+    );
+    let report = report.unwrap();
+    assert_eq!(places.len() as u64, u64::from(options.ranks) * records, "records were lost");
+    report
+}
+
+/// Only counts, for jobs of thousands.
+fn count(options: MachineOptions, records: u64) -> MachineReport {
+    let mut delivered = 0;
+    let mut job = MachineJob::new(options, schema());
+    let report = job.run(&mut Drifting(records), &mut |_, _, rows| delivered += rows.len() as u64 / 12, &mut |_| {});
+    assert_eq!(delivered, u64::from(options.ranks) * records, "records were lost");
+    report.unwrap()
+}
+
+#[test]
+fn every_record_arrives_once_on_any_machine() {
+    let (mut spills, mut strays, mut forwarded) = (0, 0, 0);
+    for seed in 0..40 {
+        let ranks = 1 + (bits(seed) % 70) as u32;
+        let per_node = 1 + (bits(seed + 1) % 16) as u32;
+        let mut options = options(ranks, per_node, seed);
+        options.receivers = 1 + bits(seed + 2) as u32 % ranks;
+        options.machine.cores_per_node = 1 + (bits(seed + 3) % 4) as u32;
+        options.machine.remote.latency_ns = (bits(seed + 4) % 100_000) as f64;
+        options.in_flight = 1 + (bits(seed + 5) % 8) as u16;
+        options.held = [u16::MAX, 1, 1 + (bits(seed + 6) % 4) as u16, 2];
+        options.outbox_bytes = 4096 << (bits(seed + 7) % 5);
+        options.memtable_bytes = 1024 << (bits(seed + 8) % 6);
+        options.patience_ns = if seed % 4 == 0 { 1e3 } else { 1e9 };
+        options.rows_per_s = if seed % 3 == 0 { f64::INFINITY } else { 1e6 };
+        options.routing = if seed % 5 == 0 { Routing::Direct } else { Routing::ByNode };
+        if seed % 2 == 0 {
+            options.renegotiation = Renegotiation::Every(40 + seed);
+        }
+        let report = run(options, 700);
+        // The longer patience is a second: nobody may sleep through it although there is room again.
+        assert!(report.over_s < 0.5, "seed {seed}: {} s", report.over_s);
+        spills += report.sum(|rank| rank.spills);
+        strays += report.sum(|rank| rank.strays);
+        forwarded += report.sum(|rank| rank.forwarded);
+        assert_eq!(report.stored.rows, u64::from(ranks) * 700);
+    }
+    // The seeds must have met what they are there for.
+    assert!(spills > 100 && strays > 100 && forwarded > 10_000, "{spills}, {strays}, {forwarded}");
+}
+
+#[test]
+fn a_seed_repeats_its_run_and_epochs_follow_each_other() {
+    let once = |seed| run(options(50, 8, seed), 600);
+    assert_eq!(once(3), once(3));
+    assert_ne!(once(3), once(4));
+    let mut job = MachineJob::new(options(20, 4, 1), schema());
+    for records in [500, 0, 300] {
+        let report = job.run(&mut Drifting(records), &mut |_, _, _| {}, &mut |_| {}).unwrap();
+        assert_eq!(report.sum(|rank| rank.delivered), 20 * records);
+    }
+}
+
+/// Slower storage takes longer, and so does a slower network; the records are the same.
+#[test]
+fn the_model_follows_its_figures() {
+    let fast = count(options(32, 8, 1), 2000);
+    let mut slow = options(32, 8, 1);
+    slow.machine.storage.bytes_per_s = 1e6;
+    let stored = count(slow, 2000);
+    // 64,000 records of 12 bytes at a megabyte a second.
+    assert!(stored.over_s > 0.76 && stored.over_s < 0.9, "{}", stored.over_s);
+    assert!(fast.over_s < 0.1, "{}", fast.over_s);
+    let mut far = options(32, 8, 1);
+    far.machine.remote.latency_ns = 5e6;
+    let far = count(far, 2000);
+    let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
+    // Words, answers and the table pass between nodes at least once each.
+    assert!(latency(&far) > 0.015 && latency(&fast) < 0.002, "{} {}", latency(&far), latency(&fast));
+}
+
+/// The run at 131,072 ranks is `make scale`; this one shows that nothing grows that must not.
+#[test]
+fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
+    let study = |ranks| {
+        let renegotiation = Renegotiation::Every(100);
+        count(MachineOptions { renegotiation, rows_per_s: 60e3, ..options(ranks, 32, 9) }, 800)
+    };
+    let (small, large) = (study(64), study(4096));
+    for report in [&small, &large] {
+        assert!(report.rounds.len() >= 3, "{} tables", report.rounds.len());
+        // Begin, pivots and table for each rank, and a request or so.
+        let ranks = report.ranks.len() as u64;
+        let negotiation = report.traffic.control[1];
+        assert!(negotiation <= 4 * ranks * report.rounds.len() as u64 + ranks, "{negotiation} messages");
+        // Batches 1 MiB, records held back 0.5 MiB, sketch and tables 0.5 MiB: the table in ARCHITECTURE.md.
+        assert!(report.most_bytes.batches <= 1 << 20, "{:?}", report.most_bytes);
+        assert!(report.most_bytes.held <= 1 << 19, "{:?}", report.most_bytes);
+        assert!(report.most_bytes.negotiation <= 1 << 19, "{:?}", report.most_bytes);
+    }
+    assert!(large.tree_depth <= small.tree_depth + 2, "{} {}", small.tree_depth, large.tree_depth);
+    assert!(large.table_bytes <= 66 << 10, "{} bytes", large.table_bytes);
+    // 64 times as many ranks, one level more: a few times as long, most of it for the larger table.
+    let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
+    assert!(latency(&large) < 20.0 * latency(&small), "{} {}", latency(&small), latency(&large));
+}

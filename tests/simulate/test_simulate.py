@@ -1,0 +1,100 @@
+"""`turbidite simulate`: figures that can be worked out by hand, what follows when a stated figure changes, and that what it says
+of a trace is what happens when the trace is ingested."""
+
+from xml.etree import ElementTree
+
+import numpy
+import pytest
+
+from support import raw
+from support.command import USAGE, answer, turbidite
+
+BATCH_BYTES = 32 << 10
+
+
+def forecast(*arguments) -> dict:
+    return answer("simulate", "--no-advice", *arguments)["forecast"]
+
+
+def test_what_can_be_worked_out_by_hand():
+    found = forecast("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40)
+    assert (found["ranks"], found["nodes"], found["receivers"], found["files"]) == (12, 3, 12, 12)
+    assert found["stored_bytes"] == 12 * 5000 * 40
+    assert found["simulated_per_rank"] == found["records_per_rank"] == 5000
+    # Four ranks of the own node, and of the two other nodes one that this rank passes records on to.
+    assert found["buffer_bytes_three_hops"] == 5 * BATCH_BYTES
+    assert found["buffer_bytes_one_hop"] == 12 * BATCH_BYTES
+    # The leaders of the nodes below rank 0, and the ranks of each node below its leader.
+    assert found["tree_depth"] == 2
+    assert found["spills"] == 0
+    assert found["load_imbalance"] < 0.05 and 1 <= found["largest_load"] < 1.2
+    assert forecast("--nodes", 3, "--ranks-per-node", 4, "--records", 5000, "--record-bytes", 40) == found
+
+
+def test_a_stated_figure_has_its_effect():
+    plan = ("--nodes", 2, "--ranks-per-node", 8, "--records", 20_000)
+    usual = forecast(*plan)
+    slow = forecast(*plan, "--storage-gb-per-s", 0.01)
+    # 16 * 20,000 records of 64 bytes at 10 MB/s are 2.048 s, for plain writes as for an ingest.
+    assert 2.04 < slow["plain_s"] < 2.1 and 2.04 < slow["ingest_s"] < 2.3
+    assert usual["ingest_s"] < 0.5
+    far = forecast(*plan, "--latency-us", 5000)
+    # Word, answers and table each pass once between the nodes.
+    assert far["negotiation_s_most"] > 0.015 > usual["negotiation_s_most"]
+    few = forecast(*plan, "--receivers", 4)
+    assert (few["receivers"], few["files"]) == (4, 4)
+    weak = forecast(*plan, "--speed", 0.5)
+    assert weak["processor_s"] == pytest.approx(2 * usual["processor_s"], rel=0.1)
+    made = forecast(*plan, "--rate", 10_000)
+    assert made["plain_s"] == pytest.approx(2.0, rel=0.05) and made["ingest_s"] > 2.0
+
+
+def test_of_a_long_run_the_first_part_is_simulated():
+    found = forecast("--ranks-per-node", 8, "--records", 1_000_000, "--most-records", 80_000)
+    assert (found["simulated_per_rank"], found["stored_bytes"]) == (10_000, 8 * 1_000_000 * 64)
+    words = turbidite("simulate", "--no-advice", "--ranks-per-node", 8, "--records", 1_000_000, "--most-records", 80_000).stdout
+    assert "simulated: the first 10,000 records of each rank" in words
+
+
+def test_advice_and_page(tmp_path):
+    page = tmp_path / "plan.html"
+    found = answer("simulate", "--ranks-per-node", 16, "--records", 3000, "-o", page)
+    assert [choice["option"] for choice in found["advice"]] == ["pivots", "renegotiate", "receivers per node"]
+    # 16 ranks store 3 MB in all: one part, since other engines open each.
+    assert found["advice"][2]["value"] == "1"
+    assert all(choice["reason"] for choice in found["advice"])
+    document = ElementTree.fromstring(page.read_text())
+    plots = [svg.get("data-plot") for svg in document.iter("{http://www.w3.org/2000/svg}svg")]
+    assert plots == ["loads", "rounds"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--nodes", 0), "1 to 1,048,576 ranks"),
+        (("--receivers", 17), "there are 1 to 16"),
+        (("--record-bytes", 3), "its key, 4 bytes"),
+        (("--storage-gb-per-s", 0), "is not above 0"),
+        (("--latency-us", "nan"), "is no duration"),
+        (("--key", "energy"), "SOURCE"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(arguments, complaint):
+    assert complaint in turbidite("simulate", *arguments, expect=USAGE).stderr
+
+
+def test_a_trace_gives_the_balance_that_ingesting_it_has(tmp_path):
+    """Ranks whose keys differ, appended as `ingest` does: the forecast is of the same balance, tables and messages."""
+    random = numpy.random.default_rng(7)
+    dtype = numpy.dtype([("energy", "<f4")])
+    ranks = [(random.lognormal(0.0, 1.0, 20_000) * (1 + rank / 8)).astype("<f4").view(dtype) for rank in range(16)]
+    layout = raw.write_source(tmp_path, {1: ranks})
+    done = answer(*raw.ingest_arguments(tmp_path, tmp_path / "ds", "energy"))["epochs"][0]
+    size = ("--ranks-per-node", 16, "--records", 20_000, "--record-bytes", 4)
+    found = forecast(tmp_path, "--layout", layout, "--key", "energy", *size)
+    assert done["spills"] == 0 and found["spills"] == 0
+    assert abs(found["load_imbalance"] - done["load_imbalance"]) < 0.03, (found["load_imbalance"], done["load_imbalance"])
+    # The threads of an ingest do not keep step: six in a row took 7 to 26 tables and 9,407 to 24,429 messages.
+    assert 1 / 3 < found["tables"] / done["renegotiations"] < 3, (found["tables"], done["renegotiations"])
+    assert 1 / 3 < found["messages"] / done["messages"] < 3, (found["messages"], done["messages"])
+    assert found["files"] == 16
