@@ -78,6 +78,11 @@ static void pause_here(void) {
         MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
 }
 
+static void end_job(int status) {
+    MPI_Abort(MPI_COMM_WORLD, status);
+    _exit(status); /* MPICH's may return */
+}
+
 /* A call has failed. Closing must not hang although others are gone; the job has to be ended by MPI_Abort then, since
  * MPI_Finalize would wait for them. */
 static void give_up(const char *call, turbidite_dataset *dataset, turbidite_transport *transport) {
@@ -88,8 +93,7 @@ static void give_up(const char *call, turbidite_dataset *dataset, turbidite_tran
     int closed = turbidite_mpi_close(transport);
     say("closed transport %d %.3f %s", closed, now() - failed, closed == TURBIDITE_OK ? "" : turbidite_mpi_last_error());
     wait_for("leave");
-    MPI_Abort(MPI_COMM_WORLD, 7);
-    _exit(7); /* MPICH's may return */
+    end_job(7);
 }
 
 typedef struct particle {
@@ -188,25 +192,25 @@ int main(int argc, char **argv) {
     path_to(path, name);
     said = fopen(path, "a");
     particle *particles = malloc(rows * sizeof *particles);
-    if (!said || !particles) MPI_Abort(MPI_COMM_WORLD, 3);
+    if (!said || !particles) end_job(3);
     turbidite_transport *transport;
-    if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) MPI_Abort(MPI_COMM_WORLD, 4);
+    if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) end_job(4);
     if (pause == 0) pause_here();
     turbidite_dataset *dataset = open_dataset(AMPLE_STALL_S, transport);
-    if (!dataset) MPI_Abort(MPI_COMM_WORLD, 5);
+    if (!dataset) end_job(5);
     last_success = now();
     for (uint64_t epoch = first; epoch <= last; epoch++) {
         if (epoch == pause) {
-            if (turbidite_close(dataset) != TURBIDITE_OK) MPI_Abort(MPI_COMM_WORLD, 6);
+            if (turbidite_close(dataset) != TURBIDITE_OK) end_job(6);
             MPI_Barrier(MPI_COMM_WORLD);
             dataset = open_dataset((uint32_t)strtoul(argv[5], NULL, 10), transport);
-            if (!dataset) MPI_Abort(MPI_COMM_WORLD, 5);
+            if (!dataset) end_job(5);
         }
         const char *failed = write_epoch(dataset, epoch, particles, rows, epoch == pause);
         if (failed) give_up(failed, dataset, transport);
     }
     if (turbidite_close(dataset) != TURBIDITE_OK || turbidite_mpi_close(transport) != TURBIDITE_OK)
-        MPI_Abort(MPI_COMM_WORLD, 6);
+        end_job(6);
     say("done");
     fclose(said);
     free(particles);

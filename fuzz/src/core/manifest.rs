@@ -29,10 +29,10 @@ pub fn target(data: &[u8]) {
         bytes.extend_from_slice(b"TBDTMANI");
     }
     let path = Path::new("1.arrow");
-    let Ok(manifest) = EpochManifest::decode(&bytes, path, &schema()) else { return };
+    let Ok(manifest) = EpochManifest::decode(bytes, path, &schema()) else { return };
     let _ = manifest.rows();
     let again = manifest.encode(&schema()).expect("what was read can be written");
-    let again = EpochManifest::decode(&again, path, &schema()).expect("what was written can be read");
+    let again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
     // As text, since NaN differs from itself.
     assert_eq!(format!("{manifest:?}"), format!("{again:?}"));
 }

@@ -48,7 +48,7 @@ impl Report {
             let [a, b, c, d, rows @ ..] = *raw;
             (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(rows))
         };
-        let manifest = EpochManifest::decode(manifest, &origin_of(rank), schema)?;
+        let manifest = EpochManifest::decode(manifest.to_vec(), &origin_of(rank), schema)?;
         Ok(Self { loads: loads.iter().map(load).collect(), manifest })
     }
 }

@@ -53,7 +53,7 @@ pub use traffic::Peers;
 pub use transport::{Channel, Sent, Transport};
 
 use message::Control;
-use negotiation::Round;
+use negotiation::{Loads, Round};
 use outbox::Outbox;
 use quiescence::Quiescence;
 use traffic::Traffic;
@@ -506,7 +506,7 @@ impl Engine {
                     contributors,
                     range,
                     backlog,
-                    loads,
+                    loads: Loads::Subtree(loads),
                     pivots: vec![pivots],
                 })?;
             }

@@ -18,14 +18,55 @@ pub(super) struct Round {
     pub(super) range: (u64, u64),
     /// Records that wait in batches on their own rank; the new table will route them again.
     pub(super) backlog: u64,
-    /// Records received so far by the partitions of this subtree.
-    pub(super) loads: Vec<(u32, u64)>,
+    pub(super) loads: Loads,
     pub(super) pivots: Vec<Pivots>,
 }
 
 impl Round {
     pub(super) fn memory_bytes(&self) -> usize {
-        self.loads.capacity() * size_of::<(u32, u64)>() + self.pivots.iter().map(Pivots::memory_bytes).sum::<usize>()
+        self.loads.memory_bytes() + self.pivots.iter().map(Pivots::memory_bytes).sum::<usize>()
+    }
+}
+
+/// Records received so far by partitions.
+#[derive(Debug)]
+pub(super) enum Loads {
+    /// By those of a subtree, on their way up.
+    Subtree(Vec<(u32, u64)>),
+    /// By all of them, in order: rank 0's, where pairs would take twice the memory and more.
+    All(Vec<u64>),
+}
+
+impl Loads {
+    fn add(&mut self, more: Vec<(u32, u64)>) {
+        match self {
+            Self::Subtree(loads) => {
+                loads.reserve_exact(more.len());
+                loads.extend(more);
+            }
+            Self::All(loads) => {
+                for (partition, rows) in more {
+                    if let Some(load) = loads.get_mut(partition as usize) {
+                        *load = rows;
+                    }
+                }
+            }
+        }
+    }
+
+    /// In the order of partitions; what is told of a subtree alone says nothing of all.
+    fn of_all(&self) -> &[u64] {
+        match self {
+            Self::Subtree(_) => &[],
+            Self::All(loads) => loads,
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Self::Subtree(loads) => loads.capacity() * size_of::<(u32, u64)>(),
+            Self::All(loads) => loads.capacity() * size_of::<u64>(),
+        }
     }
 }
 
@@ -100,13 +141,18 @@ impl Engine {
     fn open_round(&mut self, version: u32) {
         let phase = self.phase();
         let own = self.sketch.summarize(self.options.pivots as usize, phase);
+        let mut loads = match self.place.parent() {
+            Some(_) => Loads::Subtree(Vec::new()),
+            None => Loads::All(vec![0; self.options.receivers as usize]),
+        };
+        loads.add(self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect());
         self.round = Some(Round {
             version,
             missing_children: self.children_count(),
             contributors: u32::from(self.since_begin > 0),
             range: self.sketch_range,
             backlog: self.outbox.rows(),
-            loads: self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect(),
+            loads,
             pivots: vec![own],
         });
         self.sketch.begin(self.expected_rows());
@@ -136,7 +182,9 @@ impl Engine {
         round.contributors = round.contributors.saturating_add(answer.contributors);
         round.range = widen(round.range, answer.range);
         round.backlog = round.backlog.saturating_add(answer.backlog);
-        round.loads.extend(answer.loads);
+        if let Loads::Subtree(loads) = answer.loads {
+            round.loads.add(loads);
+        }
         round.pivots.extend(answer.pivots);
         Ok(())
     }
@@ -144,8 +192,8 @@ impl Engine {
     /// Passes a complete round on, or plans the table on rank 0.
     pub(super) fn advance_round(&mut self) {
         let Some(round) = self.round.take_if(|round| round.missing_children == 0) else { return };
-        match self.place.parent() {
-            Some(parent) => {
+        match (self.place.parent(), round.loads) {
+            (Some(parent), Loads::Subtree(loads)) => {
                 let phase = self.phase();
                 let merged = Pivots::merge(&round.pivots, self.options.pivots as usize, phase);
                 let mut encoded = Vec::new();
@@ -157,29 +205,23 @@ impl Engine {
                         contributors: round.contributors,
                         range: round.range,
                         backlog: round.backlog,
-                        loads: round.loads,
+                        loads,
                         pivots: encoded,
                     },
                 ));
             }
-            None => {
+            (_, loads) => {
                 self.seen_range = widen(self.seen_range, round.range);
                 let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
                 self.seen_contributors = self.seen_contributors.max(round.contributors).max(1);
                 let interval_rows = self.adapt_interval(mass);
-                let mut loads = vec![0; self.options.receivers as usize];
-                for (partition, rows) in round.loads {
-                    if let Some(load) = loads.get_mut(partition as usize) {
-                        *load = rows;
-                    }
-                }
                 // What waits will be routed by this table too, like the keys that are still to come.
                 let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
                 let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
                 let options = &self.options;
                 let planner =
                     self.planner.get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
-                let table = planner.plan_with_loads(&pivots, &loads);
+                let table = planner.plan_with_loads(&pivots, loads.of_all());
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
                 let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };

@@ -2,13 +2,16 @@
 
 use super::negotiation::Round;
 use super::{BatchMemory, Engine, Peers};
+use crate::partition::Planner;
 
 impl Engine {
-    /// Bytes held to agree on partition tables: the keys seen, what children have answered, the table in force.
+    /// Bytes held to agree on partition tables: the keys seen, what children have answered, the table in force; on rank 0
+    /// what it plans with.
     pub fn negotiation_bytes(&self) -> usize {
         let round = self.round.as_ref().map_or(0, Round::memory_bytes);
         let table = self.installed.as_ref().map_or(0, |installed| installed.table.memory_bytes());
-        self.sketch.memory_bytes() + round + table
+        let planner = self.planner.as_ref().map_or(0, Planner::memory_bytes);
+        self.sketch.memory_bytes() + round + table + planner
     }
 
     /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.

@@ -16,7 +16,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema};
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema, SchemaRef};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::footer::FORMAT_VERSION;
@@ -279,7 +279,7 @@ impl EpochManifest {
     /// # Errors
     /// [`Error::Damage`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
     /// for one of a newer release.
-    pub fn decode(bytes: &[u8], path: &Path, schema: &Schema) -> Result<Self> {
+    pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
         let damage = |what: &str| Error::damage(path, what);
         let covered = bytes
             .len()
@@ -291,9 +291,12 @@ impl EpochManifest {
             return Err(damage("its checksum is wrong"));
         }
         // Arrow's decoder panics at some streams that only a forger with the right checksum can make: that is damage too.
-        let (notes, batches) = std::panic::catch_unwind(|| decode_stream(covered, schema))
+        let covered = covered.len();
+        let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
+        let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
             .unwrap_or_else(|_| Err("it is no Arrow stream".to_owned()))
             .map_err(|what| damage(&what))?;
+        let notes = found.metadata();
         let version = notes.get("turbidite.format_version").and_then(|version| version.parse().ok());
         match version {
             Some(found) if found > FORMAT_VERSION => {
@@ -302,13 +305,13 @@ impl EpochManifest {
             Some(_) => {}
             None => return Err(damage("it has no format version")),
         }
-        let mut manifest = take_notes(&notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
+        let mut manifest = take_notes(notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
+        manifest.runs.reserve_exact(batches.iter().map(RecordBatch::num_rows).sum());
         for batch in &batches {
-            let runs = take_runs(batch, schema).ok_or_else(|| damage("one of its runs cannot be read"))?;
+            take_runs(batch, schema, &mut manifest.runs).ok_or_else(|| damage("one of its runs cannot be read"))?;
             if has_excess_nans(batch) {
                 return Err(damage("a row group has more NaN than rows"));
             }
-            manifest.runs.extend(runs);
         }
         manifest.check().map_err(damage)?;
         Ok(manifest)
@@ -317,7 +320,10 @@ impl EpochManifest {
     /// Whether runs and parts fit each other.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
-        ends.sort_unstable();
+        // They are in order, unless somebody else has written them.
+        if !ends.is_sorted() {
+            ends.sort_unstable();
+        }
         if ends.windows(2).any(|pair| pair[0].0 == pair[1].0) {
             return Err("it lists a part twice");
         }
@@ -325,14 +331,16 @@ impl EpochManifest {
             return Err("a part's footer lies outside the part");
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
-        let mut last: Option<(PartId, u64)> = None;
+        // A part's runs follow each other, and so do parts: the next run is looked for there first.
+        let mut at = 0;
         for run in &self.runs {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
-            // A part's runs follow each other.
-            if last.is_none_or(|(part, _)| part != run.part) {
-                last = ends.binary_search_by_key(&run.part, |entry| entry.0).ok().map(|place| ends[place]);
-            }
-            if last.is_none_or(|(_, limit)| end > limit) {
+            let beside =
+                [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
+            at = beside
+                .or_else(|| ends.binary_search_by_key(&run.part, |entry| entry.0).ok())
+                .ok_or("a run lies outside the parts listed")?;
+            if end > ends[at].1 {
                 return Err("a run lies outside the parts listed");
             }
             // Every record takes a byte at least, so nothing that is counted or reserved by rows goes beyond the files.
@@ -346,9 +354,8 @@ impl EpochManifest {
     }
 }
 
-/// The metadata and the batches of an Arrow IPC stream whose columns are a manifest's.
-fn decode_stream(bytes: &[u8], schema: &Schema) -> Result<(HashMap<String, String>, Vec<RecordBatch>), String> {
-    let mut buffer = Buffer::from(bytes);
+/// The schema, with what is said of the epoch, and the batches of an Arrow IPC stream whose columns are a manifest's.
+fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let mut decoder = StreamDecoder::new();
     let mut batches = Vec::new();
     while !buffer.is_empty() {
@@ -373,7 +380,7 @@ fn decode_stream(bytes: &[u8], schema: &Schema) -> Result<(HashMap<String, Strin
     if !same {
         return Err("its columns are not those of the dataset's schema".to_owned());
     }
-    Ok((found.metadata().clone(), batches))
+    Ok((found, batches))
 }
 
 /// The manifest without its runs.
@@ -436,8 +443,8 @@ fn whole_at(array: &ArrayRef, row: usize) -> Option<u64> {
     array.as_primitive_opt::<UInt64Type>().map(|counts| counts.value(row))
 }
 
-/// The runs of a batch whose columns [`decode_stream`] has checked. Summaries stay in the batch until they are asked for.
-fn take_runs(batch: &RecordBatch, schema: &Schema) -> Option<Vec<RunEntry>> {
+/// Adds the runs of a batch whose columns [`decode_stream`] has checked. Summaries stay in the batch until they are asked for.
+fn take_runs(batch: &RecordBatch, schema: &Schema, runs: &mut Vec<RunEntry>) -> Option<()> {
     let mut columns = batch.columns().iter();
     let mut u32s = || Some(numbers_of::<UInt32Type>(columns.next()?)?.values());
     let (ranks, rolls, numbers, row_groups) = (u32s()?, u32s()?, u32s()?, u32s()?);
@@ -480,7 +487,10 @@ fn take_runs(batch: &RecordBatch, schema: &Schema) -> Option<Vec<RunEntry>> {
             columns: Summaries::stored(Arc::clone(&summaries), u32::try_from(row).ok()?),
         })
     };
-    (0..batch.num_rows()).map(run).collect()
+    for row in 0..batch.num_rows() {
+        runs.push(run(row)?);
+    }
+    Some(())
 }
 
 /// The numbers of a column that has one in every row.
@@ -506,14 +516,8 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
         rest = fields;
         let mut numbers = [0u64; 5];
         for (place, number) in numbers.iter_mut().enumerate() {
-            let digits = rest
-                .iter()
-                .position(|byte| !byte.is_ascii_digit())
-                .filter(|digits| *digits == 1 || (*digits > 1 && rest[0] != b'0'))?;
-            for digit in &rest[..digits] {
-                *number = number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))?;
-            }
-            rest = rest[digits..].strip_prefix(if place < 4 { b"," } else { b"]" })?;
+            (*number, rest) = take_whole(rest)?;
+            rest = rest.strip_prefix(if place < 4 { b"," } else { b"]" })?;
         }
         let [rank, roll, bytes, footer_offset, footer_checksum] = numbers;
         let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
@@ -526,6 +530,20 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
         }
     }
     (rest == b"]").then_some(parts)
+}
+
+/// A whole number as JSON writes it, and what follows it.
+fn take_whole(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (mut number, mut digits) = (0u64, 0);
+    while let Some(digit) = text.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+        // Nineteen digits always fit.
+        number = match digits {
+            0..19 => number * 10 + u64::from(digit),
+            _ => number.checked_mul(10)?.checked_add(u64::from(digit))?,
+        };
+        digits += 1;
+    }
+    (digits == 1 || (digits > 1 && text[0] != b'0')).then(|| (number, &text[digits..]))
 }
 
 #[cfg(test)]

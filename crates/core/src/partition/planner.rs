@@ -53,6 +53,12 @@ impl Planner {
         }
     }
 
+    /// Memory for loads, cuts and the keys of earlier intervals.
+    pub fn memory_bytes(&self) -> usize {
+        let cuts = self.cuts.as_ref().map_or(0, |cuts| cuts.capacity() * size_of::<CutPoint>());
+        self.loads.capacity() * size_of::<f64>() + cuts + self.history.memory_bytes()
+    }
+
     /// The loads the planner believes in.
     pub fn loads(&self) -> &[f64] {
         &self.loads

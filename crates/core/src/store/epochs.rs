@@ -129,7 +129,7 @@ pub(super) fn read_manifest(
         }
         other => other.at("read", &path)?,
     };
-    let manifest = EpochManifest::decode(&bytes, &path, &descriptor.schema)?;
+    let manifest = EpochManifest::decode(bytes, &path, &descriptor.schema)?;
     if (manifest.epoch, manifest.commit) != (epoch, commit) {
         let what = format!("it is the manifest of epoch {}, commit {}", manifest.epoch, manifest.commit);
         return Err(Error::damage(&path, what));

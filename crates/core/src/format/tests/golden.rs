@@ -88,7 +88,7 @@ fn the_golden_part_is_read() {
 fn the_golden_manifest_says_what_it_said() {
     let manifest = example_manifest();
     let bytes = stored("manifest.arrow", &manifest.encode(&example_schema()).unwrap());
-    let decoded = EpochManifest::decode(&bytes, &golden("manifest.arrow"), &example_schema()).unwrap();
+    let decoded = EpochManifest::decode(bytes, &golden("manifest.arrow"), &example_schema()).unwrap();
     assert_eq!(decoded, manifest);
 }
 

@@ -65,7 +65,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
 }
 
 fn decode(bytes: &[u8], schema: &Schema) -> crate::Result<EpochManifest> {
-    EpochManifest::decode(bytes, Path::new(PATH), schema)
+    EpochManifest::decode(bytes.to_vec(), Path::new(PATH), schema)
 }
 
 proptest! {
