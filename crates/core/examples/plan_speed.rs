@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         run.part.rank = rank;
         let low = f64::from(rank) * 8.0;
         run.columns[0].range = Some((Value::Float(low), Value::Float(low + 8.0)));
-        manifest.runs.push(run);
+        manifest.runs.to_mut().push(run);
     }
     manifest.figures.rows_per_receiver = vec![1_000_000; parts as usize];
     let bytes = manifest.encode(dataset.schema())?;

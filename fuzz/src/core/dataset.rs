@@ -111,7 +111,7 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
     }
     let float = f64::from_bits(script.long());
     let runs = manifest.runs.len().max(1);
-    let Some(run) = manifest.runs.get_mut(which % runs) else { return };
+    let Some(run) = manifest.runs.to_mut().get_mut(which % runs) else { return };
     let column = script.one_of(run.columns.len());
     match field {
         3 => run.rows = value,
@@ -129,13 +129,13 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         15 => run.table_version = value as u32,
         16 => manifest.figures.rows = value,
         17 => manifest.figures.rows_per_receiver = vec![value, 1, u64::MAX],
-        18 => drop(manifest.runs.remove(which % runs)),
+        18 => drop(manifest.runs.to_mut().remove(which % runs)),
         19 => {
             let again = run.clone();
-            manifest.runs.push(again);
+            manifest.runs.to_mut().push(again);
         }
-        20 => manifest.runs.reverse(),
-        21 => manifest.runs.iter_mut().for_each(|run| run.rows = value),
+        20 => manifest.runs.to_mut().reverse(),
+        21 => manifest.runs.to_mut().iter_mut().for_each(|run| run.rows = value),
         22 => (manifest.figures.strays, manifest.figures.nan_keys) = (value, value),
         _ => manifest.figures.receivers = value as u32,
     }

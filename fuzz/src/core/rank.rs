@@ -54,7 +54,7 @@ fn report(script: &mut Script<'_>) -> Vec<u8> {
     for part in &mut manifest.parts {
         part.part.rank += 1;
     }
-    for run in &mut manifest.runs {
+    for run in manifest.runs.to_mut() {
         run.part.rank += 1;
     }
     let value = script.long();
@@ -63,7 +63,7 @@ fn report(script: &mut Script<'_>) -> Vec<u8> {
         1 => (manifest.figures.strays, manifest.figures.messages) = (value, value),
         2 => manifest.figures.rows_per_receiver = vec![value; 3],
         3 => manifest.parts.clear(),
-        4 => manifest.runs.iter_mut().for_each(|run| run.rows = value),
+        4 => manifest.runs.to_mut().iter_mut().for_each(|run| run.rows = value),
         _ => {}
     }
     manifest.encode(&schema()).expect("the columns fit")

@@ -179,7 +179,7 @@ impl QueryCommand {
         let wanted = self.epoch.unwrap_or(EpochRange::ALL);
         let mut bytes_of_epochs = 0;
         for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
-            bytes_of_epochs += dataset.manifest(epoch)?.runs.iter().map(|run| run.bytes).sum::<u64>();
+            bytes_of_epochs += dataset.manifest(epoch)?.page_bytes();
         }
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, figures })
     }

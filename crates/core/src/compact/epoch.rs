@@ -12,7 +12,8 @@ use super::options::{CompactOptions, PART_BYTES};
 use super::slab::{Sequences, SlabReader};
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, PartEntry, PartId, RunContext, RunEntry, StageSeconds,
+    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, PartEntry, PartId, RunContext, RunEntry, Runs,
+    StageSeconds,
 };
 use crate::query::EpochGroups;
 use crate::schema::Schema;
@@ -159,7 +160,7 @@ impl<'a> EpochWork<'a> {
             epoch: identity.epoch,
             commit: identity.commit,
             parts: Vec::new(),
-            runs: Vec::new(),
+            runs: Runs::default(),
             figures: EpochFigures { ranks: lanes.len() as u32, nan_keys, ..EpochFigures::default() },
         };
         for (_, lane) in lanes {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::station::RankTraffic;
 use crate::engine::{Engine, EngineFigures, MessageError, Payloads};
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, EpochManifest, RunKind};
+use crate::format::{EpochFigures, EpochManifest, RunKind, Runs};
 use crate::schema::Schema;
 use crate::writer::Outcome;
 
@@ -90,7 +90,7 @@ pub(super) fn report(
         ..EpochFigures::default()
     };
     let load = engine.options().partition().map(|partition| (partition, engine.figures().received()));
-    let manifest = EpochManifest { epoch, commit, parts: outcome.parts, runs: outcome.runs, figures };
+    let manifest = EpochManifest { epoch, commit, parts: outcome.parts, runs: outcome.runs.into(), figures };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -106,7 +106,7 @@ pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
 /// network, perhaps from another release.
 pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads) -> Result<EpochManifest> {
     let nothing =
-        || EpochManifest { epoch, commit, parts: Vec::new(), runs: Vec::new(), figures: EpochFigures::default() };
+        || EpochManifest { epoch, commit, parts: Vec::new(), runs: Runs::default(), figures: EpochFigures::default() };
     let Report { mut loads, manifest } =
         join_reports(schema, payloads)?.unwrap_or_else(|| Report { loads: Vec::new(), manifest: nothing() });
     let origin = Path::new("reports of all ranks");
@@ -119,7 +119,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     let EpochManifest { mut parts, mut runs, figures, .. } = manifest;
     // Subtrees are no ranges of ranks.
     parts.sort_unstable_by_key(|part| part.part);
-    runs.sort_by_key(|run| (run.part, run.offset));
+    runs.to_mut().sort_by_key(|run| (run.part, run.offset));
     let whole = EpochManifest { epoch, commit, parts, runs, figures: EpochFigures { rows_per_receiver, ..figures } };
     whole.check().map_err(|what| Error::damage(origin, what))?;
     Ok(whole)
@@ -193,7 +193,7 @@ mod tests {
             EpochFigures { ranks: 1, receivers: 1, rows: u64::MAX, messages: u64::MAX, ..EpochFigures::default() };
         let part = PartId { rank: part, roll: 0 };
         let parts = vec![PartEntry { part, bytes: 9, footer_offset: 4, footer_checksum: 0 }];
-        let manifest = EpochManifest { epoch, commit: Uuid::from_u128(1), parts, runs: Vec::new(), figures };
+        let manifest = EpochManifest { epoch, commit: Uuid::from_u128(1), parts, runs: Runs::default(), figures };
         (rank, Report { loads: vec![(rank, u64::from(rank) + 5)], manifest }.encode(schema).unwrap())
     }
 

@@ -7,125 +7,25 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
-};
-use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema, SchemaRef};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::arrow_values::{numbers, with_arrow_type};
 use super::footer::FORMAT_VERSION;
-use super::model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
-use super::summaries::Summaries;
+use super::model::{EpochFigures, EpochManifest, PartEntry, PartId, RunEntry};
+use super::runs::Runs;
+use super::stored_runs::{StoredRuns, kind_number};
 use crate::error::{Error, Result};
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
 /// The last eight bytes of a manifest.
 const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
 const TRAILER_BYTES: usize = 16;
-
-/// Runs `$body` with `$type` as the Arrow type of a numeric column.
-macro_rules! with_arrow_type {
-    ($data_type:expr, $type:ident => $body:expr, otherwise $other:expr) => {
-        match $data_type {
-            DataType::I8 => {
-                type $type = Int8Type;
-                $body
-            }
-            DataType::I16 => {
-                type $type = Int16Type;
-                $body
-            }
-            DataType::I32 => {
-                type $type = Int32Type;
-                $body
-            }
-            DataType::I64 => {
-                type $type = Int64Type;
-                $body
-            }
-            DataType::U8 => {
-                type $type = UInt8Type;
-                $body
-            }
-            DataType::U16 => {
-                type $type = UInt16Type;
-                $body
-            }
-            DataType::U32 => {
-                type $type = UInt32Type;
-                $body
-            }
-            DataType::U64 => {
-                type $type = UInt64Type;
-                $body
-            }
-            DataType::F32 => {
-                type $type = Float32Type;
-                $body
-            }
-            DataType::F64 => {
-                type $type = Float64Type;
-                $body
-            }
-            DataType::FixedBytes(_) => $other,
-        }
-    };
-}
-
-/// Numbers that [`Value`] carries.
-trait Number: Copy {
-    fn from_value(value: Value) -> Self;
-    fn into_value(self) -> Value;
-}
-
-macro_rules! integer_numbers {
-    ($($type:ty),*) => {$(
-        impl Number for $type {
-            fn from_value(value: Value) -> Self {
-                match value {
-                    Value::Int(value) => value as $type,
-                    Value::Float(value) => value as $type,
-                }
-            }
-
-            fn into_value(self) -> Value {
-                Value::Int(i128::from(self))
-            }
-        }
-    )*};
-}
-
-macro_rules! float_numbers {
-    ($($type:ty),*) => {$(
-        impl Number for $type {
-            fn from_value(value: Value) -> Self {
-                value.as_f64() as $type
-            }
-
-            fn into_value(self) -> Value {
-                Value::Float(f64::from(self))
-            }
-        }
-    )*};
-}
-
-integer_numbers!(i8, i16, i32, i64, u8, u16, u32, u64);
-float_numbers!(f32, f64);
-
-fn numbers<T: ArrowPrimitiveType<Native: Number>>(values: impl Iterator<Item = Option<Value>>) -> ArrayRef {
-    Arc::new(values.map(|value| value.map(T::Native::from_value)).collect::<PrimitiveArray<T>>())
-}
-
-fn number_at<T: ArrowPrimitiveType<Native: Number>>(array: &dyn Array, row: usize) -> Option<Value> {
-    let array = array.as_primitive_opt::<T>()?;
-    array.is_valid(row).then(|| array.value(row).into_value())
-}
 
 /// The fixed columns, in order.
 const FIXED: [(&str, ArrowType); 9] = [
@@ -160,21 +60,6 @@ fn fields(schema: &Schema) -> Vec<Field> {
 
 fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
     schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
-}
-
-fn kind_number(kind: RunKind) -> u8 {
-    match kind {
-        RunKind::Regular => 0,
-        RunKind::Stray => 1,
-        RunKind::Unordered => 2,
-        RunKind::NanKey => 3,
-    }
-}
-
-fn kind_of(number: u64) -> Option<RunKind> {
-    [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]
-        .into_iter()
-        .find(|kind| u64::from(kind_number(*kind)) == number)
 }
 
 /// What went wrong inside Arrow while encoding: nothing but a defect can, since the arrays are built to fit.
@@ -306,13 +191,12 @@ impl EpochManifest {
             None => return Err(damage("it has no format version")),
         }
         let mut manifest = take_notes(notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
-        manifest.runs.reserve_exact(batches.iter().map(RecordBatch::num_rows).sum());
-        for batch in &batches {
-            take_runs(batch, schema, &mut manifest.runs).ok_or_else(|| damage("one of its runs cannot be read"))?;
-            if has_excess_nans(batch) {
-                return Err(damage("a row group has more NaN than rows"));
-            }
+        let batches: Option<Vec<StoredRuns>> = batches.iter().map(|batch| StoredRuns::of(batch, schema)).collect();
+        let batches = batches.ok_or_else(|| damage("one of its runs cannot be read"))?;
+        if batches.iter().any(StoredRuns::has_excess_nans) {
+            return Err(damage("a row group has more NaN than rows"));
         }
+        manifest.runs = Runs::stored(batches);
         manifest.check().map_err(damage)?;
         Ok(manifest)
     }
@@ -333,7 +217,7 @@ impl EpochManifest {
         let (mut rows, mut bytes) = (0u64, 0u64);
         // A part's runs follow each other, and so do parts: the next run is looked for there first.
         let mut at = 0;
-        for run in &self.runs {
+        for run in self.runs.places() {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
             let beside =
                 [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
@@ -404,107 +288,9 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         epoch: notes.get("turbidite.epoch")?.parse().ok()?,
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
-        runs: Vec::new(),
+        runs: Runs::default(),
         figures,
     })
-}
-
-/// Columns' summaries as the manifest has them: for each column the smallest and largest values and the counts of NaN.
-#[derive(Debug)]
-pub(super) struct StoredSummaries {
-    columns: Vec<Option<StoredColumn>>,
-}
-
-#[derive(Debug)]
-struct StoredColumn {
-    data_type: DataType,
-    least: ArrayRef,
-    most: ArrayRef,
-    nan_counts: Option<ArrayRef>,
-}
-
-impl StoredSummaries {
-    pub(super) fn columns(&self) -> usize {
-        self.columns.len()
-    }
-
-    /// The summary of one column over one row group; `None` for a column that there is not.
-    pub(super) fn one(&self, row: usize, column: usize) -> Option<ColumnSummary> {
-        let Some(stored) = self.columns.get(column)? else { return Some(ColumnSummary { range: None, nan_count: 0 }) };
-        let value = |array: &ArrayRef| -> Option<Value> {
-            with_arrow_type!(stored.data_type, T => number_at::<T>(array, row), otherwise None)
-        };
-        let nan_count = stored.nan_counts.as_ref().and_then(|counts| whole_at(counts, row)).unwrap_or(0);
-        Some(ColumnSummary { range: value(&stored.least).zip(value(&stored.most)), nan_count })
-    }
-}
-
-fn whole_at(array: &ArrayRef, row: usize) -> Option<u64> {
-    array.as_primitive_opt::<UInt64Type>().map(|counts| counts.value(row))
-}
-
-/// Adds the runs of a batch whose columns [`decode_stream`] has checked. Summaries stay in the batch until they are asked for.
-fn take_runs(batch: &RecordBatch, schema: &Schema, runs: &mut Vec<RunEntry>) -> Option<()> {
-    let mut columns = batch.columns().iter();
-    let mut u32s = || Some(numbers_of::<UInt32Type>(columns.next()?)?.values());
-    let (ranks, rolls, numbers, row_groups) = (u32s()?, u32s()?, u32s()?, u32s()?);
-    let mut u64s = || Some(numbers_of::<UInt64Type>(columns.next()?)?.values());
-    let (offsets, lengths, rows) = (u64s()?, u64s()?, u64s()?);
-    let kinds = numbers_of::<UInt8Type>(columns.next()?)?.values();
-    let table_versions = numbers_of::<UInt32Type>(columns.next()?)?.values();
-    let checksums = numbers_of::<UInt64Type>(columns.next()?)?.values();
-    let (lower, upper) = (columns.next()?, columns.next()?);
-    let mut stored = Vec::with_capacity(schema.columns().len());
-    for &Column { data_type, .. } in schema.columns() {
-        stored.push(if data_type.is_numeric() {
-            let (least, most) = (columns.next()?.clone(), columns.next()?.clone());
-            let nan_counts = if data_type.is_float() { Some(columns.next()?.clone()) } else { None };
-            if let Some(counts) = &nan_counts {
-                numbers_of::<UInt64Type>(counts)?;
-            }
-            Some(StoredColumn { data_type, least, most, nan_counts })
-        } else {
-            None
-        });
-    }
-    let summaries = Arc::new(StoredSummaries { columns: stored });
-    let key = schema.key().data_type;
-    let run = |row: usize| {
-        let value = |array: &ArrayRef| -> Option<Value> {
-            with_arrow_type!(key, T => number_at::<T>(array, row), otherwise None)
-        };
-        Some(RunEntry {
-            part: PartId { rank: ranks[row], roll: rolls[row] },
-            run: numbers[row],
-            row_group: row_groups[row],
-            offset: offsets[row],
-            bytes: lengths[row],
-            rows: rows[row],
-            kind: kind_of(u64::from(kinds[row]))?,
-            table_version: table_versions[row],
-            bounds: value(lower).zip(value(upper)),
-            checksum: checksums[row],
-            columns: Summaries::stored(Arc::clone(&summaries), u32::try_from(row).ok()?),
-        })
-    };
-    for row in 0..batch.num_rows() {
-        runs.push(run(row)?);
-    }
-    Some(())
-}
-
-/// The numbers of a column that has one in every row.
-fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<&PrimitiveArray<T>> {
-    array.as_primitive_opt::<T>().filter(|numbers| numbers.null_count() == 0)
-}
-
-/// Whether a row group has more NaN than rows. All of a batch are looked at at once, so that no summary need be taken out.
-fn has_excess_nans(batch: &RecordBatch) -> bool {
-    let whole = |array: &ArrayRef| array.as_primitive_opt::<UInt64Type>().map(|numbers| numbers.values().clone());
-    let Some(rows) = batch.column_by_name("rows").and_then(whole) else { return false };
-    let fields = batch.schema();
-    let counts = fields.fields().iter().zip(batch.columns()).filter(|(field, _)| field.name().starts_with("nan:"));
-    counts.filter_map(|(_, array)| whole(array)).any(|counts| counts.iter().zip(&rows).any(|(nans, rows)| nans > rows))
 }
 
 /// The parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers alone. 131,072 of them are 6 MB of

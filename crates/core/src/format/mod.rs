@@ -13,6 +13,7 @@
 //! block boundary (the first one right after the magic) and its seal ends at one; what is read is checked before it is
 //! used, and damage is an error, never a panic.
 
+mod arrow_values;
 mod column_table;
 mod drain;
 mod footer;
@@ -26,8 +27,10 @@ mod part_reader;
 mod part_writer;
 mod physical;
 mod recovery;
+mod runs;
 mod seal;
 mod sort;
+mod stored_runs;
 mod stream;
 mod summaries;
 #[cfg(test)]
@@ -43,6 +46,7 @@ pub(crate) use pages::page_rows;
 pub use part_reader::PartReader;
 pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
 pub use recovery::{RecoveredPart, recover_part};
+pub use runs::{Runs, RunsIter};
 pub(crate) use seal::{MAX_GAP_BYTES, padding};
 pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
 pub use summaries::Summaries;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::runs::Runs;
 use super::summaries::Summaries;
 use crate::schema::Value;
 
@@ -171,7 +172,7 @@ pub struct EpochManifest {
     /// The part files, by rank and roll.
     pub parts: Vec<PartEntry>,
     /// The runs' row groups, in the order of parts and offsets.
-    pub runs: Vec<RunEntry>,
+    pub runs: Runs,
     /// How it was written.
     pub figures: EpochFigures,
 }
@@ -179,7 +180,12 @@ pub struct EpochManifest {
 impl EpochManifest {
     /// Records in the epoch.
     pub fn rows(&self) -> u64 {
-        self.runs.iter().map(|run| run.rows).sum()
+        self.runs.places().map(|run| run.rows).sum()
+    }
+
+    /// Bytes of their pages.
+    pub fn page_bytes(&self) -> u64 {
+        self.runs.places().map(|run| run.bytes).sum()
     }
 }
 

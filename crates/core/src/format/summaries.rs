@@ -6,8 +6,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-use super::manifest::StoredSummaries;
 use super::model::ColumnSummary;
+use super::stored_runs::StoredSummaries;
 
 /// The summaries of a row group's columns, in the order of the schema.
 #[derive(Clone, Default)]
@@ -28,12 +28,6 @@ impl Summaries {
             (None, Some((all, row))) => all.one(*row as usize, column),
             (made, _) => made?.get(column).copied(),
         }
-    }
-
-    /// Whether all of them have been read.
-    #[cfg(test)]
-    pub(crate) fn are_read(&self) -> bool {
-        self.made.get().is_some()
     }
 
     fn all(&self) -> &Vec<ColumnSummary> {

@@ -115,7 +115,7 @@ fn explain_epoch(dataset: &Inner, shape: &Shape, scan: &EpochScan) -> Result<Epo
         epoch: manifest.epoch,
         rows: manifest.rows(),
         parts: manifest.parts.len() as u64,
-        bytes: manifest.runs.iter().map(|run| run.bytes).sum(),
+        bytes: manifest.page_bytes(),
         ..EpochExplanation::default()
     };
     let mut choices = scan.choices.iter().peekable();

@@ -51,15 +51,8 @@ pub(super) struct KeyRanges {
 impl KeyRanges {
     /// Of a manifest whose key is column `key`. Where nothing is known of a row group, its keys may be any.
     pub(super) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
-        let mut ranges = Self::default();
-        for run in &manifest.runs {
-            let known = run.columns.one(key).and_then(|summary| summary.range);
-            let (least, most) =
-                known.map_or((0, u64::MAX), |(least, most)| (order.ordinal_of(least), order.ordinal_of(most)));
-            ranges.least.push(least);
-            ranges.most.push(most);
-        }
-        ranges
+        let (least, most) = manifest.runs.ordinals(key, order).into_iter().unzip();
+        Self { least, most }
     }
 
     /// The row groups that may hold a key between two, both included.
@@ -349,8 +342,13 @@ mod tests {
         runs[9].columns[0].range = None;
         runs[12].columns[0].nan_count = 4;
         runs[14].rows = 0;
-        let manifest =
-            EpochManifest { epoch: 5, commit: uuid::Uuid::nil(), parts: Vec::new(), runs, figures: Default::default() };
+        let manifest = EpochManifest {
+            epoch: 5,
+            commit: uuid::Uuid::nil(),
+            parts: Vec::new(),
+            runs: runs.into(),
+            figures: Default::default(),
+        };
         let keys = KeyRanges::of(&manifest, 0, order);
         let (mut narrowed, mut found) = (0, 0);
         for text in [

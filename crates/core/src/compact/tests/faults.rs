@@ -135,9 +135,9 @@ fn rows_that_are_not_where_the_manifest_says_are_damage() {
     let epoch = mixed_epoch(2, 60);
     let lies: [fn(&mut EpochManifest); 2] = [
         // Keys that are NaN in a regular run.
-        |manifest| manifest.runs.iter_mut().for_each(|run| run.kind = RunKind::Regular),
+        |manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.kind = RunKind::Regular),
         // Keys that are numbers in a run of NaN keys.
-        |manifest| manifest.runs[0].kind = RunKind::NanKey,
+        |manifest| manifest.runs.to_mut()[0].kind = RunKind::NanKey,
     ];
     for lie in lies {
         let memory = MemoryStorage::new();

@@ -91,7 +91,7 @@ fn write_source(
         epoch: label,
         commit: commit.identity().commit,
         parts: Vec::new(),
-        runs: Vec::new(),
+        runs: crate::format::Runs::default(),
         figures: EpochFigures::default(),
     };
     for (rank, runs) in (0..).zip(epoch) {

@@ -72,14 +72,25 @@ proptest! {
     #[test]
     fn manifests_come_back(
         types in prop::collection::vec(prop::sample::select(ALL_TYPES.to_vec()), 1..8),
-        runs in 0usize..40,
+        // More than the row groups whose entries are made together.
+        runs in 0usize..100,
         seed in 1u64..,
+        cut in 0usize..100,
     ) {
         let mut types = types;
         types.push(DataType::U64);
         let schema = schema_of(&types, types.len() - 1);
         let manifest = manifest(&schema, runs, seed);
-        prop_assert_eq!(decode(&manifest.encode(&schema).unwrap(), &schema).unwrap(), manifest);
+        let bytes = manifest.encode(&schema).unwrap();
+        let found = decode(&bytes, &schema).unwrap();
+        // What is asked of the arrays first, then of entries that are made.
+        prop_assert_eq!((found.runs.len(), found.rows(), found.runs.made()), (runs, manifest.rows(), 0));
+        let ordinals = |manifest: &EpochManifest| manifest.runs.ordinals(schema.key_index(), schema.key_order());
+        prop_assert_eq!(ordinals(&found), ordinals(&manifest));
+        prop_assert_eq!(found.runs.get(cut), manifest.runs.get(cut));
+        prop_assert!(found.runs.made() <= 32);
+        prop_assert_eq!(&found, &manifest);
+        prop_assert_eq!(decode(&in_two_batches(&bytes, cut.min(runs)), &schema).unwrap(), manifest);
     }
 
     #[test]
@@ -88,6 +99,20 @@ proptest! {
         let bytes = if seal { resealed(&bytes) } else { bytes };
         prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Damage { .. })), "damage is what it is called");
     }
+}
+
+/// The manifest as another writer might lay it out.
+fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
+    let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..bytes.len() - 16], None).unwrap();
+    let whole = reader.next().unwrap().unwrap();
+    let mut out = Vec::new();
+    let mut writer = arrow_ipc::writer::StreamWriter::try_new(&mut out, &whole.schema()).unwrap();
+    for rows in [0..cut, cut..whole.num_rows()] {
+        writer.write(&whole.slice(rows.start, rows.len())).unwrap();
+    }
+    writer.finish().unwrap();
+    drop(writer);
+    resealed(&out)
 }
 
 /// The bytes with a valid trailer, so that only what lies before it can be refused.
@@ -139,8 +164,8 @@ fn more_rows_than_bytes_are_refused() {
     ];
     for (change, complaint) in changes {
         let mut forged = whole.clone();
-        change(&mut forged.runs[1]);
-        forged.runs[1].offset = 0;
+        change(&mut forged.runs.to_mut()[1]);
+        forged.runs.to_mut()[1].offset = 0;
         let error = decode(&forged.encode(&schema).unwrap(), &schema).unwrap_err().to_string();
         assert!(error.contains(complaint), "{error}");
     }
@@ -170,15 +195,15 @@ fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
 fn runs_outside_the_parts_are_refused() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs[1].offset = 1 << 40;
+    wrong.runs.to_mut()[1].offset = 1 << 40;
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs[1].part.rank = 9;
+    wrong.runs.to_mut()[1].part.rank = 9;
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs.iter_mut().for_each(|run| run.rows = u64::MAX);
+    wrong.runs.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs[0].columns = Summaries::default();
+    wrong.runs.to_mut()[0].columns = Summaries::default();
     assert!(wrong.encode(&schema).is_err());
 }

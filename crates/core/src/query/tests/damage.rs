@@ -144,11 +144,11 @@ fn a_stream_ends_after_its_error() {
 fn a_manifest_that_misstates_rows_or_keys_is_found_out() {
     let (fixture, _) = small();
     let epoch = partitioned(2, 1, 2, 20);
-    fixture.write_with(&epoch, |manifest| manifest.runs[0].rows += 1);
+    fixture.write_with(&epoch, |manifest| manifest.runs.to_mut()[0].rows += 1);
     let error = ids(fixture.storage.clone(), &Query::new().epochs(2)).unwrap_err();
     assert_eq!(error.class(), ErrorClass::Damage, "{error}");
     fixture.write_with(&epoch, |manifest| {
-        let key = manifest.runs[0].columns[1].range.as_mut().unwrap();
+        let key = manifest.runs.to_mut()[0].columns[1].range.as_mut().unwrap();
         key.0 = key.1;
     });
     let error = ids(fixture.storage.clone(), &Query::new().epochs(2).ordered(true)).unwrap_err();

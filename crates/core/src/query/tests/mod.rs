@@ -161,9 +161,10 @@ impl Fixture {
             parts.push(writer.finish().unwrap());
         }
         let figures = EpochFigures { receivers: epoch.parts.len() as u32, ..EpochFigures::default() };
-        let mut manifest = EpochManifest { epoch: epoch.epoch, commit: commit.identity().commit, parts, runs, figures };
+        let mut manifest =
+            EpochManifest { epoch: epoch.epoch, commit: commit.identity().commit, parts, runs: runs.into(), figures };
         manifest.parts.sort_by_key(|entry| entry.part);
-        manifest.runs.sort_by_key(|run| (run.part, run.offset));
+        manifest.runs.to_mut().sort_by_key(|run| (run.part, run.offset));
         change(&mut manifest);
         commit.commit(manifest.clone()).unwrap();
         manifest

@@ -75,7 +75,7 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
         epoch: commit.identity().epoch,
         commit: commit.identity().commit,
         parts: Vec::new(),
-        runs: Vec::new(),
+        runs: crate::format::Runs::default(),
         figures: EpochFigures { rows: ids.len() as u64, ..EpochFigures::default() },
     };
     for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {

@@ -171,27 +171,30 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
         (|manifest| manifest.figures.strays = 3, "3 strays"),
         (|manifest| manifest.figures.spills = 3, "3 spilled"),
         (|manifest| manifest.figures.nan_keys = 1, "1 records with a NaN key"),
-        (|manifest| manifest.runs[2].rows += 1, "another number of records"),
-        (|manifest| manifest.runs[2].checksum ^= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.runs[2].bytes -= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.runs[2].offset += 1, "begins at byte"),
-        (|manifest| manifest.runs[2].row_group = 9, "row group 9"),
-        (|manifest| drop(manifest.runs.remove(2)), "4 row groups where the manifest has 3"),
-        (|manifest| manifest.runs[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))), "'energy'"),
-        (|manifest| manifest.runs[2].columns[1].range = Some((Value::Int(7), Value::Int(2000))), "'id'"),
-        (|manifest| manifest.runs[2].columns[0].nan_count = 1, "1 NaN"),
+        (|manifest| manifest.runs.to_mut()[2].rows += 1, "another number of records"),
+        (|manifest| manifest.runs.to_mut()[2].checksum ^= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.runs.to_mut()[2].bytes -= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.runs.to_mut()[2].offset += 1, "begins at byte"),
+        (|manifest| manifest.runs.to_mut()[2].row_group = 9, "row group 9"),
+        (|manifest| drop(manifest.runs.to_mut().remove(2)), "4 row groups where the manifest has 3"),
         (
-            |manifest| manifest.runs[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
+            |manifest| manifest.runs.to_mut()[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))),
+            "'energy'",
+        ),
+        (|manifest| manifest.runs.to_mut()[2].columns[1].range = Some((Value::Int(7), Value::Int(2000))), "'id'"),
+        (|manifest| manifest.runs.to_mut()[2].columns[0].nan_count = 1, "1 NaN"),
+        (
+            |manifest| manifest.runs.to_mut()[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
             "outside of its partition",
         ),
-        (|manifest| manifest.runs[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
-        (|manifest| manifest.runs[2].table_version = 5, "seal of run"),
+        (|manifest| manifest.runs.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
+        (|manifest| manifest.runs.to_mut()[2].table_version = 5, "seal of run"),
     ];
     for (change, text) in changes {
         let said = with_manifest(change);
         assert!(said.contains(text), "{text}: {said}");
     }
     // Two runs that pass for one: each is sorted, together they are not.
-    let said = with_manifest(|manifest| manifest.runs.iter_mut().for_each(|run| run.run = 0));
+    let said = with_manifest(|manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.run = 0));
     assert!(said.contains("do not ascend"), "{said}");
 }
