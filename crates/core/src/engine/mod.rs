@@ -108,6 +108,8 @@ pub struct EngineFigures {
     pub held: u64,
     /// Records of other ranks passed on from here.
     pub forwarded: u64,
+    /// Times that a record which waited here was routed once more, by a new table.
+    pub rerouted: u64,
     /// Messages sent.
     pub messages: u64,
     /// Tables installed.

@@ -270,6 +270,7 @@ impl Engine {
         self.figures.tables += 1;
         // Batches that have not left yet would arrive as strays.
         let unsent = self.outbox.take_rows();
+        self.figures.rerouted += (unsent.len() / self.schema.row_bytes()) as u64;
         self.route_stored(&unsent);
         self.route_held();
     }

@@ -274,6 +274,8 @@ impl MachineJob {
         (after.originated - before.originated) as f64 * costs.append_ns
             + (after.delivered - before.delivered) as f64 * costs.deliver_ns
             + (after.forwarded - before.forwarded) as f64 * costs.forward_ns
+            + (after.rerouted - before.rerouted) as f64 * costs.reroute_ns
+            + f64::from(after.tables - before.tables) * costs.table_ns
     }
 
     /// The rank's program appends what it has now. Answers how many records, and when it has more.
