@@ -30,7 +30,7 @@ def mpi_write(mpi) -> Path:
     return mpi.compile("mpi_write", "-O1", f"-I{prefix() / 'include'}", source, *transport, *linked("turbidite"), "-lm")
 
 
-def start(mpi: Mpi, ranks: int, program: Path, *arguments, **options) -> subprocess.CompletedProcess:
+def start(mpi: Mpi, ranks: int | None, program: Path, *arguments, **options) -> subprocess.CompletedProcess:
     """Runs a program of which every rank is under Valgrind."""
     command = [*valgrind(SUPPRESSED), program, *arguments]
     return mpi.start(ranks, *command, timeout=400, **options)
@@ -57,10 +57,10 @@ def test_preloaded_programs(mpi, ranks, mode, tmp_path, spool):
     writer = mpi.compile("writer", "-O1", *(("-DWITH_MPI",) if ranks else ()), WRITER)
     config = configure(tmp_path / "c.toml", (SMALL, tmp_path / "ds", {"mode": mode, "spool": spool}))
     habit = "append" if ranks else "read"
-    mpi.start(ranks or 1, writer, habit, tmp_path / "plain")
+    mpi.start(ranks, writer, habit, tmp_path / "plain")
     preload = tuple(library(name) for name in PRELOAD[: 2 if ranks else 1])
     environment = {"TURBIDITE_CONFIG": str(config)}
-    said = start(mpi, ranks or 1, writer, habit, tmp_path / "out", preload=preload, environment=environment)
+    said = start(mpi, ranks, writer, habit, tmp_path / "out", preload=preload, environment=environment)
     assert "turbidite:" not in said.stderr
     expected = written(tmp_path / "plain")
     assert len(expected) == 3 * (ranks or 1)

@@ -52,12 +52,19 @@ class Mpi:
         run(self.bin / "mpicc", *STRICT, *INCLUDES, "-o", program, *arguments)
         return program
 
-    def start(self, ranks: int, program: Path, *arguments, preload: tuple = (), environment: dict | None = None, **options):
-        """Runs a program on some ranks. The environment goes by `env`: each MPI has options of its own for it."""
+    def start(
+        self, ranks: int | None, program: Path, *arguments, preload: tuple = (), environment: dict | None = None, **options
+    ):
+        """Runs a program on some ranks. The environment goes by `env`: each MPI has options of its own for it.
+
+        `None` stands for a program without MPI. MPICH's mpiexec dies of SIGPIPE now and then when such a program is over
+        before it has told its proxy all.
+        """
         given = dict(environment or {})
         if preload:
             given["LD_PRELOAD"] = ":".join(map(str, preload))
         command = ["env", *(f"{name}={value}" for name, value in given.items()), program, *arguments]
         # Tests may run as root, in a container; Open MPI wants to hear that this is meant.
         own = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        return run(self.bin / "mpiexec", *self.options, "-n", ranks, *command, env=own, **options)
+        launcher = [] if ranks is None else [self.bin / "mpiexec", *self.options, "-n", ranks]
+        return run(*launcher, *command, env=own, **options)
