@@ -5,7 +5,7 @@
 //! the manifest.
 
 use std::ops::{Index, Range};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::model::RunEntry;
 use super::stored_runs::{Place, StoredRuns};
@@ -21,7 +21,7 @@ pub struct Runs(Kept);
 #[derive(Clone)]
 enum Kept {
     Made(Vec<RunEntry>),
-    Stored { all: std::sync::Arc<StoredRuns>, blocks: Vec<OnceLock<Box<[RunEntry]>>> },
+    Stored { all: Arc<StoredRuns>, blocks: Vec<OnceLock<Box<[RunEntry]>>> },
 }
 
 impl Runs {
