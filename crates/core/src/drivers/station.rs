@@ -115,6 +115,8 @@ impl Station {
         for memory in std::iter::from_fn(|| share.take()) {
             writer.reuse(memory, self.spread);
         }
+        // Others may have opened the epoch earlier and agreed on a table meanwhile.
+        writer.set_partition(self.table_version, self.engine.bounds());
         (self.writer, self.share, self.factory) = (Some(writer), Some(share), Some(factory));
     }
 
@@ -335,4 +337,107 @@ fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
 pub(super) fn decode_figures(rank: u32, words: &[u8]) -> Result<EpochFigures> {
     serde_json::from_slice(words)
         .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::path::Path;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::engine::{Channel, EngineOptions, Sent};
+    use crate::format::{PartOptions, scan_seals};
+    use crate::schema::{Column, ColumnView, DataType};
+    use crate::storage::{MemoryStorage, Storage};
+
+    /// What was sent to each of two ranks, and which of them polls.
+    #[derive(Default)]
+    struct Post {
+        queues: [VecDeque<(Channel, Vec<u8>)>; 2],
+        rank: usize,
+    }
+
+    impl Transport for Post {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            self.queues[to as usize].push_back((channel, message));
+            Sent::Accepted
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            let queue = &mut self.queues[self.rank];
+            let place = queue.iter().position(|(of, _)| *of == channel)?;
+            queue.remove(place).map(|(_, message)| message)
+        }
+    }
+
+    fn drive(stations: &mut [Station; 2], post: &mut Post) {
+        for _ in 0..20 {
+            for (rank, station) in stations.iter_mut().enumerate() {
+                post.rank = rank;
+                station.drive(post).unwrap();
+                while let Some((factory, task)) = station.next_task() {
+                    station.complete(factory.execute(task, &mut Default::default()));
+                }
+                station.report_when_finished();
+            }
+        }
+    }
+
+    /// Appends keys on rank 0.
+    fn append(stations: &mut [Station; 2], post: &mut Post, keys: impl Iterator<Item = u32>) {
+        let bytes: Vec<u8> = keys.flat_map(u32::to_le_bytes).collect();
+        let views = [ColumnView::new(&bytes, 4, bytes.len() / 4, DataType::U32).unwrap()];
+        let mut append = stations[0].engine.append(&views).unwrap();
+        while stations[0].advance(&mut append) {
+            drive(stations, post);
+        }
+        assert!(append.is_done());
+    }
+
+    /// A rank may be the last to open an epoch, when the others have agreed on a table already. Found by a test of the preload
+    /// library: after the second table the run's bounds were those of that one alone, and `verify` called its keys damage.
+    #[test]
+    fn a_table_that_is_there_before_the_writer_counts() {
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
+        let memory = Arc::new(MemtableMemory::default());
+        let mut stations = [0, 1].map(|rank| {
+            let engine = Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema));
+            Station::new(engine, Arc::clone(&schema), Arc::clone(&memory))
+        });
+        let storage = MemoryStorage::new();
+        let factory = Arc::new(PartFactory {
+            storage: Arc::new(storage.clone()),
+            directory: "/epoch".into(),
+            schema: Arc::clone(&schema),
+            options: PartOptions::default(),
+            identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
+        });
+        storage.create_dir_all(Path::new("/epoch")).unwrap();
+        let mut post = Post::default();
+        let equip = |station: &mut Station, rank| {
+            station.equip(crate::drivers::WriteOptions::new(2).writer(rank), Arc::clone(&factory));
+        };
+        stations.iter_mut().for_each(|station| station.begin(Vec::new()));
+        drive(&mut stations, &mut post);
+        equip(&mut stations[0], 0);
+        append(&mut stations, &mut post, 0..4096);
+        let first = stations[1].engine.bounds().expect("a table is in force before the rank has a writer");
+        equip(&mut stations[1], 1);
+        drive(&mut stations, &mut post);
+        append(&mut stations, &mut post, 100_000..104_096);
+        stations[0].engine.request_renegotiation();
+        drive(&mut stations, &mut post);
+        let second = stations[1].engine.bounds().expect("a table is in force");
+        assert!(first.0.compare(second.0).is_some_and(|order| order.is_lt()), "{first:?} {second:?}");
+        stations.iter_mut().for_each(|station| station.engine.end());
+        drive(&mut stations, &mut post);
+        stations[0].engine.idle();
+        drive(&mut stations, &mut post);
+        let path = factory.directory.join(PartId { rank: 1, roll: 0 }.file_name());
+        let runs = scan_seals(&*storage.open(&path).unwrap(), &path, &schema).unwrap();
+        let bounds: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Regular).map(|run| run.bounds).collect();
+        assert_eq!(bounds.first().and_then(|bounds| bounds.map(|(low, _)| low)), Some(first.0), "{runs:?}");
+    }
 }
