@@ -8,6 +8,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use turbidite::partition::sample_order;
 use turbidite::{ColumnView, DataType, RankJob};
 
 use crate::config::{Format, Plan};
@@ -15,8 +16,14 @@ use crate::pending::{EpochFiles, Gathered};
 use crate::spool::Spooled;
 use crate::{conversion, lammps};
 
-/// Bytes read at a time.
-const BLOCK_BYTES: usize = 1 << 20;
+/// Most bytes read at a time.
+const BLOCK_BYTES: u64 = 1 << 20;
+
+/// Fewest: less is not worth a read.
+const LEAST_BLOCK_BYTES: u64 = 16 << 10;
+
+/// Blocks into which records are cut, unless they would be shorter or longer than that.
+const BLOCKS: u64 = 256;
 
 /// Records that lie one behind the other.
 struct Span {
@@ -26,21 +33,39 @@ struct Span {
     stride: u64,
 }
 
-/// Memory for one block at a time.
-#[derive(Default)]
+/// Memory for one block at a time, and whose blocks they are.
 struct Blocks {
     read: Vec<u8>,
     converted: Vec<u8>,
+    rank: u32,
 }
 
-/// Appends everything this rank has of an epoch.
-pub(crate) fn append(plan: &Plan, epoch: u64, files: &mut EpochFiles, job: &mut RankJob) -> Result<(), String> {
+impl Blocks {
+    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of which
+    /// every beginning is a sample of the whole, another one on every rank.
+    fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let (least, most) = (LEAST_BLOCK_BYTES / stride, BLOCK_BYTES / stride);
+        let length = (records / BLOCKS).clamp(least.max(1), most.max(1));
+        let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);
+        let firsts = sample_order(count, u64::from(self.rank)).into_iter().map(move |number| number as u64 * length);
+        firsts.map(move |first| (first, length.min(records - first)))
+    }
+}
+
+/// Appends everything that a rank, this one, has of an epoch.
+pub(crate) fn append(
+    plan: &Plan,
+    epoch: u64,
+    files: &mut EpochFiles,
+    job: &mut RankJob,
+    rank: u32,
+) -> Result<(), String> {
     if let Some(failure) = files.failure.take() {
         return Err(failure);
     }
-    let mut blocks = Blocks::default();
+    let mut blocks = Blocks { read: Vec::new(), converted: Vec::new(), rank };
     if plan.pattern.names_records() {
-        return append_gathered(plan, &mut files.gathered, job, &mut blocks.read);
+        return append_gathered(plan, &mut files.gathered, job, &mut blocks);
     }
     for file in &files.finished {
         let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
@@ -118,10 +143,7 @@ fn append_span(
     blocks: &mut Blocks,
     places: Option<&[usize]>,
 ) -> Result<(), String> {
-    let block_records = (BLOCK_BYTES as u64 / span.stride).max(1);
-    for number in scattered(span.records.div_ceil(block_records)) {
-        let first = number * block_records;
-        let count = block_records.min(span.records - first);
+    for (first, count) in blocks.of(span.records, span.stride) {
         // Both factors are those of a file's length.
         blocks.read.resize((count * span.stride) as usize, 0);
         file.read_exact_at(&mut blocks.read, span.offset + first * span.stride).map_err(|error| error.to_string())?;
@@ -136,16 +158,16 @@ fn append_span(
     Ok(())
 }
 
-fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, block: &mut Vec<u8>) -> Result<(), String> {
+fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
     append_records(plan, &gathered.memory, &[], job)?;
     let Some(file) = &mut gathered.file else { return Ok(()) };
     let bytes = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
-    let block_bytes = (BLOCK_BYTES / plan.record_bytes).max(1) * plan.record_bytes;
-    for number in scattered(bytes.div_ceil(block_bytes as u64)) {
-        let offset = number * block_bytes as u64;
-        block.resize((block_bytes as u64).min(bytes - offset) as usize, 0);
-        file.read_exact_at(block, offset).map_err(|error| error.to_string())?;
-        append_records(plan, block, &[], job)?;
+    // Whole records were put there.
+    let stride = plan.record_bytes as u64;
+    for (first, count) in blocks.of(bytes / stride, stride) {
+        blocks.read.resize((count * stride) as usize, 0);
+        file.read_exact_at(&mut blocks.read, first * stride).map_err(|error| error.to_string())?;
+        append_records(plan, &blocks.read, &[], job)?;
     }
     Ok(())
 }
@@ -188,33 +210,24 @@ fn number(bytes: &[u8], field: &crate::config::Field) -> f64 {
     }
 }
 
-/// 0 to `count` - 1, each once, in steps of about the golden ratio.
-fn scattered(count: u64) -> impl Iterator<Item = u64> {
-    let divisor = |mut a: u64, mut b: u64| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let wanted = (count as f64 * 0.618) as u64;
-    let step = (wanted.max(1)..=count).find(|&step| divisor(count, step) == 1).unwrap_or(1);
-    (0..count).map(move |number| (u128::from(number) * u128::from(step) % u128::from(count.max(1))) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_taken_once_and_any_beginning_is_a_sample() {
-        for count in [0, 1, 2, 3, 7, 100, 101, 4096] {
-            let mut seen: Vec<u64> = scattered(count).collect();
+    fn blocks_cover_the_records_once() {
+        let blocks = Blocks { read: Vec::new(), converted: Vec::new(), rank: 3 };
+        for (records, stride) in
+            [(0, 8), (1, 8), (2047, 8), (2049, 8), (1_000_000, 36), (100_000_000, 64), (5, 3 << 20)]
+        {
+            let mut seen: Vec<(u64, u64)> = blocks.of(records, stride).collect();
+            assert!(seen.iter().all(|&(_, count)| count > 0 && (count == 1 || count * stride <= BLOCK_BYTES)));
             seen.sort_unstable();
-            assert_eq!(seen, (0..count).collect::<Vec<_>>());
-        }
-        let first: Vec<u64> = scattered(100).take(8).collect();
-        for quarter in 0..4 {
-            assert!(first.iter().any(|&block| block / 25 == quarter), "{first:?}");
+            let end = seen.iter().fold(0, |end, &(first, count)| {
+                assert_eq!(first, end, "{records} of {stride}");
+                end + count
+            });
+            assert_eq!(end, records);
         }
     }
 }

@@ -456,7 +456,7 @@ impl Dataset {
         }
         let appended = match damage(&self.damaged, files) {
             Some(what) => Err(what),
-            None => intake::append(&self.plan, epoch, files, job),
+            None => intake::append(&self.plan, epoch, files, job, world.rank()),
         };
         if let Err(what) = appended {
             job.refuse(what).map_err(|error| error.to_string())?;

@@ -19,10 +19,10 @@ use crate::source::{Chunk, RankReader, Source};
 pub(super) const FIRST_TURN: u64 = 128;
 
 /// A later turn is this fraction of what the rank has handed over.
-pub(super) const TURN_SHARE: u64 = 8;
+pub(super) const TURN_SHARE: u64 = 64;
 
 /// Most records of a turn.
-const LONGEST_TURN: u64 = 1 << 15;
+const LONGEST_TURN: u64 = 1 << 12;
 
 /// Most files that stay open between two chunks; more are opened anew each time.
 const OPEN_FILES: usize = 256;

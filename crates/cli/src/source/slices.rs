@@ -1,5 +1,7 @@
 //! Spreading the files of an epoch over a job of any size.
 
+use turbidite::partition::sample_order;
+
 /// A contiguous piece of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slice {
@@ -50,9 +52,6 @@ const BLOCKS: u64 = 256;
 
 /// Cuts a rank's share into blocks of at most `limit` records and puts them into an order in which any beginning is a
 /// sample of the whole.
-///
-/// Neighbours in a file are alike: a dump follows the cells of the grid. A job that reads from the front learns the
-/// distribution of one corner first; one that hops through its share by the golden ratio learns that of all of it.
 pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
     let total: u64 = share.iter().map(|slice| slice.records).sum();
     let length = (total / BLOCKS).clamp(LEAST_BLOCK_RECORDS.min(limit.max(1)), limit.max(1));
@@ -64,15 +63,14 @@ pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
             records: length.min(records - start),
         })
     };
-    scattered(&share.iter().flat_map(cut).collect::<Vec<_>>())
+    // No two ranks begin at the same place of the same file.
+    let seed = share.first().map_or(0, |slice| (slice.file as u64).rotate_left(32) ^ slice.first);
+    scattered(&share.iter().flat_map(cut).collect::<Vec<_>>(), seed)
 }
 
-/// All pieces, hopping by the golden ratio.
-fn scattered<T: Copy>(in_order: &[T]) -> Vec<T> {
-    let stride = coprime_near(in_order.len(), (in_order.len() as f64 * 0.618) as usize);
-    (0..in_order.len())
-        .map(|place| in_order[(place as u128 * stride as u128 % in_order.len() as u128) as usize])
-        .collect()
+/// All pieces of a rank's share, in an order of its own.
+fn scattered<T: Copy>(in_order: &[T], seed: u64) -> Vec<T> {
+    sample_order(in_order.len(), seed).into_iter().map(|place| in_order[place]).collect()
 }
 
 /// A piece of a file that can only be read from its beginning.
@@ -113,18 +111,7 @@ pub(crate) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
             first += records;
         }
     }
-    shares.iter().map(|share| scattered(share)).collect()
-}
-
-/// The first number from `wanted` on that has no divisor in common with `count`, so that steps of it visit everything.
-fn coprime_near(count: usize, wanted: usize) -> usize {
-    let greatest_divisor = |mut a: usize, mut b: usize| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    (wanted.max(1)..=count).find(|&step| greatest_divisor(count, step) == 1).unwrap_or(1)
+    (0..).zip(&shares).map(|(rank, share)| scattered(share, rank)).collect()
 }
 
 #[cfg(test)]

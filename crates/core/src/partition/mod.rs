@@ -10,6 +10,7 @@
 //! - [`model`]: the piecewise linear distribution that pivots stand for.
 //! - `scale`: the axis along which mass is spread between points.
 //! - [`planner`]: the root's part: from pivots to the next table, with the loads reached so far evened out.
+//! - [`sample_order()`]: the order in which to read a file, so that tables are made from samples of all of it.
 //! - [`carp`]: CARP's published method, for comparison only.
 //!
 //! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's
@@ -20,6 +21,7 @@ mod curve;
 pub mod model;
 pub mod pivots;
 pub mod planner;
+mod sample_order;
 mod scale;
 pub mod sketch;
 pub mod table;
@@ -27,6 +29,7 @@ pub mod table;
 pub use model::Model;
 pub use pivots::{Atom, Pivots};
 pub use planner::{Planner, PlannerOptions};
+pub use sample_order::sample_order;
 pub use sketch::Sketch;
 pub use table::{CutPoint, DecodeError, PartitionTable, TableShelf, TieSequence};
 
