@@ -100,6 +100,17 @@ fn a_seed_repeats_its_run_and_epochs_follow_each_other() {
     }
 }
 
+/// A program waits up to 50 ms for a table that is on its way, and goes on as soon as it is there.
+#[test]
+fn nobody_sleeps_on_when_the_table_has_come() {
+    for (ranks, per_node) in [(2, 1), (16, 4), (64, 16)] {
+        let waits = MachineOptions { rows_per_s: f64::INFINITY, ..options(ranks, per_node, 7) };
+        let report = count(waits, 2000);
+        assert!(report.rounds.len() > 3, "{:?}", report.rounds);
+        assert!(report.appended_s < 0.025, "{ranks} ranks: {} s", report.appended_s);
+    }
+}
+
 /// Slower storage takes longer, and so does a slower network; the records are the same.
 #[test]
 fn the_model_follows_its_figures() {
