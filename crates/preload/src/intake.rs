@@ -8,7 +8,7 @@ use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use turbidite::partition::sample_order;
+use turbidite::partition::{block_records, sample_order};
 use turbidite::{ColumnView, DataType, RankJob};
 
 use crate::config::{Format, Plan};
@@ -16,14 +16,8 @@ use crate::pending::{EpochFiles, Gathered};
 use crate::spool::Spooled;
 use crate::{conversion, lammps};
 
-/// Most bytes read at a time.
+/// Most bytes read at a time, unless a record is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
-
-/// Fewest: less is not worth a read.
-const LEAST_BLOCK_BYTES: u64 = 16 << 10;
-
-/// Blocks into which records are cut, unless they would be shorter or longer than that.
-const BLOCKS: u64 = 256;
 
 /// Records that lie one behind the other.
 struct Span {
@@ -44,8 +38,7 @@ impl Blocks {
     /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of which
     /// every beginning is a sample of the whole, another one on every rank.
     fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
-        let (least, most) = (LEAST_BLOCK_BYTES / stride, BLOCK_BYTES / stride);
-        let length = (records / BLOCKS).clamp(least.max(1), most.max(1));
+        let length = block_records(records, BLOCK_BYTES / stride);
         let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);
         let firsts = sample_order(count, u64::from(self.rank)).into_iter().map(move |number| number as u64 * length);
         firsts.map(move |first| (first, length.min(records - first)))

@@ -1,6 +1,6 @@
 //! Spreading the files of an epoch over a job of any size.
 
-use turbidite::partition::sample_order;
+use turbidite::partition::{block_records, sample_order};
 
 /// A contiguous piece of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,17 +44,11 @@ pub(crate) fn slices(file_records: &[u64], ranks: u32) -> Vec<Vec<Slice>> {
     (0..ranks).map(share).collect()
 }
 
-/// Fewest records of a block: less is not worth a read.
-const LEAST_BLOCK_RECORDS: u64 = 64;
-
-/// Blocks into which a share is cut, unless they would be shorter than the least or longer than the limit.
-const BLOCKS: u64 = 256;
-
 /// Cuts a rank's share into blocks of at most `limit` records and puts them into an order in which any beginning is a
 /// sample of the whole.
 pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
     let total: u64 = share.iter().map(|slice| slice.records).sum();
-    let length = (total / BLOCKS).clamp(LEAST_BLOCK_RECORDS.min(limit.max(1)), limit.max(1));
+    let length = block_records(total, limit);
     let cut = |slice: &Slice| {
         let Slice { file, first, records } = *slice;
         (0..records).step_by(length as usize).map(move |start| Slice {

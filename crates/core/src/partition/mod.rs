@@ -29,7 +29,7 @@ pub mod table;
 pub use model::Model;
 pub use pivots::{Atom, Pivots};
 pub use planner::{Planner, PlannerOptions};
-pub use sample_order::sample_order;
+pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;
 pub use table::{CutPoint, DecodeError, PartitionTable, TableShelf, TieSequence};
 

@@ -8,6 +8,27 @@
 
 use super::sketch::Random;
 
+/// Blocks into which records are cut, unless they would be shorter or longer than what is worth a read.
+const BLOCKS: u64 = 256;
+
+/// Fewest records of a block.
+const LEAST_BLOCK_RECORDS: u64 = 64;
+
+/// How many of `records` that lie together to read at a time, at most `limit`: so few that there are blocks enough to put in
+/// another order.
+///
+/// ```
+/// use turbidite::partition::block_records;
+///
+/// assert_eq!(block_records(1_000_000, 16_384), 3_906);
+/// assert_eq!(block_records(100_000_000, 16_384), 16_384);
+/// assert_eq!(block_records(100, 16_384), 64);
+/// ```
+pub fn block_records(records: u64, limit: u64) -> u64 {
+    let limit = limit.max(1);
+    (records / BLOCKS).clamp(LEAST_BLOCK_RECORDS.min(limit), limit)
+}
+
 /// The positions 0 to `count` - 1, each once, in an order in which any beginning is a sample of all.
 ///
 /// Ranks pass different seeds, so that they do not all hand over the same part of the same period.
