@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PartId, PartReader};
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, Layout, list_epochs, load_manifest};
+use crate::store::{DatasetDescriptor, Layout, epoch_exists, list_epochs, load_manifest};
 
 /// Budget of the manifest cache, in row groups over all cached manifests; one takes a few hundred bytes in memory.
 const CACHED_RUNS: u64 = 1 << 18;
@@ -225,27 +225,27 @@ impl Inner {
 
     /// The epochs of a selection, ascending.
     pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
-        let existing = list_epochs(self.storage.as_ref(), &self.layout)?;
-        let missing = |epoch: u64| Error::EpochMissing { epoch, path: self.root().to_owned() };
-        match selection {
-            EpochSelection::All => Ok(existing),
+        let existing = || list_epochs(self.storage.as_ref(), &self.layout);
+        let wanted = match selection {
+            EpochSelection::All => return existing(),
+            EpochSelection::Range(range) if range.first == range.last => vec![range.first],
             EpochSelection::Range(range) => {
-                let found: Vec<u64> = existing.into_iter().filter(|epoch| range.contains(*epoch)).collect();
-                if found.is_empty() && range.first == range.last {
-                    return Err(missing(range.first));
-                }
-                Ok(found)
+                return Ok(existing()?.into_iter().filter(|epoch| range.contains(*epoch)).collect());
             }
             EpochSelection::List(wanted) => {
                 let mut wanted = wanted.clone();
                 wanted.sort_unstable();
                 wanted.dedup();
-                match wanted.iter().find(|epoch| existing.binary_search(epoch).is_err()) {
-                    Some(epoch) => Err(missing(*epoch)),
-                    None => Ok(wanted),
-                }
+                wanted
+            }
+        };
+        // Those that were named are looked up by themselves: a dataset may have thousands of others.
+        for &epoch in &wanted {
+            if !epoch_exists(self.storage.as_ref(), &self.layout, epoch)? {
+                return Err(Error::EpochMissing { epoch, path: self.root().to_owned() });
             }
         }
+        Ok(wanted)
     }
 
     /// The manifest of an epoch, from the cache or anew.

@@ -126,8 +126,8 @@ struct Slab {
     windows: Vec<Arc<Window>>,
     from: Option<Position>,
     until: Option<Position>,
-    /// Rows to read that no earlier slab has read.
-    new_rows: u64,
+    /// About how many bytes to read that no earlier slab has read.
+    new_bytes: u64,
 }
 
 /// What a slab has of one window.
@@ -325,7 +325,7 @@ impl Merge {
     }
 
     fn submit(&mut self, slab: Slab) {
-        let cost_bytes = slab.new_rows.saturating_mul(self.shape.row_bytes() as u64);
+        let cost_bytes = slab.new_bytes;
         let (shape, counters) = (self.shape.clone(), self.counters.clone());
         self.slabs.push_back(self.pool.submit(cost_bytes, move |scratch| slab.merge(&shape, &counters, scratch)));
     }
@@ -353,11 +353,12 @@ impl EpochMerge {
         if let Some(from) = self.from {
             windows.retain(|window| !window.ends_before(from));
         }
-        let mut new_rows = 0;
+        let (mut new_rows, mut new_bytes) = (0, 0u64);
         while new_rows < target_rows {
             self.refine_due(dataset, shape)?;
             let Some((_, window)) = self.ready.pop_first() else { break };
             new_rows += segment_rows(&window.chunk);
+            new_bytes = new_bytes.saturating_add(shape.read_bytes(&window.chunk));
             windows.push(window);
         }
         if windows.is_empty() {
@@ -366,7 +367,8 @@ impl EpochMerge {
         let ready = self.ready.first_key_value().map(|(from, _)| *from);
         let waiting = self.waiting.front().map(|waiting| waiting.from);
         let until = ready.into_iter().chain(waiting).min();
-        let slab = Slab { epoch: self.scan.manifest.epoch, windows: windows.clone(), from: self.from, until, new_rows };
+        let slab =
+            Slab { epoch: self.scan.manifest.epoch, windows: windows.clone(), from: self.from, until, new_bytes };
         if let Some(until) = until {
             windows.retain(|window| !window.ends_before(until));
             self.open = windows;

@@ -228,7 +228,7 @@ impl Scan {
     fn submit_load(&mut self, group: Arc<Group>, chunk: Vec<Segment>) {
         let certain = chunk.iter().filter(|segment| segment.certain).cloned().collect::<Vec<_>>();
         self.sure_rows = self.sure_rows.saturating_add(segment_rows(&certain));
-        let cost_bytes = segment_rows(&chunk).saturating_mul(self.shape.row_bytes() as u64);
+        let cost_bytes = self.shape.read_bytes(&chunk);
         if group.touch() {
             add(&self.counters.runs_touched, 1);
         }

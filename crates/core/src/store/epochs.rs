@@ -37,6 +37,15 @@ pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
     Ok(epochs)
 }
 
+/// Whether a dataset has an epoch.
+///
+/// # Errors
+/// When its folder cannot be looked up.
+pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<bool> {
+    let folder = layout.epoch(epoch);
+    Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
+}
+
 /// The parts in an epoch's folder, by name.
 pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
     let mut parts: Vec<PartId> =
@@ -87,7 +96,7 @@ pub fn load_manifest(
     epoch: u64,
 ) -> Result<EpochManifest> {
     let folder = layout.epoch(epoch);
-    if storage.kind(&folder).at("look up", &folder)? != Some(FileKind::Directory) {
+    if !epoch_exists(storage, layout, epoch)? {
         return Err(Error::EpochMissing { epoch, path: layout.root().to_owned() });
     }
     // A folder of 131,072 parts takes long to list. A sole manifest names a part that says whether it belongs to it.

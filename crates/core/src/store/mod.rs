@@ -40,6 +40,7 @@ mod verify_part;
 
 pub use commit::{EpochCommit, IfExists};
 pub use descriptor::{DATASET_VERSION, DatasetDescriptor};
+pub(crate) use epochs::epoch_exists;
 pub use epochs::{list_epochs, load_manifest};
 pub use layout::{EpochRange, Layout, parse_epoch};
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};

@@ -1,7 +1,11 @@
 //! What queries cost: bytes read, counted where they pass, rows held, runs opened.
 
 use super::*;
+use crate::error::Error;
+use crate::query::plan::Segment;
+use crate::query::request::Shape;
 use crate::storage::FaultStorage;
+use crate::store::EpochRange;
 
 /// A dataset behind a storage that counts, its manifests and footers loaded.
 fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
@@ -50,6 +54,39 @@ fn nothing_is_read_where_the_manifest_rules_all_out() {
         let (rows, bytes, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
         assert_eq!((rows, bytes, figures.runs_touched), (0, 0, 0), "{filter}");
     }
+}
+
+/// A dataset may have thousands of epochs, and listing them takes longer than a small query.
+#[test]
+fn an_epoch_that_is_named_is_looked_up_alone() {
+    let (fixture, _) = large();
+    let (dataset, storage) = counted(&fixture);
+    let operations = |query: &Query| {
+        let before = storage.counters().operations;
+        assert_eq!(rows_of(&dataset, query).len(), 0);
+        storage.counters().operations - before
+    };
+    let nothing = Query::new().filter("energy > 4");
+    assert_eq!(operations(&nothing.clone().epochs(1)), 1, "the folder of the epoch");
+    assert_eq!(operations(&nothing.clone().epochs(EpochRange::one(1))), 1);
+    let backwards = nothing.clone().epochs(EpochRange { first: 2, last: 1 });
+    assert_eq!(operations(&backwards), 1, "the folder above; a range that ends before it begins holds none");
+    for missing in [nothing.clone().epochs(2), nothing.epochs(EpochRange::one(2))] {
+        assert!(matches!(dataset.run(&missing).unwrap_err(), Error::EpochMissing { epoch: 2, .. }));
+    }
+}
+
+/// What is to be read decides whether threads are started: rows that may match cost little more than their keys.
+#[test]
+fn rows_that_must_be_tested_count_for_less() {
+    let (fixture, _) = large();
+    let dataset = fixture.open();
+    let shape = |query: &Query| Shape::resolve(query, dataset.schema()).unwrap();
+    let segments = [(0..100, true), (100..300, false)].map(|(rows, certain)| Segment { rows, certain });
+    // 23 bytes a row, 4 of them the key.
+    assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&segments), 100 * 23 + 200 * 13);
+    let key = Query::new().filter("energy > 1").columns(["energy"]);
+    assert_eq!(shape(&key).read_bytes(&segments), 300 * 4);
 }
 
 #[test]
