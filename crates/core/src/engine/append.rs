@@ -7,7 +7,8 @@
 
 use super::message::{DataHeader, MessageError};
 use super::outbox::Batch;
-use super::{EMPTY_RANGE, Engine, Phase, RunKind};
+use super::{EMPTY_RANGE, Engine, EngineOptions, Installed, Phase, RunKind};
+use crate::partition::{PartitionTable, TieSequence};
 use crate::schema::{ColumnView, Packing, Schema, SchemaError};
 
 /// Rows of a block for narrow rows; wide ones have fewer.
@@ -169,12 +170,7 @@ impl Engine {
         }
         let version = installed.table.version();
         self.destinations.clear();
-        installed.table.destinations(ordinals, &mut self.ties, &mut self.destinations);
-        if self.options.receivers < self.options.ranks {
-            for destination in &mut self.destinations {
-                *destination = self.options.receiver(*destination);
-            }
-        }
+        receivers(&installed.table, &self.options, ordinals, &mut self.ties, &mut self.destinations);
         self.outbox.push_all(&self.destinations, rows, self.session, version);
     }
 
@@ -193,13 +189,26 @@ impl Engine {
                 self.figures.held += 1;
                 continue;
             }
-            let partition = if nan {
-                ((u64::from(tie) * u64::from(self.options.receivers)) >> 32) as u32
-            } else {
-                installed.table.destination(ordinal, tie)
-            };
-            self.outbox.push(self.options.receiver(partition), row, self.session, version);
+            let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
+            self.outbox.push(destination, row, self.session, version);
         }
+    }
+
+    /// Routes what waits in batches by the table in force.
+    pub(super) fn reroute_waiting(&mut self) {
+        let Self { installed, outbox, options, order, ties, block_ordinals: ordinals, key_offset, .. } = self;
+        let Some(Installed { table, .. }) = installed else { return };
+        let rerouted = outbox.reroute(self.session, table.version(), |rows, stride, destinations| {
+            ordinals.clear();
+            order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
+            if order.is_nan(span(ordinals).1) {
+                let receiver = |&ordinal| receiver(table, options, (ordinal, ties.next_tie()), order.is_nan(ordinal));
+                destinations.extend(ordinals.iter().map(receiver));
+            } else {
+                receivers(table, options, ordinals, ties, destinations);
+            }
+        });
+        self.figures.rerouted += rerouted;
     }
 
     /// Routes what was held back, by the table in force.
@@ -327,6 +336,27 @@ impl Engine {
         self.outbox.recycle(message);
         Ok(())
     }
+}
+
+/// Adds the receiver of each key to `out`; none is NaN.
+fn receivers(
+    table: &PartitionTable,
+    options: &EngineOptions,
+    ordinals: &[u64],
+    ties: &mut TieSequence,
+    out: &mut Vec<u32>,
+) {
+    let begin = out.len();
+    table.destinations(ordinals, ties, out);
+    if options.receivers < options.ranks {
+        out[begin..].iter_mut().for_each(|destination| *destination = options.receiver(*destination));
+    }
+}
+
+/// The receiver of one record. Those without a number for a key are spread over all.
+fn receiver(table: &PartitionTable, options: &EngineOptions, (ordinal, tie): (u64, u32), nan: bool) -> u32 {
+    let any = || ((u64::from(tie) * u64::from(options.receivers)) >> 32) as u32;
+    options.receiver(if nan { any() } else { table.destination(ordinal, tie) })
 }
 
 /// Smallest and largest of some ordinals; of none, the range that every ordinal widens. NaN is the largest ordinal.

@@ -269,9 +269,7 @@ impl Engine {
         self.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.figures.tables += 1;
         // Batches that have not left yet would arrive as strays.
-        let unsent = self.outbox.take_rows();
-        self.figures.rerouted += (unsent.len() / self.schema.row_bytes()) as u64;
-        self.route_stored(&unsent);
+        self.reroute_waiting();
         self.route_held();
     }
 }

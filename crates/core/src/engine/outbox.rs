@@ -424,26 +424,7 @@ impl Outbox {
         batch
     }
 
-    /// Takes back the rows of all batches that have not left, to be routed anew. Others' records are among them: this
-    /// rank hands them on as if they were its own.
-    pub(super) fn take_rows(&mut self) -> Vec<u8> {
-        let mut rows = Vec::new();
-        while let Some(batch) = self.pop() {
-            rows.extend_from_slice(&batch.rows(self.row_bytes));
-            self.recycle(batch.message);
-        }
-        for hop in 0..self.open.len() {
-            let message = std::mem::take(&mut self.open[hop]);
-            if !message.is_empty() {
-                rows.extend_from_slice(&stored_rows(&message, self.next_hop(hop).channel, self.row_bytes));
-                self.recycle(message);
-            }
-        }
-        self.open_batches = 0;
-        self.newest.fill(0);
-        rows
-    }
-
+    #[cfg(test)]
     pub(super) fn pop(&mut self) -> Option<Batch> {
         let batch = self.queue.pop_front();
         self.dequeued(batch)
@@ -578,5 +559,6 @@ fn extend_by_last(open: &mut Vec<u8>, row: &[u8]) {
     open.extend_from_slice(row);
 }
 
+mod reroute;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,7 @@
 //! Batches of direct routes and of several hops.
 
+use proptest::prelude::*;
+
 use super::super::topology::Topology;
 use super::*;
 
@@ -64,6 +66,85 @@ fn rows_share_batches_by_next_hop_whatever_their_width() {
     }
 }
 
+/// A row that says its number, and where it goes by a table of this version.
+fn numbered(number: u32, row_bytes: usize) -> Vec<u8> {
+    let mut row = number.to_le_bytes().to_vec();
+    row.resize(row_bytes, 0xEE);
+    row
+}
+
+fn place(number: u32, version: u32, receivers: u32) -> u32 {
+    // A few of them move from version to version.
+    (number.wrapping_mul(0x9E37_79B9) >> 16).wrapping_add(version * 900) % 0x1_0000 * receivers >> 16
+}
+
+proptest! {
+    /// Whatever waits, after a table every row is where that one says, once, and its batch says so; nothing else changes.
+    #[test]
+    fn what_waits_is_routed_by_the_new_table(
+        row_bytes in prop::sample::select(vec![4usize, 12, 36, 64, 200]),
+        hops in any::<bool>(),
+        batch_bytes in 64usize..2000,
+        others in 0u32..60,
+        counts in prop::collection::vec(0u32..400, 1..5),
+    ) {
+        let routes = if hops { Topology::from_nodes(&[0, 0, 1, 1, 2, 2]).routes(0) } else { None };
+        let mut outbox = Outbox::new(0, row_bytes, batch_bytes, 1 << 20, 6, routes);
+        let routes = outbox.routes.clone();
+        outbox.size_batches(1 << 30, 6);
+        if hops {
+            // Those of the own node come to this rank for node 2 alone.
+            let towards = |number: u32| 4 + number % 2;
+            let rows = (0..others).flat_map(|number| [&towards(number).to_le_bytes()[..], &numbered(1_000_000 + number, row_bytes)].concat());
+            outbox.forward(Channel::Outward, &rows.collect::<Vec<u8>>(), 1, (9, 1)).unwrap();
+        }
+        let mut next = 0;
+        for (version, count) in (1u32..).zip(counts) {
+            let rows: Vec<u8> = (next..next + count).flat_map(|number| numbered(number, row_bytes)).collect();
+            let destinations: Vec<u32> = (next..next + count).map(|number| place(number, version, 6)).collect();
+            outbox.push_all(&destinations, &rows, 1, version);
+            next += count;
+            let waiting = outbox.rows();
+            let routed = outbox.reroute(1, version + 1, |rows, stride, out| {
+                let number = |row: &[u8]| u32::from_le_bytes(row[..4].try_into().unwrap());
+                out.extend(rows.chunks(stride).map(|row| place(number(row), version + 1, 6)));
+            });
+            prop_assert_eq!(routed, waiting);
+            prop_assert_eq!(outbox.rows(), waiting);
+            let queued: usize = outbox.queue.iter().map(|batch| room(batch.channel)).sum();
+            prop_assert_eq!(outbox.queued.iter().sum::<usize>(), queued);
+            prop_assert_eq!(outbox.open.iter().filter(|open| !open.is_empty()).count(), outbox.open_batches);
+            let mut check = Vec::new();
+            for batch in &outbox.queue {
+                let wire_bytes = wire_row_bytes(batch.channel, row_bytes);
+                let (header, rows) = DataHeader::read(&batch.message, wire_bytes).unwrap();
+                prop_assert_eq!((header.table_version, header.destination), (version + 1, batch.to));
+                check.push((batch.hop as usize, rows.to_vec()));
+            }
+            for (hop, open) in outbox.open.iter().enumerate().filter(|(_, open)| !open.is_empty()) {
+                check.push((hop, open[DATA_HEADER_BYTES..].to_vec()));
+            }
+            let mut seen = Vec::new();
+            for (hop, rows) in check {
+                let wire_bytes = wire_row_bytes(outbox.next_hop(hop).channel, row_bytes);
+                prop_assert!(!rows.is_empty());
+                for row in rows.chunks(wire_bytes) {
+                    let (prefix, stored) = row.split_at(wire_bytes - row_bytes);
+                    let number = u32::from_le_bytes(stored[..4].try_into().unwrap());
+                    let to = place(number, version + 1, 6);
+                    prop_assert_eq!(stored, &numbered(number, row_bytes)[..]);
+                    prop_assert_eq!(hop, routes.as_ref().map_or(to as usize, |routes| routes.towards(to).unwrap()));
+                    prop_assert!(prefix.is_empty() || prefix == to.to_le_bytes());
+                    seen.push(number);
+                }
+            }
+            seen.sort_unstable();
+            seen.dedup();
+            prop_assert_eq!(seen.len() as u64, waiting, "each once");
+        }
+    }
+}
+
 fn addressed(records: &[(u32, u8)]) -> Vec<u8> {
     records.iter().flat_map(|&(to, byte)| [&to.to_le_bytes()[..], &[byte; ROW]].concat()).collect()
 }
@@ -117,7 +198,8 @@ fn neither_own_nor_others_records_keep_the_others_out() {
     let spilled = outbox.pop_own().unwrap().rows(ROW).len() / ROW;
     assert!(outbox.has_room());
     assert_eq!(outbox.rows() + spilled as u64, waiting);
-    assert_eq!(outbox.take_rows().len() / ROW + spilled, waiting as usize);
+    let left: usize = drain(&mut outbox, ROW).iter().map(|(.., rows)| rows.len() / ROW).sum();
+    assert_eq!(left + spilled, waiting as usize);
     assert!(outbox.is_empty() && outbox.takes_from(Channel::Outward) && outbox.takes_from(Channel::Across));
 }
 
