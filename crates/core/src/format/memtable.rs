@@ -14,11 +14,14 @@ use std::sync::Arc;
 use crate::schema::{STEP, Schema, copy_in_steps};
 
 /// Buckets of a memtable.
-pub(super) const BUCKETS: usize = 8;
+pub(super) const BUCKETS: usize = 16;
 
 /// Most bytes and rows of a chunk. What is left unused in the last chunks of the buckets is about 1 % of a memtable.
 const CHUNK_BYTES: usize = 16 << 10;
 const CHUNK_ROWS: usize = 512;
+
+/// A cache line.
+const LINE_BYTES: usize = 64;
 
 /// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
 const LEAST_CHUNKS: usize = 64;
@@ -31,10 +34,13 @@ impl BucketBounds {
     /// The number of bounds at or below a key.
     #[inline]
     fn bucket(&self, ordinal: u64) -> usize {
-        let bounds = &self.0;
-        let mut bucket = 4 * usize::from(bounds[3] <= ordinal);
-        bucket += 2 * usize::from(bounds[bucket + 1] <= ordinal);
-        bucket + usize::from(bounds[bucket] <= ordinal)
+        let mut bucket = 0;
+        let mut step = BUCKETS / 2;
+        while step > 0 {
+            bucket += step * usize::from(self.0[bucket + step - 1] <= ordinal);
+            step /= 2;
+        }
+        bucket
     }
 }
 
@@ -54,6 +60,8 @@ struct Bucket {
 pub struct Memtable {
     schema: Arc<Schema>,
     data: Vec<u8>,
+    /// Where the first slot begins: at the start of a cache line, if memory was taken for all rows at once.
+    start: usize,
     chunk_rows: usize,
     /// Capacity; the last chunk may be shorter than the others.
     limit_rows: usize,
@@ -77,6 +85,7 @@ impl Memtable {
         Self {
             schema,
             data: Vec::new(),
+            start: 0,
             chunk_rows,
             limit_rows: rows,
             reserves: false,
@@ -99,6 +108,7 @@ impl Memtable {
     pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
         let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
         table.give_back();
+        table.align();
         table.clear_for(bounds);
         table
     }
@@ -121,9 +131,22 @@ impl Memtable {
 
     /// Gives back memory that no row can use.
     fn give_back(&mut self) {
-        let limit_bytes = self.limit_rows * self.schema.row_bytes();
-        self.data.truncate(limit_bytes);
-        self.data.shrink_to(limit_bytes);
+        let most_bytes = self.most_bytes();
+        self.data.truncate(most_bytes);
+        self.data.shrink_to(most_bytes);
+    }
+
+    /// Memory for all rows, and for letting the first one begin a cache line.
+    fn most_bytes(&self) -> usize {
+        self.limit_rows * self.schema.row_bytes() + if self.reserves { LINE_BYTES } else { 0 }
+    }
+
+    /// Lets the first row begin a cache line, if there is room for that: a row of 64 bytes lies in two lines otherwise, and each
+    /// costs a miss. The memtable must be empty.
+    fn align(&mut self) {
+        let fits = self.data.capacity() >= self.most_bytes() && self.reserves;
+        // Beyond what was asked for `align_offset` cannot go; where it gives up, rows are merely not aligned.
+        self.start = if fits { self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES) } else { 0 };
     }
 
     /// The schema of the rows.
@@ -214,7 +237,8 @@ impl Memtable {
         while taken < fitting {
             let Bucket { next, end, .. } = self.buckets[0];
             let length = ((end - next) * row_bytes).min(fitting - taken);
-            self.data[next * row_bytes..next * row_bytes + length].copy_from_slice(&rows[taken..taken + length]);
+            let place = self.start + next * row_bytes;
+            self.data[place..place + length].copy_from_slice(&rows[taken..taken + length]);
             self.buckets[0].next += length / row_bytes;
             taken += length;
             if taken < fitting && !self.extend(0) {
@@ -233,13 +257,15 @@ impl Memtable {
         let key = rows.get(self.schema.offset(self.schema.key_index())..).unwrap_or_default();
         self.schema.key_order().ordinals(key, row_bytes, rows.len() / row_bytes, &mut ordinals);
         let mut taken = 0;
+        let slots = self.start;
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(&ordinals) {
             let number = bounds.bucket(ordinal);
             if self.buckets[number].next == self.buckets[number].end && !self.extend(number) {
                 break;
             }
             let bucket = &mut self.buckets[number];
-            copy(&mut self.data[bucket.next * row_bytes..(bucket.next + 1) * row_bytes], row);
+            let place = slots + bucket.next * row_bytes;
+            copy(&mut self.data[place..place + row_bytes], row);
             bucket.next += 1;
             taken += row_bytes;
         }
@@ -261,14 +287,18 @@ impl Memtable {
             return false;
         }
         let row_bytes = self.schema.row_bytes();
-        let needed = slots.end * row_bytes;
-        if needed > self.data.capacity() {
+        let end = slots.end * row_bytes;
+        if self.start + end > self.data.capacity() {
             // `reserve` alone would round up past the limit.
-            let limit_bytes = self.limit_rows * row_bytes;
-            let doubled = needed.max(self.data.capacity().saturating_mul(2)).min(limit_bytes);
-            let target = if self.reserves { limit_bytes } else { doubled };
+            let most_bytes = self.most_bytes();
+            let doubled = end.max(self.data.capacity().saturating_mul(2)).min(most_bytes);
+            let target = if self.reserves { most_bytes } else { doubled };
             self.data.reserve_exact(target - self.data.len());
+            if self.used_chunks == 0 {
+                self.align();
+            }
         }
+        let needed = self.start + end;
         if needed > self.data.len() {
             self.data.resize(needed, 0);
         }
@@ -281,13 +311,16 @@ impl Memtable {
 
     /// About which share of the rows has a key outside of `low..=high`, by a sample; NaN counts as outside.
     pub fn share_outside(&self, low: u64, high: u64) -> f64 {
-        /// One row in so many is looked at: neighbours in the order of arrival are alike.
+        /// One row in so many is looked at, since neighbours in the order of arrival are alike, and no more than so many rows:
+        /// each is a cache miss.
         const SAMPLED: usize = 61;
+        const MOST_SAMPLES: usize = 256;
+        let step = SAMPLED.max(self.rows / MOST_SAMPLES);
         let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
         let offset = self.schema.offset(self.schema.key_index());
         let (mut outside, mut sampled) = (0u32, 0u32);
-        for slot in (0..BUCKETS).flat_map(|number| self.bucket(number)).flatten().step_by(SAMPLED) {
-            let ordinal = key_order.ordinal(&self.data[slot * row_bytes + offset..]);
+        for slot in (0..BUCKETS).flat_map(|number| self.bucket(number)).flatten().step_by(step) {
+            let ordinal = key_order.ordinal(&self.slots()[slot * row_bytes + offset..]);
             outside += u32::from(!(low..=high).contains(&ordinal));
             sampled += 1;
         }
@@ -314,7 +347,7 @@ impl Memtable {
 
     /// Memory that holds each row at its slot; what lies at other slots is of no meaning.
     pub(super) fn slots(&self) -> &[u8] {
-        &self.data
+        self.data.get(self.start..).unwrap_or_default()
     }
 
     /// The slots of a bucket's rows, in the order they came.
@@ -331,7 +364,7 @@ impl Memtable {
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let row_bytes = self.schema.row_bytes();
         let slots = (0..BUCKETS).flat_map(|number| self.bucket(number));
-        slots.map(move |slots| &self.data[slots.start * row_bytes..slots.end * row_bytes])
+        slots.map(move |slots| &self.slots()[slots.start * row_bytes..slots.end * row_bytes])
     }
 }
 
@@ -366,7 +399,9 @@ mod tests {
         let schema = Arc::new(Schema::new(columns, "key").unwrap());
         let capacity = 100 * CHUNK_ROWS * schema.row_bytes();
         let mut table = Memtable::new(Arc::clone(&schema), capacity);
-        table.clear_for(Some(BucketBounds([10, 20, 30, 30, 30, 60, 70])));
+        // Some are equal, so that some buckets stay empty.
+        let bounds = BucketBounds(std::array::from_fn(|number| [10, 20, 30, 30, 30, 60, 70][number.min(6)]));
+        table.clear_for(Some(bounds));
         let row = |number: u32| {
             let mut row = [0; 17];
             row[..4].copy_from_slice(&(number.wrapping_mul(0x9E37_79B9) >> 16 & 0x7f).to_le_bytes());
@@ -395,7 +430,7 @@ mod tests {
                 assert!(last < Some(arrival), "later arrivals have higher slots");
                 last = Some(arrival);
                 let key = u64::from(found[0]);
-                assert_eq!(number, [10, 20, 30, 30, 30, 60, 70].iter().filter(|bound| **bound <= key).count());
+                assert_eq!(number, bounds.0.iter().filter(|bound| **bound <= key).count());
                 assert!(!std::mem::replace(&mut seen[arrival as usize], true));
             }
         }
@@ -418,21 +453,24 @@ mod tests {
             (0..10 * CHUNK_ROWS as u32).flat_map(|row| [&row.to_le_bytes()[..], &[7; 13]].concat()).collect();
         table.push(&rows);
         assert!(table.data.capacity() >= large);
+        let begins_a_line = |table: &Memtable| (table.slots().as_ptr() as usize).is_multiple_of(LINE_BYTES);
+        assert!(begins_a_line(&table));
         table.set_capacity(1);
         assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows, "what it holds stays");
         assert_eq!((table.remaining_rows(), table.push_fitting(&rows)), (0, 0));
-        assert_eq!(table.data.capacity(), rows.len());
+        assert!(table.data.capacity() <= rows.len() + LINE_BYTES);
         table.set_capacity(large);
         assert_eq!(table.remaining_rows(), 190 * CHUNK_ROWS);
         table.push(&rows);
         assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows.repeat(2));
         // The same memory serves rows of another width.
         let other = Arc::new(Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap());
-        let bounds = Some(BucketBounds([10, 20, 30, 40, 50, 60, 70]));
+        let bounds = Some(BucketBounds(std::array::from_fn(|number| 10 * number as u64)));
         let (memory, _) = table.into_memory();
         let mut table = Memtable::reusing(other, 100 * CHUNK_ROWS * 8, memory, bounds);
-        assert!(table.is_empty() && table.data.capacity() <= 100 * CHUNK_ROWS * 8);
+        assert!(table.is_empty() && table.data.capacity() <= 100 * CHUNK_ROWS * 8 + LINE_BYTES);
         table.push(&1.5f64.to_le_bytes().repeat(CHUNK_ROWS));
+        assert!(begins_a_line(&table));
         assert_eq!((table.rows(), table.into_memory().1), (CHUNK_ROWS, bounds));
     }
 

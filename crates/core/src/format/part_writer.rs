@@ -24,7 +24,7 @@ use crate::storage::{ALIGNMENT, Storage, WritableFile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
     /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
-    /// values; no page exceeds 1 MiB.
+    /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
     pub page_rows: u32,
     /// Row groups a full run is cut into; each holds whole pages, so short runs may have fewer.
     pub row_groups_per_run: u32,
@@ -37,6 +37,9 @@ impl Default for PartOptions {
         Self { page_rows: 4096, row_groups_per_run: 4, write_bytes: 2 << 20 }
     }
 }
+
+/// Pages of runs whose keys lie far apart are smaller by this factor.
+const SPARSE_PAGE_FRACTION: u32 = 4;
 
 /// What is known of a run besides its rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -257,8 +260,8 @@ impl PartWriter {
         mut records: impl FnMut(Range<usize>, &mut PageBuffers) -> Records<'a>,
     ) -> Result<Vec<RunEntry>> {
         let schema = Arc::clone(&self.schema);
-        let group_rows = self.row_group_rows(rows);
-        let page_rows = self.options.page_rows;
+        let page_rows = self.page_rows(context.kind);
+        let group_rows = self.row_group_rows(rows, page_rows);
         let encoder = RowGroupEncoder { schema: &schema, page_rows, sorted: context.kind != RunKind::NanKey };
         let expected = expected_bytes(&schema, rows, page_rows);
         self.write_run(context, expected, write, |stream, indexes| {
@@ -272,10 +275,19 @@ impl PartWriter {
         })
     }
 
+    /// Rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run, and reads a page of
+    /// each column for them.
+    fn page_rows(&self, kind: RunKind) -> u32 {
+        match kind {
+            RunKind::Regular | RunKind::NanKey => self.options.page_rows,
+            RunKind::Stray | RunKind::Unordered => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
+        }
+    }
+
     /// Rows per row group of a run: an equal share, rounded up to whole pages.
-    fn row_group_rows(&self, rows: usize) -> usize {
+    fn row_group_rows(&self, rows: usize, page_rows: u32) -> usize {
         let share = rows.div_ceil(self.options.row_groups_per_run.max(1) as usize);
-        share.next_multiple_of(self.options.page_rows.max(1) as usize)
+        share.next_multiple_of(page_rows.max(1) as usize)
     }
 
     /// Writes one run: whatever row groups `produce` appends, then the seal.

@@ -150,7 +150,7 @@ mod tests {
             mask in prop::sample::select(vec![u64::MAX, 0, 3, 0xff, 0xffff_0000_0000_0000, 0xffff_ffff_0000_0001, 0x7ff8_0000_7fc0_0000]),
             count in prop_oneof![0usize..40, 500usize..3000],
             seed in any::<u64>(),
-            bounds in prop::option::of(prop::array::uniform7(any::<u64>())),
+            bounds in prop::option::of(prop::collection::vec(any::<u64>(), BUCKETS - 1)),
         ) {
             let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
             let schema = Arc::new(Schema::new(columns, "key").unwrap());
@@ -166,7 +166,7 @@ mod tests {
             let mut table = Memtable::new(Arc::clone(&schema), 1 << 20);
             table.clear_for(bounds.map(|mut bounds| {
                 bounds.sort_unstable();
-                BucketBounds(bounds)
+                BucketBounds(bounds.try_into().unwrap())
             }));
             table.push(&rows);
             let mut buffers = SortBuffers::default();

@@ -207,6 +207,22 @@ fn rows_with_a_nan_key_come_last_without_statistics() {
 }
 
 #[test]
+fn runs_whose_keys_lie_far_apart_have_small_pages() {
+    let schema = schema_of(&[DataType::F32, DataType::FixedBytes(32)], 0);
+    let options = PartOptions { page_rows: 400, row_groups_per_run: 2, ..PartOptions::default() };
+    for (kind, groups, page_rows) in
+        [(RunKind::Regular, vec![400, 300], [400, 100]), (RunKind::Stray, vec![400, 300], [100, 25])]
+    {
+        let runs = [(RunContext { kind, ..context(0) }, random_rows(&schema, 700, &mut Noise(11), |_| false))];
+        let written = write_part(&schema, options, &runs);
+        check_part(&written, &runs);
+        assert_eq!(written.runs.iter().map(|run| run.rows).collect::<Vec<_>>(), groups, "{kind:?}");
+        let reader = written.open().unwrap();
+        assert_eq!([0, 1].map(|column| reader.pages(0, column).unwrap()[0].rows), page_rows, "{kind:?}");
+    }
+}
+
+#[test]
 fn an_empty_part_is_a_file_without_rows() {
     let schema = schema_of(&[DataType::F32], 0);
     let written = write_part(&schema, PartOptions::default(), &[]);
