@@ -44,7 +44,7 @@ pub struct Costs {
     pub forward_ns: f64,
     /// A record delivered into a memtable.
     pub deliver_ns: f64,
-    /// A record that waited when a new table came: taken out of its batch, routed and copied once more.
+    /// A record that waited when a new table came: looked at and routed once more, and seldom moved.
     pub reroute_ns: f64,
     /// A record sorted, gathered into pages, summed and written, in the background.
     pub encode_ns: f64,
@@ -64,7 +64,7 @@ impl Costs {
             append_ns,
             forward_ns: 4.0 + 0.10 * bytes,
             deliver_ns: 8.0 + 0.03 * bytes,
-            reroute_ns: append_ns,
+            reroute_ns: 0.75 * append_ns,
             encode_ns: 30.0 + 0.39 * bytes,
             message_ns: 500.0,
             table_ns: 60_000.0,
