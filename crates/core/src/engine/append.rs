@@ -202,8 +202,10 @@ impl Engine {
             ordinals.clear();
             order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
             if order.is_nan(span(ordinals).1) {
-                let receiver = |&ordinal| receiver(table, options, (ordinal, ties.next_tie()), order.is_nan(ordinal));
-                destinations.extend(ordinals.iter().map(receiver));
+                destinations.extend(ordinals.iter().map(|&ordinal| {
+                    let nan = order.is_nan(ordinal);
+                    receiver(table, options, (ordinal, ties.next_tie()), nan)
+                }));
             } else {
                 receivers(table, options, ordinals, ties, destinations);
             }

@@ -11,7 +11,8 @@
 //!
 //! Tables: a record keeps the destination it has when a newer table has come into force since, and arrives as a stray.
 //! But what waits in a representative's batches when its table changes is routed again like its own records, from its
-//! node. That happens once per table, outside of any quota, and fills no queue that a channel waits for.
+//! node. That happens once per table: what stays in its batch keeps its quota, what moves counts as the rank's own, and
+//! neither fills a queue that a channel waits for.
 
 use super::message::{DESTINATION_BYTES, DataHeader, MessageError};
 use super::{Channel, Engine, Transport};

@@ -89,8 +89,8 @@ macro_rules! by_steps {
 }
 
 /// Invariant: an open batch holds its header's space and at least one whole row, and less than `batch_bytes` of rows
-/// unless a single row is larger. The queue exceeds `limits` by at most the batches that one block of rows, or one
-/// batch of others' records, fills.
+/// unless a single row is larger. The queue exceeds `limits` by at most the batches that one block of rows, one batch of
+/// others' records, or what a new table moves, fills.
 #[derive(Debug)]
 pub(super) struct Outbox {
     origin: u32,

@@ -17,14 +17,14 @@ use crate::schema::{STEP, Schema, copy_in_steps};
 pub(super) const BUCKETS: usize = 16;
 
 /// Most bytes and rows of a chunk. What is left unused in the last chunks of the buckets is about 1 % of a memtable.
-const CHUNK_BYTES: usize = 16 << 10;
+const CHUNK_BYTES: usize = 8 << 10;
 const CHUNK_ROWS: usize = 512;
 
 /// A cache line.
 const LINE_BYTES: usize = 64;
 
 /// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
-const LEAST_CHUNKS: usize = 64;
+const LEAST_CHUNKS: usize = 8 * BUCKETS;
 
 /// Keys that divide the rows of a memtable into buckets of about equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,6 @@ impl Memtable {
     pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
         let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
         table.give_back();
-        table.align();
         table.clear_for(bounds);
         table
     }
@@ -141,12 +140,11 @@ impl Memtable {
         self.limit_rows * self.schema.row_bytes() + if self.reserves { LINE_BYTES } else { 0 }
     }
 
-    /// Lets the first row begin a cache line, if there is room for that: a row of 64 bytes lies in two lines otherwise, and each
-    /// costs a miss. The memtable must be empty.
+    /// Lets the first row begin a cache line: a row of 64 bytes lies in two otherwise, and each costs a miss. The memtable must
+    /// be empty and have its memory.
     fn align(&mut self) {
-        let fits = self.data.capacity() >= self.most_bytes() && self.reserves;
-        // Beyond what was asked for `align_offset` cannot go; where it gives up, rows are merely not aligned.
-        self.start = if fits { self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES) } else { 0 };
+        // Beyond what was asked for `align_offset` does not go; where it gives up, rows are merely not aligned.
+        self.start = self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
     }
 
     /// The schema of the rows.
@@ -257,14 +255,14 @@ impl Memtable {
         let key = rows.get(self.schema.offset(self.schema.key_index())..).unwrap_or_default();
         self.schema.key_order().ordinals(key, row_bytes, rows.len() / row_bytes, &mut ordinals);
         let mut taken = 0;
-        let slots = self.start;
         for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(&ordinals) {
             let number = bounds.bucket(ordinal);
             if self.buckets[number].next == self.buckets[number].end && !self.extend(number) {
                 break;
             }
             let bucket = &mut self.buckets[number];
-            let place = slots + bucket.next * row_bytes;
+            // The first chunk may have moved the start.
+            let place = self.start + bucket.next * row_bytes;
             copy(&mut self.data[place..place + row_bytes], row);
             bucket.next += 1;
             taken += row_bytes;
@@ -287,18 +285,20 @@ impl Memtable {
             return false;
         }
         let row_bytes = self.schema.row_bytes();
-        let end = slots.end * row_bytes;
-        if self.start + end > self.data.capacity() {
-            // `reserve` alone would round up past the limit.
-            let most_bytes = self.most_bytes();
-            let doubled = end.max(self.data.capacity().saturating_mul(2)).min(most_bytes);
-            let target = if self.reserves { most_bytes } else { doubled };
-            self.data.reserve_exact(target - self.data.len());
-            if self.used_chunks == 0 {
-                self.align();
+        if self.used_chunks == 0 && self.reserves {
+            if self.data.capacity() < self.most_bytes() {
+                // What it held is of no use, and not worth a copy.
+                self.data = Vec::new();
+                self.data.reserve_exact(self.most_bytes());
             }
+            self.align();
         }
-        let needed = self.start + end;
+        let needed = self.start + slots.end * row_bytes;
+        if needed > self.data.capacity() {
+            // `reserve` alone would round up past the limit.
+            let doubled = needed.max(self.data.capacity().saturating_mul(2)).min(self.most_bytes());
+            self.data.reserve_exact(doubled - self.data.len());
+        }
         if needed > self.data.len() {
             self.data.resize(needed, 0);
         }
@@ -340,9 +340,8 @@ impl Memtable {
     /// Drops the rows and spreads those to come over buckets.
     pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
         self.clear();
-        if self.limit_rows / self.chunk_rows >= LEAST_CHUNKS {
-            self.bounds = bounds.or(self.bounds);
-        }
+        let is_large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
+        self.bounds = if is_large { bounds.or(self.bounds) } else { None };
     }
 
     /// Memory that holds each row at its slot; what lies at other slots is of no meaning.
@@ -397,7 +396,7 @@ mod tests {
     fn buckets_hold_neighbours_in_the_order_they_came() {
         let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(13))];
         let schema = Arc::new(Schema::new(columns, "key").unwrap());
-        let capacity = 100 * CHUNK_ROWS * schema.row_bytes();
+        let capacity = 200 * CHUNK_ROWS * schema.row_bytes();
         let mut table = Memtable::new(Arc::clone(&schema), capacity);
         // Some are equal, so that some buckets stay empty.
         let bounds = BucketBounds(std::array::from_fn(|number| [10, 20, 30, 30, 30, 60, 70][number.min(6)]));
@@ -418,7 +417,7 @@ mod tests {
             }
         }
         assert_eq!(table.rows(), pushed as usize);
-        assert!(table.rows() > (100 - BUCKETS) * CHUNK_ROWS, "{pushed}: little is left unused");
+        assert!(table.rows() > (200 - BUCKETS) * CHUNK_ROWS, "{pushed}: little is left unused");
         assert!(table.resident_bytes() <= capacity);
         let mut seen = vec![false; pushed as usize];
         for number in 0..BUCKETS {
@@ -445,12 +444,12 @@ mod tests {
 
     #[test]
     fn capacity_changes_around_the_rows_it_holds() {
-        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(13))];
+        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(9))];
         let schema = Arc::new(Schema::new(columns, "key").unwrap());
         let large = 200 * CHUNK_ROWS * schema.row_bytes();
         let mut table = Memtable::reserving(Arc::clone(&schema), large);
         let rows: Vec<u8> =
-            (0..10 * CHUNK_ROWS as u32).flat_map(|row| [&row.to_le_bytes()[..], &[7; 13]].concat()).collect();
+            (0..10 * CHUNK_ROWS as u32).flat_map(|row| [&row.to_le_bytes()[..], &[7; 9]].concat()).collect();
         table.push(&rows);
         assert!(table.data.capacity() >= large);
         let begins_a_line = |table: &Memtable| (table.slots().as_ptr() as usize).is_multiple_of(LINE_BYTES);
@@ -467,8 +466,8 @@ mod tests {
         let other = Arc::new(Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap());
         let bounds = Some(BucketBounds(std::array::from_fn(|number| 10 * number as u64)));
         let (memory, _) = table.into_memory();
-        let mut table = Memtable::reusing(other, 100 * CHUNK_ROWS * 8, memory, bounds);
-        assert!(table.is_empty() && table.data.capacity() <= 100 * CHUNK_ROWS * 8 + LINE_BYTES);
+        let mut table = Memtable::reusing(other, 200 * CHUNK_ROWS * 8, memory, bounds);
+        assert!(table.is_empty() && table.data.capacity() <= 200 * CHUNK_ROWS * 8 + LINE_BYTES);
         table.push(&1.5f64.to_le_bytes().repeat(CHUNK_ROWS));
         assert!(begins_a_line(&table));
         assert_eq!((table.rows(), table.into_memory().1), (CHUNK_ROWS, bounds));

@@ -26,7 +26,7 @@ pub struct PartOptions {
     /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
     /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
     pub page_rows: u32,
-    /// Row groups a full run is cut into; each holds whole pages, so short runs may have fewer.
+    /// Row groups a full run is cut into; each holds whole pages of a regular run, so short runs may have fewer.
     pub row_groups_per_run: u32,
     /// Largest write in bytes, at least 1 MiB.
     pub write_bytes: usize,
@@ -261,7 +261,7 @@ impl PartWriter {
     ) -> Result<Vec<RunEntry>> {
         let schema = Arc::clone(&self.schema);
         let page_rows = self.page_rows(context.kind);
-        let group_rows = self.row_group_rows(rows, page_rows);
+        let group_rows = self.row_group_rows(rows);
         let encoder = RowGroupEncoder { schema: &schema, page_rows, sorted: context.kind != RunKind::NanKey };
         let expected = expected_bytes(&schema, rows, page_rows);
         self.write_run(context, expected, write, |stream, indexes| {
@@ -284,10 +284,10 @@ impl PartWriter {
         }
     }
 
-    /// Rows per row group of a run: an equal share, rounded up to whole pages.
-    fn row_group_rows(&self, rows: usize, page_rows: u32) -> usize {
+    /// Rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
+    fn row_group_rows(&self, rows: usize) -> usize {
         let share = rows.div_ceil(self.options.row_groups_per_run.max(1) as usize);
-        share.next_multiple_of(page_rows.max(1) as usize)
+        share.next_multiple_of(self.options.page_rows.max(1) as usize)
     }
 
     /// Writes one run: whatever row groups `produce` appends, then the seal.

@@ -151,6 +151,8 @@ mod tests {
             count in prop_oneof![0usize..40, 500usize..3000],
             seed in any::<u64>(),
             bounds in prop::option::of(prop::collection::vec(any::<u64>(), BUCKETS - 1)),
+            // How much there was before, if all is taken at once.
+            memory in prop::option::of(prop::sample::select(vec![0usize, 1000, 3 << 20])),
         ) {
             let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
             let schema = Arc::new(Schema::new(columns, "key").unwrap());
@@ -163,11 +165,16 @@ mod tests {
                 rows.extend_from_slice(&number.to_le_bytes());
                 rows.extend_from_slice(&(state & mask).to_le_bytes()[..data_type.width()]);
             }
-            let mut table = Memtable::new(Arc::clone(&schema), 1 << 20);
-            table.clear_for(bounds.map(|mut bounds| {
+            let bounds = bounds.map(|mut bounds| {
                 bounds.sort_unstable();
                 BucketBounds(bounds.try_into().unwrap())
-            }));
+            });
+            let mut table = match memory {
+                None => Memtable::new(Arc::clone(&schema), 2 << 20),
+                Some(0) => Memtable::reserving(Arc::clone(&schema), 2 << 20),
+                Some(bytes) => Memtable::reusing(Arc::clone(&schema), 2 << 20, vec![0xEE; bytes], bounds),
+            };
+            table.clear_for(bounds);
             table.push(&rows);
             let mut buffers = SortBuffers::default();
             prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));

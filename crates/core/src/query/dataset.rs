@@ -31,6 +31,9 @@ const CACHED_RUNS: u64 = 1 << 18;
 /// Budget of the footer cache, in bytes of footers on disk; parsed they take about as much.
 const CACHED_FOOTER_BYTES: u64 = 128 << 20;
 
+/// Of more epochs than this that are named, all there are is listed; fewer are looked up one by one.
+const LOOKED_UP_EPOCHS: usize = 16;
+
 /// Most parts in the footer cache, since each holds a file descriptor.
 const CACHED_PARTS: usize = 384;
 
@@ -239,10 +242,16 @@ impl Inner {
                 wanted
             }
         };
-        // Those that were named are looked up by themselves: a dataset may have thousands of others.
+        let missing = |epoch: u64| Error::EpochMissing { epoch, path: self.root().to_owned() };
+        if wanted.len() > LOOKED_UP_EPOCHS {
+            let existing = existing()?;
+            let lost = wanted.iter().find(|epoch| existing.binary_search(epoch).is_err());
+            return lost.map_or(Ok(wanted.clone()), |epoch| Err(missing(*epoch)));
+        }
+        // A few that were named are looked up by themselves: a dataset may have thousands of others.
         for &epoch in &wanted {
             if !epoch_exists(self.storage.as_ref(), &self.layout, epoch)? {
-                return Err(Error::EpochMissing { epoch, path: self.root().to_owned() });
+                return Err(missing(epoch));
             }
         }
         Ok(wanted)

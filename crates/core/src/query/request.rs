@@ -138,8 +138,8 @@ impl Query {
         self
     }
 
-    /// At most this many threads, the caller's own counted; the number of cores unless set. More are started only when
-    /// there is enough to read.
+    /// At most this many threads, the caller's own counted; unless set, as many as the process had cores when it first asked.
+    /// More are started only when there is enough to read.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
@@ -269,12 +269,15 @@ impl Shape {
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
     }
 
-    /// About how many bytes are read for stretches of rows: of those that have to be tested the predicate's columns, and of
-    /// the others what matches, half of a page at either end of a range.
+    /// About how many bytes are read for stretches of rows. Where the key alone is tested, those to be tested lie at the ends
+    /// of its range, and half of them match; other predicates leave pages open wherever they are, and most are read.
     pub(super) fn read_bytes(&self, chunk: &[Segment]) -> u64 {
-        let tested: usize = self.predicate_columns().iter().map(|column| self.width(*column)).sum();
         let whole = self.row_bytes();
-        let per_row = |certain| if certain { whole } else { whole.midpoint(tested) };
+        let open = match self.predicate_columns() {
+            &[column] if column == self.schema.key_index() => whole.midpoint(self.width(column)),
+            _ => whole,
+        };
+        let per_row = |certain| if certain { whole } else { open };
         let bytes = |segment: &Segment| segment.rows.len() as u64 * per_row(segment.certain) as u64;
         chunk.iter().map(bytes).fold(0, u64::saturating_add)
     }

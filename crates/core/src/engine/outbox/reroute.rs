@@ -3,8 +3,11 @@
 //! A new table mostly moves its cuts a little, so most records still belong where they are: they stay in their batch, and
 //! only the others are taken out and added to those they belong to now. Taking all out and routing them as new cost 5 % of an
 //! ingest's processor time.
+//!
+//! Invariant: a queued batch that stays is at least half as full as one that is closed now, so that tables do not fill the
+//! queue with remains.
 
-use super::{DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader, Outbox, Routes, wire_row_bytes};
+use super::{Batch, DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader, Outbox, Routes, room, wire_row_bytes};
 
 /// Where the rows of a batch are, and where they may stay.
 struct Place<'a> {
@@ -12,6 +15,8 @@ struct Place<'a> {
     /// Bytes of a row in the message, and of a stored row: the end of it.
     wire_bytes: usize,
     row_bytes: usize,
+    /// Fewer bytes than this are not worth a batch.
+    least_bytes: usize,
     routes: Option<&'a Routes>,
 }
 
@@ -32,32 +37,42 @@ struct Moved {
 }
 
 impl Outbox {
-    /// Brings the rows of all batches that have not left to where they belong now. `destinations` says where, given a
-    /// message from a batch's first row on and the bytes from one row to the next. Others' records are among them: those
-    /// that move go on as if they were this rank's own. Answers how many rows there were.
+    /// Brings the rows of all batches that have not left to where they belong now. `destinations` says where: it gets a
+    /// batch from its first stored row on, and the bytes from the beginning of one to that of the next (behind the last one
+    /// there may be fewer). Others' records are among them: those that move go on as if they were this rank's own. Answers
+    /// how many rows there were.
     pub(in super::super) fn reroute(
         &mut self,
         session: u32,
         table_version: u32,
         mut destinations: impl FnMut(&[u8], usize, &mut Vec<u32>),
     ) -> u64 {
-        let routes = self.routes.clone();
         let (mut moved, mut found, mut count) = (Moved::default(), Vec::new(), 0);
-        let mut sift = |message: &mut Vec<u8>, hop: usize, wire_bytes: usize, row_bytes: usize| {
+        let mut judge = |message: &mut Vec<u8>, place: &Place<'_>| {
             found.clear();
-            destinations(&message[DATA_HEADER_BYTES + wire_bytes - row_bytes..], wire_bytes, &mut found);
+            destinations(
+                &message[DATA_HEADER_BYTES + place.wire_bytes - place.row_bytes..],
+                place.wire_bytes,
+                &mut found,
+            );
             count += found.len() as u64;
-            sift(message, &Place { hop, wire_bytes, row_bytes, routes: routes.as_deref() }, &found, &mut moved);
+            sift(message, place, &found, &mut moved);
         };
+        let (routes, row_bytes) = (self.routes.clone(), self.row_bytes);
         // As many as there are now, so that the order stays.
         for _ in 0..self.queue.len() {
             let Some(mut batch) = self.queue.pop_front() else { break };
-            let wire_bytes = wire_row_bytes(batch.channel, self.row_bytes);
-            sift(&mut batch.message, batch.hop as usize, wire_bytes, self.row_bytes);
+            let Batch { to, channel, hop, .. } = batch;
+            let wire_bytes = wire_row_bytes(channel, row_bytes);
+            let least_bytes = self.current_bytes * room(channel) / 2;
+            judge(
+                &mut batch.message,
+                &Place { hop: hop as usize, wire_bytes, row_bytes, least_bytes, routes: routes.as_deref() },
+            );
             let rows = ((batch.message.len() - DATA_HEADER_BYTES) / wire_bytes) as u32;
             if rows > 0 {
                 // The receiver must know this table before it judges them.
-                let header = DataHeader { session, origin: self.origin, destination: batch.to, table_version, rows };
+                let header = DataHeader { session, origin: self.origin, destination: to, table_version, rows };
                 header.write(&mut batch.message);
                 self.queue.push_back(batch);
             } else if let Some(batch) = self.dequeued(Some(batch)) {
@@ -68,8 +83,9 @@ impl Outbox {
             if self.open[hop].is_empty() {
                 continue;
             }
-            let wire_bytes = wire_row_bytes(self.next_hop(hop).channel, self.row_bytes);
-            sift(&mut self.open[hop], hop, wire_bytes, self.row_bytes);
+            let wire_bytes = wire_row_bytes(self.next_hop(hop).channel, row_bytes);
+            let routes = routes.as_deref();
+            judge(&mut self.open[hop], &Place { hop, wire_bytes, row_bytes, least_bytes: 0, routes });
             if self.open[hop].len() == DATA_HEADER_BYTES {
                 let message = std::mem::take(&mut self.open[hop]);
                 self.open_batches -= 1;
@@ -83,15 +99,18 @@ impl Outbox {
     }
 }
 
-/// Takes the rows out of a message that no longer belong there; those that stay keep their order.
+/// Takes the rows out of a message that no longer belong there, or all of them if too few do; those that stay keep their
+/// order.
 fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &mut Moved) {
     let &Place { wire_bytes, row_bytes, .. } = place;
+    let staying = destinations.iter().filter(|&&destination| place.is_towards(destination)).count();
+    let all_move = staying * wire_bytes < place.least_bytes;
     // What stays so far ends here, and the stretch that is to follow it begins there.
     let (mut kept, mut stretch) = (DATA_HEADER_BYTES, DATA_HEADER_BYTES);
     for (number, &destination) in destinations.iter().enumerate() {
         let begin = DATA_HEADER_BYTES + number * wire_bytes;
         let end = begin + wire_bytes;
-        if place.is_towards(destination) {
+        if !all_move && place.is_towards(destination) {
             if wire_bytes > row_bytes {
                 message[begin..begin + DESTINATION_BYTES].copy_from_slice(&destination.to_le_bytes());
             }

@@ -87,17 +87,20 @@ proptest! {
         batch_bytes in 64usize..2000,
         others in 0u32..60,
         counts in prop::collection::vec(0u32..400, 1..5),
+        credit in prop::collection::vec(any::<bool>(), 7),
     ) {
         let routes = if hops { Topology::from_nodes(&[0, 0, 1, 1, 2, 2]).routes(0) } else { None };
         let mut outbox = Outbox::new(0, row_bytes, batch_bytes, 1 << 20, 6, routes);
         let routes = outbox.routes.clone();
         outbox.size_batches(1 << 30, 6);
         if hops {
-            // Those of the own node come to this rank for node 2 alone.
-            let towards = |number: u32| 4 + number % 2;
-            let rows = (0..others).flat_map(|number| [&towards(number).to_le_bytes()[..], &numbered(1_000_000 + number, row_bytes)].concat());
-            outbox.forward(Channel::Outward, &rows.collect::<Vec<u8>>(), 1, (9, 1)).unwrap();
+            // Those of the own node come to this rank for node 2 alone, those of node 2 for the own one.
+            for (channel, first) in [(Channel::Outward, 4), (Channel::Across, 0)] {
+                let row = |number: u32| [&(first + number % 2).to_le_bytes()[..], &numbered(1_000_000 * (first + 1) + number, row_bytes)].concat();
+                outbox.forward(channel, &(0..others).flat_map(row).collect::<Vec<u8>>(), 1, (9, 1)).unwrap();
+            }
         }
+        let mut credit = credit.into_iter().cycle();
         let mut next = 0;
         for (version, count) in (1u32..).zip(counts) {
             let rows: Vec<u8> = (next..next + count).flat_map(|number| numbered(number, row_bytes)).collect();
@@ -111,8 +114,12 @@ proptest! {
             });
             prop_assert_eq!(routed, waiting);
             prop_assert_eq!(outbox.rows(), waiting);
-            let queued: usize = outbox.queue.iter().map(|batch| room(batch.channel)).sum();
-            prop_assert_eq!(outbox.queued.iter().sum::<usize>(), queued);
+            let mut queued = [0; 3];
+            outbox.queue.iter().for_each(|batch| queued[batch.quota as usize] += room(batch.channel));
+            prop_assert_eq!(outbox.queued, queued);
+            for (hop, &waiting) in outbox.waiting.iter().enumerate() {
+                prop_assert_eq!(outbox.queue.iter().filter(|batch| batch.hop as usize == hop).count(), waiting as usize);
+            }
             prop_assert_eq!(outbox.open.iter().filter(|open| !open.is_empty()).count(), outbox.open_batches);
             let mut check = Vec::new();
             for batch in &outbox.queue {
@@ -141,7 +148,32 @@ proptest! {
             seen.sort_unstable();
             seen.dedup();
             prop_assert_eq!(seen.len() as u64, waiting, "each once");
+            // Some leave, for others there is no credit.
+            outbox.offer(|_, _, message| if credit.next() == Some(true) { None } else { Some(message) });
         }
+    }
+}
+
+/// Tables that move a good deal leave little of each batch; what is left must not fill the queue.
+#[test]
+fn remains_of_batches_are_put_together() {
+    let mut outbox = Outbox::new(0, ROW, 32 << 10, 1 << 20, 16, None);
+    outbox.size_batches(1 << 30, 16);
+    let receiver =
+        |number: u32, version: u32| (number.wrapping_mul(0x9E37_79B9) >> 28).wrapping_add(number % 3 * version) % 16;
+    let numbers = 0..12_000;
+    let rows: Vec<u8> = numbers.clone().flat_map(|number| numbered(number, ROW)).collect();
+    let destinations: Vec<u32> = numbers.map(|number| receiver(number, 0)).collect();
+    outbox.push_all(&destinations, &rows, 1, 1);
+    let before = outbox.queue.len();
+    assert!(before > 12, "{before}");
+    for version in 1..40 {
+        outbox.reroute(1, version + 1, |rows, stride, out| {
+            let number = |row: &[u8]| u32::from_le_bytes(row[..4].try_into().unwrap());
+            out.extend(rows.chunks(stride).map(|row| receiver(number(row), version)));
+        });
+        assert_eq!(outbox.rows(), 12_000);
+        assert!(outbox.queue.len() <= 2 * before, "table {version}: {} batches", outbox.queue.len());
     }
 }
 

@@ -71,12 +71,15 @@ fn an_epoch_that_is_named_is_looked_up_alone() {
     assert_eq!(operations(&nothing.clone().epochs(EpochRange::one(1))), 1);
     let backwards = nothing.clone().epochs(EpochRange { first: 2, last: 1 });
     assert_eq!(operations(&backwards), 1, "the folder above; a range that ends before it begins holds none");
-    for missing in [nothing.clone().epochs(2), nothing.epochs(EpochRange::one(2))] {
-        assert!(matches!(dataset.run(&missing).unwrap_err(), Error::EpochMissing { epoch: 2, .. }));
+    for missing in [vec![2], vec![1, 2], (1..100).collect()] {
+        let error = dataset.run(&nothing.clone().epochs(missing)).unwrap_err();
+        assert!(matches!(error, Error::EpochMissing { epoch: 2, .. }), "{error}");
     }
+    let error = dataset.run(&nothing.epochs(EpochRange::one(2))).unwrap_err();
+    assert!(matches!(error, Error::EpochMissing { epoch: 2, .. }), "{error}");
 }
 
-/// What is to be read decides whether threads are started: rows that may match cost little more than their keys.
+/// What is to be read decides whether threads are started: at the ends of a range of keys half of the rows match.
 #[test]
 fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
@@ -85,6 +88,7 @@ fn rows_that_must_be_tested_count_for_less() {
     let segments = [(0..100, true), (100..300, false)].map(|(rows, certain)| Segment { rows, certain });
     // 23 bytes a row, 4 of them the key.
     assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&segments), 100 * 23 + 200 * 13);
+    assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&segments), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
     assert_eq!(shape(&key).read_bytes(&segments), 300 * 4);
 }
