@@ -9,7 +9,7 @@
 
 use crate::error::Result;
 
-/// Blocks into which one is refined. A page of 4,096 rows is refined twice.
+/// Blocks into which one is refined. A page of 2,048 rows is refined twice.
 const REFINED_BLOCKS: u32 = 64;
 
 /// A page of keys.

@@ -12,6 +12,12 @@ use crate::schema::{DataType, Schema};
 /// Largest page body in bytes, unless a single value is larger.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
+/// More than a page takes in both indexes together.
+const MOST_INDEX_BYTES: usize = 64;
+
+/// Steps in which the memory of page indexes grows.
+const INDEX_STEP_BYTES: usize = 64 << 10;
+
 /// Values as wide as this or less have pages of the number of rows that was asked for.
 const FULL_PAGE_WIDTH: usize = 8;
 
@@ -64,6 +70,10 @@ impl ChunkBuilder {
     /// Appends the page indexes to the index section and describes the chunk.
     pub(super) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
         let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
+        // They are kept until the part is closed: room that doubles would be half empty.
+        if indexes.capacity() - indexes.len() < self.pages.len() * MOST_INDEX_BYTES {
+            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MOST_INDEX_BYTES));
+        }
         let start = indexes.len();
         encode_offset_index(&self.pages, indexes);
         let middle = indexes.len();

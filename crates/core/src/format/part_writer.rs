@@ -34,7 +34,7 @@ pub struct PartOptions {
 
 impl Default for PartOptions {
     fn default() -> Self {
-        Self { page_rows: 4096, row_groups_per_run: 4, write_bytes: 2 << 20 }
+        Self { page_rows: 2048, row_groups_per_run: 4, write_bytes: 2 << 20 }
     }
 }
 
