@@ -10,7 +10,7 @@ from common import COMMAND, EPOCHS, HERE, RANKS, Cost, ingest_speed, measure, me
 # The device's own limit is looked for among these; the fastest counts.
 RAW = [f"direct,threads={threads},depth={depth}" for threads, depth in ((1, 1), (2, 1), (4, 1), (8, 1), (2, 4))]
 RAW += [f"buffered,threads={threads}" for threads in (1, 2, 4)]
-OURS = ["index,ranks=4", "index,ranks=16", "index,ranks=64", "shuffle", "local", "sort"]
+OURS = ["index,ranks=4", "index,ranks=16", "index,ranks=64", "shuffle", "local", "sort", "copy"]
 MAIN = "index,ranks=16"
 
 NAMES = {
@@ -18,6 +18,7 @@ NAMES = {
     "shuffle": "turbidite without storage, 16 ranks",
     "local": "turbidite without shuffle",
     "sort": "turbidite without shuffle and storage",
+    "copy": "copying the records once",
 }
 
 

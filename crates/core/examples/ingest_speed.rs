@@ -13,6 +13,8 @@
 //! - `local`: no shuffle: every rank's records are sorted, encoded and written where they are. `sort`: those go nowhere, too.
 //! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `threads` threads with `depth` writes of
 //!   `block` bytes under way on each file.
+//! - `copy`: every record is copied once, by `threads` threads, each into memory of a memtable's size: what it costs at
+//!   least to move a record from one place to another.
 //!
 //! Prints one line of JSON for each. What was written is removed at once.
 
@@ -363,6 +365,26 @@ fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result
     Ok(Outcome { written_bytes: bytes_below(&folder)?, stages: String::new() })
 }
 
+/// Copies all records once. The memory they go to is written again and again, so that it stays in the caches if it can.
+fn copy(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Outcome {
+    std::thread::scope(|scope| {
+        for thread in 0..contestant.threads {
+            scope.spawn(move || {
+                let mut target = vec![1u8; contestant.memtable];
+                for records in input {
+                    for rank in (thread..contestant.ranks).step_by(contestant.threads) {
+                        for piece in contestant.share(records, rank).chunks(target.len()) {
+                            target[..piece.len()].copy_from_slice(piece);
+                            std::hint::black_box(&mut target);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    Outcome::default()
+}
+
 /// User and system seconds of this process so far.
 fn cpu_s() -> Result<[f64; 2], Failure> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
@@ -391,6 +413,7 @@ fn measure(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Result<String, Fai
         "sort" => local(contestant, input, false)?,
         "buffered" => plain(contestant, input, false)?,
         "direct" => plain(contestant, input, true)?,
+        "copy" => copy(contestant, input),
         other => return Err(format!("there is no contestant {other}").into()),
     };
     let (wall_s, [user_end, system_end]) = (begun.elapsed().as_secs_f64(), cpu_s()?);

@@ -75,7 +75,7 @@ fn numbered(number: u32, row_bytes: usize) -> Vec<u8> {
 
 fn place(number: u32, version: u32, receivers: u32) -> u32 {
     // A few of them move from version to version.
-    (number.wrapping_mul(0x9E37_79B9) >> 16).wrapping_add(version * 900) % 0x1_0000 * receivers >> 16
+    ((number.wrapping_mul(0x9E37_79B9) >> 16).wrapping_add(version * 900) % 0x1_0000 * receivers) >> 16
 }
 
 proptest! {
