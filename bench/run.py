@@ -110,7 +110,7 @@ class Bench:
 
     def large(self, scratch: Path) -> None:
         """The goal's own setting: as much as fits, 64-byte records, 16 ranks, one epoch after the other."""
-        contestants = [*ingest.RAW[1:5], ingest.MAIN, *ingest.OURS[3:]]
+        contestants = [*ingest.RAW[1:5], ingest.MAIN, *ingest.PARTLY]
         memory = ingest.from_memory(scratch, 64, self.options.large_bytes, self.options.rounds, contestants)
         self.section(f"Ingest: 64-byte records, {self.options.large_bytes / 1e9:g} GB in {EPOCHS} epochs", ingest.table(memory, {}, []))
         self.figures["large"] = memory
