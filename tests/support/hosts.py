@@ -32,6 +32,15 @@ read -r keeper < "{folder}/$1" || exit 255
 shift
 exec nsenter -t "$keeper" --uts --mount --ipc --net --pid -- env TMPDIR=/dev/shm sh -c "$*"
 """
+# Connects to ports nobody listens on, until every address given has refused: so long the way there is not open.
+REACH = """
+import errno, socket, sys, time
+end = time.monotonic() + 20
+for address in sys.argv[1:]:
+    while socket.socket().connect_ex((address, 9)) != errno.ECONNREFUSED:
+        assert time.monotonic() < end, address
+        time.sleep(0.01)
+"""
 RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
@@ -176,7 +185,14 @@ class Hosts:
         command("ip", "-n", self.switch, "link", "set", f"port{host}", "down")
 
     def join_again(self, host: int) -> None:
+        """Puts the cable in again, and waits until the host and all others reach each other. The kernel takes up to a second
+        to use the link, and a connection that is asked for meanwhile can fail: the search for the other host's hardware
+        address, begun when there was no cable, is given up."""
         command("ip", "-n", self.switch, "link", "set", f"port{host}", "up")
+        others = [other for other in range(self.count) if other != host]
+        for source, targets in [(host, others), *((other, [host]) for other in others)]:
+            addresses = map(self.address, targets)
+            command("ip", "netns", "exec", self.name(source), sys.executable, "-c", REACH, *addresses)
 
     def kill_processes(self, host: int) -> None:
         """Kills all that runs on a host, at once."""

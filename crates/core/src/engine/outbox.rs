@@ -424,12 +424,6 @@ impl Outbox {
         batch
     }
 
-    #[cfg(test)]
-    pub(super) fn pop(&mut self) -> Option<Batch> {
-        let batch = self.queue.pop_front();
-        self.dequeued(batch)
-    }
-
     /// Of the batches that hold up this rank's own records, the one that has waited longest.
     pub(super) fn pop_own(&mut self) -> Option<Batch> {
         self.pop_own_if(|_| true)

@@ -4,12 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 
+use super::plan::Segment;
 use crate::error::{Result, UsageError};
 use crate::expr::Predicate;
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
-
-use super::plan::Segment;
 
 /// Rows of a batch unless [`Query::batch_rows`] says otherwise: large enough that the cost of a batch vanishes, small
 /// enough that a batch of a few columns stays in the processor's cache.

@@ -72,6 +72,8 @@ pub struct StorageCounters {
     pub bytes_written: u64,
     /// Calls of `sync` and `sync_dir`.
     pub syncs: u64,
+    /// Calls of `list`.
+    pub lists: u64,
 }
 
 #[derive(Debug, Default)]
@@ -82,6 +84,7 @@ struct Shared {
     writes: AtomicU64,
     bytes_written: AtomicU64,
     syncs: AtomicU64,
+    lists: AtomicU64,
     faults: Mutex<Vec<Fault>>,
 }
 
@@ -182,6 +185,7 @@ impl FaultStorage {
             writes: read(&self.shared.writes),
             bytes_written: read(&self.shared.bytes_written),
             syncs: read(&self.shared.syncs),
+            lists: read(&self.shared.lists),
         }
     }
 }
@@ -206,6 +210,7 @@ impl Storage for FaultStorage {
 
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.shared.pass(&[path])?;
+        self.shared.lists.fetch_add(1, Ordering::SeqCst);
         self.inner.list(path)
     }
 

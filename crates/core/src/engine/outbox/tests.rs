@@ -7,6 +7,14 @@ use super::*;
 
 const ROW: usize = 64;
 
+impl Outbox {
+    /// What has waited longest, whoever filled it.
+    fn pop(&mut self) -> Option<Batch> {
+        let batch = self.queue.pop_front();
+        self.dequeued(batch)
+    }
+}
+
 fn numbered_rows(count: usize) -> Vec<u8> {
     (0..count).flat_map(|row| (0..ROW).map(move |byte| (row * 7 + byte) as u8)).collect()
 }
@@ -159,8 +167,11 @@ proptest! {
 fn remains_of_batches_are_put_together() {
     let mut outbox = Outbox::new(0, ROW, 32 << 10, 1 << 20, 16, None);
     outbox.size_batches(1 << 30, 16);
-    let receiver =
-        |number: u32, version: u32| (number.wrapping_mul(0x9E37_79B9) >> 28).wrapping_add(number % 3 * version) % 16;
+    // Each table moves half of the records, to anywhere.
+    let receiver = |number: u32, version: u32| {
+        let draw = number.wrapping_mul(64).wrapping_add((version + number % 2) / 2);
+        draw.wrapping_mul(0x9E37_79B9).rotate_left(13).wrapping_mul(0x85EB_CA6B) >> 28
+    };
     let numbers = 0..12_000;
     let rows: Vec<u8> = numbers.clone().flat_map(|number| numbered(number, ROW)).collect();
     let destinations: Vec<u32> = numbers.map(|number| receiver(number, 0)).collect();
