@@ -120,6 +120,7 @@ struct Contestant<'a> {
     nodes: usize,
     append: usize,
     threads: usize,
+    writers: usize,
     depth: usize,
     block: usize,
     memtable: usize,
@@ -138,6 +139,7 @@ impl<'a> Contestant<'a> {
             nodes: 1,
             append: 32_768,
             threads: std::thread::available_parallelism()?.get(),
+            writers: 0,
             depth: 1,
             block: 4 << 20,
             memtable: WriteOptions::new(1).memtable_bytes,
@@ -152,6 +154,7 @@ impl<'a> Contestant<'a> {
                 "nodes" => this.nodes = value.parse()?,
                 "append" => this.append = value.parse()?,
                 "threads" => this.threads = value.parse()?,
+                "writers" => this.writers = value.parse()?,
                 "depth" => this.depth = value.parse()?,
                 "block" => this.block = value.parse::<usize>()?.next_multiple_of(ALIGNMENT),
                 "memtable" => this.memtable = value.parse()?,
@@ -250,6 +253,7 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
         (0..contestant.ranks).map(|rank| (rank * contestant.nodes / contestant.ranks) as u32).collect();
     write.topology = Topology::from_nodes(&nodes);
     write.memtable_bytes = contestant.memtable;
+    write.threads = contestant.writers;
     write.row_groups_per_run = contestant.row_groups.unwrap_or(write.row_groups_per_run);
     write.pivots = contestant.pivots.unwrap_or(write.pivots);
     write.renegotiation = contestant.renegotiate.map_or(write.renegotiation, Renegotiation::Every);

@@ -111,7 +111,7 @@ pub(crate) struct Ingest {
     /// Take over the dataset's lock; only when its holder is gone for certain
     #[arg(long)]
     break_lock: bool,
-    /// Threads that read, and threads that sort and write [default: the number of cores]
+    /// Threads that read; twice as many sort and write, since they wait for the disk [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
     #[command(flatten)]
@@ -323,7 +323,7 @@ impl Ingest {
         options.patience = self.tuning.patience.map_or(options.patience, Duration::from_millis);
         options.if_exists = self.if_exists.into();
         options.break_lock = self.break_lock;
-        options.threads = self.threads();
+        options.threads = self.threads().saturating_mul(2);
         options.source = Some(self.source.display().to_string());
         options.derivations.clone_from(&self.derive);
         Ok(options)

@@ -27,6 +27,10 @@ use crate::writer::PartFactory;
 /// How long a thread waits for a background thread before it looks around again.
 const WAIT: Duration = Duration::from_micros(500);
 
+/// Background threads for each core. One in two waits for the disk: with one per core, 16 ranks took 10 to 30 % longer
+/// (`ingest_speed index,ranks=16,writers=2`, 8 GB).
+const THREADS_PER_CORE: usize = 2;
+
 /// One rank and its connection to the others.
 #[derive(Debug)]
 struct Rank {
@@ -122,9 +126,11 @@ impl LocalJob {
         let queue = Arc::new(TaskQueue::default());
         let shared = Arc::new(Shared { ranks, office, queue: Arc::clone(&queue) });
         let threads = match options.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        // A rank has one task at a time.
+        let threads = threads.min(options.ranks as usize);
         let completed = Arc::clone(&shared);
         let pool = Pool::start(queue, threads, move |rank, completion| {
             let mut state = lock_rank(&completed.ranks[rank as usize]);

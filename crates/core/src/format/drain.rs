@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
+use super::gather::Gather;
 use super::memtable::{BUCKETS, BucketBounds, Memtable};
-use super::physical::Columns;
 use super::sort::SortBuffers;
 
 /// The rows that have not been taken yet.
@@ -28,14 +28,13 @@ impl<'a> Drain<'a> {
         Self { table, sort, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
     }
 
-    /// Fills `columns` with the next `rows` rows; the memtable must have as many left.
-    pub(super) fn take(&mut self, rows: usize, columns: &mut Columns) {
-        columns.begin(self.table.schema(), rows);
+    /// Adds the next `rows` rows to a row group; the memtable must have as many left.
+    pub(super) fn take(&mut self, rows: usize, columns: &mut Gather<'_>) {
         let mut missing = rows;
         while missing > 0 {
             let order = self.sort.order();
             let fetched = missing.min(order.len() - self.taken);
-            columns.gather(self.table.schema(), self.table.slots(), &order[self.taken..self.taken + fetched]);
+            columns.add(self.table.slots(), &order[self.taken..self.taken + fetched]);
             self.taken += fetched;
             missing -= fetched;
             if missing > 0 {

@@ -167,6 +167,11 @@ impl Memtable {
         self.data.len()
     }
 
+    /// Whether it asks for all of its memory at once ([`Memtable::reserving`], [`Memtable::reusing`]).
+    pub fn reserves(&self) -> bool {
+        self.reserves
+    }
+
     /// Whether no rows are held.
     pub fn is_empty(&self) -> bool {
         self.rows == 0

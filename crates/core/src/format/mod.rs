@@ -1,8 +1,8 @@
 //! The bytes: memtables become runs, runs become parts, parts are listed in manifests. FORMAT.md is the specification.
 //!
-//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`physical` gathers a column,
-//! `page_header` and `page_index` describe it) → `stream` (aligned writes) → `seal` after each run → `footer` at the
-//! end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left.
+//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` says where values go,
+//! `gather` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) → `seal` after
+//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left.
 //! `thrift` is the encoding Parquet's metadata has.
 //!
 //! The bytes between our pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its
@@ -17,11 +17,13 @@ mod arrow_values;
 mod column_table;
 mod drain;
 mod footer;
+mod gather;
 mod manifest;
 mod memtable;
 mod model;
 mod page_header;
 mod page_index;
+mod page_layout;
 mod pages;
 mod part_reader;
 mod part_writer;

@@ -23,7 +23,8 @@ pub(super) struct PageHeader {
     pub(super) rows: u32,
 }
 
-/// Appends a page header; statistics go in when the summary has a range and no NaN.
+/// Appends a page header; statistics go in when the summary has a range and no NaN. But for that its length depends on
+/// numbers that are known before the body is: the checksum always takes five bytes.
 pub(super) fn encode_page_header(header: PageHeader, statistics: Option<(DataType, ColumnSummary)>, out: &mut Vec<u8>) {
     // Page bodies stay below 2^20 bytes or one value (`pages::page_rows`), so both fit Parquet's i32.
     let body_bytes = header.body_bytes as i32;
@@ -31,7 +32,7 @@ pub(super) fn encode_page_header(header: PageHeader, statistics: Option<(DataTyp
     writer.i32(1, DATA_PAGE);
     writer.i32(2, body_bytes);
     writer.i32(3, body_bytes);
-    writer.i32(4, header.crc as i32);
+    writer.i32_padded(4, header.crc as i32);
     writer.structure(5, |writer| {
         writer.i32(1, header.rows as i32);
         writer.i32(2, PLAIN);
@@ -42,6 +43,20 @@ pub(super) fn encode_page_header(header: PageHeader, statistics: Option<(DataTyp
         }
     });
     writer.end();
+}
+
+/// Most bytes of a page header, of a key column if `statistics` names its type.
+pub(super) fn most_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
+    let mut header = Vec::new();
+    let statistics = statistics.map(|data_type| {
+        let any = match data_type {
+            DataType::F32 | DataType::F64 => Value::Float(1.0),
+            _ => Value::Int(1),
+        };
+        (data_type, ColumnSummary { range: Some((any, any)), nan_count: 0 })
+    });
+    encode_page_header(PageHeader { body_bytes, crc: 0, rows }, statistics, &mut header);
+    header.len()
 }
 
 /// The statistics of a page or chunk as field `id`; nothing when they would mislead (NaN) or do not exist.

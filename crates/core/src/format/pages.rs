@@ -1,10 +1,13 @@
 //! Turning sorted rows into row groups of pages, and row groups already encoded into copies elsewhere.
 
+use super::drain::Drain;
 use super::footer::{WrittenChunk, WrittenRowGroup};
+use super::gather::{Gather, RowBlock};
 use super::model::ColumnSummary;
 use super::page_header::{PageHeader, encode_page_header};
 use super::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
-use super::physical::{Columns, merge, physical_width, pick_column, summarize};
+use super::page_layout::PageLayout;
+use super::physical::{merge, physical_width, pick_column, summarize};
 use super::stream::AlignedStream;
 use crate::error::Result;
 use crate::schema::{DataType, Schema};
@@ -27,17 +30,6 @@ pub(crate) fn page_rows(data_type: DataType, asked: u32) -> usize {
     let asked = asked.max(1) as usize;
     let most_bytes = asked.saturating_mul(FULL_PAGE_WIDTH).min(MAX_PAGE_BYTES);
     asked.min((most_bytes / physical_width(data_type)).max(1))
-}
-
-/// About how many bytes a run of `rows` takes, headers included.
-pub(super) fn expected_bytes(schema: &Schema, rows: usize, asked_page_rows: u32) -> usize {
-    /// More than a page header with statistics takes.
-    const HEADER_BYTES: usize = 64;
-    let column_bytes = |column: &crate::schema::Column| {
-        let pages = rows.div_ceil(page_rows(column.data_type, asked_page_rows));
-        rows * physical_width(column.data_type) + pages * HEADER_BYTES
-    };
-    schema.columns().iter().map(column_bytes).sum()
 }
 
 /// Collects the pages of one column chunk and their indexes.
@@ -88,31 +80,19 @@ impl ChunkBuilder {
     }
 }
 
-/// Memory for encoding a row group, kept from one to the next: its bytes once where records come as rows, one page where
-/// they come as columns, and a page header.
+/// Memory for encoding a row group, kept from one to the next: a block of rows and a page header.
 #[derive(Debug, Default)]
 pub(super) struct PageBuffers {
-    pub(super) columns: Columns,
-    page: Vec<u8>,
+    block: RowBlock,
     header: Vec<u8>,
 }
 
-/// The records of a row group, in the form they are in.
-#[derive(Debug, Clone, Copy)]
+/// Where the records of a run come from.
 pub(super) enum Records<'a> {
-    /// So many, taken apart into the buffers' columns already.
-    Gathered(usize),
+    /// A memtable, from which they are taken one after the other.
+    Drained(Drain<'a>),
     /// Packed stored values, column by column, and the numbers of the rows in key order.
     Columns(&'a [Vec<u8>], &'a [u32]),
-}
-
-impl Records<'_> {
-    fn rows(&self) -> usize {
-        match self {
-            Self::Gathered(rows) => *rows,
-            Self::Columns(_, order) => order.len(),
-        }
-    }
 }
 
 /// Encodes records as row groups.
@@ -124,44 +104,56 @@ pub(super) struct RowGroupEncoder<'a> {
 }
 
 impl RowGroupEncoder<'_> {
-    /// Encodes records as one row group.
+    /// How a row group of `rows` rows is laid out.
+    pub(super) fn layout(&self, rows: usize) -> PageLayout {
+        PageLayout::new(self.schema, rows, self.page_rows)
+    }
+
+    /// Encodes records of a run, from number `first` on, as one row group; those before it are encoded already.
     pub(super) fn encode(
         &self,
-        records: Records<'_>,
+        layout: &PageLayout,
+        first: usize,
+        records: &mut Records<'_>,
         stream: &mut AlignedStream<'_>,
         buffers: &mut PageBuffers,
         indexes: &mut Vec<u8>,
     ) -> Result<WrittenRowGroup> {
-        let rows = records.rows();
+        let begin = stream.position();
+        let mut room = stream.room(layout.bytes())?;
+        if let Records::Drained(drain) = records {
+            drain.take(layout.rows(), &mut Gather::new(self.schema, layout, room.memory, &mut buffers.block));
+        }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         for (index, column) in self.schema.columns().iter().enumerate() {
             let data_type = column.data_type;
-            let width = physical_width(data_type);
-            let mut chunk = ChunkBuilder::new(data_type, stream.position());
-            let page_rows = page_rows(data_type, self.page_rows);
-            for begin in (0..rows).step_by(page_rows) {
-                let page = begin..rows.min(begin + page_rows);
-                let body = match records {
-                    Records::Gathered(_) => &buffers.columns.column(index)[page.start * width..page.end * width],
-                    // A page at a time: what is picked out stays in the cache while it is summarized and copied.
-                    Records::Columns(columns, order) => {
-                        pick_column(&columns[index], data_type, &order[page.clone()], &mut buffers.page);
-                        &buffers.page
-                    }
-                };
+            let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
+            for (rows, place) in layout.pages(index) {
+                // A page at a time: what is picked out stays in the cache while it is summarized.
+                if let Records::Columns(columns, order) = records {
+                    let order = &order[first + rows.start..first + rows.end];
+                    pick_column(&columns[index], data_type, order, &mut room.memory[place.clone()]);
+                }
+                let body = &room.memory[place.clone()];
                 let summary = summarize(data_type, body);
-                let rows = page.len() as u32;
+                let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
                 let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
                 buffers.header.clear();
                 encode_page_header(header, statistics, &mut buffers.header);
-                stream.append(&buffers.header)?;
-                stream.append(body)?;
-                chunk.push(stream.position(), rows, summary);
+                let body_begin = room.appended() + buffers.header.len();
+                if body_begin != place.start {
+                    // Otherwise it would be in the way of bytes that are to be moved.
+                    assert!(body_begin < place.start, "a page header is longer than its room");
+                    room.memory.copy_within(place.clone(), body_begin);
+                }
+                room.memory[body_begin - buffers.header.len()..body_begin].copy_from_slice(&buffers.header);
+                room.append_to(body_begin + place.len());
+                chunk.push(begin + room.appended() as u64, rows, summary);
             }
             columns.push(chunk.finish(indexes));
         }
-        Ok(WrittenRowGroup { rows: rows as u64, sorted: self.sorted, columns })
+        Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns })
     }
 }
 

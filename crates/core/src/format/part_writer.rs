@@ -12,7 +12,7 @@ use super::drain::Drain;
 use super::footer::{Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer};
 use super::memtable::{BucketBounds, Memtable};
 use super::model::{PartEntry, PartId, RunEntry, RunKind};
-use super::pages::{PageBuffers, Records, RowGroupEncoder, expected_bytes};
+use super::pages::{PageBuffers, Records, RowGroupEncoder};
 use super::seal::{SealedRowGroup, SealedRun, encode_seal};
 use super::sort::SortBuffers;
 use super::stream::{AlignedBuffer, AlignedStream};
@@ -28,7 +28,7 @@ pub struct PartOptions {
     pub page_rows: u32,
     /// Row groups a full run is cut into; each holds whole pages of a regular run, so short runs may have fewer.
     pub row_groups_per_run: u32,
-    /// Largest write in bytes, at least 1 MiB.
+    /// Bytes that are gathered for a write, at least 1 MiB, and a whole row group.
     pub write_bytes: usize,
 }
 
@@ -93,7 +93,7 @@ impl std::ops::Sub for StageSeconds {
     }
 }
 
-/// Memory that encoding a run needs: 20 bytes a row for sorting, one row group taken apart, and one write.
+/// Memory that encoding a run needs: 20 bytes a row for sorting, and one write, in which a row group is put together.
 ///
 /// It is empty of content between runs, so one per thread serves any number of parts.
 #[derive(Debug, Default)]
@@ -213,11 +213,9 @@ impl PartWriter {
             return Ok(Vec::new());
         }
         let EncodeBuffers { sort, pages, write, bounds } = buffers;
-        let mut drain = Drain::new(rows, sort);
-        let entries = self.append_groups(rows.rows(), context, pages, write, |range, pages| {
-            drain.take(range.len(), &mut pages.columns);
-            Records::Gathered(range.len())
-        })?;
+        let mut records = Records::Drained(Drain::new(rows, sort));
+        let entries = self.append_groups(rows.rows(), context, &mut records, pages, write)?;
+        let Records::Drained(drain) = records else { return Ok(entries) };
         let (sort_s, quantiles) = drain.finish();
         *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
         self.figures.sort_s += sort_s;
@@ -245,30 +243,27 @@ impl PartWriter {
         }
         let EncodeBuffers { pages, write, .. } = buffers;
         let order = &table.order()[rows];
-        self.append_groups(order.len(), context, pages, write, |range, _| {
-            Records::Columns(table.columns(), &order[range])
-        })
+        self.append_groups(order.len(), context, &mut Records::Columns(table.columns(), order), pages, write)
     }
 
-    /// Encodes one run of `rows` records, row group by row group; `records` answers those of a range.
-    fn append_groups<'a>(
+    /// Encodes one run of `rows` records, row group by row group.
+    fn append_groups(
         &mut self,
         rows: usize,
         context: RunContext,
+        records: &mut Records<'_>,
         pages: &mut PageBuffers,
         write: &mut Option<AlignedBuffer>,
-        mut records: impl FnMut(Range<usize>, &mut PageBuffers) -> Records<'a>,
     ) -> Result<Vec<RunEntry>> {
         let schema = Arc::clone(&self.schema);
-        let page_rows = self.page_rows(context.kind);
-        let group_rows = self.row_group_rows(rows);
+        let (page_rows, group_rows) = (self.page_rows(context.kind), self.row_group_rows(rows));
         let encoder = RowGroupEncoder { schema: &schema, page_rows, sorted: context.kind != RunKind::NanKey };
-        let expected = expected_bytes(&schema, rows, page_rows);
-        self.write_run(context, expected, write, |stream, indexes| {
+        let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
+        self.write_run(context, largest_bytes, write, |stream, indexes| {
             let mut groups = Vec::new();
-            for start in (0..rows).step_by(group_rows) {
-                let found = records(start..rows.min(start + group_rows), pages);
-                let group = encoder.encode(found, stream, pages, indexes)?;
+            for first in (0..rows).step_by(group_rows) {
+                let layout = encoder.layout(group_rows.min(rows - first));
+                let group = encoder.encode(&layout, first, records, stream, pages, indexes)?;
                 groups.push((group, stream.take_checksum()));
             }
             Ok(groups)
@@ -290,18 +285,19 @@ impl PartWriter {
         share.next_multiple_of(self.options.page_rows.max(1) as usize)
     }
 
-    /// Writes one run: whatever row groups `produce` appends, then the seal.
+    /// Writes one run: whatever row groups `produce` appends, then the seal. The stream has room for `room_bytes`.
     pub(super) fn write_run(
         &mut self,
         context: RunContext,
-        expected_bytes: usize,
+        room_bytes: usize,
         write: &mut Option<AlignedBuffer>,
         produce: impl FnOnce(&mut AlignedStream<'_>, &mut Vec<u8>) -> Result<Vec<(WrittenRowGroup, u64)>>,
     ) -> Result<Vec<RunEntry>> {
         let begun = Instant::now();
-        let buffer = EncodeBuffers::write_buffer(write, self.options.write_bytes.max(1 << 20));
-        let mut stream =
-            AlignedStream::new(&mut *self.file, &self.path, self.position, buffer, expected_bytes + ALIGNMENT);
+        // Of what came before a part of a block may be left.
+        let least_bytes = room_bytes.saturating_add(ALIGNMENT);
+        let buffer = EncodeBuffers::write_buffer(write, self.options.write_bytes.max(1 << 20).max(least_bytes));
+        let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, buffer);
         if self.position == 0 {
             stream.append_plain(PARQUET_MAGIC)?;
         }
@@ -382,7 +378,7 @@ impl PartWriter {
         let footer_checksum = xxh3_64(&tail[magic_bytes..]);
         let bytes = self.position + tail.len() as u64;
         let mut buffer = AlignedBuffer::new(tail.len().min(self.options.write_bytes.max(1 << 20)));
-        let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, &mut buffer, tail.len());
+        let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, &mut buffer);
         stream.append_plain(&tail)?;
         stream.pad_before(0)?;
         stream.flush()?;

@@ -1,10 +1,10 @@
-//! Columns as Parquet stores them: physical types, taking rows apart into packed values, and statistics of those.
+//! Columns as Parquet stores them: physical types, values of rows and columns in physical width, and statistics of those.
 //!
 //! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
 //! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
 
 use super::model::ColumnSummary;
-use crate::schema::{DataType, Schema, Value};
+use crate::schema::{DataType, Value};
 
 /// Parquet's physical type numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,131 +37,9 @@ pub(super) fn physical_width(data_type: DataType) -> usize {
     })
 }
 
-/// Bytes of rows copied together before their columns are taken apart: they stay in the first-level cache.
-const BLOCK_BYTES: usize = 16 << 10;
-
-/// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
-const STEP: usize = 16;
-
-/// Rows taken apart into columns: one column after the other, packed, in physical width.
-///
-/// Rows of a memtable are met in random order, and each costs a cache miss or two. So each is fetched once, into a
-/// small block, and the block is taken apart; going through the memtable column by column took twice the time.
-#[derive(Debug, Default)]
-pub(super) struct Columns {
-    block: Vec<u8>,
-    values: Vec<u8>,
-    /// Where each column ends in `values`.
-    ends: Vec<usize>,
-    /// Rows added so far.
-    filled: usize,
-}
-
-impl Columns {
-    /// Drops the content and makes room for `rows` new rows.
-    pub(super) fn begin(&mut self, schema: &Schema, rows: usize) {
-        let widths = schema.columns().iter().map(|column| physical_width(column.data_type));
-        self.ends.clear();
-        self.ends.extend(widths.scan(0, |end, width| {
-            *end += width * rows;
-            Some(*end)
-        }));
-        let total = self.ends.last().copied().unwrap_or_default();
-        if self.values.len() < total {
-            self.values.resize(total, 0);
-        }
-        self.filled = 0;
-    }
-
-    /// Adds the rows named by `order`, in that order; `rows` are whole stored rows. Not more than there is room for.
-    pub(super) fn gather(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
-        macro_rules! gather {
-            ($($steps:literal),*) => {
-                match schema.row_bytes().div_ceil(STEP) {
-                    $($steps => self.gather_stepwise::<{ $steps * STEP }>(schema, rows, order),)*
-                    _ => self.gather_wide(schema, rows, order),
-                }
-            };
-        }
-        gather!(1, 2, 3, 4, 5, 6, 7, 8);
-    }
-
-    fn gather_stepwise<const STRIDE: usize>(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
-        for order in order.chunks(BLOCK_BYTES / STRIDE) {
-            fetch::<STRIDE>(rows, schema.row_bytes(), order, &mut self.block);
-            let (block, _) = self.block[..order.len() * STRIDE].as_chunks::<STRIDE>();
-            let mut begin = 0;
-            for (index, column) in schema.columns().iter().enumerate() {
-                let width = physical_width(column.data_type);
-                let first = begin + self.filled * width;
-                let slots = &mut self.values[first..first + order.len() * width];
-                take_column(block, schema.offset(index), column.data_type, slots);
-                begin = self.ends[index];
-            }
-            self.filled += order.len();
-        }
-    }
-
-    fn gather_wide(&mut self, schema: &Schema, rows: &[u8], order: &[u32]) {
-        let row_bytes = schema.row_bytes();
-        for order in order.chunks((BLOCK_BYTES / row_bytes).max(1)) {
-            self.block.clear();
-            for row in order {
-                let start = *row as usize * row_bytes;
-                self.block.extend_from_slice(&rows[start..start + row_bytes]);
-            }
-            let mut begin = 0;
-            for (index, column) in schema.columns().iter().enumerate() {
-                let width = physical_width(column.data_type);
-                let first = begin + self.filled * width;
-                let slots = &mut self.values[first..first + order.len() * width];
-                let offset = schema.offset(index);
-                take_values(self.block.chunks_exact(row_bytes).map(|row| &row[offset..]), column.data_type, slots);
-                begin = self.ends[index];
-            }
-            self.filled += order.len();
-        }
-    }
-
-    /// The packed physical values of one column.
-    pub(super) fn column(&self, index: usize) -> &[u8] {
-        let begin = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.values[begin..self.ends[index]]
-    }
-}
-
-/// Copies the rows named by `order` into the block, `STRIDE` bytes apart.
-#[inline]
-fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) {
-    if block.len() < order.len() * STRIDE {
-        block.resize(order.len() * STRIDE, 0);
-    }
-    let (slots, _) = block.as_chunks_mut::<STRIDE>();
-    for (slot, row) in slots.iter_mut().zip(order) {
-        let rest = &rows[*row as usize * row_bytes..];
-        match rest.first_chunk::<STRIDE>() {
-            Some(found) => *slot = *found,
-            None => fetch_last(slot, &rest[..row_bytes]),
-        }
-    }
-}
-
-/// Copies one of the last rows, which nothing follows that could be copied with it. Apart from the others, since the
-/// compiler makes one call of two copies that stand side by side.
-#[cold]
-#[inline(never)]
-fn fetch_last(slot: &mut [u8], row: &[u8]) {
-    slot[..row.len()].copy_from_slice(row);
-}
-
-/// Copies the values at `offset` of each row of a block into `slots`.
-fn take_column<const STRIDE: usize>(rows: &[[u8; STRIDE]], offset: usize, data_type: DataType, slots: &mut [u8]) {
-    take_values(rows.iter().map(|row| &row[offset..]), data_type, slots);
-}
-
 /// Copies values, each at the start of what `rows` gives, into `slots`, in physical width.
 #[inline]
-fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, data_type: DataType, slots: &mut [u8]) {
+pub(super) fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, data_type: DataType, slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
             take_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(rows, slots, |raw| {
@@ -211,11 +89,8 @@ fn take_fixed<'a, const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
-/// Replaces `out` by the values of a packed stored column that `order` names, in that order and in physical width.
-pub(super) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], out: &mut Vec<u8>) {
-    // Pages are mostly of one size, so mostly nothing has to be zeroed here.
-    out.resize(order.len() * physical_width(data_type), 0);
-    let slots = out.as_mut_slice();
+/// Copies the values of a packed stored column that `order` names into `slots`, in that order and in physical width.
+pub(super) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
             pick_fixed::<{ size_of::<$stored>() }, { size_of::<$physical>() }>(values, order, slots, |raw| {

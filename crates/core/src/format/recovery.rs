@@ -75,8 +75,7 @@ pub fn recover_part(
             Err(error) => return Err(error),
         };
         let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
-        let bytes = groups.iter().map(|group| group.content.len()).sum();
-        entries.extend(writer.write_run(context, bytes, &mut write, |stream, indexes| {
+        entries.extend(writer.write_run(context, 0, &mut write, |stream, indexes| {
             let mut written = Vec::with_capacity(groups.len());
             for group in &groups {
                 let mut columns = Vec::with_capacity(group.columns.len());

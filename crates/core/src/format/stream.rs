@@ -37,13 +37,11 @@ impl AlignedBuffer {
     }
 }
 
-/// Appends to a file from an aligned offset on, in writes of one size.
+/// Appends to a file from an aligned offset on, in writes of whole blocks and about the buffer's length.
 pub(super) struct AlignedStream<'a> {
     file: &'a mut dyn WritableFile,
     path: &'a Path,
     buffer: &'a mut AlignedBuffer,
-    /// Bytes per write, a multiple of [`ALIGNMENT`] and at most the buffer's length.
-    write_bytes: usize,
     /// Where the buffer's content goes in the file.
     offset: u64,
     filled: usize,
@@ -51,20 +49,37 @@ pub(super) struct AlignedStream<'a> {
     write_s: f64,
 }
 
+/// The buffer behind what was appended: bytes are put there in any order, and then appended from the first on.
+pub(super) struct Room<'a> {
+    pub(super) memory: &'a mut [u8],
+    appended: usize,
+    filled: &'a mut usize,
+    hash: &'a mut Xxh3,
+}
+
+impl Room<'_> {
+    /// Bytes appended so far.
+    pub(super) fn appended(&self) -> usize {
+        self.appended
+    }
+
+    /// Appends what is there up to `end`; it counts towards the checksum.
+    pub(super) fn append_to(&mut self, end: usize) {
+        self.hash.update(&self.memory[self.appended..end]);
+        *self.filled += end - self.appended;
+        self.appended = end;
+    }
+}
+
 impl<'a> AlignedStream<'a> {
     /// A stream that continues `file` at `offset`, a multiple of [`ALIGNMENT`].
-    ///
-    /// About `expected_bytes` will come: they are cut into equal writes, so that no small one is left over.
     pub(super) fn new(
         file: &'a mut dyn WritableFile,
         path: &'a Path,
         offset: u64,
         buffer: &'a mut AlignedBuffer,
-        expected_bytes: usize,
     ) -> Self {
-        let writes = expected_bytes.div_ceil(buffer.len()).max(1);
-        let write_bytes = expected_bytes.div_ceil(writes).max(1).next_multiple_of(ALIGNMENT).min(buffer.len());
-        Self { file, path, buffer, write_bytes, offset, filled: 0, hash: Xxh3::new(), write_s: 0.0 }
+        Self { file, path, buffer, offset, filled: 0, hash: Xxh3::new(), write_s: 0.0 }
     }
 
     /// Position in the file of the next byte appended.
@@ -77,6 +92,18 @@ impl<'a> AlignedStream<'a> {
         self.write_s
     }
 
+    /// Room for `bytes`, of which [`Room::append_to`] says which are there.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than that and a block.
+    pub(super) fn room(&mut self, bytes: usize) -> Result<Room<'_>> {
+        if bytes > self.buffer.len() - self.filled {
+            self.write_blocks()?;
+        }
+        let memory = &mut self.buffer.window()[self.filled..][..bytes];
+        Ok(Room { memory, appended: 0, filled: &mut self.filled, hash: &mut self.hash })
+    }
+
     /// Appends bytes that count towards the checksum.
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.hash.update(bytes);
@@ -86,12 +113,12 @@ impl<'a> AlignedStream<'a> {
     /// Appends bytes that no checksum covers.
     pub(super) fn append_plain(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
-            let taken = bytes.len().min(self.write_bytes - self.filled);
             let filled = self.filled;
+            let taken = bytes.len().min(self.buffer.len() - filled);
             self.buffer.window()[filled..filled + taken].copy_from_slice(&bytes[..taken]);
             self.filled += taken;
             bytes = &bytes[taken..];
-            if self.filled == self.write_bytes {
+            if self.filled == self.buffer.len() {
                 self.flush()?;
             }
         }
@@ -114,13 +141,22 @@ impl<'a> AlignedStream<'a> {
 
     /// Writes what is buffered; the position must be a whole block unless the file ends here.
     pub(super) fn flush(&mut self) -> Result<()> {
-        if self.filled > 0 {
-            let filled = self.filled;
+        self.write(self.filled)
+    }
+
+    /// Writes the whole blocks of what is buffered, and keeps the beginning of another.
+    fn write_blocks(&mut self) -> Result<()> {
+        self.write(self.filled - self.filled % ALIGNMENT)
+    }
+
+    fn write(&mut self, bytes: usize) -> Result<()> {
+        if bytes > 0 {
             let begun = Instant::now();
-            self.file.write_at(self.offset, &self.buffer.window()[..filled]).at("write", self.path)?;
+            self.file.write_at(self.offset, &self.buffer.window()[..bytes]).at("write", self.path)?;
             self.write_s += begun.elapsed().as_secs_f64();
-            self.offset += filled as u64;
-            self.filled = 0;
+            self.offset += bytes as u64;
+            self.buffer.window().copy_within(bytes..self.filled, 0);
+            self.filled -= bytes;
         }
         Ok(())
     }

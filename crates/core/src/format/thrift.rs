@@ -87,6 +87,14 @@ impl<'a> Writer<'a> {
         self.zigzag(i64::from(value));
     }
 
+    /// As [`Writer::i32`], always in as many bytes as the longest number takes: the last ones add nothing.
+    pub(super) fn i32_padded(&mut self, id: i16, value: i32) {
+        self.field(id, I32);
+        let value = ((value << 1) ^ (value >> 31)) as u32;
+        self.out.extend([0, 7, 14, 21].map(|shift| (value >> shift) as u8 | 0x80));
+        self.out.push((value >> 28) as u8);
+    }
+
     pub(super) fn i64(&mut self, id: i16, value: i64) {
         self.field(id, I64);
         self.zigzag(value);

@@ -11,6 +11,8 @@
 //!   all ranks, with the cause ([`Outcome`]).
 
 mod task;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -303,9 +305,7 @@ impl Writer {
     /// full size, it would be a third.
     fn use_spare(&mut self) {
         let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
-        let takes_less = |spare: &mut Memtable| {
-            active.resident_bytes() < spare.resident_bytes() && active.rows() <= spare.remaining_rows()
-        };
+        let takes_less = |spare: &mut Memtable| !active.reserves() && active.rows() <= spare.remaining_rows();
         if let Some(mut spare) = self.spare.pop_if(takes_less) {
             active.pieces().for_each(|rows| spare.push(rows));
             *active = spare;

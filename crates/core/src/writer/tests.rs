@@ -1,0 +1,73 @@
+use std::path::Path;
+
+use uuid::Uuid;
+
+use super::*;
+use crate::format::{EncodeBuffers, PartIdentity, PartOptions};
+use crate::schema::{Column, DataType};
+use crate::storage::{MemoryStorage, Storage};
+
+const MEMTABLE_BYTES: usize = 1 << 20;
+
+/// A writer of rows that are one key of eight bytes, and what runs its tasks.
+struct Fixture {
+    writer: Writer,
+    factory: PartFactory,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U64)], "key").unwrap());
+        let storage = MemoryStorage::new();
+        storage.create_dir_all(Path::new("/epoch")).unwrap();
+        let options =
+            WriterOptions { rank: 0, memtable_bytes: MEMTABLE_BYTES, row_groups_per_run: 4, row_groups_per_part: 1024 };
+        let factory = PartFactory {
+            storage: Arc::new(storage),
+            directory: "/epoch".into(),
+            schema: Arc::clone(&schema),
+            options: PartOptions::default(),
+            identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
+        };
+        Self { writer: Writer::new(options, schema), factory }
+    }
+
+    fn push(&mut self, bytes: usize) {
+        let rows: Vec<u8> = (0..bytes as u64 / 8).flat_map(|key| (key * 0x9E37_79B9 % 10_007).to_le_bytes()).collect();
+        self.writer.push(RunKind::Regular, &rows);
+    }
+
+    /// Where the rows lie that are being gathered.
+    fn memory(&self) -> *const u8 {
+        self.writer.active[slot(RunKind::Regular)].as_ref().unwrap().pieces().next().unwrap().as_ptr()
+    }
+}
+
+/// Rows used to be moved to the memtable that had come back, and the other one's memory was asked for again a moment later.
+#[test]
+fn a_memtable_that_was_begun_to_be_kept_is_kept() {
+    let mut fixture = Fixture::new();
+    fixture.push(MEMTABLE_BYTES);
+    let task = fixture.writer.next_task().expect("a full memtable is written");
+    fixture.push(MEMTABLE_BYTES / 4);
+    let memory = fixture.memory();
+    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    assert_eq!(fixture.memory(), memory, "rows stay where they are");
+    assert_eq!(fixture.writer.spare.len(), 1, "the other one waits for its turn");
+}
+
+#[test]
+fn a_memtable_that_was_begun_beyond_two_is_given_up() {
+    let mut fixture = Fixture::new();
+    fixture.push(MEMTABLE_BYTES);
+    let task = fixture.writer.next_task().expect("a full memtable is written");
+    fixture.push(MEMTABLE_BYTES);
+    assert!(!fixture.writer.accepts(), "a full one waits");
+    fixture.push(MEMTABLE_BYTES / 4);
+    let memory = fixture.memory();
+    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    assert_ne!(fixture.memory(), memory, "its rows were moved");
+    assert!(fixture.writer.spare.is_empty());
+    let active = fixture.writer.active[slot(RunKind::Regular)].as_ref().unwrap();
+    assert_eq!((active.bytes(), active.reserves()), (MEMTABLE_BYTES / 4, true));
+}
