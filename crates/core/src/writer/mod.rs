@@ -93,6 +93,8 @@ pub struct Writer {
     /// Bounds that hold all partitions in force while the regular memtable was filled.
     regular_bounds: Option<(Value, Value)>,
     busy: bool,
+    /// Whether what is written is a regular memtable.
+    writes_regular: bool,
     part: Option<Box<PartWriter>>,
     next_roll: u32,
     next_run: u32,
@@ -127,6 +129,7 @@ impl Writer {
             bounds: None,
             regular_bounds: None,
             busy: false,
+            writes_regular: false,
             part: None,
             next_roll: 0,
             next_run: 0,
@@ -204,7 +207,8 @@ impl Writer {
                 empty => {
                     let regular = kind == RunKind::Regular;
                     // One begun while both large ones are out is given up when one of them comes back.
-                    let stays = regular && (!self.busy || self.waiting.is_empty());
+                    let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
+                    let stays = regular && waiting + usize::from(self.writes_regular) < MEMTABLES;
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
                     let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
                     let spare = if regular { self.spare.pop() } else { None };
@@ -259,6 +263,7 @@ impl Writer {
             let part = PartId { rank: self.options.rank, roll: self.next_roll };
             let context = RunContext { run: self.next_run, kind, table_version, bounds };
             self.next_run += 1;
+            self.writes_regular = kind == RunKind::Regular;
             Task::Append { part: self.part.take(), create: part, rows: Box::new(rows), context }
         };
         self.busy = true;
@@ -267,7 +272,7 @@ impl Writer {
 
     /// Takes the result of a task.
     pub fn complete(&mut self, completion: Completion) {
-        self.busy = false;
+        (self.busy, self.writes_regular) = (false, false);
         self.figures += completion.figures();
         match completion {
             Completion::Appended { part, mut rows, result, .. } => {

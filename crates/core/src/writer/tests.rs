@@ -71,3 +71,20 @@ fn a_memtable_that_was_begun_beyond_two_is_given_up() {
     let active = fixture.writer.active[slot(RunKind::Regular)].as_ref().unwrap();
     assert_eq!((active.bytes(), active.reserves()), (MEMTABLE_BYTES / 4, true));
 }
+
+/// A run of strays that is being written does not count: only one regular memtable is out.
+#[test]
+fn a_second_regular_memtable_is_begun_to_be_kept_while_strays_are_written() {
+    let mut fixture = Fixture::new();
+    fixture.writer.push(RunKind::Stray, &vec![7; MEMTABLE_BYTES / SIDE_FRACTION]);
+    let task = fixture.writer.next_task().expect("a full memtable of strays is written");
+    fixture.push(MEMTABLE_BYTES);
+    assert!(!fixture.writer.accepts(), "a full one waits");
+    fixture.push(MEMTABLE_BYTES / 4);
+    let memory = fixture.memory();
+    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    let task = fixture.writer.next_task().expect("the regular one is written");
+    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    assert_eq!(fixture.memory(), memory, "rows stay where they are");
+    assert_eq!(fixture.writer.spare.len(), 1);
+}
