@@ -190,11 +190,12 @@ def large(scratch) -> Path:
     shutil.rmtree(dataset)
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-def test_memory_stays_within_what_is_reported(large, scratch, threads):
+# A row group is put together in memory, and with one to a run it is as large as the run.
+@pytest.mark.parametrize("threads, options", [(1, ()), (3, ()), (3, ("--row-groups-per-run", 1))])
+def test_memory_stays_within_what_is_reported(large, scratch, threads, options):
     target, figures = scratch / "compact-limits", scratch / "compact-limits.json"
     measure = (sys.executable, "-S", ROOT / "tests" / "support" / "measure.py", figures)
-    report = answer("compact", large, "--out", target, "--memory", "4MiB", "--threads", threads, prefix=measure)
+    report = answer("compact", large, "--out", target, "--memory", "4MiB", "--threads", threads, *options, prefix=measure)
     peak, bound = json.loads(figures.read_text())["peak_bytes"], report["memory_bound_bytes"]
     print(f"{threads} threads: peak {peak / 2**20:.1f} MiB, bound {bound / 2**20:.1f} MiB, read factor {report['read_factor']:.2f}")
     assert peak <= bound < 0.65 * ROWS * RECORD.itemsize, "the bound must be well below an epoch"

@@ -64,7 +64,7 @@ impl Stats {
             percentiles(&epochs),
             format!("{key} at these percentiles:"),
             keys(&epochs),
-            "seconds of work by stage, summed over threads:".to_owned(),
+            "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
         ];
         say(&parts.join("\n\n"))

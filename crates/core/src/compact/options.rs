@@ -10,8 +10,8 @@ use crate::writer::MAX_RUN_ROWS;
 /// Most bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
 const RUN_BYTES: usize = 7 << 20;
 
-/// What a thread holds beside its slab: the bytes just read, a page decoded, a page encoded, and a write.
-const WORK_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20) + (1 << 20) + (2 << 20);
+/// What a thread holds beside its slab and a row group of the copy: the bytes just read, and a page decoded.
+const READ_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20);
 
 /// Most bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
 pub(super) const PART_BYTES: u64 = 1 << 30;
@@ -65,13 +65,16 @@ impl CompactOptions {
     /// What [`super::Compaction::memory_bound_bytes`] answers.
     pub(super) fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
         let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
-        let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(WORK_BYTES);
+        let run_rows = self.run_rows(schema).min(self.slab_rows(schema));
+        let written_bytes = self.part.buffer_bytes(schema, run_rows as usize) as u64;
+        let work_bytes = READ_BYTES.saturating_add(written_bytes);
+        let thread_bytes = self.slab_rows(schema).saturating_mul(row_bytes).saturating_add(work_bytes);
         let source: u64 = epoch.parts.iter().map(|part| part.bytes.saturating_sub(part.footer_offset)).sum();
         let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
         let pages_of = |column: &Column| rows.div_ceil(page_rows(column.data_type, self.part.page_rows) as u64);
         let pages = schema.columns().iter().map(pages_of).fold(0, u64::saturating_add);
         // Pieces are equal, not full: there may be twice as many runs as would do.
-        let runs = rows.div_ceil(self.run_rows(schema).min(self.slab_rows(schema))).saturating_mul(2);
+        let runs = rows.div_ceil(run_rows).saturating_mul(2);
         let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).saturating_mul(columns).min(pages);
         let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
         BASE_BYTES

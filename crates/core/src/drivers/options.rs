@@ -35,8 +35,8 @@ pub struct WriteOptions {
     pub if_exists: IfExists,
     /// Take over a lock whose holder cannot be judged from here.
     pub break_lock: bool,
-    /// Background threads that sort, encode and write; 0 for two per core, since they wait for the disk much of their time.
-    /// There are never more of them than ranks.
+    /// Background threads that sort, encode and write; 0 for two per core, since they wait for the disk much of their
+    /// time. There are never more of them than ranks, and one in each process of a parallel program.
     pub threads: usize,
     /// Data batches that may wait at a receiver.
     pub credit_batches: usize,

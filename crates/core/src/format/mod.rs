@@ -2,8 +2,8 @@
 //!
 //! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` says where values go,
 //! `gather` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) → `seal` after
-//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what a crashed writer left.
-//! `thrift` is the encoding Parquet's metadata has.
+//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what
+//! a crashed writer left. `thrift` is the encoding Parquet's metadata has.
 //!
 //! The bytes between our pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its
 //! page headers are private and without checksums, and the format stays ours across its versions. Its readers are the

@@ -100,8 +100,8 @@ pub struct PartEntry {
     pub footer_checksum: u64,
 }
 
-/// What happened while an epoch was written, summed over all ranks. Times are seconds of work, so their sum can exceed
-/// the wall time.
+/// What happened while an epoch was written, summed over all ranks. Times are seconds of all threads, waiting for a
+/// processor included, so their sum can exceed the wall time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EpochFigures {

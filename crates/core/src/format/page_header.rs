@@ -118,3 +118,44 @@ pub(super) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader, usize), Ma
 pub(super) fn number<T: TryFrom<i64>>(value: Option<i64>, complaint: &'static str) -> Result<T, Malformed> {
     value.and_then(|value| T::try_from(value).ok()).ok_or(Malformed(complaint))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Rooms for headers are made before the body is known.
+        #[test]
+        fn only_a_nan_makes_a_header_shorter_than_its_room(
+            data_type in prop::sample::select(vec![
+                DataType::I8, DataType::U16, DataType::I32, DataType::U32, DataType::I64, DataType::U64, DataType::F32,
+                DataType::F64,
+            ]),
+            is_key in any::<bool>(),
+            crc in any::<u32>(),
+            // Small ones too, which take few bytes as varints.
+            crc_bits in 0u32..32,
+            rows in 1u32..1 << 20,
+            body_bytes in 1usize..1 << 30,
+            (low, high) in (any::<i32>(), any::<i32>()),
+            nan_count in 0u64..2,
+        ) {
+            let value = |number: i32| match data_type {
+                DataType::F32 | DataType::F64 => Value::Float(f64::from(number)),
+                _ => Value::Int(i128::from(number)),
+            };
+            let summary = ColumnSummary { range: Some((value(low), value(high))), nan_count };
+            let header = PageHeader { body_bytes, crc: crc >> crc_bits, rows };
+            let mut bytes = Vec::new();
+            encode_page_header(header, is_key.then_some((data_type, summary)), &mut bytes);
+            let most = most_header_bytes(body_bytes, rows, is_key.then_some(data_type));
+            if is_key && nan_count > 0 {
+                prop_assert!(bytes.len() < most);
+            } else {
+                prop_assert_eq!(bytes.len(), most);
+            }
+            prop_assert_eq!(decode_page_header(&bytes), Ok((header, bytes.len())));
+        }
+    }
+}

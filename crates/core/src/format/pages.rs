@@ -88,9 +88,9 @@ pub(super) struct PageBuffers {
 }
 
 /// Where the records of a run come from.
-pub(super) enum Records<'a> {
+pub(super) enum Records<'a, 'b> {
     /// A memtable, from which they are taken one after the other.
-    Drained(Drain<'a>),
+    Drained(&'b mut Drain<'a>),
     /// Packed stored values, column by column, and the numbers of the rows in key order.
     Columns(&'a [Vec<u8>], &'a [u32]),
 }
@@ -114,7 +114,7 @@ impl RowGroupEncoder<'_> {
         &self,
         layout: &PageLayout,
         first: usize,
-        records: &mut Records<'_>,
+        records: &mut Records<'_, '_>,
         stream: &mut AlignedStream<'_>,
         buffers: &mut PageBuffers,
         indexes: &mut Vec<u8>,

@@ -12,6 +12,7 @@ use super::drain::Drain;
 use super::footer::{Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer};
 use super::memtable::{BucketBounds, Memtable};
 use super::model::{PartEntry, PartId, RunEntry, RunKind};
+use super::page_layout::PageLayout;
 use super::pages::{PageBuffers, Records, RowGroupEncoder};
 use super::seal::{SealedRowGroup, SealedRun, encode_seal};
 use super::sort::SortBuffers;
@@ -35,6 +36,25 @@ pub struct PartOptions {
 impl Default for PartOptions {
     fn default() -> Self {
         Self { page_rows: 2048, row_groups_per_run: 4, write_bytes: 2 << 20 }
+    }
+}
+
+impl PartOptions {
+    /// Rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
+    fn row_group_rows(&self, rows: usize) -> usize {
+        let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
+        share.next_multiple_of(self.page_rows.max(1) as usize)
+    }
+
+    /// Bytes of the buffer in which the row groups of a regular run of `rows` rows are put together.
+    pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
+        let group_rows = self.row_group_rows(rows).min(rows);
+        self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows).bytes())
+    }
+
+    fn buffer_for(&self, room_bytes: usize) -> usize {
+        // Behind a row group that fills it: part of a block that came before, and the seal with its padding.
+        self.write_bytes.max(1 << 20).max(room_bytes.saturating_add(4 * ALIGNMENT))
     }
 }
 
@@ -213,9 +233,8 @@ impl PartWriter {
             return Ok(Vec::new());
         }
         let EncodeBuffers { sort, pages, write, bounds } = buffers;
-        let mut records = Records::Drained(Drain::new(rows, sort));
-        let entries = self.append_groups(rows.rows(), context, &mut records, pages, write)?;
-        let Records::Drained(drain) = records else { return Ok(entries) };
+        let mut drain = Drain::new(rows, sort);
+        let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
         *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
         self.figures.sort_s += sort_s;
@@ -243,7 +262,7 @@ impl PartWriter {
         }
         let EncodeBuffers { pages, write, .. } = buffers;
         let order = &table.order()[rows];
-        self.append_groups(order.len(), context, &mut Records::Columns(table.columns(), order), pages, write)
+        self.append_groups(order.len(), context, Records::Columns(table.columns(), order), pages, write)
     }
 
     /// Encodes one run of `rows` records, row group by row group.
@@ -251,19 +270,19 @@ impl PartWriter {
         &mut self,
         rows: usize,
         context: RunContext,
-        records: &mut Records<'_>,
+        mut records: Records<'_, '_>,
         pages: &mut PageBuffers,
         write: &mut Option<AlignedBuffer>,
     ) -> Result<Vec<RunEntry>> {
         let schema = Arc::clone(&self.schema);
-        let (page_rows, group_rows) = (self.page_rows(context.kind), self.row_group_rows(rows));
+        let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(rows));
         let encoder = RowGroupEncoder { schema: &schema, page_rows, sorted: context.kind != RunKind::NanKey };
         let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
         self.write_run(context, largest_bytes, write, |stream, indexes| {
             let mut groups = Vec::new();
             for first in (0..rows).step_by(group_rows) {
                 let layout = encoder.layout(group_rows.min(rows - first));
-                let group = encoder.encode(&layout, first, records, stream, pages, indexes)?;
+                let group = encoder.encode(&layout, first, &mut records, stream, pages, indexes)?;
                 groups.push((group, stream.take_checksum()));
             }
             Ok(groups)
@@ -279,12 +298,6 @@ impl PartWriter {
         }
     }
 
-    /// Rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
-    fn row_group_rows(&self, rows: usize) -> usize {
-        let share = rows.div_ceil(self.options.row_groups_per_run.max(1) as usize);
-        share.next_multiple_of(self.options.page_rows.max(1) as usize)
-    }
-
     /// Writes one run: whatever row groups `produce` appends, then the seal. The stream has room for `room_bytes`.
     pub(super) fn write_run(
         &mut self,
@@ -294,9 +307,7 @@ impl PartWriter {
         produce: impl FnOnce(&mut AlignedStream<'_>, &mut Vec<u8>) -> Result<Vec<(WrittenRowGroup, u64)>>,
     ) -> Result<Vec<RunEntry>> {
         let begun = Instant::now();
-        // Of what came before a part of a block may be left.
-        let least_bytes = room_bytes.saturating_add(ALIGNMENT);
-        let buffer = EncodeBuffers::write_buffer(write, self.options.write_bytes.max(1 << 20).max(least_bytes));
+        let buffer = EncodeBuffers::write_buffer(write, self.options.buffer_for(room_bytes));
         let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, buffer);
         if self.position == 0 {
             stream.append_plain(PARQUET_MAGIC)?;

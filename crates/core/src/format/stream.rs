@@ -37,7 +37,7 @@ impl AlignedBuffer {
     }
 }
 
-/// Appends to a file from an aligned offset on, in writes of whole blocks and about the buffer's length.
+/// Appends to a file from an aligned offset on, in writes of whole blocks: as many row groups as the buffer holds.
 pub(super) struct AlignedStream<'a> {
     file: &'a mut dyn WritableFile,
     path: &'a Path,
@@ -159,5 +159,107 @@ impl<'a> AlignedStream<'a> {
             self.filled -= bytes;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use proptest::prelude::*;
+    use xxhash_rust::xxh3::xxh3_64;
+
+    use super::*;
+
+    /// A file in memory that takes whole aligned blocks only, from aligned memory, as direct writes do.
+    #[derive(Debug, Default)]
+    struct Blocks(Vec<u8>);
+
+    impl WritableFile for Blocks {
+        fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+            assert!(data.as_ptr().addr().is_multiple_of(ALIGNMENT) && data.len().is_multiple_of(ALIGNMENT));
+            assert_eq!(offset, self.0.len() as u64, "writes follow each other, from block to block");
+            self.0.extend_from_slice(data);
+            Ok(())
+        }
+
+        fn truncate(&mut self, _: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is appended in one go: through a room of so many bytes, of which some are left out, or as bytes that are there.
+    #[derive(Debug, Clone)]
+    enum Step {
+        Room { bytes: usize, left_out: usize, pieces: usize },
+        Counted(usize),
+        Plain(usize),
+    }
+
+    const BUFFER_BLOCKS: usize = 8;
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        // A room may need all of the buffer but the part of a block that is left.
+        let most = (BUFFER_BLOCKS - 1) * ALIGNMENT;
+        let room = (1..=most, 0usize..100, 1usize..4).prop_map(|(bytes, left_out, pieces)| Step::Room {
+            bytes,
+            left_out: left_out.min(bytes - 1),
+            pieces,
+        });
+        let others = prop_oneof![(0..3 * most).prop_map(Step::Counted), (0..3 * most).prop_map(Step::Plain)];
+        prop::collection::vec(prop_oneof![3 => room, 1 => others], 0..12)
+    }
+
+    proptest! {
+        #[test]
+        fn all_bytes_are_written_once_in_whole_blocks(steps in steps(), seal_bytes in 1usize..2 * ALIGNMENT) {
+            let (mut file, mut buffer) = (Blocks::default(), AlignedBuffer::new(BUFFER_BLOCKS * ALIGNMENT));
+            let (mut expected, mut counted) = (Vec::new(), Vec::new());
+            let mut stream = AlignedStream::new(&mut file, Path::new("part"), 0, &mut buffer);
+            let mut next = 0u32;
+            let mut fill = |bytes: usize| -> Vec<u8> {
+                (0..bytes).map(|_| { next = next.wrapping_add(0x9E37_79B9); (next >> 24) as u8 }).collect()
+            };
+            for step in steps {
+                match step {
+                    Step::Room { bytes, left_out, pieces } => {
+                        let data = fill(bytes - left_out);
+                        let mut room = stream.room(bytes).unwrap();
+                        prop_assert_eq!(room.memory.len(), bytes);
+                        room.memory[..data.len()].copy_from_slice(&data);
+                        for piece in 1..=pieces {
+                            room.append_to(data.len() * piece / pieces);
+                        }
+                        prop_assert_eq!(room.appended(), data.len());
+                        expected.extend_from_slice(&data);
+                        counted.extend(data);
+                    }
+                    Step::Counted(bytes) => {
+                        let data = fill(bytes);
+                        stream.append(&data).unwrap();
+                        expected.extend_from_slice(&data);
+                        counted.extend(data);
+                    }
+                    Step::Plain(bytes) => {
+                        let data = fill(bytes);
+                        stream.append_plain(&data).unwrap();
+                        expected.extend(data);
+                    }
+                }
+                prop_assert_eq!(stream.position(), expected.len() as u64);
+            }
+            stream.pad_before(seal_bytes).unwrap();
+            stream.append_plain(&vec![0xEE; seal_bytes]).unwrap();
+            stream.flush().unwrap();
+            prop_assert_eq!(stream.take_checksum(), xxh3_64(&counted));
+            let end = (expected.len() + seal_bytes).next_multiple_of(ALIGNMENT);
+            expected.resize(end - seal_bytes, 0);
+            expected.resize(end, 0xEE);
+            prop_assert!(file.0 == expected);
+        }
     }
 }

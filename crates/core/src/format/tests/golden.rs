@@ -92,7 +92,13 @@ fn the_golden_part_is_read() {
 fn a_part_and_a_manifest_of_before_are_read() {
     let bytes = std::fs::read(golden("short-crc/manifest.arrow")).unwrap();
     let manifest = EpochManifest::decode(bytes, &golden("short-crc/manifest.arrow"), &example_schema()).unwrap();
-    assert_eq!(manifest.runs[0].bytes, example_manifest().runs[0].bytes - 1);
+    // But for the bytes of the part all is as it is now; figures that it does not have yet are zero.
+    let mut expected = example_manifest();
+    let (mut parts, mut runs) = (expected.parts.clone(), expected.runs.iter().cloned().collect::<Vec<_>>());
+    runs[0].bytes -= 1;
+    (runs[0].checksum, parts[0].footer_checksum) = (0x2007_C31A_D44B_9D60, manifest.parts[0].footer_checksum);
+    (expected.parts, expected.runs) = (parts, runs.into());
+    assert_eq!(manifest, expected);
     check_part("short-crc", &manifest);
 }
 
