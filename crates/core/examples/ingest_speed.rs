@@ -7,8 +7,8 @@
 //! stay for all rounds and contestants. Those are names with settings, such as `index,ranks=64` or `direct,threads=4`:
 //!
 //! - `index`: all ranks append to a dataset in turns of `append` records, by `threads` threads; what is timed ends when
-//!   the last epoch is committed and durable. Settings: `ranks`, `nodes` (they send as if on so many nodes), `writers` (threads that sort
-//!   and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
+//!   the last epoch is committed and durable. Settings: `ranks`, `nodes` (they send as if on so many nodes), `writers`
+//!   (threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
 //! - `shuffle`: as `index`, but parts go nowhere: what the processor does without storage.
 //! - `local`: no shuffle: every rank's records are sorted, encoded and written where they are. `sort`: those go nowhere, too.
 //! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `threads` threads with `depth` writes of

@@ -9,6 +9,7 @@ use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochFigures;
 use turbidite::store::EpochRange;
+use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
 
 use super::feed::{Crew, Recipe};
@@ -323,7 +324,7 @@ impl Ingest {
         options.patience = self.tuning.patience.map_or(options.patience, Duration::from_millis);
         options.if_exists = self.if_exists.into();
         options.break_lock = self.break_lock;
-        options.threads = self.threads().saturating_mul(2);
+        options.threads = self.threads().saturating_mul(THREADS_PER_CORE);
         options.source = Some(self.source.display().to_string());
         options.derivations.clone_from(&self.derive);
         Ok(options)

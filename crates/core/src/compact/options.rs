@@ -5,7 +5,7 @@ use crate::error::UsageError;
 use crate::format::{ColumnTable, EpochManifest, PartOptions, page_rows};
 use crate::schema::{Column, Schema};
 use crate::store::IfExists;
-use crate::writer::MAX_RUN_ROWS;
+use crate::writer::{MAX_RUN_ROWS, THREADS_PER_CORE};
 
 /// Most bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
 const RUN_BYTES: usize = 7 << 20;
@@ -57,7 +57,7 @@ impl CompactOptions {
     /// Threads that will work.
     pub fn thread_count(&self) -> usize {
         match self.threads {
-            0 => 2 * std::thread::available_parallelism().map_or(1, usize::from),
+            0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         }
     }
@@ -109,5 +109,33 @@ impl CompactOptions {
         let most = (self.slab_bytes / (schema.row_bytes() + ColumnTable::SORT_BYTES)) as u64;
         // Sorting numbers rows with u32.
         most.clamp(1, u64::from(u32::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::DataType;
+    use uuid::Uuid;
+
+    /// A row group is put together in memory: with one to a run each thread needs as much as the run.
+    #[test]
+    fn the_bound_counts_a_row_group_for_each_thread() {
+        let columns = vec![Column::new("key", DataType::F64), Column::new("payload", DataType::FixedBytes(56))];
+        let schema = Schema::new(columns, "key").unwrap();
+        let epoch = EpochManifest {
+            epoch: 0,
+            commit: Uuid::nil(),
+            parts: Vec::new(),
+            runs: Vec::new().into(),
+            figures: Default::default(),
+        };
+        let bound = |row_groups_per_run| {
+            let part = PartOptions { row_groups_per_run, ..PartOptions::default() };
+            let options = CompactOptions { threads: 16, part, ..CompactOptions::default() };
+            (options.memory_bound_bytes(&schema, &epoch), options.run_rows(&schema) * 64)
+        };
+        let ((usual, _), (one, run_bytes)) = (bound(4), bound(1));
+        assert!(one >= usual + 16 * (run_bytes - (2 << 20)), "{one} {usual} {run_bytes}");
     }
 }

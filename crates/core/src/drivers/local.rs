@@ -22,14 +22,10 @@ use crate::partition::TableShelf;
 use crate::schema::{ColumnView, Schema};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
-use crate::writer::PartFactory;
+use crate::writer::{PartFactory, THREADS_PER_CORE};
 
 /// How long a thread waits for a background thread before it looks around again.
 const WAIT: Duration = Duration::from_micros(500);
-
-/// Background threads for each core. One in two waits for the disk: with one per core, 16 ranks took 10 to 30 % longer
-/// (`ingest_speed index,ranks=16,writers=2`, 8 GB).
-const THREADS_PER_CORE: usize = 2;
 
 /// One rank and its connection to the others.
 #[derive(Debug)]

@@ -1,3 +1,5 @@
+//! Which memtables a writer keeps and which it gives up. What it writes is tested through the drivers, and by `tests/sim`.
+
 use std::path::Path;
 
 use uuid::Uuid;
@@ -37,6 +39,15 @@ impl Fixture {
         self.writer.push(RunKind::Regular, &rows);
     }
 
+    /// The task that is due.
+    fn begin(&mut self) -> Task {
+        self.writer.next_task().expect("a full memtable is to be written")
+    }
+
+    fn end(&mut self, task: Task) {
+        self.writer.complete(self.factory.execute(task, &mut EncodeBuffers::new()));
+    }
+
     /// Where the rows lie that are being gathered.
     fn memory(&self) -> *const u8 {
         self.writer.active[slot(RunKind::Regular)].as_ref().unwrap().pieces().next().unwrap().as_ptr()
@@ -48,10 +59,10 @@ impl Fixture {
 fn a_memtable_that_was_begun_to_be_kept_is_kept() {
     let mut fixture = Fixture::new();
     fixture.push(MEMTABLE_BYTES);
-    let task = fixture.writer.next_task().expect("a full memtable is written");
+    let task = fixture.begin();
     fixture.push(MEMTABLE_BYTES / 4);
     let memory = fixture.memory();
-    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    fixture.end(task);
     assert_eq!(fixture.memory(), memory, "rows stay where they are");
     assert_eq!(fixture.writer.spare.len(), 1, "the other one waits for its turn");
 }
@@ -60,12 +71,12 @@ fn a_memtable_that_was_begun_to_be_kept_is_kept() {
 fn a_memtable_that_was_begun_beyond_two_is_given_up() {
     let mut fixture = Fixture::new();
     fixture.push(MEMTABLE_BYTES);
-    let task = fixture.writer.next_task().expect("a full memtable is written");
+    let task = fixture.begin();
     fixture.push(MEMTABLE_BYTES);
     assert!(!fixture.writer.accepts(), "a full one waits");
     fixture.push(MEMTABLE_BYTES / 4);
     let memory = fixture.memory();
-    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    fixture.end(task);
     assert_ne!(fixture.memory(), memory, "its rows were moved");
     assert!(fixture.writer.spare.is_empty());
     let active = fixture.writer.active[slot(RunKind::Regular)].as_ref().unwrap();
@@ -77,14 +88,14 @@ fn a_memtable_that_was_begun_beyond_two_is_given_up() {
 fn a_second_regular_memtable_is_begun_to_be_kept_while_strays_are_written() {
     let mut fixture = Fixture::new();
     fixture.writer.push(RunKind::Stray, &vec![7; MEMTABLE_BYTES / SIDE_FRACTION]);
-    let task = fixture.writer.next_task().expect("a full memtable of strays is written");
+    let task = fixture.begin();
     fixture.push(MEMTABLE_BYTES);
     assert!(!fixture.writer.accepts(), "a full one waits");
     fixture.push(MEMTABLE_BYTES / 4);
     let memory = fixture.memory();
-    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
-    let task = fixture.writer.next_task().expect("the regular one is written");
-    fixture.writer.complete(fixture.factory.execute(task, &mut EncodeBuffers::new()));
+    fixture.end(task);
+    let task = fixture.begin();
+    fixture.end(task);
     assert_eq!(fixture.memory(), memory, "rows stay where they are");
     assert_eq!(fixture.writer.spare.len(), 1);
 }
