@@ -5,7 +5,8 @@
  *
  * It is not linked to MPI, and finds whatever it passes calls to by name when they come: a process that does not use
  * MPI does not have to load one, which takes many times as long as a small program. The part that uses MPI itself is
- * libturbidite_preload_world.so beside it, loaded when MPI has started.
+ * libturbidite_preload_world.so beside it, loaded when MPI has started and is one of the family that part was built
+ * for. Nothing here depends on an mpi.h: calls of any MPI pass, with handles as words as wide as a pointer.
  *
  * C calls arrive by MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool before
  * us passes the start and the end of MPI to PMPI_X, as Darshan does, so these three are wrapped under both names.
@@ -28,11 +29,13 @@
  */
 #include <dlfcn.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bindings.h"
 #include "preload_world.h"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -41,37 +44,89 @@
 
 /* The part that uses MPI, once MPI has started. */
 static const struct preload_world *world;
+/* Set between the start and the end of the library's time, on any thread. */
+static atomic_bool running;
 /* Set on the thread that initialised MPI, between the start and the end of the library's time. */
 static PER_THREAD bool active;
 /* Wrapped calls this thread is in. */
 static PER_THREAD int depth;
 
+/* The folder that holds us and the part that uses MPI, with a slash at its end; empty when that is not known. */
+static const char *own_folder(void)
+{
+    static char folder[PATH_MAX];
+    Dl_info us;
+    const char *end = dladdr(&world, &us) == 0 ? NULL : strrchr(us.dli_fname, '/');
+    if (end != NULL && end - us.dli_fname + 2 <= PATH_MAX)
+        snprintf(folder, sizeof folder, "%.*s", (int)(end - us.dli_fname + 1), us.dli_fname);
+    return folder;
+}
+
 /* Loads the part that uses MPI, which lies beside us. */
 static const struct preload_world *load_world(void)
 {
-    Dl_info us;
-    char path[PATH_MAX];
-    if (dladdr(&world, &us) == 0)
-        return NULL;
-    const char *end = strrchr(us.dli_fname, '/');
-    int folder = end == NULL ? 0 : (int)(end - us.dli_fname + 1);
-    int length = snprintf(path, sizeof path, "%.*slibturbidite_preload_world.so", folder, us.dli_fname);
-    void *handle = length < (int)sizeof path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (handle == NULL) {
+    char path[PATH_MAX + 32];
+    snprintf(path, sizeof path, "%slibturbidite_preload_world.so", own_folder());
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct preload_world *loaded = handle == NULL ? NULL : dlsym(handle, "turbidite_preload_world");
+    if (loaded == NULL)
         fprintf(stderr, "turbidite: nothing is indexed: %s\n", dlerror());
-        return NULL;
-    }
-    return dlsym(handle, "turbidite_preload_world");
+    return loaded;
 }
 
-/* After the outermost initialisation. Without libturbidite_preload.so there is nobody to tell. */
+/* The libraries are of one MPI, and the program runs with another: one rank says so. */
+static void explain_family(const struct running_mpi *mpi)
+{
+    if (!is_first_rank(mpi))
+        return;
+    fprintf(stderr,
+            "turbidite: nothing is indexed: %slibturbidite_preload_mpi.so was built for the ABI of %s, and this "
+            "program runs with that of %s (%s); build it with the program's mpicc: make install PREFIX=... MPICC=...\n",
+            own_folder(), mpi_family_name(mpi_family_built), mpi_family_name(mpi->family),
+            mpi->version[0] == '\0' ? "which does not state its version" : mpi->version);
+}
+
+/* There is nobody to tell of MPI: one rank says so. */
+static void explain_absence(const struct running_mpi *mpi)
+{
+    if (!is_first_rank(mpi))
+        return;
+    fprintf(stderr,
+            "turbidite: nothing is indexed: libturbidite_preload_mpi.so is preloaded without libturbidite_preload.so; "
+            "preload both: LD_PRELOAD=%slibturbidite_preload.so:%slibturbidite_preload_mpi.so\n",
+            own_folder(), own_folder());
+}
+
+/* Begins what needs MPI. Returns whether there is more to do. */
+static bool start_world(void)
+{
+    struct running_mpi mpi = running_mpi();
+    if (dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_started") == NULL) {
+        explain_absence(&mpi);
+        return false;
+    }
+    if (mpi.family != mpi_family_built)
+        explain_family(&mpi);
+    else if ((world = load_world()) != NULL && world->start())
+        return true;
+    /* Why has been said: the library is not to ask for what is preloaded already. */
+    void (*refused)(void);
+    *(void **)&refused = dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_refused");
+    if (refused != NULL)
+        refused();
+    return false;
+}
+
+/* After the outermost initialisation. */
 static void start(void)
 {
-    if (world != NULL || dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_started") == NULL)
+    static bool begun;
+    if (begun)
         return;
-    world = load_world();
+    begun = true;
     depth++;
-    active = world != NULL && world->start();
+    active = start_world();
+    running = active;
     depth--;
 }
 
@@ -79,48 +134,28 @@ static void start(void)
 static void finish(void)
 {
     depth++;
-    active = false;
+    active = running = false;
     world->finish();
     depth--;
 }
 
+/* Before MPI ends all ranks: this one may not come to its exit handlers, since the launcher kills it. */
+static void before_abort(void)
+{
+    void (*tell)(void);
+    if (depth > 0 || !running)
+        return;
+    *(void **)&tell = dlsym(RTLD_DEFAULT, "turbidite_preload_before_abort");
+    if (tell != NULL)
+        tell();
+}
+
 /* Reports a collective that the program has called. */
-static void report(MPI_Comm communicator)
+static void report(mpi_handle communicator)
 {
     if (depth++ == 0)
         world->report(communicator);
     depth--;
-}
-
-/* The library of `caller`, with all that it needs; NULL when there is none but the program. */
-static void *library_of(void *caller)
-{
-    Dl_info known;
-    return dladdr(caller, &known) == 0 ? NULL : dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-}
-
-/* The binding behind ours, of a name called from `caller`. Where the calling library was loaded by dlopen, as
- * extensions of Python are, the binding is visible to that library only; and who calls last is not always known, since
- * a compiler may leave a function by a jump to ours. */
-static void *next_binding(const char *name, void *caller)
-{
-    /* Stays open: MPI is not unloaded before the process ends. */
-    static void *with_mpi;
-    void *next = dlsym(RTLD_NEXT, name);
-    void *library = next == NULL ? library_of(caller) : NULL;
-    if (library != NULL && (next = dlsym(library, name)) != NULL && with_mpi == NULL)
-        with_mpi = library;
-    else if (library != NULL)
-        dlclose(library);
-    if (next == NULL && with_mpi != NULL)
-        next = dlsym(with_mpi, name);
-    if (next == NULL) {
-        /* There is nothing that could carry out the call, and no way to say so to the program. */
-        fprintf(stderr,
-                "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
-        abort();
-    }
-    return next;
 }
 
 /* A variable `next`: the function behind ours of this name, which has ours' type. */
@@ -131,6 +166,9 @@ static void *next_binding(const char *name, void *caller)
 
 /* ---- C ---- */
 
+/* MPI_SUCCESS of every MPI: the standard says which. */
+enum { SUCCESS = 0 };
+
 /* Defines the start of MPI under one name. */
 #define START(name, behind, parameters, arguments) \
     EXPORTED int name parameters                   \
@@ -138,7 +176,7 @@ static void *next_binding(const char *name, void *caller)
         NEXT(behind, int, parameters);             \
         depth++;                                   \
         int answer = next arguments;               \
-        if (--depth == 0 && answer == MPI_SUCCESS) \
+        if (--depth == 0 && answer == SUCCESS) \
             start();                               \
         return answer;                             \
     }
@@ -164,6 +202,13 @@ START(PMPI_Init_thread, PMPI_Init_thread, (int *count, char ***arguments, int re
 FINISH(MPI_Finalize)
 FINISH(PMPI_Finalize)
 
+EXPORTED int MPI_Abort(mpi_handle communicator, int code)
+{
+    NEXT(PMPI_Abort, int, (mpi_handle communicator, int code));
+    before_abort();
+    return next(communicator, code);
+}
+
 /* The parameters and arguments are those of the MPI standard; every one of these functions has a `communicator`. */
 #define COLLECTIVE(name, parameters, arguments) \
     EXPORTED int MPI_##name parameters          \
@@ -178,63 +223,65 @@ FINISH(PMPI_Finalize)
         return answer;                          \
     }
 
-COLLECTIVE(Barrier, (MPI_Comm communicator), (communicator))
-COLLECTIVE(Bcast, (void *buffer, int count, MPI_Datatype type, int root, MPI_Comm communicator),
+COLLECTIVE(Barrier, (mpi_handle communicator), (communicator))
+COLLECTIVE(Bcast, (void *buffer, int count, mpi_handle type, int root, mpi_handle communicator),
            (buffer, count, type, root, communicator))
 COLLECTIVE(Reduce,
-           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, int root,
-            MPI_Comm communicator),
+           (const void *from, void *to, int count, mpi_handle type, mpi_handle operation, int root,
+            mpi_handle communicator),
            (from, to, count, type, operation, root, communicator))
 COLLECTIVE(Allreduce,
-           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+           (const void *from, void *to, int count, mpi_handle type, mpi_handle operation, mpi_handle communicator),
            (from, to, count, type, operation, communicator))
-COLLECTIVE(Scan, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+COLLECTIVE(Scan,
+           (const void *from, void *to, int count, mpi_handle type, mpi_handle operation, mpi_handle communicator),
            (from, to, count, type, operation, communicator))
-COLLECTIVE(Exscan, (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+COLLECTIVE(Exscan,
+           (const void *from, void *to, int count, mpi_handle type, mpi_handle operation, mpi_handle communicator),
            (from, to, count, type, operation, communicator))
 COLLECTIVE(Reduce_scatter,
-           (const void *from, void *to, const int counts[], MPI_Datatype type, MPI_Op operation,
-            MPI_Comm communicator),
+           (const void *from, void *to, const int counts[], mpi_handle type, mpi_handle operation,
+            mpi_handle communicator),
            (from, to, counts, type, operation, communicator))
 COLLECTIVE(Reduce_scatter_block,
-           (const void *from, void *to, int count, MPI_Datatype type, MPI_Op operation, MPI_Comm communicator),
+           (const void *from, void *to, int count, mpi_handle type, mpi_handle operation, mpi_handle communicator),
            (from, to, count, type, operation, communicator))
 COLLECTIVE(Gather,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
-            int root, MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, int to_count, mpi_handle to_type,
+            int root, mpi_handle communicator),
            (from, from_count, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Gatherv,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[],
-            const int places[], MPI_Datatype to_type, int root, MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, const int to_counts[],
+            const int places[], mpi_handle to_type, int root, mpi_handle communicator),
            (from, from_count, from_type, to, to_counts, places, to_type, root, communicator))
 COLLECTIVE(Allgather,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
-            MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, int to_count, mpi_handle to_type,
+            mpi_handle communicator),
            (from, from_count, from_type, to, to_count, to_type, communicator))
 COLLECTIVE(Allgatherv,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, const int to_counts[],
-            const int places[], MPI_Datatype to_type, MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, const int to_counts[],
+            const int places[], mpi_handle to_type, mpi_handle communicator),
            (from, from_count, from_type, to, to_counts, places, to_type, communicator))
 COLLECTIVE(Scatter,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
-            int root, MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, int to_count, mpi_handle to_type,
+            int root, mpi_handle communicator),
            (from, from_count, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Scatterv,
-           (const void *from, const int from_counts[], const int places[], MPI_Datatype from_type, void *to,
-            int to_count, MPI_Datatype to_type, int root, MPI_Comm communicator),
+           (const void *from, const int from_counts[], const int places[], mpi_handle from_type, void *to,
+            int to_count, mpi_handle to_type, int root, mpi_handle communicator),
            (from, from_counts, places, from_type, to, to_count, to_type, root, communicator))
 COLLECTIVE(Alltoall,
-           (const void *from, int from_count, MPI_Datatype from_type, void *to, int to_count, MPI_Datatype to_type,
-            MPI_Comm communicator),
+           (const void *from, int from_count, mpi_handle from_type, void *to, int to_count, mpi_handle to_type,
+            mpi_handle communicator),
            (from, from_count, from_type, to, to_count, to_type, communicator))
 COLLECTIVE(Alltoallv,
-           (const void *from, const int from_counts[], const int from_places[], MPI_Datatype from_type, void *to,
-            const int to_counts[], const int to_places[], MPI_Datatype to_type, MPI_Comm communicator),
+           (const void *from, const int from_counts[], const int from_places[], mpi_handle from_type, void *to,
+            const int to_counts[], const int to_places[], mpi_handle to_type, mpi_handle communicator),
            (from, from_counts, from_places, from_type, to, to_counts, to_places, to_type, communicator))
 COLLECTIVE(Alltoallw,
-           (const void *from, const int from_counts[], const int from_places[], const MPI_Datatype from_types[],
-            void *to, const int to_counts[], const int to_places[], const MPI_Datatype to_types[],
-            MPI_Comm communicator),
+           (const void *from, const int from_counts[], const int from_places[], const void *from_types,
+            void *to, const int to_counts[], const int to_places[], const void *to_types,
+            mpi_handle communicator),
            (from, from_counts, from_places, from_types, to, to_counts, to_places, to_types, communicator))
 
 /* ---- Fortran ---- */
@@ -267,7 +314,7 @@ static void finish_if_active(void)
         finish();
 }
 
-static void report_fortran(const MPI_Fint *communicator)
+static void report_fortran(const int *communicator)
 {
     if (!active)
         return;
@@ -278,33 +325,35 @@ static void report_fortran(const MPI_Fint *communicator)
 
 #define NOTHING (void)0
 
-#define START_AND_FINISH(suffix)                                                          \
+#define START_AND_END(suffix)                                                             \
     FORTRAN(mpi_init##suffix, (Address error), (error), NOTHING, start_at_once())  \
     FORTRAN(mpi_init_thread##suffix, (Address required, Address provided, Address error), \
             (required, provided, error), NOTHING, start_at_once())                 \
-    FORTRAN(mpi_finalize##suffix, (Address error), (error), finish_if_active(), NOTHING)
+    FORTRAN(mpi_finalize##suffix, (Address error), (error), finish_if_active(), NOTHING)  \
+    FORTRAN(mpi_abort##suffix, (Address communicator, Address code, Address error),       \
+            (communicator, code, error), before_abort(), NOTHING)
 
 /* By number of parameters; the last two are the communicator and the error. A derived type MPI_Comm begins with the
  * number. */
 #define FORTRAN_COLLECTIVE(name, parameters, arguments) \
     FORTRAN(name, parameters, arguments, report_fortran(communicator), NOTHING)
-#define PARAMETERS_2 (const MPI_Fint *communicator, Address error)
+#define PARAMETERS_2 (const int *communicator, Address error)
 #define ARGUMENTS_2 (communicator, error)
-#define PARAMETERS_6 (Address a, Address b, Address c, Address d, const MPI_Fint *communicator, Address error)
+#define PARAMETERS_6 (Address a, Address b, Address c, Address d, const int *communicator, Address error)
 #define ARGUMENTS_6 (a, b, c, d, communicator, error)
 #define PARAMETERS_7 \
-    (Address a, Address b, Address c, Address d, Address e, const MPI_Fint *communicator, Address error)
+    (Address a, Address b, Address c, Address d, Address e, const int *communicator, Address error)
 #define ARGUMENTS_7 (a, b, c, d, e, communicator, error)
 #define PARAMETERS_8 \
-    (Address a, Address b, Address c, Address d, Address e, Address f, const MPI_Fint *communicator, Address error)
+    (Address a, Address b, Address c, Address d, Address e, Address f, const int *communicator, Address error)
 #define ARGUMENTS_8 (a, b, c, d, e, f, communicator, error)
 #define PARAMETERS_9                                                                                            \
-    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, const MPI_Fint *communicator, \
+    (Address a, Address b, Address c, Address d, Address e, Address f, Address g, const int *communicator, \
      Address error)
 #define ARGUMENTS_9 (a, b, c, d, e, f, g, communicator, error)
 #define PARAMETERS_10                                                                        \
     (Address a, Address b, Address c, Address d, Address e, Address f, Address g, Address h, \
-     const MPI_Fint *communicator, Address error)
+     const int *communicator, Address error)
 #define ARGUMENTS_10 (a, b, c, d, e, f, g, h, communicator, error)
 
 /* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with one have `f08ts` where it is a
@@ -327,8 +376,8 @@ static void report_fortran(const MPI_Fint *communicator)
     FORTRAN_COLLECTIVE(mpi_alltoallv##suffix, PARAMETERS_10, ARGUMENTS_10)          \
     FORTRAN_COLLECTIVE(mpi_alltoallw##suffix, PARAMETERS_10, ARGUMENTS_10)
 
-START_AND_FINISH(_)
-START_AND_FINISH(_f08_)
+START_AND_END(_)
+START_AND_END(_f08_)
 FORTRAN_COLLECTIVE(mpi_barrier_, PARAMETERS_2, ARGUMENTS_2)
 FORTRAN_COLLECTIVE(mpi_barrier_f08_, PARAMETERS_2, ARGUMENTS_2)
 COLLECTIVES_WITH_BUFFERS(_)

@@ -87,8 +87,16 @@ static bool find_library(void)
 static int start(void)
 {
     int initialized = 0;
-    if (PMPI_Initialized(&initialized) != MPI_SUCCESS || !initialized || !find_library())
+    if (PMPI_Initialized(&initialized) != MPI_SUCCESS || !initialized) {
+        fprintf(stderr,
+                "turbidite: nothing is indexed: libturbidite_preload_world.so is linked to another MPI library than "
+                "the one that runs; build it with the program's mpicc: make install PREFIX=... MPICC=...\n");
         return 0;
+    }
+    if (!find_library()) {
+        fprintf(stderr, "turbidite: nothing is indexed: the preloaded libraries are of different releases\n");
+        return 0;
+    }
     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) {
         fprintf(stderr, "turbidite: nothing is indexed: %s\n", turbidite_mpi_last_error());
         return 0;
@@ -139,16 +147,25 @@ static bool is_congruent(MPI_Comm communicator)
     return same;
 }
 
-/* The program calls a collective. */
-static void report(MPI_Comm communicator)
+static void report_communicator(MPI_Comm communicator)
 {
     if (communicator == MPI_COMM_WORLD || is_congruent(communicator))
         library.at_collective();
 }
 
-static void report_fortran(MPI_Fint communicator)
+/* The program calls a collective. Where a handle is an int it is the lower half of the word. */
+static void report(mpi_handle communicator)
 {
-    report(PMPI_Comm_f2c(communicator));
+    report_communicator((MPI_Comm)communicator);
+}
+
+static void report_fortran(int communicator)
+{
+#ifdef MPI_ABI_VERSION
+    report_communicator(PMPI_Comm_fromint(communicator));
+#else
+    report_communicator(PMPI_Comm_f2c(communicator));
+#endif
 }
 
 __attribute__((visibility("default"))) const struct preload_world turbidite_preload_world = {

@@ -1,19 +1,19 @@
 /*
  * What libturbidite_preload_mpi.so, which is preloaded, and libturbidite_preload_world.so, which is linked to MPI, say
- * to each other. Both are built together, for one MPI.
+ * to each other. Both are built together, for one MPI; the former does not see its types.
  */
 #ifndef TURBIDITE_PRELOAD_WORLD_H
 #define TURBIDITE_PRELOAD_WORLD_H
 
-#include <mpi.h>
+#include "bindings.h"
 
 /* The latter exports one of these, `turbidite_preload_world`. What it calls itself is not to be reported. */
 struct preload_world {
     /* MPI may have started; answers whether the rest is to be called from now on. */
     int (*start)(void);
     /* The program is about to enter a collective. */
-    void (*report)(MPI_Comm communicator);
-    void (*report_fortran)(MPI_Fint communicator);
+    void (*report)(mpi_handle communicator);
+    void (*report_fortran)(int communicator);
     /* MPI is about to end. */
     void (*finish)(void);
 };

@@ -210,9 +210,13 @@ int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport)
     return status;
 }
 
-int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidite_transport **transport)
+int turbidite_mpi_open_fortran(turbidite_mpi_fint communicator, turbidite_transport **transport)
 {
+#ifdef MPI_ABI_VERSION
+    return turbidite_mpi_open(MPI_Comm_fromint(communicator), transport);
+#else
     return turbidite_mpi_open(MPI_Comm_f2c(communicator), transport);
+#endif
 }
 
 /* Completes own sends, and receives and drops what has come. */

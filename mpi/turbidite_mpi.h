@@ -39,8 +39,15 @@ extern "C" {
  * fails on every rank. */
 TURBIDITE_MPI_API int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport);
 
+/* An INTEGER of Fortran; MPI 5's ABI has no type for it in C. */
+#ifdef MPI_ABI_VERSION
+typedef int turbidite_mpi_fint;
+#else
+typedef MPI_Fint turbidite_mpi_fint;
+#endif
+
 /* The same for a communicator as Fortran has it: turbidite_mpi.f90 calls it. */
-TURBIDITE_MPI_API int turbidite_mpi_open_fortran(MPI_Fint communicator, turbidite_transport **transport);
+TURBIDITE_MPI_API int turbidite_mpi_open_fortran(turbidite_mpi_fint communicator, turbidite_transport **transport);
 
 /* Frees the transport. Collective over its ranks, which may still poll or be in here; before MPI_Finalize. Sends
  * under way are completed, messages that nobody polled are dropped, and messages that were lent are gone. NULL is

@@ -31,12 +31,19 @@ typedef struct turbidite_agreement {
  * returns. */
 void turbidite_preload_mpi_started(const turbidite_transport *transport, const turbidite_agreement *agreement);
 
+/* MPI has been initialised, but the former library cannot use it, and has said why. Called on every rank instead of
+ * turbidite_preload_mpi_started; nothing else is called after it. */
+void turbidite_preload_mpi_refused(void);
+
 /* The program is about to enter a collective over all ranks, so every rank is here or will come: protocols of our own
  * may run now. MPI calls made inside are not reported. */
 void turbidite_preload_at_collective(void);
 
 /* The program has called MPI_Finalize on every rank; MPI still works. */
 void turbidite_preload_before_finalize(void);
+
+/* The program has called MPI_Abort on this rank, on any thread: no rank can be asked for anything any more. */
+void turbidite_preload_before_abort(void);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@ With none on, all seeds must pass. An edit whose text is no longer found fails. 
 
     sim_variants.py --check           only that every edit still applies
     sim_variants.py [NAME…]           build, and run these variants; without names all, and the unbroken tree
+    sim_variants.py --turn K --of N   build, and run one in N of the variants; as K grows each has its turn
 """
 
 import argparse
@@ -154,13 +155,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="variants to run; without any all, and the unbroken tree")
     parser.add_argument("--check", action="store_true", help="only look whether every edit still applies")
+    parser.add_argument("--turn", type=int, default=0, help="which share of the variants to run, counted from 0, beyond --of from the beginning again")
+    parser.add_argument("--of", type=int, default=1, help="into how many shares the variants are divided")
     arguments = parser.parse_args()
+    if arguments.of < 1 or (arguments.names and arguments.of > 1):
+        parser.error("--of divides all variants into 1 share or more; it goes without names")
     variants = read_variants()
     files = apply(variants)
     if arguments.check:
         print(f"{len(variants)} variants apply")
         return
     chosen = [variant for variant in variants if not arguments.names or variant.name in arguments.names]
+    chosen = chosen[arguments.turn % arguments.of :: arguments.of]
     if unknown := set(arguments.names) - {variant.name for variant in chosen}:
         sys.exit("unknown: " + ", ".join(sorted(unknown)))
     copy = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "sim-variants"
@@ -174,7 +180,7 @@ def main() -> None:
         print(f"{variant.name:30} {took}  of {variant.seeds:4}  {'NOT CAUGHT: ' if passed else ''}{what}", flush=True)
         if passed:
             failed.append(variant.name)
-    if not arguments.names:
+    if not arguments.names and arguments.of == 1:
         passed, what = simulate(program, "", max(variant.seeds for variant in variants))
         print(f"{'unbroken':30} {what}", flush=True)
         if not passed:

@@ -4,10 +4,11 @@
  * It deals the particles of each step in a folder of real dumps out over its own ranks and writes them as
  * particle/T.<step>/eparticle.<step>.<rank> in the output folder: mkdir by every rank, fopen, 32 header fwrites,
  * fwrites of records from one static buffer that is reused, fclose. Options change with which calls, when, and in what
- * order of ranks.
+ * order of ranks. There may be more species, as particle/T.<step>/<species>particle.<step>.<rank>: each has the source's
+ * particles with slower momenta.
  *
- * Invariant: the bytes of each file are the same whatever the options are. The header's grid is that of the source file
- * in which a rank's piece begins; a piece that runs on into the next file keeps it.
+ * Invariant: the bytes of each file are the same in the end whatever the options are. The header's grid is that of the
+ * source file in which a rank's piece begins; a piece that runs on into the next file keeps it.
  */
 #define _DEFAULT_SOURCE         /* writev */
 #define _POSIX_C_SOURCE 200809L /* open, pwrite, mkdir, chdir, getopt */
@@ -27,6 +28,8 @@
 #define BUFFER_RECORDS 32768
 #define REDUCTIONS 300  /* between two steps, with --allreduce */
 #define VECTOR_PIECES 4 /* pieces per writev */
+#define SPECIES_MOST 8
+#define MOMENTUM_OFFSET 16 /* of ux, uy and uz in a record */
 
 enum calls { CALLS_STDIO, CALLS_FPRINTF_HEADER, CALLS_WRITE, CALLS_WRITEV, CALLS_PWRITE };
 enum between { BETWEEN_NOTHING, BETWEEN_BARRIER, BETWEEN_REDUCTIONS };
@@ -37,6 +40,18 @@ struct options {
     enum between between;
     int turns, groups, leave_open;
     int late_rank; /* -1: none */
+    char *species[SPECIES_MOST];
+    int species_count;
+    const char *twice; /* the species that is dumped twice in a step */
+    int apart;         /* reductions between the two */
+};
+
+/* One dump of a species in a step. */
+struct dumped {
+    const char *species;
+    int number;      /* among the species; 0 has the source's particles as they are */
+    int preliminary; /* it is dumped once more, with what it should have */
+    int leave_open;
 };
 
 /* Odd sizes, so that headers and records are cut anywhere: inside a field, at a record's end, many records at once. */
@@ -56,7 +71,10 @@ static const char USAGE[] =
     "  --barrier          a barrier after each step\n"
     "  --allreduce        some hundred small reductions after each step\n"
     "  --leave-open       the last step's file is never closed\n"
-    "  --late-rank R      rank R writes no file at all\n";
+    "  --late-rank R      rank R writes no file at all\n"
+    "  --species A,B,...  species, as T.<step>/Aparticle.<step>.<rank> (e); all but the first have slower particles\n"
+    "  --twice A          species A is dumped twice in each step, first with other and fewer particles\n"
+    "  --apart            the same, with some hundred small reductions between the two\n";
 
 /* The header's place and the records after it lie together, so that one write can cover both. */
 static unsigned char buffer[VPIC_HEADER_BYTES + BUFFER_RECORDS * RECORD_BYTES];
@@ -86,18 +104,34 @@ static int put_header(FILE *file, enum calls calls)
     return 0;
 }
 
+/* Reads records of a species: the source's, with momenta of its own. */
+static int next_records(struct piece *piece, const struct dumped *dumped)
+{
+    int count = piece_read(piece, records, BUFFER_RECORDS);
+    float factor = (dumped->preliminary ? -1.0f : 1.0f) / (float)(1 + 4 * dumped->number);
+    for (int index = 0; factor != 1.0f && index < count; index++) {
+        float momentum[3];
+        unsigned char *place = records + (size_t)index * RECORD_BYTES + MOMENTUM_OFFSET;
+        memcpy(momentum, place, sizeof momentum);
+        for (int axis = 0; axis < 3; axis++)
+            momentum[axis] *= factor;
+        memcpy(place, momentum, sizeof momentum);
+    }
+    return count;
+}
+
 /* Writes a file with stdio. */
-static int dump_stdio(struct piece *piece, const char *path, enum calls calls, int leave_open)
+static int dump_stdio(struct piece *piece, const char *path, enum calls calls, const struct dumped *dumped)
 {
     FILE *file = fopen(path, "w");
     if (!file)
         return complain("open", path);
     int count = 0, failed = put_header(file, calls) != 0;
-    while (!failed && (count = piece_read(piece, records, BUFFER_RECORDS)) > 0)
+    while (!failed && (count = next_records(piece, dumped)) > 0)
         failed = fwrite(records, RECORD_BYTES, (size_t)count, file) != (size_t)count;
     if (failed)
         complain("write", path);
-    if (!leave_open && fclose(file) != 0)
+    if (!dumped->leave_open && fclose(file) != 0)
         failed = complain("close", path) != 0;
     return failed || count < 0 ? -1 : 0;
 }
@@ -146,25 +180,25 @@ static int put_all(struct posix_file *file, const unsigned char *bytes, size_t c
 }
 
 /* Writes a file with the system's calls; the first records go along with the header. */
-static int dump_posix(struct piece *piece, const char *path, enum calls calls, int leave_open)
+static int dump_posix(struct piece *piece, const char *path, enum calls calls, const struct dumped *dumped)
 {
     struct posix_file file = {.descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666), .calls = calls};
     if (file.descriptor < 0)
         return complain("open", path);
-    int failed = 0, count = piece_read(piece, records, BUFFER_RECORDS);
+    int failed = 0, count = next_records(piece, dumped);
     if (count >= 0)
         failed = put_all(&file, buffer, VPIC_HEADER_BYTES + (size_t)count * RECORD_BYTES) != 0;
-    while (!failed && count > 0 && (count = piece_read(piece, records, BUFFER_RECORDS)) > 0)
+    while (!failed && count > 0 && (count = next_records(piece, dumped)) > 0)
         failed = put_all(&file, records, (size_t)count * RECORD_BYTES) != 0;
     if (failed)
         complain("write", path);
-    if (!leave_open && close(file.descriptor) != 0)
+    if (!dumped->leave_open && close(file.descriptor) != 0)
         failed = complain("close", path) != 0;
     return failed || count < 0 ? -1 : 0;
 }
 
-/* One step's file of this rank. */
-static int dump(const struct options *options, int step, int rank, int ranks, int leave_open)
+/* One species' file of this rank in a step. */
+static int dump(const struct options *options, int step, int rank, int ranks, const struct dumped *dumped)
 {
     static struct piece piece; /* too large for the stack */
     char path[PATH_BYTES];
@@ -172,18 +206,40 @@ static int dump(const struct options *options, int step, int rank, int ranks, in
         return 0;
     if (piece_open(&piece, options->source, step, rank, ranks) != 0)
         return -1;
+    if (dumped->preliminary)
+        piece.end -= (piece.end - piece.next) / 2;
     struct vpic_header header = piece.header;
     header.rank = rank;
     header.ranks = ranks;
+    header.species += dumped->number;
     header.count = (int32_t)(piece.end - piece.next);
     vpic_header_pack(&header, buffer);
     snprintf(path, sizeof path, "particle/T.%d", step);
     if (mkdir(path, 0700) != 0 && errno != EEXIST)
         return complain("make the folder", path);
-    snprintf(path, sizeof path, "particle/T.%d/eparticle.%d.%d", step, step, rank);
+    snprintf(path, sizeof path, "particle/T.%d/%sparticle.%d.%d", step, dumped->species, step, rank);
     if (options->calls == CALLS_STDIO || options->calls == CALLS_FPRINTF_HEADER)
-        return dump_stdio(&piece, path, options->calls, leave_open);
-    return dump_posix(&piece, path, options->calls, leave_open);
+        return dump_stdio(&piece, path, options->calls, dumped);
+    return dump_posix(&piece, path, options->calls, dumped);
+}
+
+/* All files of this rank in a step. */
+static int dump_species(const struct options *options, int step, int rank, int ranks, int leave_open)
+{
+    int status = 0;
+    for (int number = 0; number < options->species_count; number++) {
+        struct dumped dumped = {.species = options->species[number], .number = number};
+        if (options->twice && strcmp(options->twice, dumped.species) == 0) {
+            dumped.preliminary = 1;
+            status |= dump(options, step, rank, ranks, &dumped);
+            dumped.preliminary = 0;
+            if (options->apart)
+                ranks_reduce_often(REDUCTIONS);
+        }
+        dumped.leave_open = leave_open;
+        status |= dump(options, step, rank, ranks, &dumped);
+    }
+    return status;
 }
 
 /* One step: when this rank dumps among the others, and what follows. A rank that fails goes on with the others. */
@@ -192,12 +248,12 @@ static int take_step(const struct options *options, int step, int rank, int rank
     int status = 0;
     if (options->turns) {
         ranks_await_turn(rank);
-        status = dump(options, step, rank, ranks, leave_open);
+        status = dump_species(options, step, rank, ranks, leave_open);
         ranks_pass_turn(rank, ranks);
     } else {
         for (int group = 0; group < options->groups; group++) {
             if (rank % options->groups == group)
-                status = dump(options, step, rank, ranks, leave_open);
+                status = dump_species(options, step, rank, ranks, leave_open);
             if (options->groups > 1)
                 ranks_barrier();
         }
@@ -218,6 +274,32 @@ static int parse_count(const char *text, int least, int *value)
     return errno || end == text || *end || parsed < least || parsed > 1000000 ? -1 : 0;
 }
 
+/* Splits a list of species in its place; -1 if it is none. */
+static int parse_species(char *text, struct options *options)
+{
+    options->species_count = 0;
+    for (char *name = text; name; options->species_count++) {
+        char *comma = strchr(name, ',');
+        if (comma)
+            *comma++ = '\0';
+        if (!*name || strchr(name, '/') || strlen(name) > 64 || options->species_count == SPECIES_MOST)
+            return -1;
+        options->species[options->species_count] = name;
+        name = comma;
+    }
+    return 0;
+}
+
+/* Whether the options go together. A collective between two dumps needs all ranks to dump at once. */
+static int fit_together(const struct options *options)
+{
+    int known = !options->twice, one_by_one = options->turns || options->groups > 1;
+    for (int number = 0; number < options->species_count; number++)
+        known |= options->twice && strcmp(options->twice, options->species[number]) == 0;
+    return known && !(options->turns && options->groups > 1) &&
+           !(options->apart && (!options->twice || one_by_one));
+}
+
 static int parse_options(int count, char **arguments, struct options *options)
 {
     static const struct option known[] = {{"steps", required_argument, 0, 's'},
@@ -232,8 +314,12 @@ static int parse_options(int count, char **arguments, struct options *options)
                                           {"allreduce", no_argument, 0, 'a'},
                                           {"leave-open", no_argument, 0, 'o'},
                                           {"late-rank", required_argument, 0, 'l'},
+                                          {"species", required_argument, 0, 'n'},
+                                          {"twice", required_argument, 0, 'd'},
+                                          {"apart", no_argument, 0, 'm'},
                                           {0, 0, 0, 0}};
-    *options = (struct options){.groups = 1, .late_rank = -1};
+    static char electrons[] = "e";
+    *options = (struct options){.groups = 1, .late_rank = -1, .species = {electrons}, .species_count = 1};
     opterr = 0;
     for (int letter, wrong = 0; (letter = getopt_long(count, arguments, "", known, NULL)) != -1;) {
         switch (letter) {
@@ -249,12 +335,15 @@ static int parse_options(int count, char **arguments, struct options *options)
         case 'g': wrong = parse_count(optarg, 1, &options->groups); break;
         case 'o': options->leave_open = 1; break;
         case 'l': wrong = parse_count(optarg, 0, &options->late_rank); break;
+        case 'n': wrong = parse_species(optarg, options); break;
+        case 'd': options->twice = optarg; break;
+        case 'm': options->apart = 1; break;
         default: wrong = -1;
         }
         if (wrong)
             return -1;
     }
-    if (count - optind != 2 || (options->turns && options->groups > 1))
+    if (count - optind != 2 || !fit_together(options))
         return -1;
     options->source = arguments[optind];
     options->folder = arguments[optind + 1];

@@ -21,8 +21,16 @@ mod panics;
 mod config;
 
 #[allow(dead_code, unreachable_pub, reason = "as above")]
+#[path = "../../crates/cli/src/source/checks.rs"]
+mod checks;
+
+#[allow(dead_code, unreachable_pub, reason = "as above")]
 #[path = "../../crates/preload/src/lammps.rs"]
 mod lammps;
+
+#[allow(dead_code, unreachable_pub, reason = "as above")]
+#[path = "../../crates/preload/src/vpic.rs"]
+mod vpic;
 
 #[allow(dead_code, unreachable_pub, reason = "as above")]
 #[path = "../../crates/preload/src/pattern.rs"]

@@ -8,7 +8,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let patterns =
         ["particle/T.{epoch}/e.{epoch}.{rank}\n/scratch/particle/T.500/e.500.13", "T.{epoch}/{id}\nout/T.3/17"];
     let texts = patterns.iter().map(|text| [&[1], text.as_bytes()].concat());
-    std::iter::once([&[0], configuration.as_bytes()].concat()).chain(texts).collect()
+    let vpic = "[[dataset]]\nformat = 'vpic'\nfiles = 'particle/T.{epoch}/e.{epoch}.{rank}'\nout = 'out'\nkey = 'ux'\n";
+    let checked = "[[dataset]]\nfiles = 'T.{epoch}/e.{rank}'\nout = 'out'\nkey = 'ux'\nheader_bytes = 8\nrecords = 'i32@4'\nmagic = ['fe ca@0', '01@2']\n[[dataset.field]]\nname = 'ux'\ntype = 'f32'\n";
+    let configurations = [configuration, vpic, checked].map(|text| [&[0], text.as_bytes()].concat());
+    configurations.into_iter().chain(texts).collect()
 }
 
 /// A configuration; or a pattern and paths, line by line.
@@ -17,7 +20,7 @@ pub fn target(data: &[u8]) {
     if choice & 1 == 0 {
         let path = std::env::temp_dir().join(format!("turbidite-fuzz-{}.toml", std::process::id()));
         std::fs::write(&path, data).expect("a file of an input");
-        for plan in config::read(&path).unwrap_or_default() {
+        for plan in config::read(&path).map_or_else(|_| Vec::new(), |configuration| configuration.plans) {
             let bytes = plan.file_record_bytes();
             assert!(bytes > 0 && bytes <= plan.record_bytes);
             assert!(plan.fields.iter().all(|field| field.offset + field.column.data_type.width() <= plan.record_bytes));

@@ -25,7 +25,7 @@
         }                                                                                                       \
     } while (0)
 
-enum { ROWS = 12000, COLUMNS = 4, RECORD_BYTES = 24, WORDS = 1024, FULL_DISK_BYTES = 20000 };
+enum { ROWS = 12000, COLUMNS = 4, RECORD_BYTES = 24, WORDS = 1024, FULL_DISK_BYTES = 20000, AMPLE_S = 300 };
 
 /* As a program might keep it: not as we store it, and with members of its own. */
 typedef struct particle {
@@ -126,7 +126,7 @@ static turbidite_dataset *open_dataset(int32_t if_exists) {
     turbidite_options options;
     turbidite_options_init(&options);
     options.if_exists = if_exists;
-    options.stall_s = 60; /* a test that hangs is to say where */
+    options.stall_s = AMPLE_S; /* a test that hangs is to say where */
     turbidite_dataset *dataset = NULL;
     check_success(turbidite_open(dataset_path, SCHEMA, COLUMNS, "energy", &options, transport, &dataset), TURBIDITE_OK);
     return dataset;
@@ -313,7 +313,7 @@ static void part_schemas(void) {
     turbidite_dataset *dataset = NULL;
     turbidite_options options;
     turbidite_options_init(&options);
-    options.stall_s = 20;
+    options.stall_s = AMPLE_S;
     if (ranks > 1) {
         memcpy(other, SCHEMA, sizeof other);
         if (rank == ranks - 1) other[2].type = TURBIDITE_F32;

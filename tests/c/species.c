@@ -25,7 +25,7 @@
         }                                                                                                     \
     } while (0)
 
-enum { MOST_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 60 };
+enum { MOST_SPECIES = 16, BLOCK = 1000, EPOCHS = 2, STALL_S = 300 };
 
 typedef struct particle {
     float energy;

@@ -26,7 +26,7 @@ class Job:
         self.records.mkdir()
 
     def run(self, part: str) -> str:
-        done = self.mpi.start(self.ranks, self.program, part, self.dataset, self.records, timeout=180)
+        done = self.mpi.start(self.ranks, self.program, part, self.dataset, self.records)
         assert done.stdout.endswith("ok\n"), done.stdout + done.stderr
         return done.stdout
 

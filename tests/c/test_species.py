@@ -41,7 +41,7 @@ def check(folder, species: int, rows: int) -> None:
 @pytest.mark.parametrize("species", [1, 3])
 def test_memory_is_that_of_one_dataset(alone, species, habit, tmp_path):
     """A million records of 64 bytes in each epoch fill all memtables several times."""
-    grown = int(run(alone, tmp_path, species, 1_000_000, habit, timeout=300).stdout)
+    grown = int(run(alone, tmp_path, species, 1_000_000, habit).stdout)
     idle = species - 1 if habit == "after" else 0
     budget = budget_bytes(rank=1, receiver=1, thread=1, dataset=idle)
     print(f"{species} species, {habit}: {grown / 2**20:.2f} MiB, budget {budget / 2**20:.3f} MiB")
@@ -51,5 +51,5 @@ def test_memory_is_that_of_one_dataset(alone, species, habit, tmp_path):
 
 @pytest.mark.parametrize("habit", ["together", "after"])
 def test_species_of_several_ranks(mpi, with_ranks, habit, tmp_path):
-    assert mpi.start(4, with_ranks, tmp_path, 3, 60_000, habit, timeout=180).returncode == 0
+    assert mpi.start(4, with_ranks, tmp_path, 3, 60_000, habit).returncode == 0
     check(tmp_path, 3, 4 * 60_000)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "turbidite.h"
 
@@ -86,9 +87,32 @@ static void write_epochs(const char *path) {
     free(particles);
     CHECK(turbidite_begin_epoch(dataset, 1) == TURBIDITE_FAILED);
     CHECK(strstr(turbidite_last_error(), "epoch 1 exists already"));
+    CHECK(strstr(turbidite_last_error(), "TURBIDITE_IF_EXISTS_REPLACE"));
     turbidite_dataset *second = (turbidite_dataset *)&options;
     CHECK(turbidite_open(path, COLUMNS, 2, "energy", NULL, NULL, &second) == TURBIDITE_FAILED);
     CHECK(strstr(turbidite_last_error(), "is locked by") && second == NULL);
+    /* Not even on request: two datasets in one folder would be mixed. */
+    turbidite_options options_of_second;
+    turbidite_options_init(&options_of_second);
+    options_of_second.break_lock = 1;
+    CHECK(turbidite_open(path, COLUMNS, 2, "energy", &options_of_second, NULL, &second) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "of this very job") && !strstr(turbidite_last_error(), "break"));
+    CHECK(turbidite_close(dataset) == TURBIDITE_OK);
+}
+
+/* A folder with other files is no place for a dataset. */
+static void occupied(const char *path) {
+    char folder[4096], file[4200];
+    snprintf(folder, sizeof folder, "%s-occupied", path);
+    snprintf(file, sizeof file, "%s/notes.txt", folder);
+    CHECK(mkdir(folder, 0777) == 0);
+    FILE *notes = fopen(file, "w");
+    CHECK(notes && fclose(notes) == 0);
+    turbidite_dataset *dataset;
+    CHECK(turbidite_open(folder, COLUMNS, 2, "energy", NULL, NULL, &dataset) == TURBIDITE_FAILED);
+    CHECK(strstr(turbidite_last_error(), "is a folder with other files, such as notes.txt"));
+    CHECK(remove(file) == 0);
+    CHECK(turbidite_open(folder, COLUMNS, 2, "energy", NULL, NULL, &dataset) == TURBIDITE_OK);
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }
 
@@ -217,6 +241,7 @@ int main(int argc, char **argv) {
     write_epochs(argv[1]);
     read_back(argv[1]);
     mistakes(argv[1]);
+    occupied(argv[1]);
     restart(argv[1]);
     puts("ok");
     return 0;

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 from support import raw
-from support.command import FAILED, OK, attempt, turbidite
+from support.command import AMPLE_S, FAILED, OK, attempt, turbidite
 
 RECORD = numpy.dtype([("energy", "<f4"), ("version", "<u4"), ("id", "<u8")])
 RANKS = 4
@@ -218,7 +218,7 @@ def test_answers_are_right_while_later_epochs_are_written_replaced_and_compacted
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=600)
+        thread.join(timeout=AMPLE_S)
         assert not thread.is_alive(), "a reader or the writer hangs"
     print({reader.name: (reader.questions, reader.interrupted) for reader in readers})
     assert not history.failures, "\n".join(history.failures)

@@ -1,19 +1,23 @@
 """A full disk, a folder that cannot be written, a second writer, wrong requests: the exit code and the words."""
 
+import json
 import os
 import resource
 import shutil
 import signal
+import socket
 import subprocess
-import time
+import uuid
 from pathlib import Path
 
 import numpy
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from conftest import ingest_arguments
-from support import raw, vpic
-from support.command import FAILED, OK, USAGE, attempt, binary, start, turbidite
+from support import halt, raw, vpic
+from support.command import AMPLE_S, FAILED, OK, USAGE, answer, attempt, binary, start, turbidite
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def in_namespace(script: str, *arguments) -> subprocess.CompletedProcess:
     """Runs a shell script that may mount, in a mount namespace of its own; nothing outside sees its mounts."""
     own_user = [] if os.getuid() == 0 else ["--map-root-user"]
     command = ["unshare", "--mount", *own_user, "sh", "-euc", script, "sh", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
 
 
 def can_mount(scratch: Path) -> bool:
@@ -48,12 +52,15 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_others(scratch):
             echo "exit $code"
             "$binary" verify "$dataset"
             ls "$dataset/data"
+            echo "left: $(ls "$dataset/_turbidite/tmp")"
         """
         done = in_namespace(script, target, binary(), target / "ds", *ingest)
         assert done.returncode == 0, done.stderr
         assert f"exit {FAILED}" in done.stdout, done.stdout + done.stderr
         assert "No space left on device" in done.stderr and str(target) in done.stderr, done.stderr
         assert 1 <= done.stdout.count("epoch=") <= 7, done.stdout
+        # What was written of the failed epoch filled the disk to no use.
+        assert done.stdout.endswith("left: \n"), done.stdout
     else:
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -62,6 +69,106 @@ def test_a_full_disk_fails_the_epoch_and_keeps_the_others(scratch):
         done = turbidite(*ingest, expect=FAILED, preexec_fn=limit)
         assert "File too large" in done.stderr and str(target) in done.stderr, done.stderr
         turbidite("verify", target / "ds", expect=OK)
+        assert list((target / "ds" / "_turbidite" / "tmp").iterdir()) == []
+
+
+def test_a_source_that_is_cut_while_it_is_read_leaves_nothing(scratch):
+    """A null in a Parquet file without statistics is met when its records are read: the first epoch stays, nothing of the
+    second one."""
+    root, target = scratch / "cut-source", scratch / "cut"
+    root.mkdir()
+    for epoch, values in [(1, [1.0, 2.0]), (2, [1.0, None])]:
+        table = pyarrow.table({"energy": pyarrow.array(values, pyarrow.float32())})
+        parquet.write_table(table, root / f"{epoch}.parquet", write_statistics=False)
+    layout = scratch / "cut.toml"
+    layout.write_text('format = "parquet"\npath = "{epoch}.parquet"\n')
+    turbidite("ingest", root, "--layout", layout, "--out", target, "--key", "energy", expect=FAILED)
+    assert [path.name for path in (target / "data").iterdir()] == ["epoch=1"]
+    assert list((target / "_turbidite" / "tmp").iterdir()) == []
+    turbidite("ingest", root, "--layout", layout, "--out", target, "--key", "energy", "--if-exists", "skip", expect=FAILED)
+    assert list((target / "_turbidite" / "tmp").iterdir()) == []
+
+
+def write_lock(dataset: Path, process: int, job: str | None = None) -> None:
+    """A lock of a process of this host, as a writer places it."""
+    started = None
+    if Path(f"/proc/{process}/stat").exists():
+        started = int(Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[19])
+    holder = {
+        "token": f"{process:032x}",
+        "host": socket.gethostname(),
+        "boot": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "namespace": os.readlink("/proc/self/ns/pid"),
+        "process": process,
+        "started": started,
+        "job": job,
+    }
+    (dataset / "_turbidite" / "lock").write_text(json.dumps(holder))
+
+
+def test_the_lock_of_the_same_job_is_not_broken(scratch, sample):
+    target = scratch / "own-job"
+    shutil.copytree(sample, target)
+    write_lock(target, os.getpid(), "SLURM_JOB_ID 77")
+    ingest = ingest_arguments(vpic.sample_dumps(), target, "--if-exists", "skip")
+    for more in [(), ("--break-lock",)]:
+        done = turbidite(*ingest, *more, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "77"})
+        assert f"locked by process {os.getpid()}" in done.stderr and "of this very job" in done.stderr, done.stderr
+        assert "--break-lock" not in done.stderr, done.stderr
+    done = turbidite(*ingest, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "78"})
+    assert "of this very job" not in done.stderr and "--break-lock" in done.stderr, done.stderr
+    turbidite(*ingest, "--break-lock", env=os.environ | {"SLURM_JOB_ID": "78"})
+
+
+def test_salvage_ignores_the_lock_of_a_dead_writer(scratch, sample):
+    target = scratch / "dead-writer"
+    shutil.copytree(sample, target)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    write_lock(target, ended.pid)
+    done = turbidite("salvage", target)
+    assert "locked" not in done.stdout and str(ended.pid) not in done.stdout, done.stdout
+    assert answer("salvage", target)["writer"] is None
+    turbidite("salvage", target, "--discard")
+    assert not (target / "_turbidite" / "lock").exists()
+    write_lock(target, os.getpid())
+    assert f"process {os.getpid()}" in turbidite("salvage", target).stdout
+    assert f"process {os.getpid()}" in turbidite("salvage", target, "--discard", expect=FAILED).stderr
+
+
+def test_verify_says_that_there_is_nothing_to_check(scratch, sample):
+    target = scratch / "nothing"
+    shutil.copytree(sample, target)
+    unfinished = target / "_turbidite" / "tmp"
+    for epoch in [500, 1000]:
+        (target / "data" / f"epoch={epoch}").rename(unfinished / f"{epoch}.{uuid.uuid4()}")
+    said = turbidite("verify", target).stdout
+    assert "all is well" in said and "2 unfinished attempts" in said and f"turbidite salvage {target}" in said, said
+    turbidite("truncate", target, "--after", 0)
+    for folder in unfinished.iterdir():
+        shutil.rmtree(folder)
+    said = turbidite("verify", target).stdout
+    assert "all is well" not in said and said.startswith(f"no epoch in {target}: nothing was checked\n"), said
+    (unfinished / f"500.{uuid.uuid4()}").mkdir()
+    said = turbidite("verify", target).stdout
+    assert "all is well" not in said and "no epoch" in said and "1 unfinished attempt at" in said, said
+    found = answer("verify", target)
+    assert (found["epochs"], found["unfinished"], found["clean"]) == (0, 1, True)
+
+
+def test_a_dataset_is_not_made_among_other_files(scratch, sample):
+    target = scratch / "foreign"
+    target.mkdir()
+    (target / "notes.txt").write_text("mine")
+    for command in [ingest_arguments(vpic.sample_dumps(), target), ["compact", sample, "--out", target]]:
+        done = turbidite(*command, expect=FAILED)
+        words = f"{target} is a folder with other files, such as notes.txt, and no dataset; give a new or empty folder"
+        assert words in done.stderr, done.stderr
+        assert [path.name for path in target.iterdir()] == ["notes.txt"]
+        done = turbidite(*[target / "notes.txt" if part == target else part for part in command], expect=FAILED)
+        assert f"{target / 'notes.txt'} is a file, and a dataset is a folder" in done.stderr, done.stderr
+    (target / "notes.txt").unlink()
+    turbidite("compact", sample, "--out", target)
 
 
 def test_a_folder_that_cannot_be_written(scratch, sample):
@@ -87,24 +194,15 @@ def test_a_folder_that_cannot_be_written(scratch, sample):
     turbidite("verify", target)
 
 
-def wait_for(path: Path, process: subprocess.Popen) -> None:
-    """Waits until a file is there; the process that should make it must still run."""
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, process.communicate()
-        time.sleep(0.0005)
-
-
 def test_a_second_writer_is_refused_and_the_lock_can_be_broken(scratch):
     root, target = scratch / "two-writers-source", scratch / "two-writers"
-    rows = numpy.zeros(400_000, numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("rest", "V56")]))
+    rows = numpy.zeros(40_000, numpy.dtype([("energy", "<f4"), ("id", "<u4"), ("rest", "V56")]))
     rows["energy"] = numpy.random.default_rng(1).random(len(rows))
     raw.write_source(root, {1: [rows], 2: [rows]})
     ingest = raw.ingest_arguments(root, target, "energy", "--ranks", 2)
-    first = start(*ingest)
+    first = halt.start_until("/_turbidite/tmp/1.", *ingest)
     try:
-        wait_for(target / "_turbidite" / "lock", first)
-        first.send_signal(signal.SIGSTOP)
+        assert (target / "_turbidite" / "lock").exists()
         done = turbidite(*ingest, "--if-exists", "skip", expect=FAILED)
         assert "lock" in done.stderr and str(first.pid) in done.stderr, done.stderr
         turbidite(*ingest, "--if-exists", "skip", "--break-lock", expect=OK)
@@ -112,7 +210,7 @@ def test_a_second_writer_is_refused_and_the_lock_can_be_broken(scratch):
         first.kill()
         first.communicate()
     turbidite("verify", target)
-    assert turbidite("query", target, "--epoch", "1..2", "--count").stdout.split()[0] == "800000"
+    assert turbidite("query", target, "--epoch", "1..2", "--count").stdout.split()[0] == "80000"
     # The loser's lock was of a process that is gone: nobody has to break anything.
     turbidite(*ingest, "--if-exists", "replace")
 

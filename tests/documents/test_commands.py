@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command import ROOT, binary
+from support.command import AMPLE_S, ROOT, binary
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -44,7 +44,7 @@ def test_commands_run_and_say_what_is_written(document, tmp_path):
         (tmp_path / name).symlink_to(ROOT / name)
     environment = os.environ | {"PATH": f"{Path(binary()).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
     for command, expected in commands(document):
-        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, shell=True, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=AMPLE_S)
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
         for line in expected:
             assert matches(line, done.stdout), f"$ {command}\nexpected: {line}\nprinted:\n{done.stdout}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from support import vpic
+from support.command import AMPLE_S
 from support.examples import build_example, run_ranks
 
 HEADER_BYTES, RECORD_BYTES = 115, 32
@@ -74,7 +75,7 @@ def test_without_mpi(programs, tmp_path, options):
     linked = subprocess.run(["ldd", programs["serial_dump"]], capture_output=True, text=True, check=True).stdout
     assert "libmpi" not in linked
     subprocess.run(
-        [programs["serial_dump"], vpic.sample_dumps(), tmp_path, "--steps", "500", *options], check=True, timeout=60
+        [programs["serial_dump"], vpic.sample_dumps(), tmp_path, "--steps", "500", *options], check=True, timeout=AMPLE_S
     )
     (content,) = written(tmp_path).values()
     assert content[HEADER_BYTES:] == source_records(500)

@@ -28,7 +28,7 @@ ENERGY = "sqrt(1+ux*ux+uy*uy+uz*uz)-1"
 
 def start(program: Path, out: Path, environment: dict | None = None) -> None:
     given = [f"{name}={value}" for name, value in (environment or {}).items()]
-    run(mpi_tool("mpiexec"), "-n", RANKS, "env", *given, program, "--out", out, *ARGUMENTS, timeout=300)
+    run(mpi_tool("mpiexec"), "-n", RANKS, "env", *given, program, "--out", out, *ARGUMENTS)
 
 
 def build(program: str, target: Path) -> Path:

@@ -1,16 +1,12 @@
-"""The Fortran modules, where there is a Fortran compiler: the example's two timesteps are what it computes.
-
-Without gfortran nothing can be compiled and the tests only say so: `make test` must not need one."""
+"""The Fortran modules: the example's two timesteps are what it computes."""
 
 from support.command import ROOT, turbidite
-from support.fortran import EXAMPLE, check_epoch, compile_fortran, has
+from support.fortran import EXAMPLE, check_epoch, compile_fortran
 from support.libraries import linked, prefix
 from support.mpi import run
 
 
 def test_the_example(tmp_path):
-    if not has("gfortran"):
-        return
     source = prefix() / "include" / "turbidite.f90"
     program = compile_fortran("gfortran", tmp_path, source, EXAMPLE, *linked("turbidite"))
     dataset = tmp_path / "dataset"
@@ -23,8 +19,6 @@ def test_the_example(tmp_path):
 
 
 def test_statuses_and_messages(tmp_path):
-    if not has("gfortran"):
-        return
     program = compile_fortran(
         "gfortran", tmp_path, prefix() / "include" / "turbidite.f90", ROOT / "tests" / "fortran" / "refusals.f90",
         *linked("turbidite"),

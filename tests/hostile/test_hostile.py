@@ -33,15 +33,18 @@ def as_records(keys: list[numpy.ndarray]) -> list[numpy.ndarray]:
 
 @pytest.mark.parametrize("name", INPUTS)
 def test_no_abort_no_loss_balanced(scratch, name):
+    """By as many threads as there are cores, and by one: with that one the balance is always the same, whereas several append by
+    old tables for as long as a thread has to wait for a processor."""
     root, target = scratch / "hostile-source", scratch / "hostile"
     epochs = {epoch: as_records(keys) for epoch, keys in INPUTS[name](RANKS).items()}
     raw.write_source(root, epochs)
     try:
-        turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", RANKS))
-        stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)}
-        for epoch, parts in epochs.items():
-            check_content(target, epoch, numpy.concatenate(parts))
-            check_balance(name, epoch, sum(map(len, parts)), stats[epoch]["figures"])
+        for threads in ([], ["--threads", 1]):
+            turbidite(*raw.ingest_arguments(root, target, "key", "--ranks", RANKS, "--if-exists", "replace", *threads))
+            stats = {epoch["epoch"]: epoch for epoch in answer("stats", target)}
+            for epoch, parts in epochs.items():
+                check_content(target, epoch, numpy.concatenate(parts))
+                check_balance(name, epoch, sum(map(len, parts)), stats[epoch]["figures"], limited=bool(threads))
     finally:
         shutil.rmtree(root, ignore_errors=True)
         shutil.rmtree(target, ignore_errors=True)
@@ -55,12 +58,12 @@ def check_content(target, epoch: int, rows: numpy.ndarray) -> None:
     assert numpy.asarray(found["key"]).tobytes() == rows["key"].tobytes()
 
 
-def check_balance(name: str, epoch: int, rows: int, stats: dict) -> None:
+def check_balance(name: str, epoch: int, rows: int, stats: dict, limited: bool) -> None:
     loads = numpy.array(stats["rows_per_receiver"], float)
     assert loads.sum() + stats["spills"] == rows
     if rows < 1000:
         return
     imbalance, worst = loads.std() / loads.mean(), loads.max() / loads.mean()
     print(f"{name}, epoch {epoch}: imbalance {imbalance:.2%}, largest {worst:.3f} x mean, {stats['spills']} spills")
-    if name not in UNPREDICTABLE:
+    if limited and name not in UNPREDICTABLE:
         assert worst <= MOST_OVER_MEAN

@@ -6,7 +6,7 @@ import duckdb
 import numpy
 import pytest
 
-from support.command import ROOT, answer, turbidite
+from support.command import AMPLE_S, ROOT, answer, turbidite
 from support.host_job import LAZY, RECORD, HostJob, stored
 from support.libraries import prefix
 from support.raw import ingest_arguments, write_layout
@@ -148,7 +148,7 @@ def test_ingest(hosts, mpi, scratch):
     dataset = scratch / "hosts"
     program = prefix() / "bin" / "turbidite"
     started = hosts.start(mpi.bin / "mpiexec", [program, *arguments, "--out", dataset, "--json"], {})
-    output, _ = started.communicate(timeout=120)
+    output, _ = started.communicate(timeout=AMPLE_S)
     assert started.returncode == 0, output
     turbidite("verify", dataset)
     one_process = scratch / "one-process"

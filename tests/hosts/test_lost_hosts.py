@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy
 import pytest
 
+from support import halt
 from support.command import answer, turbidite
 from support.host_job import LAZY, RECORD, HostJob, until
 from support.libraries import prefix
@@ -23,8 +24,8 @@ RANKS, PER_HOST = 16, 4
 STALL_S = 8
 ROWS = 20_000
 # What ranks may need beyond the limit: they append what is left, with patience for those that take nothing, and share the
-# processors of one machine. Were each to wait for the others' errors first, it would be a multiple of the limit.
-GRACE_S = 20.0
+# processors of one machine. Were each to wait for the others' errors first, it would be fifteen times the limit.
+GRACE_S = 60.0
 # One host that is neither the first nor the last.
 LOST = 2
 ON_LOST = range(LOST * PER_HOST, (LOST + 1) * PER_HOST)
@@ -56,7 +57,8 @@ def check_errors(job: HostJob, ranks: list[int]) -> None:
         slowest = max(slowest, waited)
         closed = [line.split(maxsplit=4) for line in job.said(rank) if line.startswith("closed")]
         assert [(what, status) for _, what, status, *_ in closed] == [("dataset", "0"), ("transport", "1")], closed
-        assert float(closed[1][3]) < STALL_S and "MPI_Abort" in closed[1][4], closed
+        # Whoever waited here would wait for ever.
+        assert float(closed[1][3]) < STALL_S + GRACE_S and "MPI_Abort" in closed[1][4], closed
     print(f"\nwith a limit of {STALL_S} s, {len(ranks)} ranks had an error after {slowest:.1f} s at most")
 
 
@@ -113,13 +115,9 @@ def test_a_rank_that_stands_still(job):
 
 
 def process_of(job: HostJob, rank: int, program: str) -> int:
-    [process] = processes_of(job, rank, program)
-    return process
-
-
-def processes_of(job: HostJob, rank: int, program: str) -> list[int]:
     processes = [process for process, found in job.hosts.processes().items() if found == rank]
-    return [process for process in processes if name_of(process) == program]
+    [process] = [process for process in processes if name_of(process) == program]
+    return process
 
 
 def name_of(process: int) -> str:
@@ -158,8 +156,7 @@ def test_a_host_that_is_killed(job, lost):
 
 def test_ingest_gives_up_as_well(job):
     """`turbidite ingest --stall` under mpiexec: a rank stands still after the first epoch."""
-    # So many that the second epoch takes seconds, also on a machine with nothing else to do.
-    rows = numpy.empty(1_000_000, RECORD)
+    rows = numpy.empty(100_000, RECORD)
     rows["energy"] = numpy.random.default_rng(7).exponential(size=len(rows))
     source, dataset = job.folder / "records", job.dataset
     for epoch, count in ((1, 1000), (2, len(rows))):
@@ -172,17 +169,12 @@ def test_ingest_gives_up_as_well(job):
     arguments = [prefix() / "bin" / "turbidite", *ingest_arguments(source, dataset, "energy"), "--if-exists", "skip"]
     mpiexec = job.mpi.bin / "mpiexec"
 
-    job.running = job.hosts.start(mpiexec, [*arguments, "--stall", 10, "--patience", 200], {})
-    # Known before epoch 2 begins, which takes no longer than looking for it.
-    until("the rank has started", lambda: processes_of(job, ON_LOST[1], "turbidite"))
-    [process] = processes_of(job, ON_LOST[1], "turbidite")
-    begun = time.monotonic()
-    while not list((dataset / "_turbidite" / "tmp").glob("2.*")):
-        assert time.monotonic() < begun + 180, "epoch 2 is not begun"
-    os.kill(process, signal.SIGSTOP)
+    # The rank stops itself when it is about to read its records of epoch 2, which nobody else reads.
+    halted = ["env", *(f"{name}={value}" for name, value in halt.variables(f"E.2/records.{ON_LOST[1]}").items())]
+    job.running = job.hosts.start(mpiexec, [*halted, *arguments, "--stall", 10, "--patience", 200], {})
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()
-    # The rank may be stopped before it has taken part in the beginning.
+    # What the rank has passed on of the beginning may not have left it.
     assert status != 0 and re.search("has waited 10 s in (begin|end)_epoch and nothing moved", output), output
     job.stop()
     turbidite("verify", dataset)

@@ -27,7 +27,7 @@ class Lammps:
         if config is not None:
             libraries = tuple(library(name) for name in PRELOAD)
             preload = {"preload": libraries, "environment": {"TURBIDITE_CONFIG": str(config)}}
-        return self.mpi.start(ranks, "lmp", "-in", INPUT, *given, cwd=folder, timeout=180, **preload)
+        return self.mpi.start(ranks, "lmp", "-in", INPUT, *given, cwd=folder, **preload)
 
     def dumped(self, folder: Path) -> dict[str, bytes]:
         """Its dumps. The log has times in it, and the dataset is ours."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from support.command import ROOT, turbidite
+from support.command import AMPLE_S, ROOT, turbidite
 
 DUMPS = ROOT / "testdata" / "vpic"
 ARGUMENTS = ("--key", "energy", "--derive", "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1")
@@ -18,7 +18,7 @@ def under_mpiexec(ranks: int, *arguments, expected: int = 0) -> subprocess.Compl
     folder = Path(os.environ.get("TURBIDITE_MPI_BIN") or Path(sys.executable).parent)
     prefix = Path(os.environ["TURBIDITE_PREFIX"])
     command = [folder / "mpiexec", "-n", str(ranks), prefix / "bin" / "turbidite", *arguments]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=AMPLE_S, stdin=subprocess.DEVNULL)
     assert (done.returncode == 0) == (expected == 0), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

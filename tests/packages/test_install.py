@@ -3,14 +3,14 @@
 import os
 import re
 import shlex
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from support.command import ROOT, binary
+from support.command import AMPLE_S, ROOT, binary
 from support.mpi import STRICT, Mpi, run
+from support.tools import require
 
 SOURCE = ROOT / "tests" / "c" / "write_and_read.c"
 BUILT = Path(binary()).parents[1]
@@ -65,13 +65,10 @@ def read_package(path: Path) -> dict[str, str]:
 def test_pkg_config(prefix, tmp_path):
     package = read_package(prefix / "lib" / "pkgconfig" / "turbidite.pc")
     assert package["Version"] == version() and package["prefix"] == str(prefix)
-    if shutil.which("pkg-config"):
-        environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
-        assert run("pkg-config", "--modversion", "turbidite", env=environment).stdout.strip() == version()
-        options = shlex.split(run("pkg-config", "--cflags", "--libs", "turbidite", env=environment).stdout)
-    else:
-        print("the .pc file is read by the test itself: there is no pkg-config")
-        options = shlex.split(f"{package['Cflags']} {package['Libs']}")
+    require("pkg-config")
+    environment = os.environ | {"PKG_CONFIG_PATH": str(prefix / "lib" / "pkgconfig")}
+    assert run("pkg-config", "--modversion", "turbidite", env=environment).stdout.strip() == version()
+    options = shlex.split(run("pkg-config", "--cflags", "--libs", "turbidite", env=environment).stdout)
     program = tmp_path / "program"
     run("cc", *STRICT, "-o", program, SOURCE, *options, f"-Wl,-rpath,{prefix / 'lib'}", "-lm")
     assert run(program, tmp_path / "dataset").stdout == "ok\n"
@@ -92,16 +89,14 @@ def configure(prefix: Path, folder: Path, wanted: str) -> subprocess.CompletedPr
     folder.mkdir()
     (folder / "CMakeLists.txt").write_text(CMAKE.format(version=wanted, source=SOURCE))
     command = ["cmake", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={prefix}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
 
 
 def test_cmake(prefix, tmp_path):
-    if not shutil.which("cmake"):
-        print("nothing is tested: there is no cmake")
-        return
+    require("cmake")
     done = configure(prefix, tmp_path / "project", version())
     assert done.returncode == 0, done.stdout + done.stderr
-    run("cmake", "--build", tmp_path / "project" / "build", timeout=120)
+    run("cmake", "--build", tmp_path / "project" / "build")
     # CMake gives the program an rpath of its own while it lies where it was built.
     assert run(tmp_path / "project" / "build" / "program", tmp_path / "dataset").stdout == "ok\n"
     for refused in ("0.0.9", "0.2", "99"):

@@ -1,6 +1,7 @@
 """Whatever goes wrong with the index: the program ends as it would, its files are complete in their places, and what
 went wrong is said on standard error. And what comes after: restarts, kills, leftover locks."""
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from support import vpic
-from support.command import turbidite
+from support.command import AMPLE_S, turbidite
 from support.examples import mpi_tool
 from support.preload import OTHER, SMALL, VPIC, check_rows, configure, libraries, run, start, stored, written
 
@@ -54,25 +55,85 @@ def test_a_configuration_that_cannot_be_read(programs, plain, tmp_path, name):
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("out", ["/proc/turbidite", "file/ds"])
+@pytest.mark.parametrize("out", ["/proc/turbidite", "file", "file/ds", "folder"])
 def test_a_dataset_that_cannot_be_created(programs, plain, tmp_path, spool, out, mode):
     (tmp_path / "file").write_text("not a folder")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "notes.txt").write_text("not a dataset")
     out = tmp_path / out
     config = configure(tmp_path / "c.toml", (VPIC, out, {"mode": mode, "spool": spool}))
     said = dump(programs, tmp_path / "out", config)
     assert str(out) in said
     assert written(tmp_path / "out") == plain(3)
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["notes.txt"]
+
+
+def of_epochs(files: dict[str, bytes], *epochs: int) -> dict[str, bytes]:
+    return {path: content for path, content in files.items() if VPIC.epoch(path) in epochs}
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_an_epoch_that_exists(programs, plain, tmp_path, spool, mode):
-    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    options = {"mode": mode, "spool": spool}
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", options))
     assert dump(programs, tmp_path / "first", config, steps="1000") == ""
+    # A run that goes on from a checkpoint behind an epoch that it writes all the same.
+    config = configure(tmp_path / "again.toml", (VPIC, tmp_path / "ds", options | {"truncate_after": 1000}))
     said = dump(programs, tmp_path / "out", config)
-    assert "1000" in said and "exist" in said
-    files = written(tmp_path / "out")
-    stay = {path for path in plain(3) if mode == "keep" or VPIC.epoch(path) == 1000}
-    assert files == {path: plain(3)[path] for path in stay}
+    assert "epoch 1000 exists already" in said and 'if_exists = "replace"' in said and 'if_exists = "skip"' in said
+    assert written(tmp_path / "out") == (plain(3) if mode == "keep" else of_epochs(plain(3), 1000))
+    check_rows(tmp_path / "ds", VPIC, plain(3))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("steps", ["500,1000", "500"])
+def test_a_second_run_is_refused_from_its_first_epoch_on(programs, plain, tmp_path, spool, mode, steps):
+    """Its later epochs were added: one dataset held two runs."""
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": mode, "spool": spool}))
+    assert dump(programs, tmp_path / "first", config, steps=steps) == ""
+    said = dump(programs, tmp_path / "out", config)
+    epochs = "2 epochs, 500 to 1000" if "," in steps else "epoch 500"
+    words = f"{tmp_path / 'ds'} has epochs of an earlier run: {epochs}; "
+    assert said.count(words) == 1, said
+    for setting in ["truncate_after = EPOCH", 'if_exists = "skip"', 'if_exists = "replace"']:
+        assert setting in said, said
+    assert written(tmp_path / "out") == plain(3)
+    check_rows(tmp_path / "ds", VPIC, of_epochs(plain(3), *map(int, steps.split(","))))
+    # `ingest` of the files still adds epochs.
+    ingest(tmp_path / "out", tmp_path / "ds", "--if-exists", "skip")
+    check_rows(tmp_path / "ds", VPIC, plain(3))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_another_pattern_is_refused(programs, tmp_path, spool, mode):
+    """Electrons and ions in one dataset: columns are equal, patterns are not."""
+    out, options = tmp_path / "ds", {"mode": mode, "spool": spool, "if_exists": "skip"}
+    writes = [programs["writer"], "plain"]
+    assert run([*writes, tmp_path / "first"], configure(tmp_path / "a.toml", (SMALL, out, options))) == ""
+    before = stored(out, SMALL.record)
+    other = dataclasses.replace(SMALL, pattern="out/" + SMALL.pattern)
+    said = run([*writes, tmp_path / "out"], configure(tmp_path / "b.toml", (other, out, options)))
+    for words in [str(out), f"'preload: {SMALL.pattern}'", f"'preload: {other.pattern}'", "any_source = true"]:
+        assert words in said, said
+    run([*writes, tmp_path / "plain"], None)
+    assert written(tmp_path / "out") == written(tmp_path / "plain")
+    assert stored(out, SMALL.record).keys() == before.keys()
+    both = options | {"any_source": True, "if_exists": "replace"}
+    assert run([*writes, tmp_path / "out"], configure(tmp_path / "c.toml", (other, out, both))) == ""
+    check_rows(out, SMALL, written(tmp_path / "plain"))
+
+
+def ingest(source: Path, out: Path, *more) -> None:
+    """Indexes dumps after the program, as its configuration would have."""
+    derive = [argument for text in VPIC.derive for argument in ("--derive", text)]
+    turbidite("ingest", source / "particle", "--out", out, "--key", VPIC.key, *derive, *more)
+
+
+def test_a_dataset_that_ingest_made_is_gone_on_with(programs, plain, tmp_path):
+    config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"if_exists": "skip"}))
+    assert dump(programs, tmp_path / "first", None, steps="500") == ""
+    ingest(tmp_path / "first", tmp_path / "ds")
+    assert dump(programs, tmp_path / "out", config) == ""
     check_rows(tmp_path / "ds", VPIC, plain(3))
 
 
@@ -89,6 +150,9 @@ def test_a_truncated_file(programs, tmp_path, spool, ranks, mode):
     stay = {path: content for path, content in expected.items() if mode == "keep" or SMALL.epoch(path) == 2}
     assert written(tmp_path / "out") == stay
     check_rows(tmp_path / "ds", SMALL, {path: expected[path] for path in expected if SMALL.epoch(path) != 2})
+    # What was written of the failed epoch is of no use beside the program's files.
+    assert list((tmp_path / "ds" / "_turbidite" / "tmp").iterdir()) == []
+    assert f"epoch 2 failed on rank {(ranks or 1) - 1}: /" in said, said
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -101,7 +165,7 @@ def test_another_writer_has_the_dataset(programs, tmp_path, spool, mode):
     try:
         said = run([programs["writer"], "plain", tmp_path / "out"], config)
     finally:
-        complained = holder.communicate("\n", timeout=60)[1]
+        complained = holder.communicate("\n", timeout=AMPLE_S)[1]
     assert holder.returncode == 0 and complained == ""
     assert "lock" in said and str(out) in said
     files = written(tmp_path / "out")
@@ -151,7 +215,8 @@ def test_a_spool_that_cannot_be_used(programs, plain, tmp_path, spool_path):
     """Files are written in their places, indexed, and stay."""
     (tmp_path / "file").write_text("not a folder")
     config = configure(tmp_path / "c.toml", (VPIC, tmp_path / "ds", {"mode": "replace", "spool": tmp_path / spool_path}))
-    assert dump(programs, tmp_path / "out", config) == ""
+    said = dump(programs, tmp_path / "out", config)
+    assert said.count("cannot be used: ") == 1 and said.count("\n") == 1 and str(tmp_path / spool_path) in said
     assert written(tmp_path / "out") == plain(3)
     check_rows(tmp_path / "ds", VPIC, plain(3))
 
@@ -170,7 +235,8 @@ def test_a_full_spool(programs, tmp_path):
     )
     prefix = alone if allowed else []
     program = ["env", f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={libraries(False)}", programs["writer"], "plain"]
-    assert run([*prefix, *program, tmp_path / "out"], None) == ""
+    said = run([*prefix, *program, tmp_path / "out"], None)
+    assert said.count("turbidite: the spool ") == 1 and said.count("\n") == 1
     run([programs["writer"], "plain", tmp_path / "plain"], None)
     files = written(tmp_path / "out")
     assert files == written(tmp_path / "plain")
@@ -215,7 +281,7 @@ def test_a_kill_and_the_run_after_it(programs, tmp_path, spool, ranks):
     out = tmp_path / "ds"
     config = configure(tmp_path / "c.toml", (SMALL, out, {"if_exists": "skip"}))
     process = start([program, "kill", tmp_path / "out", 5], config, ranks=ranks)
-    process.communicate(timeout=60)
+    process.communicate(timeout=AMPLE_S)
     assert process.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL, signal.SIGKILL)
     run([program, "plain", tmp_path / "plain", 5], None, ranks=ranks)
     expected = written(tmp_path / "plain")

@@ -71,7 +71,7 @@ elif habit == "two-files":
 
 def index(tmp_path: Path, habit: str) -> str:
     """Runs the program; what was said on standard error. The dataset is tmp_path/ds."""
-    lines = ["[[dataset]]", 'files = "melt.{rank}.bin"', 'format = "lammps"', f'out = "{tmp_path / "ds"}"']
+    lines = ["quiet = true", "[[dataset]]", 'files = "melt.{rank}.bin"', 'format = "lammps"', f'out = "{tmp_path / "ds"}"']
     lines += ['key = "vx"', "[[dataset.field]]", 'name = "id"', 'type = "u64"']
     lines += ["[[dataset.field]]", 'name = "vx"', 'type = "f64"']
     config = tmp_path / "c.toml"

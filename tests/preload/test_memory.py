@@ -2,6 +2,7 @@
 
 import pytest
 
+from support.command import AMPLE_S
 from support.libraries import valgrind
 from support.preload import SMALL, check_rows, configure, start, written
 
@@ -16,6 +17,6 @@ def test_memory_of_a_preloaded_program(programs, tmp_path, spool, mode):
     checker = [option for option in valgrind() if not option.startswith(("--leak", "--errors-for-leak"))]
     for folder, command, configuration in (("plain", [], None), ("out", checker, config)):
         process = start([*command, programs["writer"], "append", tmp_path / folder], configuration)
-        said, complained = process.communicate(timeout=300)
+        said, complained = process.communicate(timeout=AMPLE_S)
         assert (process.returncode, complained) == (0, ""), said + complained
     check_rows(tmp_path / "ds", SMALL, written(tmp_path / "plain"))

@@ -3,6 +3,9 @@
  *
  * Epochs 1, 2, ... of each rank are OUT/E.<epoch>/rows.<rank>: a header of 8 bytes, then records of a double and a
  * 64-bit number. Compiled with -DWITH_MPI it has ranks, and a few barriers after each epoch.
+ *
+ * "again" has the last rank write its file of epoch 1 once more in the end, with other records, when the epoch has been
+ * indexed for sure; "again-more" has it append them.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -23,6 +26,7 @@
 
 #define RECORDS 1000
 #define BARRIERS 4
+#define BARRIERS_BEFORE_AGAIN 300 /* more than pass without ranks asking each other */
 
 struct record {
     double key;
@@ -122,6 +126,25 @@ static void die_in_the_middle(const char *path)
     raise(SIGKILL);
 }
 
+/* The program ends early, without MPI_Finalize, while others wait for this rank. */
+static void leave(const char *habit)
+{
+#ifdef WITH_MPI
+    if (strcmp(habit, "abort") == 0)
+        MPI_Abort(MPI_COMM_WORLD, 3);
+#else
+    (void)habit;
+#endif
+    exit(3);
+}
+
+/* Whether this rank ends so: the last one, or the first. */
+static int leaves(const char *habit)
+{
+    int last = strcmp(habit, "leave") == 0 || strcmp(habit, "leave-receiver") == 0 || strcmp(habit, "abort") == 0;
+    return (last && rank == ranks - 1) || (strcmp(habit, "leave-first") == 0 && rank == 0);
+}
+
 static void write_epoch(const char *habit, int epoch, int last)
 {
     const char *path = rows_of('E', epoch, rank);
@@ -162,21 +185,44 @@ static void write_epoch(const char *habit, int epoch, int last)
         append(path, "w", 1, sizeof records - 3);
     } else if (strcmp(habit, "kill") == 0 && epoch == last && rank == ranks - 1) {
         die_in_the_middle(path);
+    } else if (epoch == last && leaves(habit)) {
+        write_whole(path);
+        leave(habit);
     } else {
         write_whole(path);
     }
 }
 
-static void meet(void)
+static void meet(const char *habit, int is_last)
 {
 #ifdef WITH_MPI
+    /* The others wait for the rank that has left, in no collective. */
+    if (strcmp(habit, "leave-receiver") == 0 && is_last)
+        MPI_Recv(NULL, 0, MPI_INT, ranks - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     /* Ranks ask each other for complete epochs now and then only. */
     for (int barrier = 0; barrier < BARRIERS; barrier++) {
         struct timespec moment = {0, 5000000};
         nanosleep(&moment, NULL);
         MPI_Barrier(MPI_COMM_WORLD);
     }
+#else
+    (void)habit, (void)is_last;
 #endif
+}
+
+static void write_again(const char *habit)
+{
+#ifdef WITH_MPI
+    for (int barrier = 0; barrier < BARRIERS_BEFORE_AGAIN; barrier++)
+        MPI_Barrier(MPI_COMM_WORLD);
+#endif
+    if (rank != ranks - 1)
+        return;
+    make_records(1, 5000000);
+    if (strcmp(habit, "again-more") == 0)
+        append(rows_of('E', 1, rank), "a", 0, sizeof records);
+    else
+        write_whole(rows_of('E', 1, rank));
 }
 
 int main(int count, char **arguments)
@@ -193,13 +239,17 @@ int main(int count, char **arguments)
     for (int epoch = 1; epoch <= last; epoch++) {
         make_records(epoch, 0);
         write_epoch(arguments[1], epoch, last);
-        meet();
+        meet(arguments[1], epoch == last);
     }
+    if (strncmp(arguments[1], "again", 5) == 0)
+        write_again(arguments[1]);
     if (strcmp(arguments[1], "hold") == 0) {
         puts("ready");
         fflush(stdout);
         getchar();
     }
+    if (strcmp(arguments[1], "forget") == 0)
+        return 3;
 #ifdef WITH_MPI
     MPI_Finalize();
 #endif

@@ -45,8 +45,8 @@ def start(mpi: Mpi, ranks: int, program: Path, *arguments) -> str:
         "LSAN_OPTIONS": f"suppressions={ignored}:print_suppressions=0",
     }
     if ranks == 0:
-        return run(program, *arguments, timeout=400, env=os.environ | environment).stdout
-    return mpi.start(ranks, program, *arguments, environment=environment, timeout=400).stdout
+        return run(program, *arguments, env=os.environ | environment).stdout
+    return mpi.start(ranks, program, *arguments, environment=environment).stdout
 
 
 @pytest.fixture(scope="module")

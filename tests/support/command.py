@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 OK, FAILED, USAGE, DAMAGE = 0, 1, 2, 3
+# Seconds until a process is given up: only what hangs takes as long, however busy the machine is.
+AMPLE_S = 900
 
 
 def binary() -> str:
@@ -24,7 +26,7 @@ def start(*arguments, **options) -> subprocess.Popen:
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
 
 
-def attempt(*arguments, prefix: tuple = (), timeout: float = 300, **options) -> subprocess.CompletedProcess:
+def attempt(*arguments, prefix: tuple = (), timeout: float = AMPLE_S, **options) -> subprocess.CompletedProcess:
     """Runs the command to its end, however it ends."""
     command = [*map(str, prefix), binary(), *map(str, arguments)]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, **options)

@@ -1,6 +1,5 @@
 """Compiles Fortran programs, and knows what examples/fortran writes."""
 
-import shutil
 from pathlib import Path
 
 import numpy
@@ -8,21 +7,16 @@ import pyarrow.parquet
 
 from support.command import ROOT
 from support.mpi import run
+from support.tools import require
 
 EXAMPLE = ROOT / "examples" / "fortran" / "write_epochs.f90"
 STRICT = ("-cpp", "-std=f2018", "-fimplicit-none", "-Wall", "-Wextra", "-Werror", "-fcheck=all", "-g")
 PARTICLES = 50000
 
 
-def has(compiler) -> bool:
-    if shutil.which(compiler):
-        return True
-    print(f"nothing is tested: there is no {compiler}")
-    return False
-
-
 def compile_fortran(compiler, folder: Path, *arguments) -> Path:
-    """Module files go to the folder, as does the program."""
+    """Module files go to the folder, as does the program. Without the compiler the test is skipped."""
+    require("gfortran", compiler)
     program = folder / "program"
     run(compiler, *STRICT, f"-J{folder}", "-o", program, *arguments)
     return program

@@ -35,7 +35,7 @@ exec nsenter -t "$keeper" --uts --mount --ipc --net --pid -- env TMPDIR=/dev/shm
 # Connects to ports nobody listens on, until every address given has refused: so long the way there is not open.
 REACH = """
 import errno, socket, sys, time
-end = time.monotonic() + 20
+end = time.monotonic() + 120
 for address in sys.argv[1:]:
     while socket.socket().connect_ex((address, 9)) != errno.ECONNREFUSED:
         assert time.monotonic() < end, address
@@ -47,7 +47,7 @@ RANK_NAMES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 def command(*parts, check: bool = True) -> str:
     """What a short command says."""
     line = [str(part) for part in parts]
-    done = subprocess.run(line, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
     if check and done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, parts))}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
@@ -129,6 +129,7 @@ class Hosts:
         command("ip", "-n", self.switch, "link", "set", "bridge", "up")
         for host in range(self.count):
             self.build_host(host)
+        self.await_links({self.switch: range(self.count)} | {self.name(host): range(host) for host in range(1, self.count)})
         if self.folder is not None:
             launcher = self.folder / "launcher"
             launcher.write_text(LAUNCHER.format(folder=self.folder))
@@ -149,7 +150,7 @@ class Hosts:
         keeping = subprocess.Popen([*keeper, KEEPER.format(name=f"node{host}")], text=True, **pipes)
         self.keepers.append(keeping)
         if keeping.stdout.readline() != "ready\n":
-            raise RuntimeError(f"cannot make a host: {keeping.communicate(timeout=10)[1].strip()}")
+            raise RuntimeError(f"cannot make a host: {keeping.communicate(timeout=60)[1].strip()}")
         if self.folder is not None:
             (self.folder / self.address(host)).write_text(f"{self.first_process(host)}\n")
 
@@ -160,7 +161,7 @@ class Hosts:
     def close(self) -> None:
         for keeper in self.keepers:
             keeper.kill()
-            keeper.communicate(timeout=30)
+            keeper.communicate(timeout=120)
         for name in [self.switch, *map(self.name, range(self.count))]:
             remove(name)
 
@@ -185,14 +186,17 @@ class Hosts:
         command("ip", "-n", self.switch, "link", "set", f"port{host}", "down")
 
     def join_again(self, host: int) -> None:
-        """Puts the cable in again, and waits until the host and all others reach each other. The kernel takes up to a second
-        to use the link, and a connection that is asked for meanwhile can fail: the search for the other host's hardware
-        address, begun when there was no cable, is given up."""
+        """Puts the cable in again, and waits until the host and all others reach each other."""
         command("ip", "-n", self.switch, "link", "set", f"port{host}", "up")
         others = [other for other in range(self.count) if other != host]
-        for source, targets in [(host, others), *((other, [host]) for other in others)]:
-            addresses = map(self.address, targets)
-            command("ip", "netns", "exec", self.name(source), sys.executable, "-c", REACH, *addresses)
+        self.await_links({self.name(host): others} | {self.name(other): [host] for other in others})
+
+    def await_links(self, links: dict) -> None:
+        """Waits until these namespaces reach these hosts. The kernel takes up to a second to use a link, and a connection that is
+        asked for meanwhile can fail: the search for the other host's hardware address, begun when there was no cable, is
+        given up."""
+        for source, targets in links.items():
+            command("ip", "netns", "exec", source, sys.executable, "-c", REACH, *map(self.address, targets))
 
     def kill_processes(self, host: int) -> None:
         """Kills all that runs on a host, at once."""

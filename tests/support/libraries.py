@@ -2,11 +2,11 @@
 
 import os
 import re
-import shutil
 from pathlib import Path
 
 from support.command import ROOT
 from support.mpi import run
+from support.tools import require
 
 STRICT = ("-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-O1")
 DECLARATION = re.compile(r"\b(turbidite_\w+)\(")
@@ -37,10 +37,8 @@ def compile_c(source: Path, program: Path, *more) -> Path:
 
 def valgrind(suppressed: Path | None = None) -> list:
     """The beginning of a command whose program must have no memory error and lose no memory, but for what a file
-    suppresses; empty where there is no Valgrind, which the report's header then says."""
-    if not shutil.which("valgrind"):
-        print("not run under Valgrind")
-        return []
+    suppresses. Without Valgrind the test is skipped."""
+    require("valgrind")
     options = ["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]
     if suppressed:
         # Deep enough for what the file names.

@@ -9,14 +9,14 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.command import ROOT
+from support.command import AMPLE_S, ROOT
 
 SOURCES = ROOT / "mpi"
 INCLUDES = (f"-I{SOURCES}", f"-I{ROOT / 'crates' / 'capi' / 'include'}")
 STRICT = ("-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g")
 
 
-def run(*command, timeout: float = 300, **options) -> subprocess.CompletedProcess:
+def run(*command, timeout: float = AMPLE_S, **options) -> subprocess.CompletedProcess:
     """Runs a command to its end, which has to be a good one."""
     command = [str(part) for part in command]
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": timeout} | options
@@ -33,9 +33,17 @@ class Mpi:
     out: Path
     options: tuple[str, ...]
 
+    @staticmethod
+    def default_bin() -> Path:
+        """The folder of `mpicc` and `mpiexec`."""
+        return Path(os.environ.get("TURBIDITE_MPI_BIN") or Path(sys.executable).parent)
+
     @classmethod
     def find(cls, out: Path) -> "Mpi":
-        folder = Path(os.environ.get("TURBIDITE_MPI_BIN") or Path(sys.executable).parent)
+        return cls.find_in(cls.default_bin(), out)
+
+    @classmethod
+    def find_in(cls, folder: Path, out: Path) -> "Mpi":
         if not (folder / "mpicc").exists():
             raise RuntimeError(f"no mpicc in {folder}: pip install mpich, or set TURBIDITE_MPI_BIN")
         version = run(folder / "mpiexec", "--version").stdout

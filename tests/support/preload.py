@@ -12,7 +12,7 @@ import numpy
 from pyarrow import parquet
 
 from support import vpic
-from support.command import turbidite
+from support.command import AMPLE_S, turbidite
 from support.examples import mpi_tool
 from support.raw import column_type
 
@@ -102,17 +102,21 @@ def written(folder: Path) -> dict[str, bytes]:
 
 
 def configure(path: Path, *sections: tuple[Form, Path, dict]) -> Path:
-    path.write_text("\n".join(form.configuration(out, options) for form, out, options in sections))
+    """Writes a configuration that says nothing where all is well: what is said is then a mistake."""
+    path.write_text("\n".join(["quiet = true", *(form.configuration(out, options) for form, out, options in sections)]))
     return path
 
 
-def start(command: list, config: Path | None, ranks: int | None = None, preload: str | None = None, **options):
-    """Starts a program, under mpiexec when it has ranks; without a configuration as if we were not there."""
+def start(command: list, config: Path | None, ranks: int | None = None, preload: str | None = None, said: Path | None = None, **options):
+    """Starts a program, under mpiexec when it has ranks; without a configuration as if we were not there. What processes
+    say on standard error goes to files of their own below `said`, where it is given: mpiexec may lose what a rank says
+    last."""
     variables = []
     if config is not None:
         variables = [f"TURBIDITE_CONFIG={config}", f"LD_PRELOAD={preload or libraries(ranks is not None)}"]
     launcher = [mpi_tool("mpiexec"), "-n", ranks] if ranks is not None else []
-    line = [str(part) for part in [*launcher, "env", *variables, *command]]
+    apart = ["sh", "-c", 'exec "$@" 2> "$0/$$"', said] if said is not None else []
+    line = [str(part) for part in [*launcher, *apart, "env", *variables, *command]]
     # More ranks than cores: those that wait have to let the others run.
     yielding = {"MPIR_CVAR_ENABLE_HEAVY_YIELD": "1", "MPIR_CVAR_POLLS_BEFORE_YIELD": "100"}
     options = {"env": os.environ | yielding} | options
@@ -124,7 +128,7 @@ def run(command: list, config: Path | None, expect: int = 0, **options) -> str:
     """Runs a program to its end; what was said on standard error."""
     process = start(command, config, **options)
     try:
-        said, complained = process.communicate(timeout=300)
+        said, complained = process.communicate(timeout=AMPLE_S)
     except subprocess.TimeoutExpired:
         process.kill()
         raise
@@ -141,6 +145,11 @@ def empty_spool():
         folder = Path(name)
         yield folder
         assert list(folder.rglob("*")) == []
+
+
+def complaints(said: str) -> str:
+    """What a program said on standard error but for how much was indexed."""
+    return "".join(line for line in said.splitlines(True) if not re.match(r"turbidite: indexed \d+ epochs?,", line))
 
 
 def in_order(rows: numpy.ndarray) -> numpy.ndarray:

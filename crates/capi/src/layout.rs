@@ -6,7 +6,7 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use turbidite::drivers::RankTraffic;
+use turbidite::runtime::RankTraffic;
 use turbidite::{Column, DataType, EpochFigures, Error, IfExists, Renegotiation, Schema, WriteOptions};
 
 use crate::status::argument;
@@ -249,6 +249,6 @@ mod tests {
         assert_eq!(size_of::<COptions>(), 56);
         assert_eq!(size_of::<CFigures>(), 112);
         assert_eq!(size_of::<CRequest>(), 48);
-        assert_eq!(size_of::<turbidite::drivers::TransportTable>(), 80);
+        assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use turbidite::{Error, ErrorClass, UsageError};
+use turbidite::{Error, ErrorClass, Refusal, UsageError};
 
 pub(crate) const OK: i32 = 0;
 const FAILED: i32 = 1;
@@ -25,12 +25,24 @@ fn remember(words: String) {
     let _ = LAST.try_with(|last| *last.borrow_mut() = words);
 }
 
+/// The error, and what to do about it where an option of the program decides.
+fn in_words(error: &Error) -> String {
+    let advice = match error.refusal() {
+        Some(Refusal::EpochExists) => {
+            "if_exists may be TURBIDITE_IF_EXISTS_REPLACE to write it anew, or TURBIDITE_IF_EXISTS_SKIP to leave it"
+        }
+        Some(Refusal::Locked) => "if that process is gone for certain, break_lock takes the lock over",
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}
+
 /// Runs the body of an exported function: errors and panics become a status and words.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,
         Ok(Err(error)) => {
-            remember(error.to_string());
+            remember(in_words(&error));
             match error.class() {
                 ErrorClass::Failed => FAILED,
                 ErrorClass::Usage => USAGE,
@@ -70,5 +82,5 @@ pub extern "C" fn turbidite_version() -> *const c_char {
 /// The version of the structs.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_abi_version() -> u32 {
-    turbidite::drivers::ABI_VERSION
+    turbidite::runtime::ABI_VERSION
 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Float32Array, RecordBatch, UInt64Array};
-use turbidite::drivers::{Process, TransportTable};
+use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, RankJob, Schema, WriteOptions};
 

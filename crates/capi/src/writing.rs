@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use turbidite::drivers::{Process, TransportTable};
+use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use turbidite::{Error, ErrorClass, SchemaError};
+use turbidite::{Error, ErrorClass, Refusal, SchemaError};
 
 use crate::source::SourceError;
 
@@ -33,6 +33,9 @@ pub(crate) enum Failure {
     /// Verification could not read something.
     #[error("{0}")]
     Unverified(String),
+    /// Files of a spool could not be moved to their places.
+    #[error("{0}")]
+    Unplaced(String),
     /// An internal rule was broken.
     #[error("internal error: {0}; please report this with the command that was run")]
     Internal(String),
@@ -55,27 +58,37 @@ impl Failure {
             Self::Source(error) if error.is_usage() => ErrorClass::Usage,
             Self::Usage(_) => ErrorClass::Usage,
             Self::DamageFound(_) => ErrorClass::Damage,
-            Self::Source(_) | Self::File { .. } | Self::Unverified(_) | Self::Internal(_) | Self::OutputClosed => {
-                ErrorClass::Failed
-            }
+            Self::Source(_)
+            | Self::File { .. }
+            | Self::Unverified(_)
+            | Self::Unplaced(_)
+            | Self::Internal(_)
+            | Self::OutputClosed => ErrorClass::Failed,
         }
     }
 
     /// What to do about it, where the message does not say it yet.
     fn advice(&self) -> Option<&'static str> {
         match self {
-            Self::Dataset(Error::Locked { .. }) => Some("--break-lock takes the lock over, if its holder is gone"),
-            Self::Dataset(Error::EpochExists { .. }) => {
+            Self::Dataset(error) if error.refusal() == Some(Refusal::Locked) => {
+                Some("--break-lock takes the lock over, if its holder is gone")
+            }
+            Self::Dataset(error) if error.refusal() == Some(Refusal::EpochExists) => {
                 Some("--if-exists replace writes it anew, --if-exists skip leaves it and goes on")
             }
             Self::Dataset(Error::EpochMissing { .. }) => Some("'turbidite inspect' lists the epochs there are"),
+            Self::Dataset(Error::Io { source, .. })
+                if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
+            {
+                Some("give a folder that you may write to, or have the rights to this one changed")
+            }
             Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' makes one"),
             Self::Dataset(Error::Mismatch { .. }) => Some("give another --out, or the options it was made with"),
             Self::Dataset(Error::Damage { .. }) => {
                 Some("'turbidite verify' checks the whole dataset; epochs that are whole stay readable")
             }
             Self::Dataset(Error::EpochFailed { .. }) => {
-                Some("earlier epochs are whole; 'turbidite salvage' shows what is left of this one")
+                Some("earlier epochs are whole, and the source still has the records of this one")
             }
             _ => None,
         }

@@ -1,7 +1,8 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
 //! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `report` draws a page, `text` puts numbers into words, `failure` knows exit codes and messages, `mpi` finds other ranks under mpiexec, `panics` makes
+//! them, `report` draws a page, `spool` knows what killed runs left
+//! of the preload library, `text` puts numbers into words, `failure` knows exit codes and messages, `mpi` finds other ranks under mpiexec, `panics` makes
 //! those of other people's code into errors. Results go to standard output, all else (progress, notes, errors) to
 //! standard error; with `--json` both are for machines.
 
@@ -16,6 +17,7 @@ mod output;
 mod panics;
 mod report;
 mod source;
+mod spool;
 mod text;
 
 use std::io::Write;

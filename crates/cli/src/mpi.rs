@@ -6,16 +6,20 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use turbidite::drivers::{ForeignTransport, TransportTable};
+use turbidite::runtime::{ForeignTransport, TransportTable};
 use turbidite::{Error, Topology};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 
 const LIBRARY: &str = "libturbidite_mpi_world.so";
 
 /// How launchers tell a process how many ranks there are: MPICH and Intel MPI, Open MPI, MVAPICH.
 const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
+
+/// Set while MPI begins.
+static BEGINS: AtomicBool = AtomicBool::new(false);
 
 /// All ranks of the job.
 pub(crate) struct World {
@@ -27,9 +31,7 @@ impl World {
     /// `None` for a process on its own.
     pub(crate) fn find() -> Result<Option<Self>, Failure> {
         let ranks = SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
-        if ranks.is_none_or(|ranks| ranks < 2) {
-            return Ok(None);
-        }
+        let Some(ranks @ 2..) = ranks else { return Ok(None) };
         let library = load()?;
         // SAFETY: the library of this name has these functions with these types (mpi/world.c).
         let (begin, end, last_error) = unsafe {
@@ -41,14 +43,25 @@ impl World {
                 std::mem::transmute(symbol(library, c"turbidite_mpi_last_error")?);
             (begin, end, last_error)
         };
-        // SAFETY: called once, before anything else of MPI.
-        let table = unsafe { begin() };
+        BEGINS.store(true, Ordering::Relaxed);
+        // SAFETY: registers a function that stays; the other is called once, before anything else of MPI.
+        let table = unsafe {
+            libc::atexit(explain_exit);
+            begin()
+        };
+        BEGINS.store(false, Ordering::Relaxed);
         if table.is_null() {
             // SAFETY: the library promises a string.
             let why = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
             return Err(unusable(&why));
         }
-        Ok(Some(Self { table, end }))
+        let world = Self { table, end };
+        if world.ranks() == 1 {
+            // An MPI that does not know the launcher begins as a program of one rank.
+            world.leave()?;
+            return Err(unusable(&format!("MPI sees none of the other {}: mpiexec is that of another MPI", ranks - 1)));
+        }
+        Ok(Some(world))
     }
 
     fn table(&self) -> TransportTable {
@@ -83,6 +96,13 @@ impl World {
             0 => Ok(()),
             _ => Err(unusable("MPI did not end well")),
         }
+    }
+}
+
+/// MPICH ends the process when it cannot talk to the launcher.
+extern "C" fn explain_exit() {
+    if BEGINS.load(Ordering::Relaxed) {
+        complain(&format!("turbidite: {}", unusable("MPI could not begin; mpiexec may be that of another MPI")));
     }
 }
 

@@ -98,6 +98,21 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// A lower bound rounded down, or an upper one rounded up, to this many digits: rounded, it still is one.
+pub(crate) fn rounded_out(bound: f64, digits: usize, is_least: bool) -> f64 {
+    let rounded = format!("{bound:.*e}", digits.saturating_sub(1)).parse().unwrap_or(bound);
+    // Of the bound, not of what it is rounded to: 0.9996 becomes 1.00, and 0.999 is the number below.
+    let text = format!("{bound:e}");
+    let exponent = text.split_once('e').map_or("0", |(_, exponent)| exponent);
+    let is_inside = if is_least { rounded > bound } else { rounded < bound };
+    if !is_inside || !bound.is_finite() {
+        return rounded;
+    }
+    let step = 10f64.powi(exponent.parse::<i32>().unwrap_or(0) + 1 - digits as i32);
+    let moved = if is_least { rounded - step } else { rounded + step };
+    format!("{moved:.*e}", digits.saturating_sub(1)).parse().unwrap_or(bound)
+}
+
 /// Part of a whole as a share; 0 of 0 is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -145,6 +160,21 @@ mod tests {
         ];
         for (number, text) in cases {
             assert_eq!(bytes(number), text);
+        }
+    }
+
+    #[test]
+    fn bounds_are_rounded_outwards() {
+        for (bound, least, most) in [
+            (0.020_68, 0.0206, 0.0207),
+            (-0.020_68, -0.0207, -0.0206),
+            (0.999_6, 0.999, 1.0),
+            (43.9, 43.9, 43.9),
+            (0.0, 0.0, 0.0),
+            (1.2349e30, 1.23e30, 1.24e30),
+            (f64::INFINITY, f64::INFINITY, f64::INFINITY),
+        ] {
+            assert_eq!((rounded_out(bound, 3, true), rounded_out(bound, 3, false)), (least, most), "{bound}");
         }
     }
 

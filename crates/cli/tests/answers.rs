@@ -9,13 +9,15 @@ use std::sync::OnceLock;
 
 use support::{Particle, STEPS, csv, ends_with, ingest, json, ok, scan, text};
 
-/// A dataset of the sample that all tests here read: 16 ranks, small runs and pages so that there are many.
+/// A dataset of the sample that all tests here read: 16 ranks, small runs and pages so that there are many. No rank keeps records
+/// because another, or the disk, is slow to take them.
 fn dataset() -> &'static Path {
     static DATASET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = DATASET.get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("particles");
-        ingest(&path, &["--ranks", "16", "--memtable", "32KiB", "--page-rows", "256"]);
+        let patient = ["--threads", "1", "--patience", "3600000"];
+        ingest(&path, &[&["--ranks", "16", "--memtable", "32KiB", "--page-rows", "256"], &patient[..]].concat());
         (folder, path)
     });
     path

@@ -11,8 +11,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use turbidite::drivers::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
-use turbidite::engine::Channel;
+use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
+use turbidite::shuffle::Channel;
 use turbidite::{Column, DataType, Renegotiation, Routing, Schema};
 
 struct Study {

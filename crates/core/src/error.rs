@@ -6,9 +6,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::engine::MessageError;
 use crate::expr::ExpressionError;
 use crate::schema::SchemaError;
+use crate::shuffle::MessageError;
 
 /// Shorthand used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -51,6 +51,14 @@ pub enum Error {
         /// What is missing.
         what: &'static str,
     },
+    /// A dataset cannot be created at the path, since something else is there.
+    #[error("{} {what}; give a new or empty folder", path.display())]
+    Occupied {
+        /// The path that was given.
+        path: PathBuf,
+        /// What is there, as "is a file".
+        what: String,
+    },
     /// The dataset was written by a newer release.
     #[error("{} has format version {found}; this release reads up to {supported}: use a newer turbidite", path.display())]
     Version {
@@ -69,8 +77,30 @@ pub enum Error {
         /// The first difference.
         what: String,
     },
-    /// The epoch is already there and neither `replace` nor `skip` was asked for.
-    #[error("epoch {epoch} exists already in {}; ask for replace or skip", path.display())]
+    /// An existing dataset was written from another source than the one that is given now.
+    #[error("{} was written from another source: '{found}', and this one is '{wanted}'", path.display())]
+    OtherSource {
+        /// The dataset.
+        path: PathBuf,
+        /// What its dataset.json says.
+        found: String,
+        /// What was given.
+        wanted: String,
+    },
+    /// The dataset has epochs where the writer is to begin one.
+    #[error("{} has epochs of an earlier run: {}", path.display(), epochs_in_words(*count, *first, *last))]
+    EpochsExist {
+        /// The dataset.
+        path: PathBuf,
+        /// How many epochs it has.
+        count: usize,
+        /// The lowest label.
+        first: u64,
+        /// The highest label.
+        last: u64,
+    },
+    /// The epoch is already there, and was neither to be replaced nor to be skipped.
+    #[error("epoch {epoch} exists already in {}", path.display())]
     EpochExists {
         /// The epoch.
         epoch: u64,
@@ -86,12 +116,14 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another writer holds the dataset.
-    #[error("{} is locked by {holder}; if that writer is gone, break the lock", path.display())]
+    #[error("{} is locked by {holder}{}", path.display(), locked_in_words(*by_own_job))]
     Locked {
         /// The lock file.
         path: PathBuf,
         /// Host, process and job of the holder.
         holder: String,
+        /// The holder is a process of the same job, perhaps this one: its lock is not to be broken.
+        by_own_job: bool,
     },
     /// An epoch could not be completed; the cause happened on `rank`.
     #[error("epoch {epoch} failed on rank {rank}: {cause}")]
@@ -110,6 +142,8 @@ pub enum Error {
         rank: u32,
         /// How to treat it.
         class: ErrorClass,
+        /// What was refused, where a front end has words of its own for what to do.
+        refusal: Option<Refusal>,
         /// That rank's error, as text since it may have crossed a network.
         cause: String,
     },
@@ -195,7 +229,42 @@ pub enum ErrorClass {
     Damage,
 }
 
+/// What a user can decide otherwise: front ends add how to, in the words of their own options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The epoch is in the dataset already ([`Error::EpochExists`]).
+    EpochExists,
+    /// The dataset has epochs of an earlier run ([`Error::EpochsExist`]).
+    EpochsExist,
+    /// The dataset was written from another source ([`Error::OtherSource`]).
+    OtherSource,
+    /// Another writer holds the dataset, and its lock may be broken ([`Error::Locked`]).
+    Locked,
+}
+
+fn locked_in_words(by_own_job: bool) -> &'static str {
+    if by_own_job { ", of this very job; two datasets with one folder? give each a folder of its own" } else { "" }
+}
+
+/// "3 epochs, 50 to 400".
+fn epochs_in_words(count: usize, first: u64, last: u64) -> String {
+    if count == 1 { format!("epoch {first}") } else { format!("{count} epochs, {first} to {last}") }
+}
+
 impl Error {
+    /// What was refused, if a user can decide it otherwise. It is the same on every rank.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::EpochExists { .. } => Some(Refusal::EpochExists),
+            Self::EpochsExist { .. } => Some(Refusal::EpochsExist),
+            Self::OtherSource { .. } => Some(Refusal::OtherSource),
+            Self::Locked { by_own_job: false, .. } => Some(Refusal::Locked),
+            Self::Refused { refusal, .. } => *refusal,
+            _ => None,
+        }
+    }
+
     /// Sorts the error for exit codes and messages.
     pub fn class(&self) -> ErrorClass {
         match self {
@@ -203,6 +272,14 @@ impl Error {
             Self::Refused { class, .. } => *class,
             Self::Schema(_) | Self::Expression(_) | Self::Usage(_) => ErrorClass::Usage,
             _ => ErrorClass::Failed,
+        }
+    }
+
+    /// What happened, for ranks that are told where: without this rank's number.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::Refused { cause, .. } => cause.clone(),
+            other => other.to_string(),
         }
     }
 

@@ -1,27 +1,27 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 
 pub mod compact;
-pub mod drivers;
-pub mod engine;
 mod error;
 pub mod expr;
 pub mod format;
 pub mod partition;
 pub mod query;
+pub mod runtime;
 mod schema;
+pub mod shuffle;
 pub mod storage;
 pub mod store;
 pub mod writer;
 
-pub use drivers::local::LocalJob;
-pub use drivers::rank::RankJob;
-pub use drivers::{EpochStart, WriteOptions};
-pub use engine::{Renegotiation, Routing, Topology};
-pub use error::{Error, ErrorClass, Result, UsageError};
+pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::EpochFigures;
 pub use query::{Dataset, Query};
+pub use runtime::local::LocalJob;
+pub use runtime::rank::RankJob;
+pub use runtime::{EpochStart, WriteOptions};
 pub use schema::{
     Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
     SchemaError, Value,
 };
+pub use shuffle::{Renegotiation, Routing, Topology};
 pub use store::{EpochRange, IfExists};

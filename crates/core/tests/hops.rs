@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use turbidite::drivers::sim::{SimOptions, SimReport, Simulation, Turn};
-use turbidite::engine::Channel;
 use turbidite::format::RunKind;
+use turbidite::runtime::sim::{SimOptions, SimReport, Simulation, Turn};
+use turbidite::shuffle::Channel;
 use turbidite::{Renegotiation, Routing, Topology};
 
 mod virtual_ranks;
@@ -72,7 +72,7 @@ fn check_links(labels: &[u32], report: &SimReport) {
 fn check_counts(outcome: &Outcome) {
     let count = |kind| outcome.places.values().filter(|place| place.1 == kind).count() as u64;
     let sum =
-        |figure: fn(&turbidite::engine::EngineFigures) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
+        |figure: fn(&turbidite::shuffle::EngineFigures) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
     assert_eq!(sum(|rank| rank.strays), count(RunKind::Stray));
     assert!(sum(|rank| rank.spills) >= count(RunKind::Unordered), "spills are unordered, except for NaN keys");
     assert_eq!(sum(|rank| rank.originated), sum(|rank| rank.delivered));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use turbidite::drivers::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
+use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::{Renegotiation, Routing};
 
 mod virtual_ranks;

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use turbidite::Renegotiation;
-use turbidite::drivers::sim::{SimOptions, Simulation, Turn};
 use turbidite::format::RunKind;
+use turbidite::runtime::sim::{SimOptions, Simulation, Turn};
 
 mod virtual_ranks;
 

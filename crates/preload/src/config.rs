@@ -1,6 +1,8 @@
 //! The configuration: which files become which dataset.
 //!
 //! ```toml
+//! # quiet = true               # say nothing at the end when all is well; errors are said
+//!
 //! [[dataset]]
 //! files = "particle/T.{epoch}/eparticle.{epoch}.{rank}"  # the end of their paths
 //! out = "/scratch/run/eparticle.tbd"
@@ -8,10 +10,13 @@
 //! derive = ["energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1"]
 //! header_bytes = 115            # skipped at the beginning of each file
 //! # record_bytes = 48           # when records are longer than their fields
+//! # records = "i32@111"         # a number in each header that has to be that of the records: i32, u32, i64, u64
+//! # magic = "fe ca ef be@5"     # bytes that each header has to have, in hexadecimal; or a list of such texts
 //! # mode = "replace"            # spool the files, and remove them once they are indexed; default "keep"
 //! # spool = "/dev/shm"
 //! # if_exists = "replace"       # or "skip"; default "error"
 //! # truncate_after = 2000       # remove later epochs at the start, for a restart
+//! # any_source = true           # write to a dataset that another pattern was indexed into
 //! # break_lock = true
 //! # files_per_epoch = 16        # when an epoch's files are complete; default one for each rank
 //! # drop = ["w"]
@@ -28,6 +33,9 @@
 //! offset = 63
 //! ```
 //!
+//! With `format = "vpic"` the files are VPIC's particle dumps: headers are checked, and fields and the constants
+//! `header.step` to `header.q_m` are built in. No header_bytes, record_bytes, records, magic, field or constant is given.
+//!
 //! With `format = "lammps"` the files are LAMMPS' binary dumps, which say themselves how long their headers are and
 //! what their columns are called. A field is a column of the file, in any order, and its type what it is stored as;
 //! `header.xlo` to `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}`
@@ -40,13 +48,24 @@ use serde::Deserialize;
 use turbidite::expr::DerivationSet;
 use turbidite::{Column, DataType, IfExists, Schema};
 
-use crate::lammps;
+use crate::checks::{Checks, Texts};
 use crate::pattern::Pattern;
+use crate::{lammps, vpic};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
     dataset: Vec<Written>,
+    #[serde(default)]
+    quiet: bool,
+}
+
+/// A configuration that can be followed.
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    pub(crate) plans: Vec<Plan>,
+    /// Whether nothing is said when all is well.
+    pub(crate) quiet: bool,
 }
 
 /// A dataset as the file has it.
@@ -62,9 +81,10 @@ struct Written {
     drop: Vec<String>,
     #[serde(default)]
     format: Format,
-    #[serde(default)]
-    header_bytes: usize,
+    header_bytes: Option<usize>,
     record_bytes: Option<usize>,
+    records: Option<String>,
+    magic: Option<Texts>,
     #[serde(default)]
     mode: Mode,
     spool: Option<PathBuf>,
@@ -72,12 +92,14 @@ struct Written {
     if_exists: Existing,
     truncate_after: Option<u64>,
     #[serde(default)]
+    any_source: bool,
+    #[serde(default)]
     break_lock: bool,
     files_per_epoch: Option<u64>,
     receivers: Option<u32>,
     memtable_bytes: Option<usize>,
     stall_s: Option<u64>,
-    #[serde(rename = "field")]
+    #[serde(rename = "field", default)]
     fields: Vec<WrittenField>,
     #[serde(rename = "constant", default)]
     constants: Vec<WrittenField>,
@@ -100,6 +122,8 @@ pub(crate) enum Format {
     /// One behind the other, behind a header of fixed size.
     #[default]
     Records,
+    /// The same, as VPIC writes its particles.
+    Vpic,
     /// As LAMMPS writes them.
     Lammps,
 }
@@ -134,22 +158,30 @@ pub(crate) struct Field {
 /// One dataset and the files it is made of.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// The configuration that it is part of.
+    pub(crate) config: PathBuf,
     pub(crate) pattern: Pattern,
     pub(crate) out: PathBuf,
     pub(crate) schema: Schema,
     pub(crate) format: Format,
     pub(crate) header_bytes: usize,
     pub(crate) record_bytes: usize,
+    /// What every header of raw records has to say.
+    pub(crate) checks: Checks,
     pub(crate) fields: Vec<Field>,
     pub(crate) constants: Vec<Field>,
     pub(crate) derivations: DerivationSet,
     pub(crate) derivation_texts: Vec<String>,
     /// The columns that are stored, as positions among the fields and then the derived ones.
     pub(crate) stored: Vec<usize>,
+    /// The names of the others.
+    pub(crate) dropped: Vec<String>,
     pub(crate) mode: Mode,
     pub(crate) spool: PathBuf,
     pub(crate) if_exists: IfExists,
     pub(crate) truncate_after: Option<u64>,
+    /// Write also to a dataset that another pattern was indexed into.
+    pub(crate) any_source: bool,
     pub(crate) break_lock: bool,
     pub(crate) files_per_epoch: Option<u64>,
     pub(crate) receivers: Option<u32>,
@@ -161,11 +193,41 @@ pub(crate) struct Plan {
 const ID: &str = "id";
 
 /// Reads a configuration.
-pub(crate) fn read(path: &Path) -> Result<Vec<Plan>, String> {
+///
+/// # Errors
+/// A line for each mistake.
+pub(crate) fn read(path: &Path) -> Result<Configuration, Vec<String>> {
     let at = |what: String| format!("{}: {what}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| at(error.to_string()))?;
-    let document: Document = toml::from_str(&text).map_err(|error| at(error.to_string()))?;
-    document.dataset.into_iter().map(|written| plan(written).map_err(at)).collect()
+    let text = std::fs::read_to_string(path).map_err(|error| vec![at(error.to_string())])?;
+    let document: Document = toml::from_str(&text).map_err(|error| vec![at(in_one_line(&text, &error))])?;
+    let config = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let (mut plans, mut mistakes): (Vec<Plan>, Vec<String>) = (Vec::new(), Vec::new());
+    for (index, written) in document.dataset.into_iter().enumerate() {
+        let name = format!("[[dataset]] {} (out = \"{}\")", index + 1, written.out.display());
+        let plan = plan(written, &config).and_then(|plan| refuse_twice(&plans, plan));
+        match plan {
+            Ok(plan) => plans.push(plan),
+            Err(what) => mistakes.push(at(format!("{name}: {what}"))),
+        }
+    }
+    if mistakes.is_empty() { Ok(Configuration { plans, quiet: document.quiet }) } else { Err(mistakes) }
+}
+
+/// What is wrong with the text of a configuration, and in which line.
+fn in_one_line(text: &str, error: &toml::de::Error) -> String {
+    let line =
+        error.span().map(|span| text.as_bytes()[..span.start.min(text.len())].split(|&byte| byte == b'\n').count());
+    let message = error.message().replace('\n', " ");
+    line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
+}
+
+/// Checks that no other dataset has the same folder: they would be mixed.
+fn refuse_twice(plans: &[Plan], plan: Plan) -> Result<Plan, String> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    match plans.iter().position(|other| real(&other.out) == real(&plan.out)) {
+        None => Ok(plan),
+        Some(other) => Err(format!("[[dataset]] {} has the same out; each needs a folder of its own", other + 1)),
+    }
 }
 
 fn fields(written: Vec<WrittenField>, follow: bool) -> Result<Vec<Field>, String> {
@@ -189,16 +251,61 @@ fn end(fields: &[Field]) -> usize {
     fields.iter().map(|field| field.offset + field.column.data_type.width()).max().unwrap_or(0)
 }
 
+impl Written {
+    /// The settings that are given and describe records, which only [`Format::Records`] needs.
+    fn descriptions(&self) -> Vec<&'static str> {
+        let settings = [
+            ("header_bytes", self.header_bytes.is_some()),
+            ("record_bytes", self.record_bytes.is_some()),
+            ("records", self.records.is_some()),
+            ("magic", self.magic.is_some()),
+            ("[[dataset.constant]]", !self.constants.is_empty()),
+        ];
+        settings.into_iter().filter_map(|(name, given)| given.then_some(name)).collect()
+    }
+}
+
 /// What a format asks of the rest of the configuration.
 fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
-    if written.format == Format::Records {
-        return if pattern.names_epochs() { Ok(()) } else { Err(format!("'{}' has no {{epoch}}", written.files)) };
+    let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
+    match written.format {
+        Format::Records if !pattern.names_epochs() => unnamed(),
+        Format::Records if written.fields.is_empty() => Err(
+            "there are no [[dataset.field]]: they name what is in a record, unless format says whose files these are"
+                .to_owned(),
+        ),
+        Format::Records => Ok(()),
+        Format::Vpic if !pattern.names_epochs() => unnamed(),
+        Format::Vpic => check_vpic(written, pattern),
+        Format::Lammps => check_lammps(written, pattern),
     }
-    let given = written.header_bytes > 0 || written.record_bytes.is_some() || !written.constants.is_empty();
-    if given || written.fields.iter().any(|field| field.offset.is_some()) {
-        return Err("LAMMPS' files say how long headers and records are: no header_bytes, record_bytes, offset or \
-                    constant is needed"
-            .to_owned());
+}
+
+fn check_vpic(written: &Written, pattern: &Pattern) -> Result<(), String> {
+    let mut given = written.descriptions();
+    if !written.fields.is_empty() {
+        given.push("[[dataset.field]]");
+    }
+    if !given.is_empty() {
+        return Err(format!(
+            "format = \"vpic\" knows header, fields and constants of the files: leave {} out, or leave format out",
+            given.join(", ")
+        ));
+    }
+    if pattern.names_records() {
+        return Err(format!("'{}' has an {{id}}, but VPIC's files hold many records", written.files));
+    }
+    Ok(())
+}
+
+fn check_lammps(written: &Written, pattern: &Pattern) -> Result<(), String> {
+    let given = written.descriptions();
+    if !given.is_empty() || written.fields.iter().any(|field| field.offset.is_some()) {
+        return Err(
+            "LAMMPS' files say how long headers and records are: no header_bytes, record_bytes, offset or constant is \
+             needed, nor records or magic"
+                .to_owned(),
+        );
     }
     if pattern.names_records() {
         return Err(format!("'{}' has an {{id}}, but LAMMPS' files hold many records", written.files));
@@ -215,18 +322,22 @@ fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
 
 /// The constants of a dataset's files.
 fn constants(written: Vec<WrittenField>, format: Format) -> Result<Vec<Field>, String> {
-    if format == Format::Records {
-        return fields(written, false);
-    }
     let constant =
         |(index, name): (usize, &&str)| Field { column: Column::new(*name, DataType::F64), offset: 8 * index };
-    Ok(lammps::BOX.iter().enumerate().map(constant).collect())
+    match format {
+        Format::Records => fields(written, false),
+        Format::Vpic => Ok(vpic::constants()),
+        Format::Lammps => Ok(lammps::BOX.iter().enumerate().map(constant).collect()),
+    }
 }
 
-fn plan(written: Written) -> Result<Plan, String> {
+fn plan(written: Written, config: &Path) -> Result<Plan, String> {
     let pattern = Pattern::parse(&written.files)?;
     check_format(&written, &pattern)?;
-    let mut fields = fields(written.fields, true)?;
+    let (header_bytes, mut fields) = match written.format {
+        Format::Vpic => (vpic::HEADER_BYTES, vpic::fields()),
+        _ => (written.header_bytes.unwrap_or(0), fields(written.fields, true)?),
+    };
     if written.format == Format::Lammps
         && let Some(opaque) = fields.iter().find(|field| matches!(field.column.data_type, DataType::FixedBytes(_)))
     {
@@ -237,9 +348,10 @@ fn plan(written: Written) -> Result<Plan, String> {
         return Err(format!("a field ends behind a record of {record_bytes} bytes"));
     }
     let constants = self::constants(written.constants, written.format)?;
-    if written.format == Format::Records && end(&constants) > written.header_bytes {
-        return Err(format!("a constant ends behind a header of {} bytes", written.header_bytes));
+    if written.format == Format::Records && end(&constants) > header_bytes {
+        return Err(format!("a constant ends behind a header of {header_bytes} bytes"));
     }
+    let checks = Checks::parse(written.records.as_deref(), written.magic.as_ref(), header_bytes as u64)?;
     let mut total_bytes = record_bytes;
     if pattern.names_records() {
         // The name becomes eight bytes behind each record.
@@ -258,17 +370,20 @@ fn plan(written: Written) -> Result<Plan, String> {
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
     let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()));
     Ok(Plan {
+        config: config.to_owned(),
         pattern,
         out: absolute(written.out)?,
         schema,
         format: written.format,
-        header_bytes: written.header_bytes,
+        header_bytes,
         record_bytes: total_bytes,
+        checks,
         fields,
         constants,
         derivations,
         derivation_texts: written.derive,
         stored,
+        dropped: written.drop,
         mode: written.mode,
         spool: written.spool.unwrap_or_else(|| PathBuf::from("/dev/shm")),
         if_exists: match written.if_exists {
@@ -277,6 +392,7 @@ fn plan(written: Written) -> Result<Plan, String> {
             Existing::Skip => IfExists::Skip,
         },
         truncate_after: written.truncate_after,
+        any_source: written.any_source,
         break_lock: written.break_lock,
         files_per_epoch: written.files_per_epoch,
         receivers: written.receivers,
@@ -296,14 +412,19 @@ impl Plan {
         position(&self.constants, name)
     }
 
+    /// The folder where files wait for being indexed, if they do.
+    pub(crate) fn spool_root(&self) -> Option<&Path> {
+        (self.mode == Mode::Replace).then_some(self.spool.as_path())
+    }
+
     /// Everything that ranks have to have alike.
     pub(crate) fn summary(&self) -> String {
         format!(
             "{:?}",
             (
-                (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format),
+                (&self.pattern, &self.out, &self.schema, &self.derivation_texts, self.format, &self.checks),
                 (self.header_bytes, self.record_bytes, &self.fields, &self.constants, &self.stored),
-                (self.if_exists, self.truncate_after, self.break_lock),
+                (self.if_exists, self.truncate_after, self.any_source, self.break_lock),
                 (self.files_per_epoch, self.receivers, self.memtable_bytes),
             )
         )
@@ -312,5 +433,72 @@ impl Plan {
     /// Bytes of a record in its file; a name that becomes a column is not among them.
     pub(crate) fn file_record_bytes(&self) -> usize {
         if self.pattern.names_records() { self.record_bytes - 8 } else { self.record_bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VPIC: &str = "[[dataset]]\nfiles = 'T.{epoch}/e.{epoch}.{rank}'\nout = 'ds'\nformat = 'vpic'\n";
+    const RAW: &str = "[[dataset]]\nfiles = 'T.{epoch}/e.{epoch}.{rank}'\nout = 'ds'\nkey = 'a'\nheader_bytes = 8\n";
+    const FIELD: &str = "[[dataset.field]]\nname = 'a'\ntype = 'f32'\n";
+
+    fn read_text(text: &str) -> Result<Plan, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        read(file.path()).map(|mut found| found.plans.remove(0)).map_err(|mistakes| mistakes.concat())
+    }
+
+    #[test]
+    fn vpic_needs_no_more_than_its_name() {
+        let plan = read_text(&format!("{VPIC}key = 'x'\nderive = ['x=header.x0+dx*header.dx']\ndrop = ['w', 'dx']\n"));
+        let plan = plan.unwrap();
+        assert_eq!((plan.header_bytes, plan.record_bytes, plan.file_record_bytes()), (115, 32, 32));
+        let names: Vec<&str> = plan.schema.columns().iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(names, ["dy", "dz", "i", "ux", "uy", "uz", "x"]);
+        assert_eq!(plan.constants.len(), 18);
+        assert!(end(&plan.constants) <= plan.header_bytes && end(&plan.fields) == plan.record_bytes);
+        assert_ne!(plan.summary(), read_text(&format!("{VPIC}key = 'ux'\n")).unwrap().summary());
+    }
+
+    #[test]
+    fn what_vpic_knows_is_not_given() {
+        let constant = "[[dataset.constant]]\nname = 'header.x0'\ntype = 'f32'\noffset = 63\n";
+        for (given, setting) in [
+            ("header_bytes = 115", "leave header_bytes out"),
+            ("header_bytes = 0", "leave header_bytes out"),
+            ("record_bytes = 32\nmagic = '08@0'", "leave record_bytes, magic out"),
+            ("records = 'i32@111'", "leave records out"),
+            (constant, "leave [[dataset.constant]] out"),
+            (FIELD, "leave [[dataset.field]] out, or leave format out"),
+        ] {
+            let said = read_text(&format!("{VPIC}key = 'ux'\n{given}")).unwrap_err();
+            assert!(said.contains("format = \"vpic\" knows") && said.contains(setting), "{said}");
+        }
+        for (files, what) in [("e.{rank}", "has no {epoch}"), ("T.{epoch}/{id}", "has an {id}")] {
+            let said = read_text(&format!("{}key = 'ux'\n", VPIC.replace("T.{epoch}/e.{epoch}.{rank}", files)));
+            assert!(said.as_ref().unwrap_err().contains(what), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn headers_of_raw_records_can_be_described() {
+        let with = |settings: &str| read_text(&format!("{RAW}{settings}\n{FIELD}"));
+        let checks = |settings: &str| with(settings).unwrap().checks;
+        assert_eq!(checks(""), Checks::default());
+        assert_eq!(checks("magic = 'fe ca@0'"), checks("magic = ['fe ca@0']"));
+        assert_ne!(with("records = 'u32@4'").unwrap().summary(), with("").unwrap().summary());
+        for (settings, what) in [
+            ("records = 'u32@5'", "records = \"u32@5\" ends behind a header of 8 bytes"),
+            ("records = 4", "invalid type: integer `4`"),
+            ("magic = [['00@0']]", "expected a text such as"),
+            ("magic = 'x@0'", "is not BYTES@OFFSET"),
+            ("format = 'lammps'\nmagic = '00@0'", "needed, nor records or magic"),
+        ] {
+            let said = with(settings).unwrap_err();
+            assert!(said.contains(what), "{said}");
+        }
+        assert!(read_text(RAW).unwrap_err().contains("there are no [[dataset.field]]"));
     }
 }

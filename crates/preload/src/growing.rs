@@ -56,7 +56,10 @@ impl Growing {
         }
         let file = File::open(&self.path).map_err(|error| error.to_string())?;
         while let Some(step) = lammps::read(&file, self.known, length)? {
-            found.push((step.step, Finished { path: self.path.clone(), spool: None, begin: Some(self.known) }));
+            found.push((
+                step.step,
+                Finished { path: self.path.clone(), spool: None, begin: Some(self.known), anew: false },
+            ));
             self.known = step.end;
         }
         Ok(())

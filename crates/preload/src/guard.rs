@@ -16,6 +16,11 @@ impl Guard {
         // Made only when this call sets the mark: dropping one takes it off.
         OURS.with(|ours| (!ours.replace(true)).then(|| Self(())))
     }
+
+    /// Returns whether the calls of this thread are the program's.
+    pub(crate) fn is_free() -> bool {
+        OURS.with(|ours| !ours.get())
+    }
 }
 
 impl Drop for Guard {

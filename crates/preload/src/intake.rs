@@ -11,10 +11,10 @@ use std::path::Path;
 use turbidite::partition::{block_records, sample_order};
 use turbidite::{ColumnView, DataType, RankJob};
 
+use crate::checks::Lengths;
 use crate::config::{Format, Plan};
 use crate::pending::{EpochFiles, Gathered};
-use crate::spool::Spooled;
-use crate::{conversion, lammps};
+use crate::{conversion, lammps, vpic};
 
 /// Most bytes read at a time, unless a record is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -61,10 +61,10 @@ pub(crate) fn append(
         return append_gathered(plan, &mut files.gathered, job, &mut blocks);
     }
     for file in &files.finished {
-        let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
+        let place = file.place();
         let appended = match plan.format {
-            Format::Records => append_file(plan, place, job, &mut blocks),
-            Format::Lammps => append_step(plan, place, file.begin.map(|begin| (begin, epoch)), job, &mut blocks),
+            Format::Records | Format::Vpic => append_file(plan, &place, job, &mut blocks),
+            Format::Lammps => append_step(plan, &place, file.begin.map(|begin| (begin, epoch)), job, &mut blocks),
         };
         appended.map_err(|what| format!("{}: {what}", file.path.display()))?;
     }
@@ -79,6 +79,27 @@ fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
     Ok((bytes > 0).then_some((file, bytes)))
 }
 
+/// Compares a file's header, and its length with what the header says of it.
+fn check_header(plan: &Plan, header: &[u8], bytes: u64) -> Result<(), String> {
+    match (plan.format, header.first_chunk()) {
+        (Format::Vpic, Some(header)) => vpic::check(header, bytes),
+        _ => {
+            let (header_bytes, record_bytes) = (plan.header_bytes as u64, plan.file_record_bytes() as u64);
+            plan.checks.check(header, Lengths { file: bytes, header: header_bytes, record: record_bytes })
+        }
+    }
+}
+
+/// The record of a file that holds one; `content` is all of the file.
+pub(crate) fn only_record<'a>(plan: &Plan, content: &'a [u8]) -> Result<&'a [u8], String> {
+    let (header_bytes, record_bytes) = (plan.header_bytes, plan.file_record_bytes());
+    let rest = content.get(header_bytes..).filter(|rest| rest.len() == record_bytes);
+    let wanted = header_bytes + record_bytes;
+    let record = rest.ok_or_else(|| format!("has {} bytes where a record's file has {wanted}", content.len()))?;
+    check_header(plan, &content[..header_bytes], content.len() as u64)?;
+    Ok(record)
+}
+
 fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
     let Some((file, bytes)) = open(path)? else { return Ok(()) };
     let offset = plan.header_bytes as u64;
@@ -86,11 +107,12 @@ fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks)
     let Some(body) = bytes.checked_sub(offset) else {
         return Err(format!("has {bytes} bytes, less than a header of {offset}"));
     };
+    let mut header = vec![0; plan.header_bytes];
+    file.read_exact_at(&mut header, 0).map_err(|error| error.to_string())?;
+    check_header(plan, &header, bytes)?;
     if !body.is_multiple_of(stride) {
         return Err(format!("has {bytes} bytes, no header of {offset} and records of {stride}"));
     }
-    let mut header = vec![0; plan.header_bytes];
-    file.read_exact_at(&mut header, 0).map_err(|error| error.to_string())?;
     let constants: Vec<f64> = plan.constants.iter().map(|field| number(&header[field.offset..], field)).collect();
     let span = Span { offset, records: body / stride, stride };
     append_span(plan, &file, &span, &constants, job, blocks, None)

@@ -5,12 +5,15 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use turbidite::drivers::{ForeignTransport, TransportTable};
+use turbidite::runtime::{ForeignTransport, TransportTable};
 use turbidite::{Result, Topology};
 
 use crate::guard::Guard;
-use crate::session::{Session, complain, session};
+use crate::notices::complain;
+use crate::process;
+use crate::session::{session, session_at_exit};
 
 type Reduce = unsafe extern "C" fn(*mut c_void, *mut i64, usize) -> i32;
 type Connect = unsafe extern "C" fn(*mut c_void) -> *const TransportTable;
@@ -35,7 +38,7 @@ pub(crate) enum World {
     Unknown,
     /// All ranks of MPI_COMM_WORLD.
     Ranks { transport: TransportTable, agreement: AgreementTable },
-    /// There are some, but they have nothing to say to each other any more.
+    /// There are some, but nothing is agreed on with them (any more).
     Parted,
     /// MPI has ended.
     Ended,
@@ -78,6 +81,16 @@ impl World {
 
     pub(crate) fn ranks(&self) -> u32 {
         if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
+    }
+
+    /// Whether MPI has begun and not ended, so that a job may hold a connection to other ranks.
+    pub(crate) fn is_connected(&self) -> bool {
+        matches!(self, Self::Ranks { .. } | Self::Parted)
+    }
+
+    /// Whether this rank is the first of its node.
+    pub(crate) fn leads_node(&self) -> bool {
+        self.topology().is_first_of_node(self.rank())
     }
 
     pub(crate) fn leave(&mut self) {
@@ -128,6 +141,23 @@ impl World {
     }
 }
 
+/// Set while ranks wait for each other in our code.
+static TOGETHER: AtomicBool = AtomicBool::new(false);
+
+/// Returns whether a thread of this process waits for other ranks in our code, which may be for ever.
+pub(crate) fn is_waiting_for_ranks() -> bool {
+    TOGETHER.load(Ordering::Acquire)
+}
+
+/// As [`call`], for what all ranks do together.
+fn call_together(body: impl FnOnce()) {
+    call(|| {
+        TOGETHER.store(true, Ordering::Release);
+        body();
+        TOGETHER.store(false, Ordering::Release);
+    });
+}
+
 /// Runs what the shim asks for; a panic ends here.
 fn call(body: impl FnOnce()) {
     let Some(_guard) = Guard::enter() else { return };
@@ -145,7 +175,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
     transport: *const TransportTable,
     agreement: *const AgreementTable,
 ) {
-    call(|| {
+    call_together(|| {
         // SAFETY: the caller's promise; NULL is looked for.
         let (Some(&transport), Some(&agreement)) = (unsafe { (transport.as_ref(), agreement.as_ref()) }) else {
             return complain("the MPI shim has no transport; nothing is indexed");
@@ -153,10 +183,16 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
         if agreement.struct_size as usize != size_of::<AgreementTable>() {
             return complain("the two preloaded libraries are of different releases; nothing is indexed");
         }
-        let world = World::Ranks { transport, agreement };
-        match session() {
-            Some(mut session) => session.join(world),
-            None => Session::decline(&world),
+        process::mpi_started(World::Ranks { transport, agreement });
+    });
+}
+
+/// MPI has begun, but the shim cannot use it, and has said why: nothing is indexed.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_preload_mpi_refused() {
+    call(|| {
+        if let Some(mut session) = session() {
+            session.refuse();
         }
     });
 }
@@ -164,7 +200,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
 /// All ranks are in the same collective call.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_at_collective() {
-    call(|| {
+    call_together(|| {
         if let Some(mut session) = session() {
             session.at_collective();
         }
@@ -174,11 +210,21 @@ pub extern "C" fn turbidite_preload_at_collective() {
 /// MPI is about to end; every rank calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_finalize() {
-    call(|| {
-        // SAFETY: flushing all streams needs nothing.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
+    crate::interpose::flush_all();
+    call_together(|| {
         if let Some(mut session) = session() {
             session.end();
+        }
+    });
+}
+
+/// The program ends by MPI_Abort.
+#[unsafe(no_mangle)]
+pub extern "C" fn turbidite_preload_before_abort() {
+    crate::interpose::flush_all();
+    call(|| {
+        if let Some(mut session) = session_at_exit() {
+            session.exit();
         }
     });
 }

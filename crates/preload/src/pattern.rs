@@ -20,6 +20,17 @@ pub(crate) struct Pattern {
     pieces: Vec<Piece>,
 }
 
+impl std::fmt::Display for Pattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.pieces.iter().try_for_each(|piece| match piece {
+            Piece::Text(text) => f.write_str(text),
+            Piece::Epoch => f.write_str("{epoch}"),
+            Piece::Rank => f.write_str("{rank}"),
+            Piece::Id => f.write_str("{id}"),
+        })
+    }
+}
+
 /// What a path says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Named {
@@ -69,6 +80,12 @@ impl Pattern {
     /// Whether files hold one record each, named by it.
     pub(crate) fn names_records(&self) -> bool {
         self.pieces.contains(&Piece::Id)
+    }
+
+    /// How many names at the end of a path it stands for.
+    pub(crate) fn names(&self) -> usize {
+        let slashes = |piece: &Piece| if let Piece::Text(text) = piece { text.matches('/').count() } else { 0 };
+        self.pieces.iter().map(slashes).sum::<usize>() + 1
     }
 
     /// What a path says, if it is one of these.

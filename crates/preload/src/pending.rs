@@ -16,11 +16,19 @@ pub(crate) struct Finished {
     pub(crate) spool: Option<Spooled>,
     /// The byte where the epoch begins, in a file of several.
     pub(crate) begin: Option<u64>,
+    /// Whether nothing was in it when the program opened it.
+    pub(crate) anew: bool,
 }
 
 impl Finished {
     pub(crate) fn whole(path: PathBuf, spool: Option<Spooled>) -> Self {
-        Self { path, spool, begin: None }
+        Self { path, spool, begin: None, anew: false }
+    }
+
+    /// Where it can be read. Another process may have moved it out of the spool since.
+    pub(crate) fn place(&self) -> PathBuf {
+        let copy = self.spool.as_ref().filter(|spool| spool.exists());
+        copy.map_or_else(|| self.path.clone(), Spooled::place)
     }
 }
 
@@ -46,7 +54,8 @@ impl EpochFiles {
 
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
-            Some(known) => *known = file,
+            // What is in it was written since it was begun anew.
+            Some(known) => *known = Finished { anew: file.anew || known.anew, ..file },
             None => self.finished.push(file),
         }
     }

@@ -8,27 +8,23 @@ use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use turbidite::drivers;
-use turbidite::storage::FileSystem;
-use turbidite::{EpochStart, RankJob, WriteOptions};
+use turbidite::runtime;
 
-use crate::config::{self, Mode, Plan};
+use crate::config::Plan;
+use crate::dataset::Dataset;
 use crate::growing::Growing;
-use crate::intake;
-use crate::mpi::World;
+use crate::locking::lock_unless;
+use crate::mpi::{self, World};
+use crate::notices::{complain, complain_in_lines, complain_of_place, of_leftover};
 use crate::pace::Pace;
-use crate::pattern::{Named, Pattern};
-use crate::pending::{EpochFiles, Finished, Pending};
-use crate::spool::Spooled;
-
-/// How long ranks wait for one that does not come before they give indexing up.
-const STALL_LIMIT: Duration = Duration::from_secs(300);
-
-/// How long an append waits for others: all ranks are in the same call.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::pattern::Named;
+use crate::pending::Finished;
+use crate::process::{self, Watched};
+use crate::spool::{self, Choice, Spooled};
+use crate::summary;
 
 /// A file the program has open for writing.
 #[derive(Debug)]
@@ -37,28 +33,19 @@ struct Open {
     named: Named,
     path: PathBuf,
     spool: Option<Spooled>,
+    /// Whether nothing is in it that was there before.
+    anew: bool,
     /// How much of it is known, where it holds several epochs.
     growing: Option<Growing>,
-}
-
-/// One dataset on this rank.
-struct Dataset {
-    plan: Plan,
-    pending: Pending,
-    largest_seen: Option<u64>,
-    job: Option<RankJob>,
-    /// What the datasets share.
-    process: Arc<drivers::Process>,
-    /// Files of several epochs that could not be read to their ends, and why.
-    damaged: HashMap<PathBuf, String>,
-    /// Why nothing is indexed any more.
-    given_up: bool,
 }
 
 /// Everything this process knows.
 pub(crate) struct Session {
     datasets: Vec<Dataset>,
-    open: HashMap<i32, Open>,
+    /// The files that are open, by numbers of ours; duplicated descriptors share one.
+    files: HashMap<u64, Open>,
+    descriptors: HashMap<i32, u64>,
+    next_file: u64,
     world: World,
     calls: u64,
     next_question: u64,
@@ -66,16 +53,47 @@ pub(crate) struct Session {
     asked: Instant,
     /// How long the last question took on this rank.
     question: Duration,
+    has_looked_for_leftovers: bool,
 }
 
 /// Where a file is to be opened.
+#[derive(Debug, Default)]
 pub(crate) struct Placement {
     /// Another path than the program's.
     pub(crate) path: Option<CString>,
     open: Option<Open>,
+    refused: Option<i32>,
 }
 
 impl Placement {
+    /// Where a child of a fork is to open a file: one that its parent has in the spool it may read, and is moved before it
+    /// writes to it.
+    pub(crate) fn of_child(path: &Path, writes: bool) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        let Watched { spool, .. } = process::watched(&path)?;
+        let copy = Spooled::find(spool.as_deref()?, &path)?;
+        if !writes {
+            return Some(Self { path: c_path(&copy.place()), ..Self::default() });
+        }
+        copy.put_in_place().err().map(|error| Self::refuse(&copy, &error))
+    }
+
+    /// The file cannot be opened, since its bytes are in the spool and cannot be moved to where it is to be opened.
+    fn refuse(copy: &Spooled, error: &std::io::Error) -> Self {
+        complain_of_place(copy, error);
+        Self { refused: Some(error.raw_os_error().unwrap_or(libc::EIO)), ..Self::default() }
+    }
+
+    /// The error with which opening is to fail.
+    pub(crate) fn refused(&self) -> Option<i32> {
+        self.refused
+    }
+
+    /// The place in the spool that the program is to write to.
+    pub(crate) fn written_in_spool(&self) -> Option<&Spooled> {
+        self.open.as_ref()?.spool.as_ref()
+    }
+
     /// The other path is of no use: the file is opened in its own place.
     pub(crate) fn withdraw(&mut self) {
         self.path = None;
@@ -83,115 +101,122 @@ impl Placement {
             spool.remove_empty_folders();
         }
     }
-}
 
-/// What a process has from the first question on.
-struct Process {
-    /// Beside the session, so that paths of no interest are told without its lock: our own threads open files while it is
-    /// held.
-    patterns: Vec<Pattern>,
-    session: Mutex<Session>,
-}
-
-/// `None` without a configuration.
-fn process() -> Option<&'static Process> {
-    static PROCESS: OnceLock<Option<Process>> = OnceLock::new();
-    let process = PROCESS.get_or_init(|| {
-        let config = std::env::var_os("TURBIDITE_CONFIG")?;
-        match config::read(Path::new(&config)) {
-            Ok(plans) => {
-                let patterns = plans.iter().map(|plan| plan.pattern.clone()).collect();
-                Some(Process { patterns, session: Mutex::new(Session::new(plans)) })
-            }
-            Err(what) => {
-                complain(&format!("{what}; nothing is indexed"));
-                None
-            }
+    /// The file was created in the spool, and could not be written there or elsewhere.
+    pub(crate) fn discard(&self) {
+        if let Some(spool) = self.written_in_spool()
+            && spool.place().metadata().is_ok_and(|about| about.len() == 0)
+        {
+            // It is empty; one that stays is found by the next run.
+            let _ = spool.remove();
         }
-    });
-    process.as_ref()
+    }
 }
 
-/// Whether a path is one of those to be indexed.
-pub(crate) fn is_of_interest(path: &Path) -> bool {
-    let matches = |process: &Process, text: &str| process.patterns.iter().any(|one| one.matches(text).is_some());
-    path.to_str().is_some_and(|text| process().is_some_and(|process| matches(process, text)))
+/// What is left to do about a name that the program removes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Removal {
+    /// Nothing: the file was in the spool alone.
+    Done,
+    /// The file has that name.
+    OfName,
 }
 
-/// The session of this process; `None` without a configuration.
+/// What had a name that the program gives up.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    /// Whether it was a file that is closed.
+    is_closed: bool,
+    open: Vec<u64>,
+}
+
+/// Returns the session of this process; `None` without a configuration.
 pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
-    process().map(|process| process.session.lock().unwrap_or_else(PoisonError::into_inner))
+    process::session().map(|session| session.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Says something on standard error.
-pub(crate) fn complain(what: &str) {
-    use std::io::Write;
-    // Nobody is left to be told when standard error is closed.
-    let _ = writeln!(std::io::stderr(), "turbidite: {what}");
+/// How long the end of the process waits for a thread that waits for other ranks.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Returns the session for a thread that ends the process; none when another thread has it and may wait for other ranks for
+/// ever.
+pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
+    let begun = Instant::now();
+    let hopeless = || mpi::is_waiting_for_ranks() && begun.elapsed() >= PATIENCE;
+    let session = lock_unless(process::session()?, hopeless);
+    if session.is_none() {
+        complain(
+            "the program ended while another of its threads waited for other ranks: epochs that are complete are not all \
+             indexed, and files may be left in the spool",
+        );
+    }
+    session
+}
+
+/// Returns the session of the process that loaded us; a child of a fork has none.
+pub(crate) fn of_original(is_original: bool) -> Option<MutexGuard<'static, Session>> {
+    is_original.then(session)?
 }
 
 impl Session {
-    fn new(plans: Vec<Plan>) -> Self {
-        let process = Arc::new(drivers::Process::new());
-        let dataset = |plan| Dataset {
-            plan,
-            process: Arc::clone(&process),
-            pending: Pending::new(),
-            largest_seen: None,
-            job: None,
-            damaged: HashMap::new(),
-            given_up: false,
-        };
+    pub(crate) fn new(plans: Vec<Plan>) -> Self {
+        let process = Arc::new(runtime::Process::new());
         Self {
-            datasets: plans.into_iter().map(dataset).collect(),
-            open: HashMap::new(),
+            datasets: plans.into_iter().map(|plan| Dataset::new(plan, Arc::clone(&process))).collect(),
+            files: HashMap::new(),
+            descriptors: HashMap::new(),
+            next_file: 0,
             world: World::find(),
             calls: 0,
             next_question: 0,
             pace: Pace::new(),
             asked: Instant::now(),
             question: Duration::ZERO,
+            has_looked_for_leftovers: false,
         }
     }
 
-    /// The first dataset that wants a file of this path.
-    fn dataset_of(&self, path: &str) -> Option<(usize, Named)> {
-        self.datasets.iter().enumerate().find_map(|(index, dataset)| {
-            (!dataset.given_up).then(|| dataset.plan.pattern.matches(path).map(|named| (index, named)))?
-        })
+    /// Returns the first dataset that wants a file of this path.
+    fn dataset_of(&self, path: &Path) -> Option<(usize, Named)> {
+        let path = path.to_str()?;
+        let matches = |dataset: &Dataset| dataset.plan.pattern.matches(path);
+        self.datasets.iter().enumerate().find_map(|(index, dataset)| matches(dataset).map(|named| (index, named)))
     }
 
     /// Looks at a path that is about to be opened.
-    pub(crate) fn before_open(&mut self, path: &Path, writes: bool) -> Option<Placement> {
-        let text = path.to_str()?;
-        let (plan, named) = self.dataset_of(text)?;
+    pub(crate) fn before_open(&mut self, path: &Path, writes: bool, anew: bool) -> Option<Placement> {
+        let (plan, named) = self.dataset_of(path)?;
         let path = std::path::absolute(path).ok()?;
-        let dataset = &self.datasets[plan];
+        let root = self.datasets[plan].plan.spool_root().map(Path::to_owned);
         if !writes {
-            let spool = (dataset.plan.mode == Mode::Replace).then(|| Spooled::find(&dataset.plan.spool, &path))??;
-            return Some(Placement { path: c_path(spool.place()), open: None });
+            let copy = Spooled::find(root.as_deref()?, &path)?;
+            return Some(Placement { path: c_path(&copy.place()), ..Placement::default() });
         }
+        if self.world.is_alone() {
+            self.look_for_leftovers();
+        }
+        let open = |spool| Open { plan, named, path: path.clone(), spool, anew, growing: None };
         let Some(epoch) = named.epoch else {
-            return Some(Placement { path: None, open: Some(Open { plan, named, path, spool: None, growing: None }) });
+            return Some(Placement { open: Some(open(None)), ..Placement::default() });
         };
-        if self.world.is_alone() && dataset.largest_seen.is_some_and(|seen| seen < epoch) {
-            self.observe(plan, epoch);
+        if self.world.is_alone() && self.datasets[plan].largest_seen.is_some_and(|seen| seen < epoch) {
+            self.datasets[plan].observe(epoch);
             self.settle(false);
         }
-        self.observe(plan, epoch);
+        self.datasets[plan].observe(epoch);
         let dataset = &self.datasets[plan];
-        let replaces = dataset.plan.mode == Mode::Replace;
-        let spool = replaces.then(|| Spooled::choose(&dataset.plan.spool, &path)).flatten();
-        let place = spool.as_ref().and_then(|spool| c_path(spool.place()));
-        Some(Placement { path: place, open: Some(Open { plan, named, path, spool, growing: None }) })
+        // Nothing more is spooled for a dataset that is given up, but for what is in the spool already.
+        let root = root.filter(|root| !dataset.has_given_up() || Spooled::find(root, &path).is_some());
+        let spool = match root.map(|root| (Spooled::choose(&root, &path), root)) {
+            None | Some((Ok(Choice::Own), _)) => None,
+            Some((Ok(Choice::Spool(spooled)), _)) => Some(spooled),
+            Some((Err(error), root)) => return Some(Placement::refuse(&Spooled::find(&root, &path)?, &error)),
+        };
+        let place = spool.as_ref().and_then(|spool| c_path(&spool.place()));
+        Some(Placement { path: place, open: Some(open(spool)), refused: None })
     }
 
-    fn observe(&mut self, plan: usize, epoch: u64) {
-        let seen = &mut self.datasets[plan].largest_seen;
-        *seen = Some(seen.map_or(epoch, |seen| seen.max(epoch)));
-    }
-
-    /// The file was opened as `descriptor`. Answers whether its end is of interest.
+    /// The file was opened as `descriptor`. Returns whether its end is of interest.
     pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
         let Some(mut open) = placement.open else { return false };
         // A number that is given out again was closed behind our back.
@@ -207,86 +232,180 @@ impl Session {
                 open.growing = Some(growing);
             }
         }
-        self.open.insert(descriptor, open);
+        let number = self.next_file;
+        self.next_file += 1;
+        self.files.insert(number, open);
+        self.descriptors.insert(descriptor, number);
         true
     }
 
-    /// The program has closed a file of interest.
+    /// The program has duplicated a descriptor. Returns whether the end of the new one is of interest.
+    pub(crate) fn duplicated(&mut self, from: i32, to: i32) -> bool {
+        self.closed(to);
+        let Some(&number) = self.descriptors.get(&from) else { return false };
+        self.descriptors.insert(to, number);
+        true
+    }
+
+    /// The program has closed a descriptor of interest; with the last one of a file, that is complete.
     pub(crate) fn closed(&mut self, descriptor: i32) {
-        let Some(Open { plan, named, path, spool, growing }) = self.open.remove(&descriptor) else { return };
+        let Some(number) = self.descriptors.remove(&descriptor) else { return };
+        if self.descriptors.values().any(|&other| other == number) {
+            return;
+        }
+        let Some(Open { plan, named, path, spool, anew, growing }) = self.files.remove(&number) else { return };
         if let Some(growing) = growing {
             return self.grown(plan, growing);
         }
+        let Some(epoch) = named.epoch else { return };
         let dataset = &mut self.datasets[plan];
-        let file = Finished::whole(path, spool);
-        let (false, Some(epoch)) = (dataset.given_up, named.epoch) else { return put_in_place(&[file]) };
-        let files = dataset.pending.entry(epoch).or_default();
-        files.open -= 1;
-        finish(&dataset.plan, files, named, file);
+        dataset.no_longer_open(epoch);
+        dataset.finished(named, epoch, Finished { anew, ..Finished::whole(path, spool) });
     }
 
     /// A file of several epochs is complete.
     fn grown(&mut self, plan: usize, mut growing: Growing) {
         self.found(plan, growing.look());
         if let Some((path, what)) = growing.damage() {
-            complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
-            self.datasets[plan].damaged.insert(path, what);
+            self.datasets[plan].is_damaged(path, what);
         }
     }
 
     /// Parts of files are complete.
     fn found(&mut self, plan: usize, parts: Vec<(u64, Finished)>) {
         for (epoch, part) in parts {
-            self.observe(plan, epoch);
-            let dataset = &mut self.datasets[plan];
-            if !dataset.given_up {
-                dataset.pending.entry(epoch).or_default().add(part);
-            }
+            self.datasets[plan].found(epoch, part);
         }
     }
 
     /// Looks for epochs that have become complete in files that are still open.
     fn look_at_growing(&mut self) {
         let look = |open: &mut Open| open.growing.as_mut().map(|growing| (open.plan, growing.look()));
-        let parts: Vec<_> = self.open.values_mut().filter_map(look).collect();
+        let parts: Vec<_> = self.files.values_mut().filter_map(look).collect();
         for (plan, parts) in parts {
             self.found(plan, parts);
         }
     }
 
-    /// The program is about to give a file that is of interest another name: it is none of its epoch's any more.
-    /// Answers whether it was.
-    pub(crate) fn before_rename(&mut self, from: &Path) -> bool {
-        let Ok(path) = std::path::absolute(from) else { return false };
-        for dataset in &mut self.datasets {
-            let mut found = dataset.damaged.remove(&path).is_some();
-            for files in dataset.pending.values_mut() {
-                if let Some(index) = files.finished.iter().position(|file| file.path == path) {
-                    put_in_place(&[files.finished.swap_remove(index)]);
-                    found = true;
-                }
-            }
-            if found {
-                dataset.pending.retain(|_, files| !files.is_empty());
-                return true;
-            }
-        }
-        false
+    /// Returns the copy of a file in the spool of its dataset.
+    fn copy_of(&self, path: &Path) -> Option<Spooled> {
+        let (index, _) = self.dataset_of(path)?;
+        Spooled::find(self.datasets[index].plan.spool_root()?, path)
     }
 
-    /// The program has given a finished file a name of interest. Answers whether it belongs to an epoch now.
-    pub(crate) fn renamed(&mut self, to: &Path) -> bool {
-        let (Some(text), Ok(path)) = (to.to_str(), std::path::absolute(to)) else { return false };
-        let Some((index, named)) = self.dataset_of(text) else { return false };
-        let Some(epoch) = named.epoch else {
-            self.datasets[index].forget(&path);
-            self.grown(index, Growing::named(&path));
-            return true;
-        };
-        self.observe(index, epoch);
-        let Dataset { plan, pending, .. } = &mut self.datasets[index];
-        finish(plan, pending.entry(epoch).or_default(), named, Finished::whole(path, None));
-        true
+    fn open_under(&self, path: &Path) -> Vec<u64> {
+        self.files.iter().filter(|(_, open)| open.path == path).map(|(&number, _)| number).collect()
+    }
+
+    /// The program is about to give a file that is of interest another name: it is none of its epoch's any more.
+    pub(crate) fn before_rename(&mut self, from: &Path) -> Option<Moved> {
+        let path = std::path::absolute(from).ok()?;
+        if let Some(copy) = self.copy_of(&path) {
+            // Here the name exists only when the file does.
+            let moved = match spool::find_open(&copy) {
+                Some(file) => file.move_to_own_place(),
+                None => copy.put_in_place(),
+            };
+            if let Err(error) = moved {
+                complain_of_place(&copy, &error);
+            }
+        }
+        let mut is_closed = false;
+        for dataset in &mut self.datasets {
+            is_closed |= dataset.part_with(&path);
+        }
+        let open = self.open_under(&path);
+        (is_closed || !open.is_empty()).then_some(Moved { is_closed, open })
+    }
+
+    /// The program has given a file the name `to`; `moved` is what is known of it, and nothing where it had a name of no interest.
+    pub(crate) fn renamed(&mut self, moved: Option<Moved>, to: Option<&Path>) {
+        let path = to.and_then(|to| std::path::absolute(to).ok());
+        let target = path.and_then(|path| Some((self.dataset_of(&path)?, path)));
+        let (is_closed, open) = moved.map_or((true, Vec::new()), |moved| (moved.is_closed, moved.open));
+        let Some(((index, named), path)) = target else { return self.drop_open(&open) };
+        // A file that had that name before is gone, also from the spool.
+        if let Some(root) = self.datasets[index].plan.spool_root()
+            && let Some(copy) = Spooled::own_copy(root, &path)
+        {
+            let _ = copy.remove();
+        }
+        for number in open {
+            self.give_name(number, index, named, &path);
+        }
+        if !is_closed {
+            return;
+        }
+        let dataset = &mut self.datasets[index];
+        match named.epoch {
+            Some(epoch) => {
+                dataset.observe(epoch);
+                dataset.finished(named, epoch, Finished { anew: true, ..Finished::whole(path, None) });
+            }
+            None => {
+                dataset.forget(&path);
+                self.grown(index, Growing::named(&path));
+            }
+        }
+    }
+
+    /// An open file has another name now.
+    fn give_name(&mut self, number: u64, index: usize, named: Named, path: &Path) {
+        let Some(open) = self.files.get_mut(&number) else { return };
+        if let Some(epoch) = open.named.epoch {
+            self.datasets[open.plan].no_longer_open(epoch);
+        }
+        if let Some(epoch) = named.epoch {
+            self.datasets[index].observe(epoch);
+            self.datasets[index].pending.entry(epoch).or_default().open += 1;
+        }
+        let growing = named.epoch.is_none().then(|| Growing::named(path));
+        *open = Open { plan: index, named, path: path.to_owned(), spool: None, anew: true, growing };
+    }
+
+    /// Open files are of no interest any more.
+    fn drop_open(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            let Some(open) = self.files.remove(number) else { continue };
+            if let Some(epoch) = open.named.epoch {
+                self.datasets[open.plan].no_longer_open(epoch);
+            }
+        }
+    }
+
+    /// The program is about to remove a name.
+    pub(crate) fn before_removal(&mut self, path: &Path) -> Removal {
+        let Ok(path) = std::path::absolute(path) else { return Removal::OfName };
+        let copy = self.copy_of(&path);
+        self.drop_open(&self.open_under(&path));
+        for dataset in &mut self.datasets {
+            dataset.forget(&path);
+        }
+        let Some(copy) = copy else { return Removal::OfName };
+        if let Some(file) = spool::find_open(&copy) {
+            file.removed();
+        }
+        match copy.remove() {
+            Ok(()) => Removal::Done,
+            Err(_) => Removal::OfName,
+        }
+    }
+
+    /// Says what killed runs left in the spools of this node.
+    fn look_for_leftovers(&mut self) {
+        if std::mem::replace(&mut self.has_looked_for_leftovers, true) {
+            return;
+        }
+        let plans: Vec<&Plan> = self.datasets.iter().map(|dataset| &dataset.plan).collect();
+        let mut roots: Vec<&Path> = plans.iter().map(|plan| plan.spool.as_path()).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let found =
+            roots.iter().flat_map(|&root| spool::leftovers(root).into_iter().map(move |leftover| (root, leftover)));
+        let lines: Vec<String> = found.map(|(root, leftover)| of_leftover(&leftover, root, &plans)).collect();
+        if !lines.is_empty() {
+            complain_in_lines(&lines);
+        }
     }
 
     /// All ranks are in the same call: indexes what is complete, now and then.
@@ -297,57 +416,75 @@ impl Session {
         }
     }
 
-    /// MPI has begun.
+    /// MPI has begun, and all ranks have the same configuration.
     pub(crate) fn join(&mut self, world: World) {
         self.world = world;
-        let fingerprint = self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
-            let text = dataset.plan.summary();
-            text.bytes().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(i64::from(byte)) & 0xffff_ffff)
-        });
-        let rank = i64::from(self.world.rank());
-        let mut values = [fingerprint, -fingerprint, rank];
-        let agreed = self.world.minimum(&mut values);
-        if !agreed || values[..2] != [fingerprint, -fingerprint] {
-            // Rank 0 may be the one that has none.
-            let speaks = !agreed || values[2] == rank;
-            self.give_up(speaks, "ranks have different configurations; nothing is indexed");
+        if self.world.leads_node() {
+            self.look_for_leftovers();
         }
     }
 
-    /// A rank has no configuration where others may have one: they have to hear of it.
-    pub(crate) fn decline(world: &World) {
-        let mut values = [i64::MIN, i64::MIN, i64::MAX];
-        world.minimum(&mut values);
+    /// MPI has begun, and nothing is indexed since ranks are not at one.
+    pub(crate) fn part(&mut self, world: World) {
+        self.world = world;
+        self.abandon();
+    }
+
+    /// Returns a number that differs where configurations do.
+    pub(crate) fn fingerprint(&self) -> i64 {
+        self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
+            let text = dataset.plan.summary();
+            text.bytes().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(i64::from(byte)) & 0xffff_ffff)
+        })
+    }
+
+    /// Nothing is indexed, since MPI cannot be used; why has been said.
+    pub(crate) fn refuse(&mut self) {
+        self.part(World::Parted);
     }
 
     /// Ranks index nothing together any more, and ask each other nothing.
-    fn give_up(&mut self, speaks: bool, why: &str) {
-        if speaks {
-            complain(why);
-        }
+    fn abandon(&mut self) {
         for dataset in &mut self.datasets {
             dataset.give_up();
         }
         self.world.part();
     }
 
-    /// The program ends, or MPI does: what is there is all there will be.
-    pub(crate) fn end(&mut self) {
-        for descriptor in self.open.keys().copied().collect::<Vec<_>>() {
+    fn close_all(&mut self) {
+        for descriptor in self.descriptors.keys().copied().collect::<Vec<_>>() {
             self.closed(descriptor);
         }
+    }
+
+    /// The program ends, or MPI does: what is there is all there will be.
+    pub(crate) fn end(&mut self) {
+        self.close_all();
         if self.world.can_agree() {
             self.settle(true);
-        } else if self.datasets.iter().any(|dataset| !dataset.given_up && !dataset.pending.is_empty()) {
+            summary::say(&self.datasets, &self.world);
+        } else if self.datasets.iter().any(|dataset| !dataset.has_given_up() && !dataset.pending.is_empty())
+            && crate::notices::is_first_of_launch()
+        {
             complain(self.world.why_not());
         }
         for dataset in &mut self.datasets {
-            dataset.give_up();
-            if let Some(Err(error)) = dataset.job.take().map(RankJob::close) {
-                complain(&format!("{}: {error}", dataset.plan.out.display()));
-            }
+            dataset.close();
         }
         self.world.leave();
+    }
+
+    /// The process ends. Where MPI has not, no rank can be asked for anything: others may be gone, or wait for this one
+    /// in a call of their own.
+    pub(crate) fn exit(&mut self) {
+        if !self.world.is_connected() {
+            return self.end();
+        }
+        self.close_all();
+        let rank = self.world.rank();
+        self.world.part();
+        say_full(true);
+        self.datasets.iter_mut().for_each(|dataset| dataset.abandon(rank));
     }
 
     /// Indexes every epoch that is complete on all ranks. All ranks call it together.
@@ -365,32 +502,37 @@ impl Session {
                 self.datasets[index].index(epoch, files, &self.world);
             }
         }
-        self.give_up(
-            self.world.rank() == 0,
-            "ranks cannot reach each other any more; what is not indexed stays in its files",
-        );
+        if self.world.rank() == 0 {
+            complain("ranks cannot reach each other any more; what is not indexed stays in its files");
+        }
+        self.abandon();
     }
 
-    /// The epochs that are complete on all ranks; `None` when ranks cannot agree.
+    /// Returns the epochs that are complete on all ranks; `None` when ranks cannot agree.
     fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
         let begun = Instant::now();
         // A second is as good as more.
         let time = |time: Duration| time.min(Duration::from_secs(1)).as_micros() as i64;
-        let mut least = vec![time(self.asked.elapsed()), time(self.question)];
+        let rank = i64::from(self.world.rank());
+        let is_full = if spool::is_full_unsaid() { rank } else { i64::MAX };
+        let mut least = vec![time(self.asked.elapsed()), time(self.question), is_full];
         for dataset in &self.datasets {
             let first = dataset.pending.keys().next().map_or(i64::MAX, |&epoch| epoch as i64);
             let largest = dataset.largest_seen.map_or(i64::MAX, |epoch| -(epoch as i64));
-            least.extend([first, largest, i64::from(!dataset.given_up)]);
+            least.extend([first, largest, i64::from(!dataset.has_given_up())]);
         }
         if !self.world.minimum(&mut least) {
             return None;
+        }
+        if least[2] < i64::MAX {
+            say_full(least[2] == rank);
         }
         let agreed = |time: i64| Duration::from_micros(time.max(0) as u64);
         self.next_question = self.calls + self.pace.after(agreed(least[0]), agreed(least[1]));
         self.asked = begun;
         self.question = begun.elapsed();
         let open = |asked: &[i64]| asked[0] < i64::MAX && asked[2] == 1;
-        let asked: Vec<&[i64]> = least[2..].chunks(3).collect();
+        let asked: Vec<&[i64]> = least[3..].chunks(3).collect();
         if !asked.iter().any(|asked| open(asked)) {
             return Some(Vec::new());
         }
@@ -416,135 +558,12 @@ impl Session {
     }
 }
 
-impl Dataset {
-    /// Writes one epoch. All ranks call it together.
-    fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
-        let result = self.write(epoch, &mut files, world);
-        match &result {
-            Ok(()) => files.finished.iter().filter_map(|file| file.spool.as_ref()).for_each(|spool| {
-                if let Err(error) = spool.remove() {
-                    complain(&format!("cannot remove {}: {error}", spool.place().display()));
-                }
-            }),
-            Err(what) => {
-                if world.rank() == 0 {
-                    complain(&format!("{what}; the files of epoch {epoch} stay as the program wrote them"));
-                }
-                put_in_place(&files.finished);
-            }
-        }
-    }
-
-    fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<(), String> {
-        if self.job.is_none() {
-            match self.open(world) {
-                Ok(job) => self.job = Some(job),
-                Err(error) => {
-                    self.give_up();
-                    return Err(error);
-                }
-            }
-        }
-        let Some(job) = &mut self.job else { return Ok(()) };
-        match job.begin_epoch(epoch).map_err(|error| error.to_string())? {
-            // The epoch is there from an earlier run of the program, and what it holds may not be what was written now.
-            EpochStart::Skipped => {
-                put_in_place(&std::mem::take(&mut files.finished));
-                return Ok(());
-            }
-            EpochStart::Started => {}
-        }
-        let appended = match damage(&self.damaged, files) {
-            Some(what) => Err(what),
-            None => intake::append(&self.plan, epoch, files, job, world.rank()),
-        };
-        if let Err(what) = appended {
-            job.refuse(what).map_err(|error| error.to_string())?;
-        }
-        job.end_epoch().map(drop).map_err(|error| error.to_string())
-    }
-
-    fn open(&self, world: &World) -> Result<RankJob, String> {
-        let Plan { out, schema, .. } = &self.plan;
-        let defaults = WriteOptions::new(world.ranks());
-        let options = WriteOptions {
-            receivers: self.plan.receivers.unwrap_or(defaults.receivers),
-            memtable_bytes: self.plan.memtable_bytes.unwrap_or(defaults.memtable_bytes),
-            if_exists: self.plan.if_exists,
-            break_lock: self.plan.break_lock,
-            patience: PATIENCE,
-            stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
-            derivations: self.plan.derivation_texts.clone(),
-            topology: world.topology(),
-            ..defaults
-        };
-        let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
-        let opened = match world.transport(options.credit_batches) {
-            None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),
-            Some(transport) => {
-                let transport = Box::new(transport?);
-                RankJob::open_on(process, storage, out, schema.clone(), options, world.rank(), transport)
-            }
-        };
-        let mut job = opened.map_err(|error| error.to_string())?;
-        if let Some(epoch) = self.plan.truncate_after {
-            job.truncate_after(epoch).map_err(|error| error.to_string())?;
-        }
-        Ok(job)
-    }
-
-    /// A file of several epochs begins anew: what was found in it before is gone.
-    fn forget(&mut self, path: &Path) {
-        self.damaged.remove(path);
-        for files in self.pending.values_mut() {
-            files.finished.retain(|file| file.path != path);
-        }
-        self.pending.retain(|_, files| !files.is_empty());
-    }
-
-    /// Indexes nothing any more; files in the spool go where the program believes them to be.
-    fn give_up(&mut self) {
-        self.given_up = true;
-        for files in std::mem::take(&mut self.pending).into_values() {
-            put_in_place(&files.finished);
-        }
-    }
-}
-
-/// The damage that an epoch may have suffered: that of any file that should have it and has not.
-fn damage(damaged: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
-    let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
-    damaged.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
-}
-
-/// Takes note of a finished file.
-fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
-    let Some(id) = named.id else { return files.add(file) };
-    let place = file.spool.as_ref().map_or(file.path.as_path(), Spooled::place);
-    let gathered = std::fs::read(place).map_err(|error| error.to_string()).and_then(|content| {
-        let Some(record) = content.get(plan.header_bytes..).filter(|rest| rest.len() == plan.file_record_bytes())
-        else {
-            let wanted = plan.header_bytes + plan.file_record_bytes();
-            return Err(format!("has {} bytes where a record's file has {wanted}", content.len()));
-        };
-        let record = [record, &id.to_le_bytes()].concat();
-        files.gathered.add(&record, &plan.spool).map_err(|error| error.to_string())
-    });
-    if let Err(what) = gathered {
-        files.failure.get_or_insert(format!("{}: {what}", file.path.display()));
-    }
-    if file.spool.is_some() {
-        files.finished.push(file);
-    }
-}
-
-/// Moves spooled files to where the program believes them to be.
-fn put_in_place(files: &[Finished]) {
-    for Finished { path, spool, .. } in files {
-        let Some(spool) = spool else { continue };
-        if let Err(error) = spool.put_in_place(path) {
-            complain(&format!("cannot put {} in its place, {}: {error}", spool.place().display(), path.display()));
-        }
+/// Says once, of all ranks, that the spool is full.
+fn say_full(speaks: bool) {
+    if let Some(what) = spool::take_full()
+        && speaks
+    {
+        complain(&format!("{what}; files are written in their own places then, and stay there when they are indexed"));
     }
 }
 

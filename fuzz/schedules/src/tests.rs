@@ -6,9 +6,9 @@ use std::time::Duration;
 use shuttle::rand::{Rng, thread_rng};
 
 use super::mailbox::{MailboxLink, PostOffice};
-use super::pool::{Pool, TaskQueue};
-use super::sync::{Arc, Mutex};
-use crate::engine::{Channel, Sent, Transport};
+use super::process::pool::{Pool, TaskQueue};
+use super::process::sync::{Arc, Mutex};
+use crate::shuffle::{Channel, Sent, Transport};
 use crate::writer::{Completion, PartFactory, Task};
 
 const RUNS: usize = 2_000;

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use turbidite::engine::{Channel, Engine, EngineOptions, Event, Sent, Transport};
 use turbidite::partition::{CutPoint, PartitionTable};
+use turbidite::shuffle::{Channel, Engine, EngineOptions, Event, Sent, Transport};
 use turbidite::{Column, ColumnView, DataType, Schema, Topology};
 
 use super::script::Script;

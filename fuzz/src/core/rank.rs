@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use turbidite::engine::{Channel, Sent, Transport};
 use turbidite::format::EpochManifest;
 use turbidite::partition::{CutPoint, PartitionTable};
 use turbidite::query::{Dataset, Query};
+use turbidite::shuffle::{Channel, Sent, Transport};
 use turbidite::storage::Storage;
 use turbidite::{Column, ColumnView, EpochStart, IfExists, RankJob, Schema, WriteOptions};
 

@@ -200,8 +200,14 @@ impl Sample {
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
             let runs: Vec<RunEntry> = runs.into_iter().flatten().collect();
             let figures = figures(&runs, parts.len() as u32);
-            let manifest =
-                EpochManifest { epoch: *epoch, commit: identity(*epoch).commit, parts, runs: runs.into(), figures };
+            let manifest = EpochManifest {
+                epoch: *epoch,
+                commit: identity(*epoch).commit,
+                parts,
+                runs: runs.into(),
+                keys: Default::default(),
+                figures,
+            };
             let bytes = manifest.encode(&schema()).expect("the columns fit");
             put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);
             manifests.push(manifest);

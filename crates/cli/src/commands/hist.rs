@@ -141,7 +141,8 @@ impl Hist {
 
     fn bars(&self, histogram: &Histogram) -> String {
         let is_integer = matches!(histogram.edges.first(), Some(Value::Int(_)));
-        let mut names = vec!["from", if is_integer { "to" } else { "below" }, "rows"];
+        let counted = if self.exact { "rows" } else { "about" };
+        let mut names = vec!["from", if is_integer { "to" } else { "below" }, counted];
         names.extend(if self.exact { &[][..] } else { &["least", "most"][..] });
         let mut rows = vec![names.into_iter().map(str::to_owned).collect::<Vec<_>>()];
         let last = histogram.bins.len().saturating_sub(1);

@@ -202,8 +202,8 @@ impl Ingest {
                     None
                 }
                 EpochStart::Started => {
-                    job.feed(&recipe, epoch, Crew { ranks, threads: self.threads() }, &progress)?;
-                    Some(job.end_epoch()?)
+                    let crew = Crew { ranks, threads: self.threads() };
+                    Some(job.write_epoch(&recipe, epoch, crew, &progress)?)
                 }
             };
             done.push(EpochReport {

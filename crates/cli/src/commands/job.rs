@@ -9,14 +9,13 @@ use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, Error, LocalJob, RankJob, Schema, WriteOptions};
 
 use super::feed::{Crew, Recipe};
-use crate::failure::Failure;
+use crate::failure::{Failure, complain};
 use crate::mpi::World;
 
 /// How long ranks under mpiexec wait for one that does not come, in seconds.
 pub(super) const STALL_S: u64 = 600;
 
-/// The ranks that write: all of them in this process, or one of several processes.
-/// Where records go.
+/// Where records go: to all ranks in this process, or to one of several processes.
 pub(super) enum Job {
     /// All ranks.
     Local(Box<LocalJob>),
@@ -48,13 +47,46 @@ impl Job {
         }
     }
 
-    pub(super) fn feed(
+    /// Writes an epoch that was begun. When it fails, nothing of it stays: the source has its records.
+    pub(super) fn write_epoch(
         &mut self,
         recipe: &Recipe<'_>,
         epoch: u64,
         crew: Crew,
         progress: &ProgressBar,
-    ) -> Result<(), Failure> {
+    ) -> Result<EpochFigures, Failure> {
+        let written = match self.feed(recipe, epoch, crew, progress) {
+            Ok(()) => self.end_epoch().map_err(Failure::from),
+            // Nobody knows what state a panic has left.
+            Err(failure @ Failure::Internal(_)) => return Err(failure),
+            Err(failure) => {
+                if let Self::Local(job) = self {
+                    job.refuse(failure.to_string())?;
+                    // It fails with what is known already.
+                    drop(job.end_epoch());
+                }
+                Err(failure)
+            }
+        };
+        if written.is_err()
+            && let Err(error) = self.discard_failed()
+        {
+            let what = format!(
+                "turbidite: cannot remove what was written of epoch {epoch}: {error}; 'turbidite salvage' lists it"
+            );
+            complain(&what);
+        }
+        written
+    }
+
+    fn discard_failed(&mut self) -> Result<u64, Error> {
+        match self {
+            Self::Local(job) => job.discard_failed(),
+            Self::Rank(job, _) => job.discard_failed(),
+        }
+    }
+
+    fn feed(&mut self, recipe: &Recipe<'_>, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
         match self {
             Self::Local(job) => recipe.feed(job, epoch, crew, progress),
             Self::Rank(job, place) => match recipe.feed_rank(job, epoch, *place, progress) {
@@ -65,7 +97,7 @@ impl Job {
         }
     }
 
-    pub(super) fn end_epoch(&mut self) -> Result<EpochFigures, Error> {
+    fn end_epoch(&mut self) -> Result<EpochFigures, Error> {
         match self {
             Self::Local(job) => job.end_epoch(),
             Self::Rank(job, _) => job.end_epoch(),

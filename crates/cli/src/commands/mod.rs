@@ -20,6 +20,7 @@ pub(crate) mod verify;
 mod batch;
 mod feed;
 pub(crate) mod figures;
+mod spooled;
 
 use std::io::Write;
 use std::path::Path;

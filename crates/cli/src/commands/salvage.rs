@@ -1,6 +1,6 @@
-//! `turbidite salvage`: epochs that were begun and never committed.
+//! `turbidite salvage`: epochs that were begun and never committed, and files that a killed run left in a spool.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -9,7 +9,7 @@ use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::salvage::{SalvagedEpoch, UnfinishedEpoch, discard, list, recover_into};
 use turbidite::store::{DatasetDescriptor, Layout, WriterLock, lock_holder};
 
-use super::{aligned, say, say_json};
+use super::{aligned, say, say_json, spooled};
 use crate::failure::{Failure, complain};
 use crate::text;
 
@@ -17,10 +17,20 @@ use crate::text;
 ///
 /// A writer that dies or fails leaves the runs it had completed. They never become part of the dataset by themselves,
 /// since nobody knows what an unfinished epoch lacks; --out copies them into plain Parquet files elsewhere.
+///
+/// A program under the preload library that is killed leaves files in the spool when the index was to replace them. --spool
+/// lists them on the node where they are, and --put-in-place moves them to where the program believes them to be.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {
     /// The dataset
-    dataset: PathBuf,
+    #[arg(required_unless_present = "spool")]
+    dataset: Option<PathBuf>,
+    /// List the files that killed runs of yours left in this spool, such as /dev/shm, instead
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["dataset", "out", "epoch", "discard"])]
+    spool: Option<PathBuf>,
+    /// Move the files of the spool to their places; no file that exists is written over
+    #[arg(long, requires = "spool", conflicts_with = "dataset")]
+    put_in_place: bool,
     /// Copy the complete runs of unfinished epochs to DIR/epoch=N
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -65,10 +75,20 @@ struct Report {
 
 impl Salvage {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        match (&self.spool, &self.dataset) {
+            (Some(spool), _) => spooled::run(spool, self.put_in_place, as_json),
+            (None, Some(dataset)) => self.run_on(dataset, as_json),
+            (None, None) => Err(Failure::Usage("give a dataset, or --spool".to_owned())),
+        }
+    }
+
+    fn run_on(&self, dataset: &Path, as_json: bool) -> Result<(), Failure> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let layout = Layout::new(&self.dataset);
+        let layout = Layout::new(dataset);
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
-        let writer = lock_holder(&*storage, &layout)?.map(|holder| holder.to_string());
+        // A lock that a dead writer left means nothing: the next writer takes it over.
+        let writer = lock_holder(&*storage, &layout)?.filter(|holder| !holder.has_ended());
+        let writer = writer.map(|holder| holder.to_string());
         // Nothing may be removed under a running writer.
         let lock = self.discard.then(|| WriterLock::acquire(&storage, &layout, false)).transpose()?;
         let mut attempts = list(&*storage, &layout, &descriptor)?;
@@ -90,18 +110,19 @@ impl Salvage {
         if let Some((lock, _)) = lock {
             lock.release()?;
         }
-        let report = Report { dataset: self.dataset.clone(), writer, unfinished };
+        let report = Report { dataset: dataset.to_owned(), writer, unfinished };
         if as_json {
             say_json(&report)?;
         } else {
             report.unfinished.iter().for_each(Found::tell_damage);
-            say(&report.in_words(self.out.is_none()))?;
+            let hint = spooled::hint(dataset).map(|hint| format!("\n{hint}")).unwrap_or_default();
+            say(&(report.in_words(self.out.is_none()) + &hint))?;
         }
         report.damage()
     }
 
     /// Several attempts at one epoch would end in one folder.
-    fn check_labels(&self, out: &std::path::Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
+    fn check_labels(&self, out: &Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
         match attempts.windows(2).find(|pair| pair[0].epoch == pair[1].epoch) {
             Some(pair) => Err(Failure::Usage(format!(
                 "epoch {} was begun more than once and {} can take one attempt only; remove those that are not wanted: \

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde::Serialize;
 use turbidite::format::{EpochFigures, EpochManifest};
-use turbidite::query::{Dataset, KeyProfile, key_profile};
+use turbidite::query::{Dataset, KeyProfile, ProfilePoint, key_profile};
 use turbidite::store::EpochRange;
 
 use super::figures::{largest_load, write_amplification};
@@ -18,7 +18,8 @@ use crate::text;
 ///
 /// Read amplification of a key is CARP's: rows in row groups whose range holds the key, over the rows of one perfectly
 /// balanced receiver. It is told for the median and the 99th percentile over the key space. Load imbalance is the
-/// standard deviation of the receivers' rows over their mean.
+/// standard deviation of the receivers' rows over their mean. Where the key's percentiles lie is told as `quantiles` tells it:
+/// about, and between bounds that hold whatever the data.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// The dataset
@@ -60,9 +61,9 @@ impl Stats {
         let key = &dataset.schema().key().name;
         let parts = [
             overview(&epochs),
-            "share of the rows (and row groups) that a query for the key at a percentile must touch:".to_owned(),
+            "share of the rows (and row groups) that a query for the key at about a percentile must touch:".to_owned(),
             percentiles(&epochs),
-            format!("{key} at these percentiles:"),
+            format!("{key} at these percentiles, from the manifests; between 'at least' and 'at most' for certain:"),
             keys(&epochs),
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),
@@ -136,29 +137,43 @@ fn overview(epochs: &[EpochStats]) -> String {
     aligned(&rows)
 }
 
-/// One line an epoch, one column a percentile; the percentiles are those of the first epoch that has any.
-fn by_percentile(epochs: &[EpochStats], cell: impl Fn(&turbidite::query::ProfilePoint) -> String) -> String {
+/// What a cell of a table by percentile says.
+type Cell = fn(&ProfilePoint) -> String;
+
+/// A line for each epoch and cell, which has a name unless it is the only one; one column a percentile. The percentiles are
+/// those of the first epoch that has any.
+fn by_percentile(epochs: &[EpochStats], cells: &[(&str, Cell)]) -> String {
     let listed: Vec<f64> = epochs
         .iter()
         .map(|epoch| epoch.profile.points.iter().map(|point| point.percentile).collect::<Vec<_>>())
         .find(|points| !points.is_empty())
         .unwrap_or_default();
+    let is_named = cells.len() > 1;
     let mut rows = vec![vec!["epoch".to_owned()]];
+    rows[0].extend(is_named.then(String::new));
     rows[0].extend(listed.iter().map(|percentile| format!("{percentile} %")));
     for epoch in epochs {
-        let mut row = vec![epoch.epoch.to_string()];
-        row.extend(epoch.profile.points.iter().map(&cell));
-        rows.push(row);
+        for (number, (name, cell)) in cells.iter().enumerate() {
+            let mut row = vec![if number == 0 { epoch.epoch.to_string() } else { String::new() }];
+            row.extend(is_named.then(|| (*name).to_owned()));
+            row.extend(epoch.profile.points.iter().map(cell));
+            rows.push(row);
+        }
     }
     aligned(&rows)
 }
 
 fn percentiles(epochs: &[EpochStats]) -> String {
-    by_percentile(epochs, |point| format!("{} ({})", text::percent(point.share), text::count(point.runs)))
+    by_percentile(epochs, &[("", |point| format!("{} ({})", text::percent(point.share), text::count(point.runs)))])
 }
 
 fn keys(epochs: &[EpochStats]) -> String {
-    by_percentile(epochs, |point| format!("{:.4e}", point.key))
+    let cells: [(&str, Cell); 3] = [
+        ("about", |point| format!("{:.4e}", point.key)),
+        ("at least", |point| format!("{:.4e}", text::rounded_out(point.key_least, 5, true))),
+        ("at most", |point| format!("{:.4e}", text::rounded_out(point.key_most, 5, false))),
+    ];
+    by_percentile(epochs, &cells)
 }
 
 fn stages(epochs: &[EpochStats]) -> String {

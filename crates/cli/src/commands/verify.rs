@@ -19,7 +19,8 @@ const MOST_FINDINGS: usize = 50;
 
 /// Check a dataset: all of its bytes, and whether its parts agree
 ///
-/// Reads everything. Ends with exit code 3 if anything is damaged or missing, naming each file and place.
+/// Reads everything. Ends with exit code 3 if anything is damaged or missing, naming each file and place. A dataset without
+/// epochs has nothing to be damaged and ends with 0.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The dataset
@@ -76,15 +77,28 @@ impl Verify {
             "pages": report.pages,
             "rows": report.rows,
             "bytes": report.bytes,
+            "unfinished": report.unfinished,
             "wall_s": wall.as_secs_f64(),
             "findings": findings,
         })
     }
 
     fn in_words(&self, report: &VerifyReport, wall: Duration) -> String {
+        let unfinished = match report.unfinished {
+            0 => String::new(),
+            attempts => format!(
+                "\n{} at epochs (failed, killed, or being written): see turbidite salvage {}",
+                text::counted(attempts, "unfinished attempt", "unfinished attempts"),
+                self.dataset.display()
+            ),
+        };
+        if report.epochs == 0 && report.is_clean() {
+            let epoch = self.epoch.map_or("epoch".to_owned(), |range| format!("epoch {range}"));
+            return format!("no {epoch} in {}: nothing was checked{unfinished}", self.dataset.display());
+        }
         let verdict = if report.is_clean() { "all is well" } else { "NOT all is well" };
         format!(
-            "{verdict} with {}: {}, {}, {}, {}, {} checked in {}",
+            "{verdict} with {}: {}, {}, {}, {}, {} checked in {}{unfinished}",
             self.dataset.display(),
             text::counted(report.epochs, "epoch", "epochs"),
             text::counted(report.parts, "file", "files"),

@@ -130,6 +130,15 @@ pub(super) fn power(value: f64, digits: usize) -> String {
     if mantissa == "1" { format!("{sign}10{raised}") } else { format!("{sign}{mantissa}×10{raised}") }
 }
 
+/// An estimate with its bounds: `about 0.452 (0.4475 to 0.4571)`; just the value where they meet.
+pub(super) fn about((least, estimate, most): (f64, f64, f64)) -> String {
+    if least == most {
+        return power(estimate, 4);
+    }
+    let (least, most) = (text::rounded_out(least, 4, true), text::rounded_out(most, 4, false));
+    format!("about {} ({} to {} for certain)", power(estimate, 4), power(least, 4), power(most, 4))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

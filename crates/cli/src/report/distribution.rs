@@ -1,6 +1,6 @@
 //! Keys by epoch, one ridge below the other.
 
-use super::axis::power;
+use super::axis::about;
 use super::model::{Model, Shape};
 use super::svg::{Frame, WIDTH, element, label, line, path_data};
 use crate::text;
@@ -54,7 +54,7 @@ pub(super) fn ridges(model: &Model) -> Option<String> {
         if epoch.rows == 0 {
             content += &label(frame.left + 4.0, base - 4.0, "note", "no rows");
         }
-        if let Some(median) = shape.median.filter(|median| median.is_finite()) {
+        if let Some(median) = shape.median.map(|(_, median, _)| median).filter(|median| median.is_finite()) {
             let x = frame.x(median);
             medians.push((x, base));
             content += &line((x, base), (x, base - if count == 1 { peak } else { pitch * 0.45 }), "median");
@@ -109,11 +109,11 @@ impl Ridge<'_> {
 fn describe(model: &Model, shape: &Shape, epoch: u64, rows: u64) -> String {
     let mut told = format!("epoch {epoch}: {}", text::counted(rows, "row", "rows"));
     if let Some(median) = shape.median {
-        told += &format!("\nmedian {} about {}", model.key.name, power(median, 4));
+        told += &format!("\nmedian {} {}", model.key.name, about(median));
     }
     for (share, what) in shape.beyond.iter().zip(["below the axis", "above the axis", "NaN"]) {
         if *share > 0.0 {
-            told += &format!("\n{} {what}", text::percent(*share));
+            told += &format!("\nabout {} {what}", text::percent(*share));
         }
     }
     told
@@ -126,7 +126,7 @@ pub(super) fn beyond(model: &Model) -> String {
         .into_iter()
         .enumerate()
         .filter(|(which, _)| most(*which) > 0.0)
-        .map(|(which, what)| format!("{} {what}", text::percent(most(which))))
+        .map(|(which, what)| format!("about {} {what}", text::percent(most(which))))
         .collect();
     if told.is_empty() { String::new() } else { format!(" Not on the axis, at most: {}.", told.join(", ")) }
 }

@@ -14,6 +14,7 @@ mod axis;
 mod bars;
 mod distribution;
 mod forecast;
+mod largest;
 mod loads;
 mod model;
 mod page;

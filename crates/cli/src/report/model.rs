@@ -8,6 +8,7 @@ use turbidite::store::EpochRange;
 use turbidite::{Column, Value};
 
 use super::axis::Axis;
+use super::largest::Largest;
 use crate::commands::figures::write_amplification;
 use crate::failure::Failure;
 
@@ -44,6 +45,8 @@ pub(crate) struct Model {
     pub(super) key_axis: Option<Axis>,
     /// One for each of `drawn`, if there is an axis.
     pub(super) shapes: Vec<Shape>,
+    /// About the largest one in a hundred of the last epoch that has keys.
+    pub(super) largest: Option<Largest>,
 }
 
 /// One epoch in figures.
@@ -83,7 +86,8 @@ pub(super) struct Shape {
     pub(super) bins: Vec<(f64, f64, f64)>,
     /// Share of the rows beyond the axis: below, above, NaN.
     pub(super) beyond: [f64; 3],
-    pub(super) median: Option<f64>,
+    /// The least it may be, an estimate, and the most.
+    pub(super) median: Option<(f64, f64, f64)>,
 }
 
 impl Loads {
@@ -169,7 +173,11 @@ impl Model {
             drawn,
             key_axis: None,
             shapes: Vec::new(),
+            largest: None,
         };
+        if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.figures.nan_keys) {
+            model.largest = Largest::of(dataset, last.epoch)?;
+        }
         let drawn: Vec<u64> = model.drawn.iter().map(|&place| model.epochs[place].epoch).collect();
         model.key_axis = key_axis(dataset, &drawn)?;
         if let Some(axis) = model.key_axis {
@@ -269,7 +277,10 @@ impl Shape {
         Ok(Self {
             bins: found.edges.windows(2).zip(&found.bins).enumerate().map(bin).collect(),
             beyond: [below, above, found.nan].map(|beyond| beyond as f64 / rows),
-            median: quantiles.quantiles.first().map(|quantile| quantile.estimate.as_f64()),
+            median: quantiles
+                .quantiles
+                .first()
+                .map(|quantile| (quantile.least.as_f64(), quantile.estimate.as_f64(), quantile.most.as_f64())),
         })
     }
 }

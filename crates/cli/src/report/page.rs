@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::bars::{Series, Stack};
+use super::largest::Largest;
 use super::model::{Buckets, Epoch, Model, sum};
 use super::svg::escape;
 use super::{distribution, loads, selectivity};
@@ -161,9 +162,9 @@ fn plots_of_keys(model: &Model) -> String {
         card(
             "Where the keys lie",
             &format!(
-                "Distribution of {} by epoch, as fine as row groups tell it; {}.{}{selection}",
+                "Distribution of {} by epoch, about as the manifests tell it; {}.{}{selection}",
                 escape(&model.key.name),
-                if is_single { "the line is the median" } else { "the dashed line follows the median" },
+                if is_single { "the line is about the median" } else { "the dashed line follows the median" },
                 escape(&distribution::beyond(model))
             ),
             with_fade(distribution::ridges(model)),
@@ -341,32 +342,25 @@ fn name_quoted(name: &str) -> String {
 fn commands(model: &Model) -> String {
     let dataset = shell_quoted(&model.path);
     let key = name_quoted(&model.key.name);
-    let last = model.epochs.iter().rev().find(|epoch| epoch.rows > 0);
-    let point = |epoch: &Epoch, wanted: f64| {
-        epoch.points.iter().find(|point| point.percentile == wanted).map(|point| point.key)
-    };
-    let above = last.and_then(|epoch| point(epoch, 99.0)).filter(|key| key.is_finite()).unwrap_or(0.0);
-    // Four digits are enough to type.
-    let above: f64 = format!("{above:.3e}").parse().unwrap_or(above);
-    let above = if (1e-4..1e9).contains(&above.abs()) { above.to_string() } else { format!("{above:e}") };
-    let epoch = last.map_or(0, |epoch| epoch.epoch);
-    let filter = shell_quoted(&format!("{key} > {above}"));
+    let predicate = model.largest.as_ref().map_or_else(|| format!("{key} > 0"), |largest| largest.predicate(&key));
+    let literal_of = model.largest.as_ref().map_or("0", |largest| &largest.literal);
+    let last = model.epochs.iter().rev().find(|epoch| epoch.rows > 0).map_or(0, |epoch| epoch.epoch);
+    let epoch = model.largest.as_ref().map_or(last, |largest| largest.epoch);
+    let heading = model.largest.as_ref().map_or_else(|| format!("Of epoch {epoch}, above zero"), Largest::heading);
+    let filter = shell_quoted(&predicate);
     let files = Path::new(&model.path).join("data").display().to_string();
     let sql = format!(
-        "SELECT epoch, count(*), max({key}) FROM read_parquet('{}') WHERE {key} > {above} GROUP BY epoch;",
+        "SELECT epoch, count(*), max({key}) FROM read_parquet('{}') WHERE {predicate} GROUP BY epoch;",
         files.replace('\'', "''")
     );
     let literal = |text: &str| serde_json::Value::from(text).to_string();
     let python = format!(
-        "import polars\nframe = polars.scan_parquet({}, hive_partitioning=True)\nframe.filter(polars.col({}).is_between({above}, float('inf'))).collect()",
+        "import polars\nframe = polars.scan_parquet({}, hive_partitioning=True)\nframe.filter(polars.col({}).is_between({literal_of}, float('inf'))).collect()",
         literal(&files),
         literal(&model.key.name)
     );
     let groups = [
-        (
-            "The largest one in a hundred of the last epoch",
-            format!("turbidite query {dataset} --epoch {epoch} --where {filter} --order --limit 20"),
-        ),
+        (heading.as_str(), format!("turbidite query {dataset} --epoch {epoch} --where {filter} --order --limit 20")),
         ("What that reads, and why", format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain")),
         ("How a column is distributed", format!("turbidite hist {dataset} --column {}", shell_quoted(&model.key.name))),
         ("Check every byte", format!("turbidite verify {dataset}")),

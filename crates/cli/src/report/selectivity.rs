@@ -2,7 +2,7 @@
 
 use turbidite::query::ProfilePoint;
 
-use super::axis::{Axis, power};
+use super::axis::{Axis, about};
 use super::bars::epoch_ticks;
 use super::model::{Buckets, Epoch, Model, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, line, path_data};
@@ -100,9 +100,10 @@ impl Curve {
         for number in 0..percentiles {
             let Some(first) = epochs.first().and_then(|epoch| epoch.points.get(number)) else { continue };
             let (least, middle, most) = self.spread(epochs, number);
-            let mut tip = format!("{} % of keys are smaller", first.percentile);
+            let mut tip = format!("about {} % of keys are smaller", first.percentile);
             if epochs.len() == 1 {
-                tip += &format!("\n{} about {}", model.key.name, power(first.key, 4));
+                let told = about((first.key_least, first.key, first.key_most));
+                tip += &format!("\n{} {told}", model.key.name);
             }
             tip += &match least == most {
                 true => format!("\n{}", (self.in_words)(least)),

@@ -6,6 +6,8 @@
 //! header_bytes = 0          # skipped at the beginning of each file
 //! record_bytes = 4          # may be left out: then records end with their last field
 //! ranks = 512               # may be left out: then the ranks that are there must be 0, 1, 2, … without a gap
+//! # records = "i32@111"     # a number in each header that has to be that of the records: i32, u32, i64 or u64 at a byte
+//! # magic = "fe ca ef be@5" # bytes that each header has to have at a byte, in hexadecimal; or a list of such texts
 //!
 //! [[field]]
 //! name = "energy"
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::checks::Texts;
 use super::error::{SourceContext, SourceError};
 use super::pattern::Pattern;
 use super::{Source, SourceOptions, file_bytes, parquet, raw};
@@ -48,6 +51,8 @@ pub(super) struct Layout {
     path: String,
     pub(super) header_bytes: Option<u64>,
     pub(super) record_bytes: Option<usize>,
+    pub(super) records: Option<String>,
+    pub(super) magic: Option<Texts>,
     ranks: Option<u32>,
     #[serde(rename = "field", default)]
     pub(super) fields: Vec<FieldLayout>,
@@ -114,7 +119,8 @@ pub(super) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
 impl Layout {
     /// Whether it says anything about how records lie in a file.
     fn describes_records(&self) -> bool {
-        self.header_bytes.is_some() || self.record_bytes.is_some() || !self.fields.is_empty() || self.filler.is_some()
+        let header = self.header_bytes.is_some() || self.records.is_some() || self.magic.is_some();
+        header || self.record_bytes.is_some() || !self.fields.is_empty() || self.filler.is_some()
     }
 }
 

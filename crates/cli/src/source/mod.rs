@@ -4,9 +4,10 @@
 //! before anything is written. Records are then read in bounded chunks: a source never holds an epoch in memory.
 //!
 //! [`vpic`] knows VPIC's particle dumps ([`header`] their first 115 bytes). Other files are found by a TOML file, [`layout`]
-//! ([`pattern`] its path patterns): [`raw`] records of a fixed size, or [`parquet`]. All end in the same catalogue of files,
+//! ([`pattern`] its path patterns): [`raw`] records of a fixed size ([`checks`] what their headers say), or [`parquet`]. All end in the same catalogue of files,
 //! [`Source`]; [`slices`] spreads it over any number of ranks and [`reader`] reads a rank's share.
 
+mod checks;
 mod error;
 mod filler;
 mod header;

@@ -1,11 +1,14 @@
 //! Raw fixed-size records, as a layout file describes them.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use turbidite::{Column, DataType};
 
-use super::error::SourceError;
+use super::checks::{Checks, Lengths};
+use super::error::{SourceContext, SourceError};
 use super::layout::{Catalogue, Layout};
 use super::{Field, Filler, Form, RecordFile, RecordForm, Source, file_bytes};
 
@@ -17,6 +20,7 @@ const MAX_RECORD_BYTES: usize = 1 << 20;
 pub(super) struct RawRecords {
     records: RecordForm,
     record_bytes: usize,
+    checks: Checks,
 }
 
 impl RawRecords {
@@ -30,10 +34,11 @@ impl RawRecords {
         }
         let filler = layout.filler.as_ref().map(|filler| Filler::new(&filler.name, filler.bytes));
         let header_bytes = layout.header_bytes.unwrap_or(0);
-        Ok(Self { records: RecordForm { fields, filler, header_bytes, constants: &[] }, record_bytes })
+        let checks = Checks::parse(layout.records.as_deref(), layout.magic.as_ref(), header_bytes)?;
+        Ok(Self { records: RecordForm { fields, filler, header_bytes, constants: &[] }, record_bytes, checks })
     }
 
-    /// Checks the length of every file.
+    /// Checks the length of every file, and its header if the layout says what is in it.
     pub(super) fn open(self, files: Catalogue, notes: Vec<String>) -> Result<Source, SourceError> {
         let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
             let files = files.into_iter().map(|(rank, path)| self.file(rank, path));
@@ -47,6 +52,9 @@ impl RawRecords {
     fn file(&self, rank: u32, path: PathBuf) -> Result<RecordFile, SourceError> {
         let (header_bytes, record_bytes) = (self.records.header_bytes, self.record_bytes);
         let length = file_bytes(&path)?;
+        if length >= header_bytes {
+            self.check_header(&path, Lengths { file: length, header: header_bytes, record: record_bytes as u64 })?;
+        }
         let body = length.checked_sub(header_bytes).filter(|body| body.is_multiple_of(record_bytes as u64));
         let Some(body) = body else {
             let header = if header_bytes > 0 { format!("{header_bytes} of header and ") } else { String::new() };
@@ -55,6 +63,16 @@ impl RawRecords {
         };
         let records = body / record_bytes as u64;
         Ok(RecordFile { path, rank, records, constants: Box::default(), row_groups: Box::default() })
+    }
+
+    /// Compares a header with what the layout says of it.
+    fn check_header(&self, path: &Path, lengths: Lengths) -> Result<(), SourceError> {
+        // No longer than the header, which the file has.
+        let mut header = vec![0; self.checks.header_bytes()];
+        if !header.is_empty() {
+            File::open(path).of("open", path)?.read_exact(&mut header).of("read", path)?;
+        }
+        self.checks.check(&header, lengths).map_err(|what| SourceError::Unfit { path: path.to_owned(), what })
     }
 }
 
@@ -176,10 +194,50 @@ mod tests {
             (&format!("{CARP}offset = 9223372036854775800"), "beyond the longest record"),
             (&format!("{CARP}[filler]\nname = 'p'\nbytes = 0"), "outside 1 to 65536"),
             (&CARP.replace("T.", "U."), "no files called U.{epoch}"),
+            (&format!("header_bytes = 4\nrecords = 'i32@1'\n{CARP}"), "ends behind a header of 4 bytes"),
+            (&format!("header_bytes = 4\nmagic = ['00@0', '0@1']\n{CARP}"), "magic = \"0@1\" is not BYTES@OFFSET"),
+            ("format = 'parquet'\nmagic = '00@0'\npath = 'T.{epoch}/e.{epoch}.{rank}'", "leave all but"),
         ] {
             let message = refused(layout);
             assert!(message.contains("layout.toml") && message.contains(word), "{layout}: {message}");
         }
+    }
+
+    /// Without a count, a header that is taken to be a record shorter than it is gives a record more.
+    #[test]
+    fn headers_are_compared_in_every_file() {
+        let layout = |settings: &str| format!("{settings}{CARP}");
+        let described = "header_bytes = 8\nrecords = 'i32@4'\nmagic = ['fe ca@0', '01@2']\n";
+        let (root, options) = traces(&layout(described), &[0, 0], 4);
+        let write = |epoch: u64, rank: u32, header: [u8; 8]| {
+            let content = [&header[..], &[0; 12]].concat();
+            std::fs::write(root.path().join(format!("T.{epoch}/e.{epoch}.{rank}")), content).unwrap();
+        };
+        for (epoch, rank) in [(200, 0), (200, 1), (1000, 0), (1000, 1)] {
+            write(epoch, rank, [0xfe, 0xca, 1, 0, 3, 0, 0, 0]);
+        }
+        let open = || Source::open(root.path(), &options).map(|source| source.records(1000));
+        assert_eq!(open().unwrap(), 6);
+        let rewrite = |settings: &str| std::fs::write(root.path().join("layout.toml"), layout(settings)).unwrap();
+        rewrite("header_bytes = 4\n");
+        assert_eq!(open().unwrap(), 8, "nothing to tell it by");
+        rewrite("header_bytes = 4\nrecords = 'i32@0'\n");
+        assert!(open().unwrap_err().to_string().contains("T.200/e.200.0: has a header that states 117502 records"));
+        rewrite(described);
+        for (header, what) in [
+            (
+                [0xfe, 0xca, 1, 0, 4, 0, 0, 0],
+                "e.1000.1: has a header that states 4 records, but its 20 bytes hold 3, with 8",
+            ),
+            ([0xca, 0xfe, 1, 0, 3, 0, 0, 0], "e.1000.1: has the bytes ca fe at 0, expected magic = \"fe ca@0\""),
+            ([0xfe, 0xca, 2, 0, 3, 0, 0, 0], "e.1000.1: has the bytes 02 at 2, expected magic = \"01@2\""),
+        ] {
+            write(1000, 1, header);
+            let said = open().unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
+        std::fs::write(root.path().join("T.200/e.200.0"), [0xfe; 5]).unwrap();
+        assert!(open().unwrap_err().to_string().contains("has 5 bytes, expected 8 of header and a multiple"));
     }
 
     #[test]

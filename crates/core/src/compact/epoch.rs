@@ -12,8 +12,8 @@ use super::options::{CompactOptions, PART_BYTES};
 use super::slab::{Sequences, SlabReader};
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, PartEntry, PartId, RunContext, RunEntry, Runs,
-    StageSeconds,
+    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, MOST_SPREADS, PartEntry, PartId, RunContext, RunEntry,
+    Runs, Spreads, StageSeconds,
 };
 use crate::query::EpochGroups;
 use crate::schema::Schema;
@@ -56,6 +56,7 @@ struct Lane {
 struct Written {
     part: PartEntry,
     runs: Vec<RunEntry>,
+    keys: Spreads,
     stages: StageSeconds,
     rows: u64,
 }
@@ -161,12 +162,14 @@ impl<'a> EpochWork<'a> {
             commit: identity.commit,
             parts: Vec::new(),
             runs: Runs::default(),
+            keys: Spreads::default(),
             figures: EpochFigures { ranks: lanes.len() as u32, nan_keys, ..EpochFigures::default() },
         };
         for (_, lane) in lanes {
-            let lane = lane?;
+            let mut lane = lane?;
             manifest.parts.push(lane.part);
             manifest.runs.extend(lane.runs);
+            manifest.keys.extend(lane.keys.take(), MOST_SPREADS);
             let figures = &mut manifest.figures;
             figures.receivers += 1;
             figures.rows += lane.rows;
@@ -253,8 +256,9 @@ impl<'a> EpochWork<'a> {
             }
             from = to;
         }
+        let keys = part.take_keys();
         let (part, stages) = part.finish_with_figures()?;
-        Ok(Some(Written { part, runs, stages, rows: lane.rows.end - lane.rows.start }))
+        Ok(Some(Written { part, runs, keys, stages, rows: lane.rows.end - lane.rows.start }))
     }
 }
 

@@ -10,7 +10,9 @@ use crate::error::{Error, Result, UsageError};
 use crate::format::{EncodeBuffers, EpochManifest};
 use crate::query::{Dataset, EpochGroups};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock, recover, salvage};
+use crate::store::{
+    DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock, check_vacant, recover, salvage,
+};
 use crate::writer::PartFactory;
 
 /// A sorted copy that is being written.
@@ -93,6 +95,7 @@ impl Compaction {
         options.check()?;
         let layout = Layout::new(target.as_ref());
         check_target(source, &*storage, &layout)?;
+        check_vacant(&*storage, &layout)?;
         let (lock, notice) = WriterLock::acquire(&storage, &layout, options.break_lock)?;
         let wanted = describe_copy(source.descriptor());
         let descriptor = DatasetDescriptor::open_or_create(&*storage, &layout, &wanted)?;

@@ -128,6 +128,7 @@ mod tests {
             commit: Uuid::nil(),
             parts: Vec::new(),
             runs: Vec::new().into(),
+            keys: Default::default(),
             figures: Default::default(),
         };
         let bound = |row_groups_per_run| {

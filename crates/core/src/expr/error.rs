@@ -2,7 +2,11 @@
 
 use crate::schema::DataType;
 
-use super::parse::{MAX_OPERATORS, MAX_TEXT_BYTES};
+/// Longest text, in bytes: room for an IN list of some 100,000 numbers.
+pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
+
+/// Most operators and words such as AND.
+pub(super) const MAX_OPERATORS: usize = 1_000;
 
 /// An expression that cannot be understood, or whose result cannot be stored.
 ///

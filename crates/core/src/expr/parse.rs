@@ -11,13 +11,7 @@ use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace};
 
-use super::ExpressionError;
-
-/// Longest text, in bytes: room for an IN list of some 100,000 numbers.
-pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
-
-/// Most operators and words such as AND.
-pub(super) const MAX_OPERATORS: usize = 1_000;
+use super::error::{ExpressionError, MAX_OPERATORS, MAX_TEXT_BYTES};
 
 /// Deepest nesting of parentheses and calls.
 const MAX_DEPTH: usize = 60;

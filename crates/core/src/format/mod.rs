@@ -13,42 +13,27 @@
 //! block boundary (the first one right after the magic) and its seal ends at one; what is read is checked before it is
 //! used, and damage is an error, never a panic.
 
-mod arrow_values;
-mod column_table;
-mod drain;
-mod footer;
-mod gather;
 mod manifest;
-mod memtable;
-mod model;
-mod page_header;
-mod page_index;
-mod page_layout;
-mod pages;
-mod part_reader;
-mod part_writer;
-mod physical;
-mod recovery;
-mod runs;
-mod seal;
-mod sort;
-mod stored_runs;
-mod stream;
-mod summaries;
+mod parquet;
+mod part;
+mod row_group;
 #[cfg(test)]
 mod tests;
-mod thrift;
 
-pub use column_table::ColumnTable;
-pub use footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
-pub use memtable::{BucketBounds, Memtable};
-pub use model::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
-pub use page_index::PageLocation;
-pub(crate) use pages::page_rows;
-pub use part_reader::PartReader;
-pub use part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
-pub use recovery::{RecoveredPart, recover_part};
-pub use runs::{Runs, RunsIter};
-pub(crate) use seal::{MAX_GAP_BYTES, padding};
-pub use seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
-pub use summaries::Summaries;
+pub use manifest::entries::{ColumnSummary, PartEntry, PartId, RunKind};
+pub use manifest::model::{EpochFigures, EpochManifest};
+pub use manifest::run_entry::RunEntry;
+pub use manifest::runs::{Runs, RunsIter};
+pub(crate) use manifest::spreads::{MOST_RANK_SPREADS, Steps, condense};
+pub use manifest::spreads::{MOST_SPREADS, Spread, Spreads};
+pub use manifest::summaries::Summaries;
+pub use parquet::footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
+pub use parquet::page_index::PageLocation;
+pub(crate) use parquet::page_layout::page_rows;
+pub use part::part_reader::PartReader;
+pub use part::part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
+pub use part::recovery::{RecoveredPart, recover_part};
+pub(crate) use part::seal::{MAX_GAP_BYTES, padding};
+pub use part::seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
+pub use row_group::column_table::ColumnTable;
+pub use row_group::memtable::{BucketBounds, Memtable};

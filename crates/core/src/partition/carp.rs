@@ -8,9 +8,10 @@
 
 use crate::schema::{KeyOrder, Value};
 
+use super::cut_point::CutPoint;
 use super::model::{Model, ModelBuilder};
 use super::scale::Scale;
-use super::table::{CutPoint, PartitionTable};
+use super::table::PartitionTable;
 
 /// Keys a rank buffers before it asks for a renegotiation.
 pub const OUT_OF_BOUNDS_CAPACITY: usize = 512;

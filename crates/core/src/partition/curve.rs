@@ -6,7 +6,7 @@
 //! the partitions are taken as equally wide. All arithmetic is on integers, so that every rank routes alike, and
 //! monotone, so that a partition is an interval.
 
-use super::table::CutPoint;
+use super::cut_point::CutPoint;
 
 /// Most partitions whose cuts are all kept, and most knots beyond that, unless cuts lie too close to be left out: 64 KiB
 /// as a message.

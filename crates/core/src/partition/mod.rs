@@ -18,6 +18,7 @@
 
 pub mod carp;
 mod curve;
+mod cut_point;
 pub mod model;
 pub mod pivots;
 pub mod planner;
@@ -26,12 +27,13 @@ mod scale;
 pub mod sketch;
 pub mod table;
 
+pub use cut_point::CutPoint;
 pub use model::Model;
 pub use pivots::{Atom, Pivots};
 pub use planner::{Planner, PlannerOptions};
 pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;
-pub use table::{CutPoint, DecodeError, PartitionTable, TableShelf, TieSequence};
+pub use table::{DecodeError, PartitionTable, TableShelf, TieSequence};
 
 #[cfg(test)]
 mod tests;

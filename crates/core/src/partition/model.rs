@@ -5,12 +5,9 @@
 //! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
 //! wide the key range is.
 
-use super::pivots::{Atom, Pivots, fractions};
+use super::cut_point::CutPoint;
+use super::pivots::{Atom, MASS_LIMIT, Pivots, fractions};
 use super::scale::Scale;
-use super::table::CutPoint;
-
-/// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
-pub(crate) const MASS_LIMIT: u64 = 1 << 46;
 
 /// Binary digits of slopes behind the point.
 const FRACTION_BITS: u32 = 80;

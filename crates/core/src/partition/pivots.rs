@@ -5,9 +5,13 @@
 //! spread over ordinals. All points of one message are shifted by a common phase; different phases make the errors of
 //! different ranks cancel when they are merged.
 
-use super::model::{MASS_LIMIT, Model, ModelBuilder};
 use super::scale::Scale;
 use super::table::DecodeError;
+
+mod merge;
+
+/// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
+pub(crate) const MASS_LIMIT: u64 = 1 << 46;
 
 /// A key that holds a share of the mass by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,47 +178,6 @@ impl Pivots {
             .map(|fraction| rest[((fraction * rest.len() as f64) as usize).min(rest.len() - 1)])
             .collect();
         this
-    }
-
-    /// One summary in `slots` numbers of everything that `many` summarize.
-    pub fn merge(many: &[Pivots], slots: usize, phase: f64) -> Self {
-        let split = Split::new(slots, phase);
-        let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
-        let (heavy, light) = sort_atoms(many, &split, mass);
-        let scale = common_scale(many);
-        let mut builder = ModelBuilder::new(scale);
-        for pivots in many {
-            builder.add_points(pivots);
-        }
-        for atom in &light {
-            builder.add_atom(*atom);
-        }
-        let model = builder.build();
-        let mut this = Self { scale, mass, atoms: heavy, ..Self::default() };
-        let Some(bounds) = model.extremes() else {
-            let left = this.rest_mass();
-            if let Some(last) = this.atoms.last_mut() {
-                last.mass += left;
-            }
-            return this;
-        };
-        this.bounds = bounds;
-        this.phase = split.phase;
-        let targets = fractions(split.points(this.atoms.len()), split.phase).map(|fraction| fraction * model.mass());
-        this.points = model.cuts(targets).into_iter().map(|cut| cut.ordinal.clamp(bounds.0, bounds.1)).collect();
-        this
-    }
-
-    /// The distribution these pivots stand for.
-    pub fn model(many: &[Pivots]) -> Model {
-        let mut builder = ModelBuilder::new(common_scale(many));
-        for pivots in many {
-            builder.add_points(pivots);
-            for atom in &pivots.atoms {
-                builder.add_atom(*atom);
-            }
-        }
-        builder.build()
     }
 
     /// The same distribution with its mass multiplied by `factor`: older keys count less, those that stand for others too more.

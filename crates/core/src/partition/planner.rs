@@ -1,8 +1,9 @@
 //! The root's part of a renegotiation: from the merged pivots to the next table.
 
+use super::cut_point::CutPoint;
 use super::model::Model;
 use super::pivots::Pivots;
-use super::table::{CutPoint, PartitionTable};
+use super::table::PartitionTable;
 
 /// How much the planner makes of the past.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use super::recycle::Recycler;
+use crate::query::execution::recycle::Recycler;
 
 /// What a query read and did, so far. Seconds are summed over threads, so they can exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -15,7 +15,7 @@
 //! * Output is deterministic: epochs as numbers, then part, run, row; with `ordered`, key first, NaN keys last and ties
 //!   in that same order. Threads only ever work ahead.
 //! * Memory is bounded: by the chunks in flight (`stream`) or the runs that overlap (`order`), whatever the size of the
-//!   result. Caches of manifests and footers (`dataset`) and memory kept for reuse (`recycle`) have fixed budgets.
+//!   result. Caches of manifests and footers (`catalog`) and memory kept for reuse (`recycle`) have fixed budgets.
 //! * A range query over the key reads at most 1.3 times the bytes that match and two pages of each column chunk it
 //!   touches; what `explain` says is read at most, is. Tests count.
 //! * A query sees one commit of each epoch. If a writer replaces an epoch before its first file was opened, the manifest
@@ -25,48 +25,31 @@
 //!
 //! # Map
 //!
-//! `request`: what is asked, resolved against the schema. `dataset`: the open dataset and its caches. `plan`, `extent`,
-//! `merge`, `column`: pure parts. `pool`: threads. `recycle`: memory. `fetch`: pages. `read`: one chunk. `stream`,
-//! `order`: batches. `tracks`: the same particles in all epochs. `explain`, `profile`: what queries would cost, told from
-//! summaries. `groups`: an epoch for one who reads all of it. `distribution`: histograms and quantiles, bounded by
-//! summaries or exact, with `bins` (where to cut) and `tally` (counting what summaries leave open).
+//! `request`: what is asked, resolved against the schema. `dataset`: all that can be asked of an open one. `catalog`: what is known of it, in caches. `planning`: what has to be
+//! read, told from summaries. `execution`: reading it. `analytics`: what is told of whole epochs.
 
-mod bins;
-mod column;
+mod analytics;
+mod catalog;
 mod dataset;
-mod distribution;
-mod explain;
-mod extent;
-mod fetch;
+mod execution;
 mod figures;
-mod groups;
-mod merge;
-mod order;
-mod plan;
-mod pool;
-mod profile;
-mod read;
-mod recycle;
+mod planning;
 mod request;
-mod scan;
-mod stream;
-mod tally;
-mod tracks;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use extent::{Extent, READ_THROUGH_BYTES};
-pub(crate) use groups::EpochGroups;
-pub(crate) use plan::{PageIndex, pages_of};
-pub(crate) use scan::Group;
+pub(crate) use execution::groups::EpochGroups;
+pub(crate) use planning::extent::{Extent, READ_THROUGH_BYTES};
+pub(crate) use planning::plan::{PageIndex, pages_of};
+pub(crate) use planning::scan::Group;
 
-pub use bins::{BinScale, Bins};
+pub use analytics::bins::{BinScale, Bins};
+pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
+pub use analytics::profile::{KeyProfile, ProfilePoint, key_profile, key_profile_at};
+pub use analytics::tracks::{TrackFigures, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;
-pub use distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
-pub use explain::{EpochExplanation, Explanation, KindCount, PruneReason};
+pub use execution::stream::QueryStream;
 pub use figures::QueryFigures;
-pub use profile::{KeyProfile, ProfilePoint, key_profile, key_profile_at};
+pub use planning::explain::{EpochExplanation, Explanation, KindCount, PruneReason};
 pub use request::{EpochSelection, Query};
-pub use stream::QueryStream;
-pub use tracks::{TrackFigures, TrackProgress, TrackRequest, Tracks};

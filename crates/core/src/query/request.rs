@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 
-use super::plan::Segment;
 use crate::error::{Result, UsageError};
 use crate::expr::Predicate;
+use crate::query::planning::plan::Segment;
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::{list_or_empty, manifest_commits};
+use super::epochs::{commit_of, manifest_commits};
 use super::layout::Layout;
+use super::listing::list_or_empty;
 use super::protocol::CommitProtocol;
+use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartIdentity};
 use crate::schema::Schema;
@@ -24,6 +26,35 @@ pub enum IfExists {
     Replace,
     /// Leave it as it is.
     Skip,
+}
+
+/// Removes what a failed attempt at an epoch left, its parts and its manifest. Returns the bytes of the parts. Only the
+/// holder of the lock may call this, when nobody writes to the attempt any more.
+///
+/// A commit may fail after the epoch is in place, since it could not be made durable. Nothing is removed then: the
+/// attempt's folder may hold the data that was replaced.
+///
+/// # Errors
+/// When storage fails.
+pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid) -> Result<u64> {
+    let directory = layout.attempt(epoch, commit);
+    let is_other = commit_of(storage, &directory)?.is_some_and(|found| found != commit);
+    if is_other || is_superseded(storage, layout, epoch, commit)? {
+        return Ok(0);
+    }
+    let mut bytes = 0;
+    for entry in list_or_empty(storage, &directory)? {
+        let path = directory.join(&entry.name);
+        bytes += storage.open(&path).at("open", &path)?.bytes();
+    }
+    if storage.kind(&directory).at("look up", &directory)?.is_some() {
+        storage.remove_dir_all(&directory).at("remove", &directory)?;
+    }
+    let manifest = layout.manifest(epoch, commit);
+    if storage.kind(&manifest).at("look up", &manifest)?.is_some() {
+        storage.remove_file(&manifest).at("remove", &manifest)?;
+    }
+    Ok(bytes)
 }
 
 /// An epoch being written.

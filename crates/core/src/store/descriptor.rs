@@ -147,7 +147,7 @@ impl DatasetDescriptor {
         Ok(match storage.kind(root).at("look up", root)? {
             None => not("there is no such folder"),
             Some(FileKind::File) => not("it is a file; give the folder that holds '_turbidite' and 'data'"),
-            Some(FileKind::Directory) if !super::list_epochs(storage, layout)?.is_empty() => {
+            Some(FileKind::Directory) if !super::listing::list_epochs(storage, layout)?.is_empty() => {
                 Error::damage(&layout.descriptor(), "it is missing, though there are epochs")
             }
             Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
@@ -226,6 +226,21 @@ impl DatasetDescriptor {
             ));
         }
         Ok(())
+    }
+
+    /// Whether this dataset may take records of the source of `wanted`: sources of one scheme, which is the text before
+    /// `": "`, must be equal; one without a scheme or of another one says nothing.
+    ///
+    /// # Errors
+    /// [`Error::OtherSource`] when they differ.
+    pub(crate) fn check_source(&self, layout: &Layout, wanted: &Self) -> Result<()> {
+        let (Some(found), Some(wanted)) = (&self.source, &wanted.source) else { return Ok(()) };
+        let scheme = |source: &str| source.split_once(": ").map(|(scheme, _)| scheme.to_owned());
+        if found == wanted || scheme(found).is_none() || scheme(found) != scheme(wanted) {
+            return Ok(());
+        }
+        let (path, found, wanted) = (layout.root().to_owned(), found.clone(), wanted.clone());
+        Err(Error::OtherSource { path, found, wanted })
     }
 }
 

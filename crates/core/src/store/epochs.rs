@@ -9,50 +9,14 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::layout::{Layout, parse_epoch_folder, parse_manifest};
+use super::layout::{Layout, parse_manifest};
+use super::listing::{epoch_exists, list_or_empty, list_parts};
 use crate::error::{Error, IoContext, Result};
-use crate::format::{EpochManifest, PartId, PartReader};
-use crate::storage::{DirEntry, FileKind, Storage, read_all};
+use crate::format::{EpochManifest, PartReader};
+use crate::storage::{Storage, read_all};
 
 /// A manifest has one row per row group: 131,072 ranks with 16 runs of 16 columns each stay well below this.
 const MAX_MANIFEST_BYTES: u64 = 4 << 30;
-
-/// The names in a folder; none when it does not exist.
-pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<DirEntry>> {
-    match storage.list(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        other => other.at("list", path),
-    }
-}
-
-/// The epochs of a dataset, in numeric order.
-///
-/// # Errors
-/// When the folder cannot be read.
-pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
-    let names = list_or_empty(storage, &layout.data())?;
-    let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
-    let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
-    epochs.sort_unstable();
-    Ok(epochs)
-}
-
-/// Whether a dataset has an epoch.
-///
-/// # Errors
-/// When its folder cannot be looked up.
-pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<bool> {
-    let folder = layout.epoch(epoch);
-    Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
-}
-
-/// The parts in an epoch's folder, by name.
-pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
-    let mut parts: Vec<PartId> =
-        list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();
-    parts.sort_unstable();
-    Ok(parts)
-}
 
 /// The commit whose parts lie in a folder: the first footer that can be read says it. `None` when none can.
 pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<Uuid>> {

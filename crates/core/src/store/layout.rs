@@ -88,11 +88,6 @@ impl Layout {
         self.manifests().join(format!("{epoch}.{commit}{MANIFEST_SUFFIX}"))
     }
 
-    /// The folder of auxiliary indexes.
-    pub fn indexes(&self) -> PathBuf {
-        self.control().join("index")
-    }
-
     /// The folder of unfinished work; readers never look inside.
     pub fn unfinished(&self) -> PathBuf {
         self.control().join("tmp")

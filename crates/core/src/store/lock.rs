@@ -5,10 +5,14 @@
 //! at once must not remove each other's: only the holder of a second lock, named after the first one's token, may remove
 //! the first, after looking that the token is still the same. That second lock is of the same kind, so a crash while
 //! taking over is taken over as well.
+//!
+//! A lock may be broken by request where its holder cannot be judged from here. It is not broken against a process of the
+//! same job, nor against this very process: two writers that share a folder by mistake would mix their records.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -25,6 +29,18 @@ const MAX_DEPTH: u32 = 5;
 const MAX_ATTEMPTS: u32 = 64;
 /// A lock file is a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 16;
+
+/// Where batch systems tell a process its job.
+const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
+/// Where launchers tell a process that there are others: MPICH and Intel MPI, Open MPI, MVAPICH.
+const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
+
+/// The tokens of the locks that this process holds. One of its locks that is not among them is what a failure left.
+static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+fn held() -> MutexGuard<'static, BTreeSet<String>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Who holds a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +59,9 @@ pub struct LockHolder {
     pub(super) started: Option<u64>,
     /// The batch job, if any.
     pub job: Option<String>,
+    /// What processes of one `mpiexec` have in common on one host, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) launch: Option<String>,
 }
 
 /// What the system says of a process.
@@ -76,6 +95,24 @@ fn look_up_process(process: u32) -> Process {
     Process::Running(fields.nth(18).and_then(|ticks| ticks.parse().ok()))
 }
 
+/// A variable of the environment that is not empty.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// What this process has in common with the others that the same `mpiexec` has started on this host.
+fn launch() -> Option<String> {
+    if let Some(namespace) = variable("PMIX_NAMESPACE") {
+        return Some(format!("PMIX_NAMESPACE {namespace}"));
+    }
+    LAUNCHERS.iter().find_map(|name| variable(name))?;
+    let parent = rustix::process::getppid()?.as_raw_nonzero().get().unsigned_abs();
+    match look_up_process(parent) {
+        Process::Running(Some(started)) => Some(format!("process {parent} of {started}")),
+        Process::Running(None) | Process::Gone => None,
+    }
+}
+
 impl LockHolder {
     /// This process.
     fn this_process() -> Self {
@@ -86,9 +123,7 @@ impl LockHolder {
             Process::Running(started) => started,
             Process::Gone => None,
         };
-        let job = ["SLURM_JOB_ID", "PBS_JOBID"]
-            .iter()
-            .find_map(|name| std::env::var(name).ok().filter(|id| !id.is_empty()).map(|id| format!("{name} {id}")));
+        let job = JOBS.iter().find_map(|name| variable(name).map(|id| format!("{name} {id}")));
         // Miri's `uname` leaves parts of its answer without a value.
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self {
@@ -99,7 +134,25 @@ impl LockHolder {
             process,
             started,
             job,
+            launch: launch(),
         }
+    }
+
+    /// Whether the holder, which is not known to be gone, belongs to the observer's own job: it is the same process, or
+    /// one of the same batch job or the same `mpiexec`.
+    fn is_of_own_job(&self, observer: &Self) -> bool {
+        let machine = |holder: &Self| (holder.host.clone(), holder.boot.clone());
+        let process = |holder: &Self| (machine(holder), holder.namespace.clone(), holder.process, holder.started);
+        if process(self) == process(observer) {
+            return held().contains(&self.token);
+        }
+        let same = |one: &Option<String>, other: &Option<String>| one.is_some() && one == other;
+        same(&self.job, &observer.job) || (same(&self.launch, &observer.launch) && machine(self) == machine(observer))
+    }
+
+    /// Whether the holder certainly runs no more, as far as this process can tell: the next writer takes its lock over.
+    pub fn has_ended(&self) -> bool {
+        self.is_gone(&Self::this_process())
     }
 
     /// Whether the holder certainly runs no more. `observer` is the process that asks.
@@ -119,10 +172,13 @@ impl LockHolder {
         }
     }
 
-    /// Whether a takeover by this holder may be broken by request. One by another process of this host may not: it runs
-    /// and will be done at once. One by this very process is what an earlier failure in it left.
-    fn may_be_interrupted(&self, observer: &Self) -> bool {
-        self.host != observer.host || self.process == observer.process
+    /// Whether this holder's lock, or its takeover of one, may be broken by request. A takeover by another process of this
+    /// host may not: it runs and will be done at once. One by this very process is what an earlier failure in it left.
+    fn may_be_broken(&self, observer: &Self, depth: u32) -> bool {
+        match depth {
+            0 => !self.is_of_own_job(observer),
+            _ => self.host != observer.host || self.process == observer.process,
+        }
     }
 }
 
@@ -218,10 +274,14 @@ fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool
 }
 
 fn locked(path: &Path, holder: impl std::fmt::Display) -> Error {
-    Error::Locked { path: path.to_owned(), holder: holder.to_string() }
+    Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: false }
 }
 
-/// Gets the lock at `path` for `me`. With `force`, whoever holds it is treated as gone.
+fn locked_by(path: &Path, holder: &LockHolder, me: &LockHolder) -> Error {
+    Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: holder.is_of_own_job(me) }
+}
+
+/// Gets the lock at `path` for `me`. With `force`, whoever holds it is treated as gone, unless it is of the same job.
 fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, depth: u32) -> Result<Option<LockNotice>> {
     let mut notice = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -230,10 +290,10 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Nothing if place(storage, path, me)? => return Ok(notice),
             Found::Nothing => continue,
             Found::Held(holder) if holder.is_gone(me) => notice = Some(LockNotice::TakenOver(holder.clone())),
-            Found::Held(holder) if force && (depth == 0 || holder.may_be_interrupted(me)) => {
+            Found::Held(holder) if force && holder.may_be_broken(me, depth) => {
                 notice = Some(LockNotice::Broken(Some(holder.clone())));
             }
-            Found::Held(holder) => return Err(locked(path, holder)),
+            Found::Held(holder) => return Err(locked_by(path, holder, me)),
             Found::Unreadable(_) if force => notice = Some(LockNotice::Broken(None)),
             Found::Unreadable(_) => return Err(locked(path, "an unknown process (its content cannot be read)")),
         }
@@ -287,7 +347,7 @@ pub struct WriterLock {
 
 impl WriterLock {
     /// Takes the lock of a dataset, whose folder is made if need be. A lock of this host whose process is gone is taken
-    /// over, which the notice says; with `break_lock` any lock is.
+    /// over, which the notice says; with `break_lock` any lock is that no process of the same job holds.
     ///
     /// # Errors
     /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
@@ -296,10 +356,19 @@ impl WriterLock {
         layout: &Layout,
         break_lock: bool,
     ) -> Result<(Self, Option<LockNotice>)> {
+        Self::acquire_as(LockHolder::this_process(), storage, layout, break_lock)
+    }
+
+    pub(super) fn acquire_as(
+        holder: LockHolder,
+        storage: &Arc<dyn Storage>,
+        layout: &Layout,
+        break_lock: bool,
+    ) -> Result<(Self, Option<LockNotice>)> {
         let path = layout.lock();
         create_dir_synced(&**storage, &layout.control())?;
-        let holder = LockHolder::this_process();
         let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
+        held().insert(holder.token.clone());
         let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
         lock.tidy_up()?;
         Ok((lock, notice))
@@ -343,6 +412,7 @@ impl WriterLock {
             return Ok(());
         }
         let token = self.holder.token.clone();
+        held().remove(&token);
         match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
             // Someone is breaking it at this moment.
             Err(Error::Locked { .. }) => return Ok(()),
@@ -374,7 +444,7 @@ pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<Lock
 
 /// Lock holders that tests make up.
 #[cfg(test)]
-pub(super) mod forged {
+pub(crate) mod forged {
     use super::*;
 
     pub(in super::super) type Holder = LockHolder;
@@ -384,6 +454,20 @@ pub(super) mod forged {
         pub(in super::super) fn this() -> Self {
             Self::this_process()
         }
+    }
+
+    /// Breaks a dataset's lock as `holder` would.
+    pub(crate) fn break_lock(
+        holder: LockHolder,
+        storage: &Arc<dyn Storage>,
+        layout: &Layout,
+    ) -> Result<(WriterLock, Option<LockNotice>)> {
+        WriterLock::acquire_as(holder, storage, layout, true)
+    }
+
+    /// A process of another host.
+    pub(crate) fn elsewhere() -> LockHolder {
+        LockHolder { host: "elsewhere".to_owned(), ..LockHolder::this_process() }
     }
 
     /// Puts a lock in place as `holder` would.

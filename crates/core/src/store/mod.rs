@@ -10,7 +10,8 @@
 //! DS/_turbidite/lock                       the writer (`lock`)
 //! ```
 //!
-//! Map: `layout` knows the paths, `files` small whole files, `descriptor` dataset.json, `lock` the one writer, `epochs`
+//! Map: `layout` knows the paths, `files` small whole files, `descriptor` dataset.json, `vacancy` where one may be
+//! created, `lock` the one writer, `epochs`
 //! which epochs there are, `protocol` the steps of a commit, `commit` one attempt at an epoch, `recovery` what a new
 //! writer does first, `truncate` going back to a checkpoint, `salvage` unfinished epochs, `verify` everything against
 //! everything.
@@ -27,7 +28,9 @@ mod commit;
 mod descriptor;
 mod epochs;
 mod files;
+mod findings;
 mod layout;
+mod listing;
 mod lock;
 mod protocol;
 mod recovery;
@@ -35,16 +38,23 @@ pub mod salvage;
 #[cfg(test)]
 mod tests;
 mod truncate;
+mod vacancy;
 mod verify;
 mod verify_part;
 
+pub(crate) use commit::discard_attempt;
 pub use commit::{EpochCommit, IfExists};
 pub use descriptor::{DATASET_VERSION, DatasetDescriptor};
-pub(crate) use epochs::epoch_exists;
-pub use epochs::{list_epochs, load_manifest};
+pub use epochs::load_manifest;
+pub use findings::{Finding, FindingKind, VerifyReport};
 pub use layout::{EpochRange, Layout, parse_epoch};
+pub(crate) use listing::epoch_exists;
+pub use listing::list_epochs;
+#[cfg(test)]
+pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
 pub use protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;
-pub use verify::{Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify};
+pub(crate) use vacancy::check_vacant;
+pub use verify::{VerifyOptions, VerifyProgress, verify};

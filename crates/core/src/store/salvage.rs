@@ -10,9 +10,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::{list_or_empty, list_parts};
 use super::files::create_dir_synced;
 use super::layout::{Layout, Leftover, parse_leftover};
+use super::listing::{list_or_empty, list_parts};
 use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::{PartId, PartIdentity, SealedRun, recover_part, scan_seals};

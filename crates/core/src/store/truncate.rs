@@ -8,8 +8,9 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::{list_epochs, manifest_commits};
+use super::epochs::manifest_commits;
 use super::layout::{Layout, Leftover};
+use super::listing::list_epochs;
 use super::recovery::recover;
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;

@@ -9,78 +9,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::descriptor::DatasetDescriptor;
-use super::epochs::{list_epochs, list_or_empty, load_manifest};
+use super::epochs::load_manifest;
+use super::findings::{Finding, FindingKind, VerifyReport};
 use super::layout::{EpochRange, Layout, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
+use super::listing::{list_epochs, list_or_empty};
 use super::verify_part::verify_part;
 use crate::error::{Error, Result};
 use crate::format::{EpochFigures, EpochManifest, PartEntry, PartId, RunKind};
 use crate::storage::Storage;
-
-/// How bad a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FindingKind {
-    /// Stored bytes are not what was written, or files are missing or too many.
-    Damage,
-    /// The system could not read something, so that nothing can be said of it.
-    Unreadable,
-    /// Nothing is wrong with the data, but someone should know.
-    Notice,
-}
-
-/// Something that verification found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// How bad it is.
-    pub kind: FindingKind,
-    /// The file or folder.
-    pub path: PathBuf,
-    /// Where in it: a run, a page.
-    pub place: Option<String>,
-    /// What is wrong.
-    pub what: String,
-}
-
-impl Finding {
-    pub(super) fn new(kind: FindingKind, path: &Path, what: impl Into<String>) -> Self {
-        Self { kind, path: path.to_owned(), place: None, what: what.into() }
-    }
-
-    pub(super) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: Some(place.into()), ..Self::new(FindingKind::Damage, path, what) }
-    }
-
-    /// The finding that an error amounts to; `path` where the error names none.
-    pub(super) fn from_error(error: Error, path: &Path) -> Self {
-        match error {
-            Error::Damage { path, place, what } => Self { kind: FindingKind::Damage, path, place, what },
-            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                Self::new(FindingKind::Damage, &path, "it is missing")
-            }
-            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::new(FindingKind::Damage, &path, "it ends before its end")
-            }
-            Error::Io { operation, path, source } => {
-                Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))
-            }
-            other => Self::new(FindingKind::Unreadable, path, other.to_string()),
-        }
-    }
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let kind = match self.kind {
-            FindingKind::Damage => "damage",
-            FindingKind::Unreadable => "unreadable",
-            FindingKind::Notice => "notice",
-        };
-        write!(f, "{kind}: {}", self.path.display())?;
-        if let Some(place) = &self.place {
-            write!(f, " ({place})")?;
-        }
-        write!(f, ": {}", self.what)
-    }
-}
 
 /// What to verify, and how.
 #[derive(Debug, Clone)]
@@ -107,43 +43,12 @@ pub struct VerifyProgress {
     pub total_bytes: u64,
 }
 
-/// What a verification looked at and found.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct VerifyReport {
-    /// Epochs looked at.
-    pub epochs: u64,
-    /// Parts that could be opened.
-    pub parts: u64,
-    /// Row groups read.
-    pub row_groups: u64,
-    /// Pages read.
-    pub pages: u64,
-    /// Records read.
-    pub rows: u64,
-    /// Bytes of records read.
-    pub bytes: u64,
-    /// What was found, in the order of epochs and parts.
-    pub findings: Vec<Finding>,
-}
-
-impl VerifyReport {
-    /// Whether nothing was found but notices.
-    pub fn is_clean(&self) -> bool {
-        self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
-    }
-
-    /// Adds what another report counted and found.
-    pub(super) fn add(&mut self, other: Self) {
-        self.epochs += other.epochs;
-        self.parts += other.parts;
-        self.row_groups += other.row_groups;
-        self.pages += other.pages;
-        self.rows += other.rows;
-        self.bytes += other.bytes;
-        self.findings.extend(other.findings);
-    }
-}
-
+/// Reads a whole dataset and compares everything with everything.
+///
+/// `progress` is called from several threads, after every column of every row group.
+///
+/// # Errors
+/// When there is no dataset, or folders cannot be listed.
 /// One part to read.
 struct Task {
     manifest: Arc<EpochManifest>,
@@ -172,7 +77,7 @@ pub fn verify(
         Err(error) => return Err(error),
     };
     let epochs = list_epochs(&**storage, layout)?;
-    check_folders(&**storage, layout, &epochs, &mut report.findings)?;
+    report.unfinished = check_folders(&**storage, layout, &epochs, &mut report.findings)?;
     let mut tasks = Vec::new();
     for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
         report.epochs += 1;
@@ -274,8 +179,8 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     }
 }
 
-/// Looks at what belongs to no epoch.
-fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], findings: &mut Vec<Finding>) -> Result<()> {
+/// Looks at what belongs to no epoch. Returns how many attempts at epochs were never finished.
+fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], findings: &mut Vec<Finding>) -> Result<u64> {
     let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
     let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));
     for entry in list_or_empty(storage, &layout.data())? {
@@ -288,6 +193,7 @@ fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], finding
             notice(layout.manifests().join(&entry.name), "it belongs to no data; the next writer removes it");
         }
     }
+    let mut unfinished = 0;
     for entry in list_or_empty(storage, &layout.unfinished())? {
         let path = layout.unfinished().join(&entry.name);
         match parse_leftover(&entry.name) {
@@ -298,10 +204,11 @@ fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], finding
                 );
             }
             Some((_, _, Leftover::Attempt)) => {
+                unfinished += 1;
                 notice(path, "an epoch that was never finished, or one being written; 'salvage' shows what is in it");
             }
             _ => notice(path, "the next writer removes it"),
         }
     }
-    Ok(())
+    Ok(unfinished)
 }

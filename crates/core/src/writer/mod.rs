@@ -19,7 +19,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::format::{
-    BucketBounds, MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry, RunKind, StageSeconds,
+    BucketBounds, MAX_ROW_GROUPS, MOST_RANK_SPREADS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry,
+    RunKind, Spreads, StageSeconds,
 };
 use crate::schema::{Schema, Value};
 
@@ -58,6 +59,8 @@ pub struct Outcome {
     pub parts: Vec<PartEntry>,
     /// Their runs.
     pub runs: Vec<RunEntry>,
+    /// How their keys are spread.
+    pub keys: Spreads,
     /// Where the time went.
     pub figures: StageSeconds,
     /// The first error; parts and runs are incomplete then.
@@ -104,6 +107,7 @@ pub struct Writer {
     next_run: u32,
     parts: Vec<PartEntry>,
     runs: Vec<RunEntry>,
+    keys: Spreads,
     figures: StageSeconds,
     finishing: bool,
     error: Option<Error>,
@@ -139,6 +143,7 @@ impl Writer {
             next_run: 0,
             parts: Vec::new(),
             runs: Vec::new(),
+            keys: Spreads::default(),
             figures: StageSeconds::default(),
             finishing: false,
             error: None,
@@ -202,7 +207,7 @@ impl Writer {
     }
 
     /// Takes whole stored rows of one kind. What arrives while [`Writer::accepts`] is false is taken all the same, at
-    /// the price of memory beyond the two memtables; drivers poll no more than a batch then.
+    /// the price of memory beyond the two memtables; runtimes poll no more than a batch then.
     pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
         let row_bytes = self.schema.row_bytes();
         while !rows.is_empty() && self.error.is_none() {
@@ -291,6 +296,9 @@ impl Writer {
                     Ok(runs) => {
                         self.runs.extend(runs);
                         self.part = part;
+                        if let Some(part) = &mut self.part {
+                            self.keys.extend(part.take_keys().take(), MOST_RANK_SPREADS);
+                        }
                     }
                     Err(error) => self.fail(error),
                 }
@@ -336,7 +344,8 @@ impl Writer {
 
     /// What the writer achieved; call it when [`Writer::is_finished`].
     pub fn into_outcome(self) -> Outcome {
-        Outcome { parts: self.parts, runs: self.runs, figures: self.figures, error: self.error, spare: self.spare }
+        let Self { parts, runs, keys, figures, error, spare, .. } = self;
+        Outcome { parts, runs, keys, figures, error, spare }
     }
 
     /// Bytes of memory in memtables.

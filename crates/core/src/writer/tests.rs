@@ -1,4 +1,4 @@
-//! Which memtables a writer keeps and which it gives up. What it writes is tested through the drivers, and by `tests/sim`.
+//! Which memtables a writer keeps and which it gives up. What it writes is tested through the runtimes, and by `tests/sim`.
 
 use std::path::Path;
 

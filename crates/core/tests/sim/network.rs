@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use turbidite::engine::{Channel, Sent, Transport, control_name};
+use turbidite::shuffle::{Channel, Sent, Transport, control_name};
 
 use crate::coverage::Coverage;
 use crate::random::Random;

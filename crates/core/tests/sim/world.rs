@@ -8,8 +8,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use turbidite::drivers::{Background, Host};
 use turbidite::format::EncodeBuffers;
+use turbidite::runtime::{Background, Host};
 
 use crate::coverage::Coverage;
 use crate::faults::{Faults, Verdict};

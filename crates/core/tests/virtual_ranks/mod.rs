@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use turbidite::drivers::sim::{SimOptions, SimReport, Simulation, Turn};
 use turbidite::format::RunKind;
+use turbidite::runtime::sim::{SimOptions, SimReport, Simulation, Turn};
 use turbidite::{Column, DataType, Schema};
 
 pub(crate) fn schema() -> Arc<Schema> {

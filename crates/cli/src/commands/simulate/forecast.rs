@@ -1,8 +1,8 @@
 //! One simulated epoch, and what follows from it for the run as it is planned.
 
 use serde::Serialize;
-use turbidite::drivers::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
 use turbidite::format::EpochFigures;
+use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
 use turbidite::{Renegotiation, Schema};
 
 use super::program::Records;

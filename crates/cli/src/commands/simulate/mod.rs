@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use turbidite::drivers::machine::{Costs, Link, Machine, StorageModel};
 use turbidite::expr::DerivationSet;
+use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
 
 use super::feed::Recipe;
 use super::{say, say_json};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use turbidite::drivers::machine::Program;
+use turbidite::runtime::machine::Program;
 use turbidite::{Column, DataType, Schema, Value};
 
 use super::Distribution;

@@ -92,6 +92,7 @@ fn write_source(
         commit: commit.identity().commit,
         parts: Vec::new(),
         runs: crate::format::Runs::default(),
+        keys: Default::default(),
         figures: EpochFigures::default(),
     };
     for (rank, runs) in (0..).zip(epoch) {

@@ -50,7 +50,14 @@ fn example_part() -> (Vec<u8>, PartEntry, Vec<RunEntry>) {
 fn example_manifest() -> EpochManifest {
     let (_, entry, runs) = example_part();
     let figures = EpochFigures { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
-    EpochManifest { epoch: 200, commit: example_identity().commit, parts: vec![entry], runs: runs.into(), figures }
+    EpochManifest {
+        epoch: 200,
+        commit: example_identity().commit,
+        parts: vec![entry],
+        runs: runs.into(),
+        keys: Default::default(),
+        figures,
+    }
 }
 
 /// The stored file; written first when that was asked for.

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::error::Error;
-use crate::format::{ColumnSummary, EpochFigures, EpochManifest, Summaries};
+use crate::format::{ColumnSummary, EpochFigures, EpochManifest, Spread, Summaries};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -61,7 +61,15 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         sync_s: 1e-300,
         ..EpochFigures::default()
     };
-    EpochManifest { epoch: u64::MAX, commit: Uuid::from_u128(u128::from(seed)), parts, runs, figures }
+    // More than row groups, or they would not be stated.
+    let spread = |number: u64| Spread {
+        least: number << 32,
+        most: (number << 32) + noise.next() % 99,
+        rows: noise.next() >> 40,
+    };
+    let keys: Vec<Spread> = if seed.is_multiple_of(2) { (0..150).map(spread).collect() } else { Vec::new() };
+    let keys = keys.into();
+    EpochManifest { epoch: u64::MAX, commit: Uuid::from_u128(u128::from(seed)), parts, runs, keys, figures }
 }
 
 fn decode(bytes: &[u8], schema: &Schema) -> crate::Result<EpochManifest> {

@@ -10,7 +10,7 @@ use parquet::file::serialized_reader::ReadOptionsBuilder;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::model::ColumnSummary;
+use crate::format::manifest::entries::ColumnSummary;
 use crate::schema::Value;
 
 /// One column of one row group, read by the parquet crate and cut to stored width.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Error;
-use crate::query::plan::Segment;
+use crate::query::planning::plan::Segment;
 use crate::query::request::Shape;
 use crate::storage::FaultStorage;
 use crate::store::EpochRange;

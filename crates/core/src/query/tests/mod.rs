@@ -140,6 +140,7 @@ impl Fixture {
         let commit = begun.unwrap().unwrap();
         let mut parts = Vec::new();
         let mut runs = Vec::new();
+        let mut keys = Vec::new();
         for (part, contents) in &epoch.parts {
             let mut writer = PartWriter::create(
                 self.storage.clone(),
@@ -158,11 +159,18 @@ impl Fixture {
                 let context = RunContext { run: number, kind: run.kind, table_version: 1, bounds: None };
                 runs.extend(writer.append_run(&memtable, context).unwrap());
             }
+            keys.extend(writer.take_keys().take());
             parts.push(writer.finish().unwrap());
         }
         let figures = EpochFigures { receivers: epoch.parts.len() as u32, ..EpochFigures::default() };
-        let mut manifest =
-            EpochManifest { epoch: epoch.epoch, commit: commit.identity().commit, parts, runs: runs.into(), figures };
+        let mut manifest = EpochManifest {
+            epoch: epoch.epoch,
+            commit: commit.identity().commit,
+            parts,
+            runs: runs.into(),
+            keys: keys.into(),
+            figures,
+        };
         manifest.parts.sort_by_key(|entry| entry.part);
         manifest.runs.to_mut().sort_by_key(|run| (run.part, run.offset));
         change(&mut manifest);

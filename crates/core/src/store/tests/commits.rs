@@ -60,7 +60,7 @@ fn an_epoch_that_appeared_meanwhile_is_not_overwritten() {
 fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     let memory = dataset(true, &[]);
     let storage = shared(&memory);
-    let (_lock, descriptor) = open(&storage).unwrap();
+    let (lock, descriptor) = open(&storage).unwrap();
     let attempt = |change: &dyn Fn(&mut crate::format::EpochManifest, &EpochCommit)| {
         let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 5, IfExists::Error).unwrap().unwrap();
         let mut manifest = write_parts(&storage, &commit, 1).unwrap();
@@ -81,6 +81,7 @@ fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     let other = attempt(&|manifest, _| manifest.epoch = 6);
     assert!(other.contains("epoch 6"), "{other}");
     assert!(list_epochs(&memory, &layout()).unwrap().is_empty());
+    lock.release().unwrap();
     job(&storage, 5, IfExists::Error, 3).unwrap();
     assert_eq!(contents(&memory)[&5], ids(3), "attempts that failed are not in the way");
 }

@@ -127,6 +127,61 @@ fn only_what_is_certainly_gone_is_taken_over() {
     }
 }
 
+/// Two datasets of one job with one folder: obeying "break the lock" mixed their records.
+#[test]
+fn a_lock_of_the_same_job_is_never_broken() {
+    let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+    let refused = |holder: forged::Holder, storage: &Arc<dyn Storage>| {
+        for break_lock in [false, true] {
+            match WriterLock::acquire_as(holder.clone(), storage, &layout(), break_lock) {
+                Err(error @ Error::Locked { by_own_job: true, .. }) => {
+                    let text = error.to_string();
+                    assert!(text.contains("of this very job; two datasets with one folder?"), "{text}");
+                    assert_eq!(error.refusal(), None, "nothing recommends to break it");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let (lock, _) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+    refused(forged::Holder::this(), &storage);
+    lock.check().unwrap();
+    lock.release().unwrap();
+    // Another process, which runs: this one's parent.
+    let process = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
+    let other = forged::Holder { process, started: None, ..forged::Holder::this() };
+    let of_job = |job: &str| forged::Holder { job: Some(job.to_owned()), ..other.clone() };
+    let launched = |launch: &str| forged::Holder { job: None, launch: Some(launch.to_owned()), ..other.clone() };
+    let me = forged::Holder {
+        job: Some("PBS_JOBID 7".to_owned()),
+        launch: Some("process 5 of 3".to_owned()),
+        ..forged::Holder::this()
+    };
+    for holder in [
+        of_job("PBS_JOBID 7"),
+        forged::Holder { host: "elsewhere".to_owned(), ..of_job("PBS_JOBID 7") },
+        launched("process 5 of 3"),
+    ] {
+        refused(me.clone(), &memory_with_lock(&holder));
+    }
+    for holder in [
+        of_job("PBS_JOBID 8"),
+        launched("process 5 of 4"),
+        forged::Holder { host: "elsewhere".to_owned(), ..launched("process 5 of 3") },
+        forged::Holder { job: None, ..other.clone() },
+    ] {
+        let storage = memory_with_lock(&holder);
+        assert!(matches!(
+            WriterLock::acquire_as(me.clone(), &storage, &layout(), false),
+            Err(Error::Locked { by_own_job: false, .. })
+        ));
+        forged::break_lock(me.clone(), &storage, &layout()).unwrap();
+    }
+    // One of the job that is gone is taken over all the same.
+    let gone = forged::Holder { process: ended_process(), ..of_job("PBS_JOBID 7") };
+    WriterLock::acquire_as(me, &memory_with_lock(&gone), &layout(), false).unwrap();
+}
+
 #[test]
 fn a_lock_that_cannot_be_read_is_somebodys() {
     for content in [&b""[..], b"{}", b"{\"token\":\"../../etc\"}"] {
@@ -144,7 +199,7 @@ fn a_lock_that_cannot_be_read_is_somebodys() {
 fn a_writer_whose_lock_was_broken_notices_and_does_not_release_the_new_one() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let (first, _) = WriterLock::acquire(&storage, &layout(), false).unwrap();
-    let (second, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+    let (second, notice) = forged::break_lock(forged::elsewhere(), &storage, &layout()).unwrap();
     assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))));
     assert!(matches!(first.check(), Err(Error::Locked { .. })));
     first.release().unwrap();

@@ -2,6 +2,7 @@
 
 mod commits;
 mod crashes;
+mod discarded;
 mod locks;
 mod recovered;
 mod settled;
@@ -76,6 +77,7 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
         commit: commit.identity().commit,
         parts: Vec::new(),
         runs: crate::format::Runs::default(),
+        keys: Default::default(),
         figures: EpochFigures { rows: ids.len() as u64, ..EpochFigures::default() },
     };
     for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {

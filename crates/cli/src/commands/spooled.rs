@@ -1,0 +1,158 @@
+//! `turbidite salvage --spool`: files that killed runs left in the preload library's spool.
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::{say, say_json};
+use crate::failure::{Failure, FileContext};
+use crate::spool::{self, Leftover, OwnedDataset, SpooledFile};
+use crate::text;
+
+/// A spooled file, and what became of it.
+#[derive(Debug, Serialize)]
+struct Entry {
+    #[serde(flatten)]
+    file: SpooledFile,
+    /// Whether the program's path has a file already, which is not written over.
+    exists: bool,
+    placed: bool,
+    error: Option<String>,
+}
+
+/// What one process left.
+#[derive(Debug, Serialize)]
+struct Run {
+    folder: PathBuf,
+    host: String,
+    process: u32,
+    config: Option<PathBuf>,
+    datasets: Vec<OwnedDataset>,
+    files: Vec<Entry>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    spool: PathBuf,
+    runs: Vec<Run>,
+    /// Processes whose files are theirs.
+    living: usize,
+    /// Folders that cannot be judged from this host.
+    unknown: Vec<PathBuf>,
+}
+
+/// Lists what killed runs left in a spool, and moves it to its places if asked to.
+pub(super) fn run(spool: &Path, put_in_place: bool, as_json: bool) -> Result<(), Failure> {
+    let found = spool::find(spool).on_file("read", spool)?;
+    let mut runs = Vec::with_capacity(found.leftovers.len());
+    for leftover in &found.leftovers {
+        let files = leftover.files.iter().map(|file| handle(leftover, file, put_in_place)).collect();
+        if put_in_place {
+            leftover.clear().on_file("remove", &leftover.folder)?;
+        }
+        let owner = leftover.owner.clone();
+        let (host, process) = (owner.host, owner.process);
+        let folder = leftover.folder.clone();
+        runs.push(Run { folder, host, process, config: owner.config, datasets: owner.datasets, files });
+    }
+    let report = Report { spool: spool.to_owned(), runs, living: found.living, unknown: found.unknown };
+    if as_json {
+        say_json(&report)?;
+    } else {
+        say(&report.in_words(put_in_place))?;
+    }
+    report.judge(put_in_place)
+}
+
+fn handle(leftover: &Leftover, file: &SpooledFile, put_in_place: bool) -> Entry {
+    let exists = file.path.symlink_metadata().is_ok();
+    let error = if put_in_place {
+        leftover.put_in_place(file).err().map(|error| {
+            let (spooled, path) = (file.spooled.display(), file.path.display());
+            format!("cannot move {spooled} to {path}: {error}")
+        })
+    } else {
+        None
+    };
+    Entry { file: file.clone(), exists, placed: put_in_place && error.is_none(), error }
+}
+
+/// What to say of a dataset whose run was killed and left files in the usual spool.
+pub(super) fn hint(dataset: &Path) -> Option<String> {
+    let dataset = std::path::absolute(dataset).ok()?;
+    let found = spool::find(Path::new(spool::DEFAULT)).ok()?;
+    let of_dataset: Vec<&Leftover> = found.leftovers.iter().filter(|leftover| leftover.is_of(&dataset)).collect();
+    let files: u64 = of_dataset.iter().map(|leftover| leftover.files.len() as u64).sum();
+    (files > 0).then(|| {
+        format!(
+            "a killed run of this dataset left {} in {}: see turbidite salvage --spool {}",
+            text::counted(files, "file", "files"),
+            spool::DEFAULT,
+            spool::DEFAULT
+        )
+    })
+}
+
+impl Report {
+    fn in_words(&self, put_in_place: bool) -> String {
+        let mut lines = Vec::new();
+        for run in self.runs.iter().filter(|run| !run.files.is_empty()) {
+            let bytes = run.files.iter().map(|entry| entry.file.bytes).sum();
+            lines.push(format!(
+                "process {} on {}, which is gone, left {}, {}, in {}",
+                run.process,
+                run.host,
+                text::counted(run.files.len() as u64, "file", "files"),
+                text::bytes(bytes),
+                run.folder.display()
+            ));
+            lines.extend(run.config.iter().map(|config| format!("  configuration: {}", config.display())));
+            let datasets = run.datasets.iter();
+            lines.extend(datasets.map(|dataset| format!("  {} goes to {}", dataset.files, dataset.out.display())));
+            lines.extend(run.files.iter().map(Entry::in_words));
+        }
+        if lines.is_empty() {
+            lines.push(format!("no run that is gone left files in {}", self.spool.display()));
+        } else if !put_in_place {
+            let spool = self.spool.display();
+            lines.push(format!("move them to their places with: turbidite salvage --spool {spool} --put-in-place"));
+        } else if self.runs.iter().flat_map(|run| &run.files).any(|entry| entry.placed) {
+            lines.push("index them with: turbidite ingest (--if-exists skip)".to_owned());
+        }
+        if self.living > 0 {
+            let processes = text::counted(self.living as u64, "running process", "running processes");
+            lines.push(format!("files of {processes} are left alone"));
+        }
+        for folder in &self.unknown {
+            lines.push(format!("{} is of another host or nobody's: look on that host", folder.display()));
+        }
+        lines.join("\n")
+    }
+
+    /// Files that could not be moved make the exit code say so.
+    fn judge(&self, put_in_place: bool) -> Result<(), Failure> {
+        let stay: Vec<&str> =
+            self.runs.iter().flat_map(|run| &run.files).filter_map(|entry| entry.error.as_deref()).collect();
+        match (stay.as_slice(), put_in_place) {
+            ([first, rest @ ..], true) => {
+                let more = if rest.is_empty() { String::new() } else { format!(", and {} more", rest.len()) };
+                Err(Failure::Unplaced(format!("{first}{more}; the spool still has them")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Entry {
+    fn in_words(&self) -> String {
+        let size = text::bytes(self.file.bytes);
+        let path = self.file.path.display();
+        let note = match (&self.error, self.placed, self.exists) {
+            (Some(error), _, _) => format!(" STAYS: {error}"),
+            (None, true, _) => " is in its place".to_owned(),
+            (None, false, true) => " (a file of this name exists and will not be written over)".to_owned(),
+            (None, false, false) => String::new(),
+        };
+        format!("  {size:>10}  {path}{note}")
+    }
+}

@@ -1,0 +1,139 @@
+//! A predicate that selects about the largest one in a hundred of an epoch's keys, and how many rows that is.
+
+use turbidite::query::{Bins, Bounded, Dataset, Histogram, Precision};
+use turbidite::store::EpochRange;
+use turbidite::{DataType, Value};
+
+use crate::failure::Failure;
+use crate::text;
+
+/// The share that is wanted.
+const SHARE: f64 = 0.01;
+
+/// How far from it a share may be that is still called one in a hundred.
+const CLOSE: f64 = 0.002;
+
+/// How far from it a literal with few digits may be: others follow.
+const ROUNDED: f64 = 0.0003;
+
+/// Digits that literals are tried with; the last suffice for any number.
+const DIGITS: [usize; 4] = [4, 6, 9, 17];
+
+/// A bound for the key and how many rows lie beyond it.
+#[derive(Debug)]
+pub(super) struct Largest {
+    pub(super) epoch: u64,
+    /// The bound, as the expression language and SQL take it.
+    pub(super) literal: String,
+    /// Whether the bound is selected too: there may be many rows at it and few above.
+    is_included: bool,
+    selected: Bounded,
+    /// Rows whose key is a number.
+    rows: u64,
+}
+
+impl Largest {
+    /// Of one epoch; nothing where the quantile is infinite or there are no keys.
+    pub(super) fn of(dataset: &Dataset, epoch: u64) -> Result<Option<Self>, Failure> {
+        let key = dataset.schema().key();
+        let found = dataset.quantiles(&key.name, &[1.0 - SHARE], EpochRange::one(epoch), Precision::Bounded)?;
+        let Some(quantile) = found.quantiles.first().filter(|quantile| quantile.estimate.as_f64().is_finite()) else {
+            return Ok(None);
+        };
+        let rows = found.rows.saturating_sub(found.nan);
+        let mut best: Option<(f64, Self)> = None;
+        for (literal, value) in literals(quantile.estimate, key.data_type) {
+            let bins = Bins { range: Some((value, value)), ..Bins::new(1) };
+            let told = dataset.histogram(&key.name, &bins, EpochRange::one(epoch), Precision::Bounded)?;
+            for is_included in [false, true] {
+                let selected = beyond(&told, is_included);
+                let error = (text::share(selected.estimate, rows) - SHARE).abs();
+                if best.as_ref().is_none_or(|(least, _)| error < *least) {
+                    best = Some((error, Self { epoch, literal: literal.clone(), is_included, selected, rows }));
+                }
+            }
+            if best.as_ref().is_some_and(|(error, _)| *error <= ROUNDED) {
+                break;
+            }
+        }
+        Ok(best.map(|(_, largest)| largest))
+    }
+
+    /// What selects them, for a key that is quoted as it must be.
+    pub(super) fn predicate(&self, key: &str) -> String {
+        format!("{key} {} {}", if self.is_included { ">=" } else { ">" }, self.literal)
+    }
+
+    /// What they are, and how many.
+    pub(super) fn heading(&self) -> String {
+        let Bounded { least, estimate, most } = self.selected;
+        let is_close = (text::share(estimate, self.rows) - SHARE).abs() <= CLOSE;
+        let what = if is_close { "About the largest one in a hundred" } else { "The largest" };
+        let rows = match least == most {
+            true => text::counted(most, "row", "rows"),
+            false => format!(
+                "about {} ({} to {} for certain)",
+                text::counted(estimate, "row", "rows"),
+                text::count(least),
+                text::count(most)
+            ),
+        };
+        format!("{what} of epoch {}: {rows}", self.epoch)
+    }
+}
+
+/// Rows above the one edge of a histogram, those at it included or not.
+fn beyond(told: &Histogram, is_included: bool) -> Bounded {
+    let at = told.bins.first().copied().filter(|_| is_included).unwrap_or_default();
+    let parts = [told.above, told.positive_infinity, at];
+    let sum = |of: fn(&Bounded) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
+    Bounded { least: sum(|one| one.least), estimate: sum(|one| one.estimate), most: sum(|one| one.most) }
+}
+
+/// A value in few digits, and in more, with what each stands for in a column of its type.
+fn literals(value: Value, data_type: DataType) -> Vec<(String, Value)> {
+    let float = match value {
+        Value::Int(integer) => return vec![(integer.to_string(), value)],
+        Value::Float(float) => float,
+    };
+    let literal = |digits: &usize| {
+        let short: f64 = format!("{float:.*e}", digits - 1).parse().unwrap_or(float);
+        let (stored, plain, scientific) = match data_type {
+            DataType::F32 => (f64::from(short as f32), (short as f32).to_string(), format!("{:e}", short as f32)),
+            _ => (short, short.to_string(), format!("{short:e}")),
+        };
+        let is_plain = short == 0.0 || (1e-4..1e9).contains(&short.abs());
+        (if is_plain { plain } else { scientific }, Value::Float(stored))
+    };
+    let finite = DIGITS.iter().map(literal).filter(|(_, stored)| stored.as_f64().is_finite());
+    finite.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literals_are_short_and_stand_for_what_is_stored() {
+        let found = literals(Value::Float(f64::from(43.912_34_f32)), DataType::F32);
+        assert_eq!(found[0], ("43.91".to_owned(), Value::Float(f64::from(43.91_f32))));
+        assert_eq!(found[3].1, Value::Float(f64::from(43.912_34_f32)));
+        assert_eq!(literals(Value::Float(1.5e-20), DataType::F64)[0].0, "1.5e-20");
+        assert_eq!(literals(Value::Float(-0.0), DataType::F64)[0].0, "-0");
+        assert_eq!(literals(Value::Int(i128::from(u64::MAX)), DataType::U64)[0].0, u64::MAX.to_string());
+        assert!(literals(Value::Float(f64::from(f32::MAX)), DataType::F32).iter().all(|(_, v)| v.as_f64().is_finite()));
+    }
+
+    #[test]
+    fn headings_call_one_in_a_hundred_only_what_is() {
+        let heading = |least, estimate, most| {
+            let selected = Bounded { least, estimate, most };
+            Largest { epoch: 5, literal: "1".to_owned(), is_included: false, selected, rows: 10_000 }.heading()
+        };
+        assert_eq!(
+            heading(80, 101, 130),
+            "About the largest one in a hundred of epoch 5: about 101 rows (80 to 130 for certain)"
+        );
+        assert_eq!(heading(900, 900, 900), "The largest of epoch 5: 900 rows");
+    }
+}

@@ -1,5 +1,0 @@
-//! What the threads of a job share things with. Only from here, so that `fuzz/schedules` can compile `pool` and `mailbox` with
-//! Shuttle's types in their place, which try the threads in many orders.
-
-pub(super) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-pub(super) use std::thread::{Builder, JoinHandle};

@@ -1,0 +1,83 @@
+//! The words of a manifest: parts, what their runs are, and what is known of a column.
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::Value;
+
+/// Which part file: the writing rank, and how often that rank rolled over to a new file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartId {
+    /// The receiver that wrote it.
+    pub rank: u32,
+    /// 0 for the first file, 1 for the next, …
+    pub roll: u32,
+}
+
+impl PartId {
+    /// `part-00003.parquet`, rolled over `part-00003-001.parquet`.
+    pub fn file_name(self) -> String {
+        match self.roll {
+            0 => format!("part-{:05}.parquet", self.rank),
+            roll => format!("part-{:05}-{roll:03}.parquet", self.rank),
+        }
+    }
+
+    /// The inverse of [`PartId::file_name`].
+    pub fn parse(name: &str) -> Option<Self> {
+        let stem = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
+        let (rank, roll) = stem.split_once('-').unwrap_or((stem, "0"));
+        let id = Self { rank: rank.parse().ok()?, roll: roll.parse().ok()? };
+        (id.file_name() == name).then_some(id)
+    }
+}
+
+/// Why records lie together in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunKind {
+    /// Records whose keys lay within the receiver's partition.
+    Regular,
+    /// Records that reached a receiver whose partition did not hold their key (any more).
+    Stray,
+    /// Records a sender kept because the network gave it no credit in time (spills); sorted, but not partitioned.
+    Unordered,
+    /// Records whose key is NaN.
+    NanKey,
+}
+
+/// Summary of one column over the rows of one row group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ColumnSummary {
+    /// Smallest and largest value that is not NaN; `None` when there is none, or for `fixed_bytes`.
+    pub range: Option<(Value, Value)>,
+    /// Number of NaN values.
+    pub nan_count: u64,
+}
+
+/// One part file of an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartEntry {
+    /// The file.
+    pub part: PartId,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// Where page indexes and footer begin: everything from here to the end is covered by `footer_checksum`.
+    pub footer_offset: u64,
+    /// xxh3-64 of the bytes from `footer_offset` to the end of the file.
+    pub footer_checksum: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn part_names_round_trip() {
+        for part in [PartId { rank: 0, roll: 0 }, PartId { rank: 131_071, roll: 0 }, PartId { rank: 7, roll: 1234 }] {
+            assert_eq!(PartId::parse(&part.file_name()), Some(part));
+        }
+        for name in ["part-0.parquet", "part-00000-000.parquet", "part-00000.parquet.tmp", "part--0001.parquet"] {
+            assert_eq!(PartId::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What a manifest says: the runs of one epoch, the parts they lie in, and the epoch's figures.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::format::manifest::entries::PartEntry;
+use crate::format::manifest::runs::Runs;
+use crate::format::manifest::spreads::{Spread, Spreads};
+use crate::schema::{KeyOrder, Schema};
+
+/// What happened while an epoch was written, summed over all ranks. Times are seconds of all threads, waiting for a
+/// processor included, so their sum can exceed the wall time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EpochFigures {
+    /// Ranks that appended.
+    pub ranks: u32,
+    /// Ranks that received.
+    pub receivers: u32,
+    /// Records stored.
+    pub rows: u64,
+    /// Records each receiver stored from the shuffle (spills are not counted: they stayed with their sender).
+    pub rows_per_receiver: Vec<u64>,
+    /// Records in stray runs.
+    pub strays: u64,
+    /// Records in unordered runs.
+    pub spills: u64,
+    /// Records with a NaN key.
+    pub nan_keys: u64,
+    /// Partition tables negotiated, the first included.
+    pub renegotiations: u32,
+    /// Messages sent between ranks, data and control.
+    pub messages: u64,
+    /// Nodes that took part.
+    pub nodes: u32,
+    /// Most other ranks that any rank sent records to, straight or to be passed on.
+    pub most_recipients: u32,
+    /// Most other ranks that any rank took records from.
+    pub most_senders: u32,
+    /// Times that a record was passed on by a rank that is neither its first nor its last.
+    pub forwarded: u64,
+    /// Most memory that batches on their way out took on any rank.
+    pub most_batch_bytes: u64,
+    /// Bytes written, with all metadata of the epoch.
+    pub bytes_written: u64,
+    /// First append to committed epoch, wall time in seconds.
+    pub wall_s: f64,
+    /// Routing and packing.
+    pub route_s: f64,
+    /// Sorting memtables.
+    pub sort_s: f64,
+    /// Gathering columns into pages, with checksums.
+    pub encode_s: f64,
+    /// Writing to files.
+    pub write_s: f64,
+    /// Making files durable.
+    pub sync_s: f64,
+}
+
+impl EpochFigures {
+    /// Load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without rows.
+    pub fn load_imbalance(&self) -> f64 {
+        let loads = &self.rows_per_receiver;
+        let mean = loads.iter().map(|&rows| rows as f64).sum::<f64>() / loads.len().max(1) as f64;
+        if mean == 0.0 {
+            return 0.0;
+        }
+        let variance = loads.iter().map(|&rows| (rows as f64 - mean).powi(2)).sum::<f64>() / loads.len() as f64;
+        variance.sqrt() / mean
+    }
+}
+
+/// The manifest of one committed epoch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EpochManifest {
+    /// The epoch's label.
+    pub epoch: u64,
+    /// Identity of this commit; every part's footer carries it.
+    pub commit: Uuid,
+    /// The part files, by rank and roll.
+    pub parts: Vec<PartEntry>,
+    /// The runs' row groups, in the order of parts and offsets.
+    pub runs: Runs,
+    /// How its keys are spread, more finely than row groups say it; empty where that is not known.
+    pub keys: Spreads,
+    /// How it was written.
+    pub figures: EpochFigures,
+}
+
+impl EpochManifest {
+    /// Records in the epoch.
+    pub fn rows(&self) -> u64 {
+        self.runs.places().map(|run| run.rows).sum()
+    }
+
+    /// Bytes of their pages.
+    pub fn page_bytes(&self) -> u64 {
+        self.runs.places().map(|run| run.bytes).sum()
+    }
+}
+
+impl EpochManifest {
+    /// How the values of a numeric column are spread: for the key as finely as the manifest says, otherwise a spread for each
+    /// row group that has values.
+    pub(crate) fn spreads(&self, column: usize, schema: &Schema) -> Vec<Spread> {
+        let order = KeyOrder::new(schema.columns()[column].data_type);
+        let of_row_groups = || {
+            let spreads = self.runs.iter().map(|run| Spread::of(run.columns.get(column), run.rows, order));
+            spreads.filter(|spread| spread.rows > 0)
+        };
+        if column == schema.key_index() && !self.keys.get().is_empty() {
+            let rows = |spreads: &mut dyn Iterator<Item = u64>| spreads.fold(0, u64::saturating_add);
+            let stated = self.keys.get();
+            let is_whole = rows(&mut stated.iter().map(|spread| spread.rows))
+                == rows(&mut of_row_groups().map(|spread| spread.rows));
+            // They would bound nothing.
+            let is_sound = stated.iter().all(|spread| !order.is_nan(spread.most));
+            if is_whole && is_sound {
+                return stated.to_vec();
+            }
+        }
+        of_row_groups().collect()
+    }
+}

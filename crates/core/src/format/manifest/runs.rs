@@ -1,0 +1,199 @@
+//! The row groups of an epoch: as they were made, or as a manifest's arrays have them, where entries are made in blocks when
+//! first asked for.
+//!
+//! An epoch of 131,072 parts has as many entries at least, of which a query looks at a few: to make all took longer than to read
+//! the manifest.
+
+use std::ops::{Index, Range};
+use std::sync::{Arc, OnceLock};
+
+use crate::format::manifest::run_entry::RunEntry;
+use crate::format::manifest::stored_runs::{Place, StoredRuns};
+use crate::schema::KeyOrder;
+
+/// Entries that are made together: neighbours are often asked for together, and each block takes memory for itself.
+const BLOCK_ENTRIES: usize = 32;
+
+/// The row groups of an epoch, in the order of parts and offsets.
+#[derive(Clone)]
+pub struct Runs(Kept);
+
+#[derive(Clone)]
+enum Kept {
+    Made(Vec<RunEntry>),
+    Stored { all: Arc<StoredRuns>, blocks: Vec<OnceLock<Box<[RunEntry]>>> },
+}
+
+impl Runs {
+    /// Those of a manifest's batches.
+    pub(in crate::format) fn stored(batches: Vec<StoredRuns>) -> Self {
+        match <[StoredRuns; 1]>::try_from(batches) {
+            Ok([all]) => {
+                let blocks = all.len().div_ceil(BLOCK_ENTRIES);
+                Self(Kept::Stored { all: all.into(), blocks: vec![OnceLock::new(); blocks] })
+            }
+            // A writer other than ours may have cut them.
+            Err(batches) => batches.iter().flat_map(|all| (0..all.len()).map(|row| all.entry(row))).collect(),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kept::Made(entries) => entries.len(),
+            Kept::Stored { all, .. } => all.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them.
+    pub fn get(&self, number: usize) -> Option<&RunEntry> {
+        match &self.0 {
+            Kept::Made(entries) => entries.get(number),
+            Kept::Stored { all, blocks } => {
+                let first = number - number % BLOCK_ENTRIES;
+                let last = all.len().min(first + BLOCK_ENTRIES);
+                let block = blocks.get(number / BLOCK_ENTRIES)?;
+                block.get_or_init(|| (first..last).map(|row| all.entry(row)).collect()).get(number - first)
+            }
+        }
+    }
+
+    /// All of them, one after the other.
+    pub fn iter(&self) -> RunsIter<'_> {
+        RunsIter { runs: self, left: 0..self.len() }
+    }
+
+    /// All of them, to be changed.
+    pub fn to_mut(&mut self) -> &mut Vec<RunEntry> {
+        if let Kept::Stored { .. } = &self.0 {
+            self.0 = Kept::Made(self.iter().cloned().collect());
+        }
+        match &mut self.0 {
+            Kept::Made(entries) => entries,
+            Kept::Stored { .. } => unreachable!("they have just been made"),
+        }
+    }
+
+    /// Where each lies, without making entries.
+    pub(in crate::format) fn places(&self) -> impl Iterator<Item = Place> {
+        let place = |number: usize| match &self.0 {
+            Kept::Made(entries) => {
+                let RunEntry { part, offset, bytes, rows, .. } = entries[number];
+                Place { part, offset, bytes, rows }
+            }
+            Kept::Stored { all, .. } => all.place(number),
+        };
+        (0..self.len()).map(place)
+    }
+
+    /// The ordinals between which the values of a column lie in each row group, without making entries; any where nothing
+    /// is known.
+    pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
+        match &self.0 {
+            Kept::Made(entries) => {
+                let range = |entry: &RunEntry| entry.columns.one(column).and_then(|summary| summary.range);
+                let ordinals = |(least, most)| (order.ordinal_of(least), order.ordinal_of(most));
+                entries.iter().map(|entry| range(entry).map_or((0, u64::MAX), ordinals)).collect()
+            }
+            Kept::Stored { all, .. } => all.ordinals(column, order),
+        }
+    }
+
+    /// How many entries have been made.
+    #[cfg(test)]
+    pub(crate) fn made(&self) -> usize {
+        match &self.0 {
+            Kept::Made(entries) => entries.len(),
+            Kept::Stored { blocks, .. } => blocks.iter().filter_map(OnceLock::get).map(|block| block.len()).sum(),
+        }
+    }
+}
+
+/// Goes through row groups.
+#[derive(Debug, Clone)]
+pub struct RunsIter<'a> {
+    runs: &'a Runs,
+    left: Range<usize>,
+}
+
+impl<'a> Iterator for RunsIter<'a> {
+    type Item = &'a RunEntry;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.runs.get(self.left.next()?)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.left.size_hint()
+    }
+}
+
+impl ExactSizeIterator for RunsIter<'_> {}
+
+impl<'a> IntoIterator for &'a Runs {
+    type Item = &'a RunEntry;
+    type IntoIter = RunsIter<'a>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl IntoIterator for Runs {
+    type Item = RunEntry;
+    type IntoIter = std::vec::IntoIter<RunEntry>;
+
+    fn into_iter(mut self) -> Self::IntoIter {
+        std::mem::take(self.to_mut()).into_iter()
+    }
+}
+
+impl Index<usize> for Runs {
+    type Output = RunEntry;
+
+    fn index(&self, number: usize) -> &RunEntry {
+        let entry = self.get(number);
+        entry.unwrap_or_else(|| panic!("there are {} row groups, and {number} was asked for", self.len()))
+    }
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self(Kept::Made(Vec::new()))
+    }
+}
+
+impl From<Vec<RunEntry>> for Runs {
+    fn from(entries: Vec<RunEntry>) -> Self {
+        Self(Kept::Made(entries))
+    }
+}
+
+impl FromIterator<RunEntry> for Runs {
+    fn from_iter<T: IntoIterator<Item = RunEntry>>(entries: T) -> Self {
+        entries.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl Extend<RunEntry> for Runs {
+    fn extend<T: IntoIterator<Item = RunEntry>>(&mut self, entries: T) {
+        self.to_mut().extend(entries);
+    }
+}
+
+impl PartialEq for Runs {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other)
+    }
+}
+
+impl std::fmt::Debug for Runs {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self).finish()
+    }
+}

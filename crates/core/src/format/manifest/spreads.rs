@@ -1,0 +1,393 @@
+//! How the values of a column are spread: rows by the range that they lie in, as a manifest keeps them of the key.
+//!
+//! A stretch of sorted rows is a spread, and so is a row group. Spreads of one epoch count every row whose value is a number
+//! once, so that they bound the rank of every value: at least the rows of the spreads that end below it are smaller, at most
+//! those of the spreads that begin below it. Joining spreads keeps that true and makes the bounds wider; [`condense`] says by
+//! how much.
+
+use std::sync::OnceLock;
+
+use crate::format::manifest::entries::ColumnSummary;
+use crate::schema::KeyOrder;
+
+/// Most spreads that a manifest keeps: a quantile's bounds are apart by about twice as many parts of all rows where row groups
+/// overlap little, and what is stored takes about 20 bytes each.
+pub const MOST_SPREADS: usize = 8192;
+
+/// Most spreads that a rank keeps of an epoch while it writes, apart from those that it has not joined yet.
+pub(crate) const MOST_RANK_SPREADS: usize = MOST_SPREADS / 2;
+
+/// Fewest spreads that a rank of a large job is granted in its report.
+const LEAST_SPREADS: usize = 16;
+
+/// How many times an equal share of [`MOST_SPREADS`] a rank may report, so that joining them loses little.
+const REPORT_FACTOR: usize = 8;
+
+/// Rows whose values lie between two ordinals, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Spread {
+    /// Ordinal that no value is below; one of them may be at it.
+    pub least: u64,
+    /// Ordinal that no value is above.
+    pub most: u64,
+    /// How many.
+    pub rows: u64,
+}
+
+impl Spread {
+    /// What a summary says of those of `rows` values that are not NaN; a range it lacks is that of the type.
+    pub(crate) fn of(summary: Option<&ColumnSummary>, rows: u64, order: KeyOrder) -> Self {
+        let rows = rows.saturating_sub(summary.map_or(0, |summary| summary.nan_count));
+        let known = summary.and_then(|summary| summary.range);
+        let ordinals = known.map(|(low, high)| (order.ordinal_of(low), order.ordinal_of(high)));
+        let (least, greatest) = order.extremes();
+        let (least, most) = ordinals
+            .filter(|(from, to)| from <= to && !order.is_nan(*to))
+            .unwrap_or_else(|| (order.ordinal_of(least), order.ordinal_of(greatest)));
+        Self { least, most, rows }
+    }
+}
+
+/// Joins spreads until there are no more than `most`, which is 16 at least; leaves them ascending.
+///
+/// A spread's reach is the rows of all spreads that begin in it. Only spreads of about the same reach are joined, so that a wide
+/// one (a page of strays) spoils no narrow ones. Those of one kind are paired anew first, see [`paired`], so that neighbours
+/// both begin and end one after the other; joining neighbours of so many rows then adds no more than those, for each kind, to
+/// the rows between a quantile's bounds. The smallest number of rows is taken for which they are few enough.
+pub(crate) fn condense(spreads: &mut Vec<Spread>, most: usize) {
+    // Not the unstable one: they are few stretches that ascend.
+    spreads.sort();
+    spreads.dedup_by(|next, kept| {
+        let same = (next.least, next.most) == (kept.least, kept.most);
+        kept.rows = if same { kept.rows.saturating_add(next.rows) } else { kept.rows };
+        same
+    });
+    if spreads.len() <= most {
+        return;
+    }
+    let rows = spreads.iter().fold(0u64, |rows, spread| rows.saturating_add(spread.rows));
+    let mut group_rows = (rows / (4 * most.max(1)) as u64).max(1);
+    let kinds: Vec<Vec<Spread>> = kinds(spreads, group_rows).into_iter().map(paired).collect();
+    // With all rows in a group there is one for each kind, and there are few kinds.
+    while group_rows < rows && kinds.iter().map(|kind| joined(kind, group_rows).count()).sum::<usize>() > most {
+        group_rows = group_rows.saturating_add(group_rows.div_ceil(4));
+    }
+    spreads.clear();
+    spreads.extend(kinds.iter().flat_map(|kind| joined(kind, group_rows)));
+    spreads.sort();
+}
+
+/// Ascending spreads by how far they reach: no more than `base_rows`, twice that, and so on.
+fn kinds(spreads: &[Spread], base_rows: u64) -> Vec<Vec<Spread>> {
+    let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
+    let mut kinds: Vec<Vec<Spread>> = Vec::new();
+    for spread in spreads {
+        let reach = begins.up_to(spread.most).saturating_sub(begins.below(spread.least));
+        let kind = (u64::BITS - (reach.div_ceil(base_rows).max(1) - 1).leading_zeros()) as usize;
+        if kinds.len() <= kind {
+            kinds.resize(kind + 1, Vec::new());
+        }
+        kinds[kind].push(*spread);
+    }
+    kinds
+}
+
+/// The spreads that begin where these do, ascending, and end where these do, ascending: the k-th smallest of their values lies
+/// between the k-th of the beginnings and the k-th of the ends, each counted with its rows.
+fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
+    let mut ends: Vec<(u64, u64)> = spreads.iter().map(|spread| (spread.most, spread.rows)).collect();
+    ends.sort_unstable();
+    let mut ends = ends.into_iter();
+    let (mut most, mut left) = (0, 0);
+    let mut paired = Vec::with_capacity(2 * spreads.len());
+    for Spread { least, mut rows, .. } in spreads {
+        while rows > 0 {
+            if left == 0 {
+                // There are as many rows that end as rows that begin.
+                let Some(next) = ends.next() else { break };
+                (most, left) = next;
+                continue;
+            }
+            let taken = rows.min(left);
+            paired.push(Spread { least, most: most.max(least), rows: taken });
+            (rows, left) = (rows - taken, left - taken);
+        }
+    }
+    paired
+}
+
+/// Neighbours joined while together they have no more than `group_rows`.
+fn joined(spreads: &[Spread], group_rows: u64) -> impl Iterator<Item = Spread> {
+    let mut rest = spreads;
+    std::iter::from_fn(move || {
+        let (first, mut after) = rest.split_first()?;
+        let mut group = *first;
+        while let Some((next, more)) = after.split_first()
+            && group.rows.saturating_add(next.rows) <= group_rows
+        {
+            group.most = group.most.max(next.most);
+            group.rows += next.rows;
+            after = more;
+        }
+        rest = after;
+        Some(group)
+    })
+}
+
+/// Rows by ordinal, added up: how many lie at or below each.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    ordinals: Vec<u64>,
+    rows: Vec<u64>,
+}
+
+impl Steps {
+    /// Rows at ordinals, in any order.
+    pub(crate) fn new(rows: impl Iterator<Item = (u64, u64)>) -> Self {
+        let mut steps: Vec<(u64, u64)> = rows.collect();
+        if !steps.is_sorted() {
+            steps.sort_unstable();
+        }
+        let mut total = 0u64;
+        let added = |(_, rows): &(u64, u64)| {
+            total = total.saturating_add(*rows);
+            total
+        };
+        let rows = steps.iter().map(added).collect();
+        Self { ordinals: steps.into_iter().map(|step| step.0).collect(), rows }
+    }
+
+    fn first(&self, steps: usize) -> u64 {
+        steps.checked_sub(1).map_or(0, |last| self.rows[last])
+    }
+
+    /// All rows.
+    pub(crate) fn rows(&self) -> u64 {
+        self.first(self.rows.len())
+    }
+
+    /// Rows below an ordinal.
+    pub(crate) fn below(&self, ordinal: u64) -> u64 {
+        self.first(self.ordinals.partition_point(|at| *at < ordinal))
+    }
+
+    /// Rows at or below an ordinal.
+    pub(crate) fn up_to(&self, ordinal: u64) -> u64 {
+        self.first(self.ordinals.partition_point(|at| *at <= ordinal))
+    }
+
+    /// The ordinal of the row at a position, counted from 1; `None` where there are fewer.
+    pub(crate) fn at(&self, position: u64) -> Option<u64> {
+        self.ordinals.get(self.rows.partition_point(|rows| *rows < position)).copied()
+    }
+}
+
+/// The spreads of an epoch's keys: as they were made, or as a manifest has them, read when first asked for.
+#[derive(Clone, Default)]
+pub struct Spreads {
+    made: OnceLock<Vec<Spread>>,
+    text: Option<String>,
+}
+
+impl Spreads {
+    /// Those that a manifest states as `text`. What is not understood states nothing.
+    pub(in crate::format) fn stored(text: String) -> Self {
+        Self { made: OnceLock::new(), text: Some(text) }
+    }
+
+    /// All of them.
+    pub fn get(&self) -> &[Spread] {
+        self.made.get_or_init(|| self.text.as_deref().and_then(take_spreads).unwrap_or_default())
+    }
+
+    /// Bytes that a manifest's text of them takes in memory.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.text.as_ref().map_or(0, String::len)
+    }
+
+    /// Adds more, and joins them to `most` when there are half as many again.
+    pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = Spread>, most: usize) {
+        let mut spreads = self.take();
+        for spread in more {
+            if spread.rows > 0 {
+                spreads.push(spread);
+            }
+            if spreads.len() >= most + most / 2 {
+                condense(&mut spreads, most);
+            }
+        }
+        *self = Self::from(spreads);
+    }
+
+    /// Takes all of them, so that none are left.
+    pub(crate) fn take(&mut self) -> Vec<Spread> {
+        let _ = self.get();
+        std::mem::take(self).made.into_inner().unwrap_or_default()
+    }
+
+    /// Leaves as many as one of `ranks` ranks may report.
+    pub(crate) fn condense_for(&mut self, ranks: u32) {
+        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(LEAST_SPREADS, MOST_SPREADS);
+        let mut spreads = self.take();
+        condense(&mut spreads, most);
+        *self = Self::from(spreads);
+    }
+
+    /// What a manifest with so many row groups says of them; nothing where row groups say as much.
+    pub(in crate::format) fn text(&self, row_groups: usize) -> Option<String> {
+        let spreads = self.get();
+        if spreads.len() <= row_groups && row_groups <= MOST_SPREADS / 2 {
+            return None;
+        }
+        let mut ascending = spreads.to_vec();
+        condense(&mut ascending, MOST_SPREADS);
+        let mut before = 0;
+        let mut text = String::new();
+        for spread in &ascending {
+            let separator = if text.is_empty() { '[' } else { ',' };
+            let (step, width) = (spread.least - before, spread.most - spread.least);
+            before = spread.least;
+            text += &format!("{separator}{step},{width},{}", spread.rows);
+        }
+        (!text.is_empty()).then(|| text + "]")
+    }
+}
+
+impl From<Vec<Spread>> for Spreads {
+    fn from(spreads: Vec<Spread>) -> Self {
+        Self { made: spreads.into(), text: None }
+    }
+}
+
+impl std::fmt::Debug for Spreads {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.get()).finish()
+    }
+}
+
+impl PartialEq for Spreads {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+/// Reads [`Spreads::text`].
+fn take_spreads(text: &str) -> Option<Vec<Spread>> {
+    let numbers: Vec<u64> = serde_json::from_str(text).ok()?;
+    let (triples, rest) = numbers.as_chunks::<3>();
+    let mut least = 0u64;
+    let spread = |[step, width, rows]: &[u64; 3]| {
+        least = least.checked_add(*step)?;
+        Some(Spread { least, most: least.checked_add(*width)?, rows: *rows })
+    };
+    let spreads = triples.iter().map(spread).collect::<Option<Vec<Spread>>>()?;
+    rest.is_empty().then_some(spreads)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::schema::{DataType, Value};
+
+    /// Sorted runs of values cut into pages, and the values.
+    fn pages() -> impl Strategy<Value = (Vec<Spread>, Vec<u64>)> {
+        let value = prop_oneof![4 => 0u64..1000, 1 => Just(500), 1 => any::<u64>()];
+        let run = (prop::collection::vec(value, 1..400), 1usize..30);
+        prop::collection::vec(run, 1..12).prop_map(|runs| {
+            let (mut spreads, mut all) = (Vec::new(), Vec::new());
+            for (mut values, page_rows) in runs {
+                values.sort_unstable();
+                let page =
+                    |page: &[u64]| Spread { least: page[0], most: page[page.len() - 1], rows: page.len() as u64 };
+                spreads.extend(values.chunks(page_rows).map(page));
+                all.extend(values);
+            }
+            all.sort_unstable();
+            (spreads, all)
+        })
+    }
+
+    /// Whether the spreads bound the value at every position.
+    fn bounds_hold(spreads: &[Spread], sorted: &[u64]) -> bool {
+        let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
+        let ends = Steps::new(spreads.iter().map(|spread| (spread.most, spread.rows)));
+        (1..).zip(sorted).all(|(position, value)| {
+            begins.at(position).is_some_and(|least| least <= *value)
+                && ends.at(position).is_some_and(|most| *value <= most)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn condensed_spreads_are_few_and_still_bound((spreads, sorted) in pages(), most in 16usize..200) {
+            let mut few = spreads;
+            condense(&mut few, most);
+            prop_assert!(few.len() <= most, "{} of {most}", few.len());
+            prop_assert!(few.is_sorted());
+            prop_assert!(bounds_hold(&few, &sorted));
+            prop_assert_eq!(few.iter().map(|spread| spread.rows).sum::<u64>(), sorted.len() as u64);
+        }
+
+        #[test]
+        fn what_a_manifest_says_comes_back((spreads, _) in pages()) {
+            let mut ascending = spreads.clone();
+            condense(&mut ascending, MOST_SPREADS);
+            let text = Spreads::from(spreads).text(0).unwrap();
+            let stored = Spreads::stored(text);
+            prop_assert_eq!(stored.get(), ascending.as_slice());
+        }
+    }
+
+    /// A million rows in sixteen overlapping runs, with a page of strays over everything in each.
+    #[test]
+    fn condensing_loses_little() {
+        let mut spreads = Vec::new();
+        for run in 0..16u64 {
+            spreads.extend((0..1000).map(|page| Spread {
+                least: page * 64 + run,
+                most: page * 64 + run + 63,
+                rows: 62,
+            }));
+            spreads.push(Spread { least: run, most: 64_000 + run, rows: 500 });
+        }
+        let uncertain = |spreads: &[Spread], at: u64| -> u64 {
+            spreads.iter().filter(|spread| spread.least <= at && at <= spread.most).map(|spread| spread.rows).sum()
+        };
+        let before = spreads.clone();
+        condense(&mut spreads, 1024);
+        for at in (2_000..62_000).step_by(101) {
+            // A thousandth of the rows for each kind, beside what was uncertain.
+            assert!(uncertain(&spreads, at) <= uncertain(&before, at) + 4_000, "{at}");
+        }
+        let strays: Vec<&Spread> = spreads.iter().filter(|spread| spread.most - spread.least > 60_000).collect();
+        assert_eq!(strays.iter().map(|spread| spread.rows).sum::<u64>(), 8_000, "strays joined nobody else");
+    }
+
+    /// FORMAT.md says so: other releases read it.
+    #[test]
+    fn text_and_ordinals_are_those_of_the_format() {
+        let spreads = vec![Spread { least: 6, most: 6, rows: 1 }, Spread { least: 5, most: 7, rows: 9 }];
+        assert_eq!(Spreads::from(spreads).text(1).as_deref(), Some("[5,2,9,1,0,1]"));
+        let ordinal = |data_type, value| KeyOrder::new(data_type).ordinal_of(value);
+        for (data_type, value, expected) in [
+            (DataType::U16, Value::Int(7), 7),
+            (DataType::I32, Value::Int(-1), (1 << 63) - 1),
+            (DataType::F32, Value::Float(1.0), 0xBF80_0000),
+            (DataType::F32, Value::Float(-1.0), 0x407F_FFFF),
+            (DataType::F64, Value::Float(-0.0), 1 << 63),
+        ] {
+            assert_eq!(ordinal(data_type, value), expected, "{data_type} {value}");
+        }
+    }
+
+    #[test]
+    fn text_that_is_not_understood_states_nothing() {
+        for text in ["", "[", "[1,2]", "[1,2,-3]", "{}", "[18446744073709551615,1,1]", "[1,2,3.5]"] {
+            assert!(Spreads::stored(text.to_owned()).get().is_empty(), "{text}");
+        }
+        assert_eq!(Spreads::stored("[5,2,9,0,0,1]".to_owned()).get().len(), 2);
+        assert_eq!(Spreads::default().text(0), None);
+    }
+}

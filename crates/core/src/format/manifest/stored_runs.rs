@@ -1,0 +1,160 @@
+//! Row groups as a manifest's arrays have them, from which entries are made when they are asked for.
+
+use std::sync::Arc;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_buffer::ScalarBuffer;
+
+use crate::format::manifest::entries::{PartId, RunKind};
+use crate::format::manifest::run_entry::RunEntry;
+use crate::format::manifest::stored_summaries::{StoredColumn, StoredRange, StoredSummaries};
+use crate::format::manifest::summaries::Summaries;
+use crate::schema::{Column, KeyOrder, Schema};
+
+/// How a manifest writes why records lie together.
+pub(in crate::format) fn kind_number(kind: RunKind) -> u8 {
+    match kind {
+        RunKind::Regular => 0,
+        RunKind::Stray => 1,
+        RunKind::Unordered => 2,
+        RunKind::NanKey => 3,
+    }
+}
+
+/// What number [`kind_number`] gives, among those there are.
+fn kind_of(number: u8) -> RunKind {
+    match number {
+        0 => RunKind::Regular,
+        1 => RunKind::Stray,
+        2 => RunKind::Unordered,
+        _ => RunKind::NanKey,
+    }
+}
+
+/// Where a row group lies.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::format) struct Place {
+    pub(in crate::format) part: PartId,
+    pub(in crate::format) offset: u64,
+    pub(in crate::format) bytes: u64,
+    pub(in crate::format) rows: u64,
+}
+
+/// The row groups of one batch.
+#[derive(Debug)]
+pub(in crate::format) struct StoredRuns {
+    ranks: ScalarBuffer<u32>,
+    rolls: ScalarBuffer<u32>,
+    runs: ScalarBuffer<u32>,
+    row_groups: ScalarBuffer<u32>,
+    offsets: ScalarBuffer<u64>,
+    bytes: ScalarBuffer<u64>,
+    rows: ScalarBuffer<u64>,
+    /// Only numbers that are in use.
+    kinds: ScalarBuffer<u8>,
+    table_versions: ScalarBuffer<u32>,
+    checksums: ScalarBuffer<u64>,
+    bounds: StoredRange,
+    summaries: Arc<StoredSummaries>,
+}
+
+impl StoredRuns {
+    /// Of a batch whose columns are a manifest's; `None` where one cannot be understood. Nothing is copied.
+    pub(in crate::format) fn of(batch: &RecordBatch, schema: &Schema) -> Option<Self> {
+        // Rows are numbered with u32.
+        u32::try_from(batch.num_rows()).ok()?;
+        let mut columns = batch.columns().iter();
+        let mut u32s = || numbers_of::<UInt32Type>(columns.next()?);
+        let (ranks, rolls, runs, row_groups) = (u32s()?, u32s()?, u32s()?, u32s()?);
+        let mut u64s = || numbers_of::<UInt64Type>(columns.next()?);
+        let (offsets, bytes, rows) = (u64s()?, u64s()?, u64s()?);
+        let kinds = numbers_of::<UInt8Type>(columns.next()?)?;
+        if kinds.iter().any(|kind| *kind > kind_number(RunKind::NanKey)) {
+            return None;
+        }
+        let table_versions = numbers_of::<UInt32Type>(columns.next()?)?;
+        let checksums = numbers_of::<UInt64Type>(columns.next()?)?;
+        let mut range =
+            |data_type| Some(StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() });
+        let bounds = range(schema.key().data_type)?;
+        let mut summaries = Vec::with_capacity(schema.columns().len());
+        for &Column { data_type, .. } in schema.columns() {
+            summaries.push(if data_type.is_numeric() {
+                let range = StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() };
+                let nan_counts =
+                    if data_type.is_float() { Some(numbers_of::<UInt64Type>(columns.next()?)?) } else { None };
+                Some(StoredColumn { range, nan_counts })
+            } else {
+                None
+            });
+        }
+        let summaries = Arc::new(StoredSummaries { columns: summaries });
+        Some(Self {
+            ranks,
+            rolls,
+            runs,
+            row_groups,
+            offsets,
+            bytes,
+            rows,
+            kinds,
+            table_versions,
+            checksums,
+            bounds,
+            summaries,
+        })
+    }
+
+    /// Whether a row group has more NaN than rows.
+    pub(in crate::format) fn has_excess_nans(&self) -> bool {
+        let counts = self.summaries.columns.iter().flatten().filter_map(|column| column.nan_counts.as_ref());
+        counts.into_iter().any(|counts| counts.iter().zip(&self.rows).any(|(nans, rows)| nans > rows))
+    }
+
+    pub(in crate::format) fn len(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// One of the row groups there are. Summaries stay in the arrays until they are asked for.
+    pub(in crate::format) fn entry(&self, row: usize) -> RunEntry {
+        let Place { part, offset, bytes, rows } = self.place(row);
+        RunEntry {
+            part,
+            run: self.runs[row],
+            row_group: self.row_groups[row],
+            offset,
+            bytes,
+            rows,
+            kind: kind_of(self.kinds[row]),
+            table_version: self.table_versions[row],
+            bounds: self.bounds.one(row),
+            checksum: self.checksums[row],
+            columns: Summaries::stored(Arc::clone(&self.summaries), row as u32),
+        }
+    }
+
+    pub(in crate::format) fn place(&self, row: usize) -> Place {
+        Place {
+            part: PartId { rank: self.ranks[row], roll: self.rolls[row] },
+            offset: self.offsets[row],
+            bytes: self.bytes[row],
+            rows: self.rows[row],
+        }
+    }
+
+    /// The ordinals between which each row group's values of a column lie; any where nothing is known.
+    pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
+        match self.summaries.columns.get(column) {
+            Some(Some(stored)) => stored.range.ordinals(order),
+            _ => vec![(0, u64::MAX); self.len()],
+        }
+    }
+}
+
+/// The numbers of a column that has one in every row.
+fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<ScalarBuffer<T::Native>> {
+    let numbers: &PrimitiveArray<T> = array.as_primitive_opt()?;
+    (numbers.null_count() == 0).then(|| numbers.values().clone())
+}

@@ -1,0 +1,68 @@
+//! Summaries of columns, as a manifest has them in arrays.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ArrowPrimitiveType;
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::ScalarBuffer;
+
+use crate::format::manifest::arrow_values::{Number, number_at, with_arrow_type};
+use crate::format::manifest::entries::ColumnSummary;
+use crate::schema::{DataType, KeyOrder, Value};
+
+/// Smallest and largest values of one type.
+#[derive(Debug)]
+pub(in crate::format) struct StoredRange {
+    pub(in crate::format) data_type: DataType,
+    pub(in crate::format) least: ArrayRef,
+    pub(in crate::format) most: ArrayRef,
+}
+
+impl StoredRange {
+    pub(in crate::format) fn one(&self, row: usize) -> Option<(Value, Value)> {
+        let value = |array: &ArrayRef| -> Option<Value> {
+            with_arrow_type!(self.data_type, T => number_at::<T>(array, row), otherwise None)
+        };
+        value(&self.least).zip(value(&self.most))
+    }
+
+    pub(in crate::format) fn ordinals(&self, order: KeyOrder) -> Vec<(u64, u64)> {
+        fn of<T: ArrowPrimitiveType<Native: Number>>(range: &StoredRange, order: KeyOrder) -> Option<Vec<(u64, u64)>> {
+            let (least, most) = (range.least.as_primitive_opt::<T>()?, range.most.as_primitive_opt::<T>()?);
+            let ordinal = |value: T::Native| order.ordinal_of(value.into_value());
+            let pairs = least.iter().zip(most);
+            let known = |(least, most): (Option<T::Native>, Option<T::Native>)| least.zip(most);
+            Some(
+                pairs
+                    .map(|pair| known(pair).map_or((0, u64::MAX), |(least, most)| (ordinal(least), ordinal(most))))
+                    .collect(),
+            )
+        }
+        let found = with_arrow_type!(self.data_type, T => of::<T>(self, order), otherwise None);
+        found.unwrap_or_else(|| vec![(0, u64::MAX); self.least.len()])
+    }
+}
+
+/// Columns' summaries: for each numeric column the smallest and largest values and the counts of NaN.
+#[derive(Debug)]
+pub(in crate::format) struct StoredSummaries {
+    pub(in crate::format) columns: Vec<Option<StoredColumn>>,
+}
+
+#[derive(Debug)]
+pub(in crate::format) struct StoredColumn {
+    pub(in crate::format) range: StoredRange,
+    pub(in crate::format) nan_counts: Option<ScalarBuffer<u64>>,
+}
+
+impl StoredSummaries {
+    pub(in crate::format) fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// The summary of one column over one row group; `None` for a column that there is not.
+    pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnSummary> {
+        let Some(stored) = self.columns.get(column)? else { return Some(ColumnSummary { range: None, nan_count: 0 }) };
+        let nan_count = stored.nan_counts.as_ref().map_or(0, |counts| counts[row]);
+        Some(ColumnSummary { range: stored.range.one(row), nan_count })
+    }
+}

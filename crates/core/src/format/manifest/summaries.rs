@@ -1,0 +1,78 @@
+//! One row group's column summaries: as they were made, or as a manifest has them, where they are read when first asked for.
+//!
+//! A manifest of 131,072 parts has millions of summaries, of which a query looks at a few. They stay in the manifest's
+//! arrays, which all its row groups share, until somebody wants them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, OnceLock};
+
+use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::stored_summaries::StoredSummaries;
+
+/// The summaries of a row group's columns, in the order of the schema.
+#[derive(Clone, Default)]
+pub struct Summaries {
+    made: OnceLock<Vec<ColumnSummary>>,
+    stored: Option<(Arc<StoredSummaries>, u32)>,
+}
+
+impl Summaries {
+    /// Those of one row of a manifest.
+    pub(in crate::format) fn stored(all: Arc<StoredSummaries>, row: u32) -> Self {
+        Self { made: OnceLock::new(), stored: Some((all, row)) }
+    }
+
+    /// One column's summary, without reading the others.
+    pub fn one(&self, column: usize) -> Option<ColumnSummary> {
+        match (self.made.get(), &self.stored) {
+            (None, Some((all, row))) => all.one(*row as usize, column),
+            (made, _) => made?.get(column).copied(),
+        }
+    }
+
+    fn all(&self) -> &Vec<ColumnSummary> {
+        self.made.get_or_init(|| match &self.stored {
+            Some((all, row)) => (0..all.columns()).filter_map(|column| all.one(*row as usize, column)).collect(),
+            None => Vec::new(),
+        })
+    }
+}
+
+impl Deref for Summaries {
+    type Target = [ColumnSummary];
+
+    fn deref(&self) -> &Self::Target {
+        self.all()
+    }
+}
+
+impl DerefMut for Summaries {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.all();
+        self.made.get_mut().map_or(&mut [], Vec::as_mut_slice)
+    }
+}
+
+impl From<Vec<ColumnSummary>> for Summaries {
+    fn from(summaries: Vec<ColumnSummary>) -> Self {
+        Self { made: OnceLock::from(summaries), stored: None }
+    }
+}
+
+impl FromIterator<ColumnSummary> for Summaries {
+    fn from_iter<T: IntoIterator<Item = ColumnSummary>>(summaries: T) -> Self {
+        summaries.into_iter().collect::<Vec<_>>().into()
+    }
+}
+
+impl PartialEq for Summaries {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl std::fmt::Debug for Summaries {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_list().entries(self.iter()).finish()
+    }
+}

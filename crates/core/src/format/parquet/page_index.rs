@@ -1,0 +1,151 @@
+//! Parquet's page index: per column chunk, where its pages lie (offset index) and their ranges (column index).
+
+use crate::format::manifest::entries::ColumnSummary;
+use crate::format::parquet::page_header::{number, trusted_range};
+use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
+use crate::format::parquet::thrift::{Malformed, Reader, Writer};
+use crate::schema::{DataType, Value};
+
+/// A page as it was written.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::format) struct WrittenPage {
+    /// Where it lies.
+    pub(in crate::format) location: PageLocation,
+    /// Its values in brief.
+    pub(in crate::format) summary: ColumnSummary,
+}
+
+/// Where a page lies in its file and which rows of its row group it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageLocation {
+    /// First byte of the page's header.
+    pub offset: u64,
+    /// Length of header and body in bytes.
+    pub bytes: u32,
+    /// First row, counted from the start of the row group.
+    pub first_row: u64,
+    /// Number of rows.
+    pub rows: u32,
+}
+
+/// Appends the offset index of a chunk.
+pub(in crate::format) fn encode_offset_index(pages: &[WrittenPage], out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.structures(1, pages.iter(), |writer, page| {
+        writer.i64(1, page.location.offset as i64);
+        writer.i32(2, page.location.bytes as i32);
+        writer.i64(3, page.location.first_row as i64);
+    });
+    writer.end();
+}
+
+/// Appends the column index of a chunk; answers false and appends nothing when it has none: opaque bytes, or a NaN in
+/// one of the pages.
+pub(in crate::format) fn encode_column_index(data_type: DataType, pages: &[WrittenPage], out: &mut Vec<u8>) -> bool {
+    let ranges: Option<Vec<(Value, Value)>> = pages.iter().map(|page| trusted_range(page.summary)).collect();
+    let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else { return false };
+    let bounds = |pick: fn(&(Value, Value)) -> Value, bound| {
+        ranges.iter().map(move |range| {
+            let mut bytes = Vec::with_capacity(8);
+            encode_bound(data_type, pick(range), bound, &mut bytes);
+            bytes
+        })
+    };
+    let mut writer = Writer::new(out);
+    writer.falses(1, pages.len());
+    writer.binaries(2, bounds(|range| range.0, Bound::Low));
+    writer.binaries(3, bounds(|range| range.1, Bound::High));
+    writer.i32(4, boundary_order(&ranges));
+    writer.zeros(5, pages.len());
+    writer.end();
+    true
+}
+
+/// 1 when neither bound ever falls from one page to the next, 2 when neither rises, 0 otherwise.
+fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
+    let never = |unwanted: std::cmp::Ordering| {
+        ranges.windows(2).all(|pair| {
+            pair[0].0.compare(pair[1].0) != Some(unwanted) && pair[0].1.compare(pair[1].1) != Some(unwanted)
+        })
+    };
+    if never(std::cmp::Ordering::Greater) {
+        1
+    } else if never(std::cmp::Ordering::Less) {
+        2
+    } else {
+        0
+    }
+}
+
+/// Reads an offset index; `rows` is the number of rows of the row group.
+///
+/// Pages must lie within `chunk` one after the other without gaps and hold every row once.
+pub(in crate::format) fn decode_offset_index(
+    bytes: &[u8],
+    chunk: std::ops::Range<u64>,
+    rows: u64,
+) -> Result<Vec<PageLocation>, Malformed> {
+    let mut starts: Vec<(u64, u32, u64)> = Vec::new();
+    let mut reader = Reader::new(bytes);
+    reader.structure(|reader, field| {
+        if field.id != 1 {
+            return Ok(false);
+        }
+        reader.structures(field, |reader| {
+            let (mut offset, mut length, mut first_row) = (None, None, None);
+            reader.structure(|reader, field| {
+                match field.id {
+                    1 => offset = Some(reader.integer(field)?),
+                    2 => length = Some(reader.integer(field)?),
+                    3 => first_row = Some(reader.integer(field)?),
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?;
+            const COMPLAINT: &str = "a page has no valid place";
+            starts.push((number(offset, COMPLAINT)?, number(length, COMPLAINT)?, number(first_row, COMPLAINT)?));
+            Ok(())
+        })?;
+        Ok(true)
+    })?;
+    let mut pages = Vec::with_capacity(starts.len());
+    let (mut position, mut row) = (chunk.start, 0u64);
+    for (index, (offset, bytes, first_row)) in starts.iter().copied().enumerate() {
+        let next_row = starts.get(index + 1).map_or(rows, |next| next.2);
+        let page_rows =
+            next_row.checked_sub(first_row).and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
+        let (true, true, Some(page_rows)) = (offset == position, first_row == row, page_rows) else {
+            return Err(Malformed("its pages do not follow each other"));
+        };
+        pages.push(PageLocation { offset, bytes, first_row, rows: page_rows });
+        position = position.checked_add(u64::from(bytes)).ok_or(Malformed("a page is too long"))?;
+        row = next_row;
+    }
+    if position != chunk.end || row != rows {
+        return Err(Malformed("its pages do not fill the column"));
+    }
+    Ok(pages)
+}
+
+/// Reads a column index into one range per page.
+pub(in crate::format) fn decode_column_index(
+    bytes: &[u8],
+    data_type: DataType,
+    pages: usize,
+) -> Result<Vec<(Value, Value)>, Malformed> {
+    let (mut low, mut high) = (Vec::new(), Vec::new());
+    let mut reader = Reader::new(bytes);
+    reader.structure(|reader, field| {
+        match field.id {
+            2 => reader.binaries(field, |bytes| low.push(decode_bound(data_type, bytes)))?,
+            3 => reader.binaries(field, |bytes| high.push(decode_bound(data_type, bytes)))?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if low.len() != pages || high.len() != pages {
+        return Err(Malformed("its column index has another number of pages"));
+    }
+    let ranges: Option<Vec<_>> = low.into_iter().zip(high).map(|(low, high)| low.zip(high)).collect();
+    ranges.ok_or(Malformed("its column index holds a bound that is no value"))
+}

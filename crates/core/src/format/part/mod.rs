@@ -1,0 +1,9 @@
+//! A part: row groups one after the other in a file, each run sealed, with Parquet's footer at the end.
+//!
+//! `recovery` makes a part of what a crashed writer left; `stream` writes in whole blocks.
+
+pub(super) mod part_reader;
+pub(super) mod part_writer;
+pub(super) mod recovery;
+pub(super) mod seal;
+pub(super) mod stream;

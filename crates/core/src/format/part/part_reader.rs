@@ -1,0 +1,360 @@
+//! Reading a part: its tail once, then any page by place.
+//!
+//! Nothing a file says is believed before it is checked: the tail against the manifest's checksum, places against the
+//! file's length, pages against their own checksum. The page indexes are parsed when a column is first asked for.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, IoContext, Result};
+use crate::format::manifest::entries::PartEntry;
+use crate::format::parquet::footer::{
+    FORMAT_VERSION, PARQUET_MAGIC, ParsedChunk, ParsedFooter, PartIdentity, decode_footer,
+};
+use crate::format::parquet::page_header::{PageHeader, decode_page_header};
+use crate::format::parquet::page_index::{PageLocation, decode_column_index, decode_offset_index};
+use crate::format::parquet::physical::{narrow, physical_width};
+use crate::format::parquet::thrift::Malformed;
+use crate::schema::{Schema, Value};
+use crate::storage::{ReadableFile, Storage};
+
+/// Length of the footer's length and the closing magic.
+const CLOSING_BYTES: usize = 8;
+
+/// One column of one row group; its indexes once they were asked for.
+#[derive(Debug)]
+struct Chunk {
+    place: ParsedChunk,
+    pages: OnceLock<Vec<PageLocation>>,
+    ranges: OnceLock<Option<Vec<(Value, Value)>>>,
+}
+
+#[derive(Debug)]
+struct RowGroup {
+    rows: u64,
+    columns: Vec<Chunk>,
+}
+
+/// An open part. Any number of threads may use one.
+#[derive(Debug)]
+pub struct PartReader {
+    file: Arc<dyn ReadableFile>,
+    path: PathBuf,
+    schema: Arc<Schema>,
+    identity: PartIdentity,
+    footer_offset: u64,
+    /// The file from `footer_offset` on.
+    tail: Vec<u8>,
+    row_groups: Vec<RowGroup>,
+}
+
+impl PartReader {
+    /// Opens the part at `path`, which the manifest describes as `entry` of commit `commit`, and reads its tail.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when length, checksum, commit, schema or any place in the footer is not what it should be;
+    /// [`Error::Version`] for a part of a newer release; I/O errors.
+    pub fn open(
+        storage: &dyn Storage,
+        path: &Path,
+        entry: &PartEntry,
+        commit: Uuid,
+        schema: Arc<Schema>,
+    ) -> Result<Self> {
+        let file = storage.open(path).at("open", path)?;
+        let damage = |what: String| Error::damage_at(path, "footer", what);
+        if file.bytes() != entry.bytes {
+            return Err(Error::damage(
+                path,
+                format!("it is {} bytes long where the manifest says {}", file.bytes(), entry.bytes),
+            ));
+        }
+        let tail_bytes = entry
+            .bytes
+            .checked_sub(entry.footer_offset)
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|bytes| *bytes > CLOSING_BYTES)
+            .ok_or_else(|| damage("the manifest's place for it is not within the file".to_owned()))?;
+        let mut tail = vec![0; tail_bytes];
+        file.read_at(entry.footer_offset, &mut tail).at("read", path)?;
+        if xxh3_64(&tail) != entry.footer_checksum {
+            return Err(damage("its checksum is not the manifest's".to_owned()));
+        }
+        let (footer, index_bytes) = split_footer(&tail).map_err(|malformed| damage(malformed.to_string()))?;
+        check_version(path, &footer)?;
+        if footer.identity.commit != commit || footer.part != entry.part {
+            return Err(damage(format!(
+                "it is {} of commit {}, not {} of {commit}",
+                footer.part.file_name(),
+                footer.identity.commit,
+                entry.part.file_name()
+            )));
+        }
+        if !footer.fits(&schema) {
+            return Err(damage("its columns are not the dataset's".to_owned()));
+        }
+        let indexes = entry.footer_offset..entry.footer_offset + index_bytes as u64;
+        let identity = footer.identity;
+        let row_groups = take_row_groups(footer, indexes).map_err(|malformed| damage(malformed.to_string()))?;
+        Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
+    }
+
+    /// Reads which dataset, commit and epoch a part belongs to, from its footer alone.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when there is no complete footer of ours; I/O errors.
+    pub fn identify(storage: &dyn Storage, path: &Path) -> Result<PartIdentity> {
+        let file = storage.open(path).at("open", path)?;
+        let damage = |what: &str| Error::damage_at(path, "footer", what);
+        let mut closing = [0; CLOSING_BYTES];
+        let closing_offset = file
+            .bytes()
+            .checked_sub(CLOSING_BYTES as u64)
+            .ok_or_else(|| damage("the file is too short to have one"))?;
+        file.read_at(closing_offset, &mut closing).at("read", path)?;
+        let footer_bytes = closing_footer_bytes(closing).map_err(|malformed| damage(malformed.0))?;
+        let footer_offset = closing_offset
+            .checked_sub(footer_bytes as u64)
+            .ok_or_else(|| damage("its length is more than the file's"))?;
+        let mut footer = vec![0; footer_bytes];
+        file.read_at(footer_offset, &mut footer).at("read", path)?;
+        let footer = decode_footer(&footer).map_err(|malformed| damage(malformed.0))?;
+        check_version(path, &footer)?;
+        Ok(footer.identity)
+    }
+
+    /// The part's file, for reading pages.
+    pub fn file(&self) -> &Arc<dyn ReadableFile> {
+        &self.file
+    }
+
+    /// The part's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Which dataset, commit and epoch the part belongs to.
+    pub fn identity(&self) -> PartIdentity {
+        self.identity
+    }
+
+    /// Number of row groups.
+    pub fn row_groups(&self) -> u32 {
+        self.row_groups.len() as u32
+    }
+
+    /// Number of rows of a row group.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when there is no such row group.
+    pub fn rows(&self, row_group: u32) -> Result<u64> {
+        self.row_group(row_group).map(|group| group.rows)
+    }
+
+    fn row_group(&self, row_group: u32) -> Result<&RowGroup> {
+        self.row_groups.get(row_group as usize).ok_or_else(|| {
+            let what = format!("it has {} row groups and no number {row_group}", self.row_groups.len());
+            Error::damage_at(&self.path, "footer", what)
+        })
+    }
+
+    fn chunk(&self, row_group: u32, column: usize) -> Result<&Chunk> {
+        let group = self.row_group(row_group)?;
+        group.columns.get(column).ok_or_else(|| {
+            Error::damage_at(&self.path, "footer", format!("row group {row_group} has no column {column}"))
+        })
+    }
+
+    fn index_bytes(&self, range: &Range<u64>) -> &[u8] {
+        // `take_row_groups` checked that every index lies in the tail.
+        &self.tail[(range.start - self.footer_offset) as usize..(range.end - self.footer_offset) as usize]
+    }
+
+    /// The bytes of a column chunk in the file.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when there is no such row group or column.
+    pub fn chunk_range(&self, row_group: u32, column: usize) -> Result<Range<u64>> {
+        self.chunk(row_group, column).map(|chunk| chunk.place.pages.clone())
+    }
+
+    /// The pages of a column chunk, in the order of their rows. They lie one after the other in the file.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when the offset index is not one.
+    pub fn pages(&self, row_group: u32, column: usize) -> Result<&[PageLocation]> {
+        let chunk = self.chunk(row_group, column)?;
+        if let Some(pages) = chunk.pages.get() {
+            return Ok(pages);
+        }
+        let rows = self.row_group(row_group)?.rows;
+        let pages = decode_offset_index(self.index_bytes(&chunk.place.offset_index), chunk.place.pages.clone(), rows)
+            .map_err(|malformed| {
+            let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
+            Error::damage_at(&self.path, place, malformed.0)
+        })?;
+        Ok(chunk.pages.get_or_init(|| pages))
+    }
+
+    /// Smallest and largest value of a page; `None` when they are not known, so that the page must be read.
+    pub fn page_range(&self, row_group: u32, column: usize, page: usize) -> Option<(Value, Value)> {
+        let chunk = self.chunk(row_group, column).ok()?;
+        if let Some(ranges) = chunk.ranges.get() {
+            return ranges.as_ref()?.get(page).copied();
+        }
+        let pages = self.pages(row_group, column).ok()?.len();
+        let data_type = self.schema.columns().get(column)?.data_type;
+        let ranges = chunk.ranges.get_or_init(|| {
+            let bytes = self.index_bytes(chunk.place.column_index.as_ref()?);
+            decode_column_index(bytes, data_type, pages).ok()
+        });
+        ranges.as_ref()?.get(page).copied()
+    }
+
+    /// Decodes one page, given its bytes from header to end, and appends its values to `out`: packed, little-endian, in
+    /// the column's stored width. Answers the number of rows.
+    ///
+    /// `check` compares the page's CRC32; sizes are always checked.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when the bytes are not a page of this column, or its checksum differs.
+    pub fn decode_page(&self, raw: &[u8], column: usize, check: bool, out: &mut Vec<u8>) -> Result<usize> {
+        let data_type = self
+            .schema
+            .columns()
+            .get(column)
+            .ok_or_else(|| Error::damage(&self.path, format!("it has no column {column}")))?
+            .data_type;
+        let (header, header_bytes) = self.page_header(raw, column)?;
+        let body = &raw[header_bytes..];
+        self.judge_page(header, body, column, check)?;
+        narrow(data_type, body, out);
+        Ok(header.rows as usize)
+    }
+
+    /// Checks one page whose header and body were read apart, as [`PartReader::decode_page`] does. Answers the number of
+    /// rows, whose values are what `body` holds if [`PartReader::value_bytes`] is the column's stored width.
+    ///
+    /// # Errors
+    /// As [`PartReader::decode_page`].
+    pub fn check_page(&self, header: &[u8], body: &[u8], column: usize, check: bool) -> Result<usize> {
+        let (parsed, header_bytes) = self.page_header(header, column)?;
+        if header_bytes != header.len() {
+            return Err(self.page_damage(column, "its header is not as long as its index says"));
+        }
+        self.judge_page(parsed, body, column, check)?;
+        Ok(parsed.rows as usize)
+    }
+
+    /// Bytes of one value of a column within its pages; integers below 32 bits are widened there.
+    pub fn value_bytes(&self, column: usize) -> usize {
+        self.schema.columns().get(column).map_or(0, |column| physical_width(column.data_type))
+    }
+
+    fn page_header(&self, raw: &[u8], column: usize) -> Result<(PageHeader, usize)> {
+        decode_page_header(raw).map_err(|malformed| self.page_damage(column, malformed.0))
+    }
+
+    fn judge_page(&self, header: PageHeader, body: &[u8], column: usize, check: bool) -> Result<()> {
+        let expected = (header.rows as usize).checked_mul(self.value_bytes(column));
+        if body.len() != header.body_bytes || expected != Some(body.len()) {
+            return Err(self.page_damage(column, "its length is not what its header says"));
+        }
+        if check && crc32fast::hash(body) != header.crc {
+            return Err(self.page_damage(column, "its checksum is wrong"));
+        }
+        Ok(())
+    }
+
+    fn page_damage(&self, column: usize, what: &str) -> Error {
+        Error::damage_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
+    }
+
+    /// Reads and decodes one page, as [`PartReader::decode_page`].
+    ///
+    /// # Errors
+    /// [`Error::Damage`] that names row group and page; I/O errors.
+    pub fn read_page(
+        &self,
+        row_group: u32,
+        column: usize,
+        page: usize,
+        check: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<usize> {
+        let place = || format!("row group {row_group}, column '{}', page {page}", self.column_name(column));
+        let location = *self
+            .pages(row_group, column)?
+            .get(page)
+            .ok_or_else(|| Error::damage_at(&self.path, place(), "there is no such page"))?;
+        // The footer's checks hold every page within the file.
+        let mut raw = vec![0; location.bytes as usize];
+        self.file.read_at(location.offset, &mut raw).at("read", &self.path)?;
+        let rows = self.decode_page(&raw, column, check, out).map_err(|error| match error {
+            Error::Damage { path, what, .. } => Error::Damage { path, place: Some(place()), what },
+            other => other,
+        })?;
+        if rows != location.rows as usize {
+            return Err(Error::damage_at(&self.path, place(), "it has another number of rows than its index says"));
+        }
+        Ok(rows)
+    }
+
+    fn column_name(&self, column: usize) -> &str {
+        self.schema.columns().get(column).map_or("?", |column| &column.name)
+    }
+}
+
+fn check_version(path: &Path, footer: &ParsedFooter) -> Result<()> {
+    match footer.format_version {
+        found if found > FORMAT_VERSION => {
+            Err(Error::Version { path: path.to_owned(), found, supported: FORMAT_VERSION })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed> {
+    let [a, b, c, d, magic @ ..] = closing;
+    if magic != *PARQUET_MAGIC {
+        return Err(Malformed("the file does not end as a Parquet file does"));
+    }
+    Ok(u32::from_le_bytes([a, b, c, d]) as usize)
+}
+
+/// Parses the footer at the end of a tail; also answers how many bytes of page indexes precede it.
+fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
+    let (rest, closing) = tail.split_last_chunk::<CLOSING_BYTES>().ok_or(Malformed("it is too short"))?;
+    let footer_bytes = closing_footer_bytes(*closing)?;
+    let index_bytes = rest.len().checked_sub(footer_bytes).ok_or(Malformed("it is shorter than it says"))?;
+    Ok((decode_footer(&rest[index_bytes..])?, index_bytes))
+}
+
+/// Checks every place the footer names: pages before the tail and one after the other, indexes in the index section.
+fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowGroup>, Malformed> {
+    let within = |range: &Range<u64>| range.start >= indexes.start && range.end <= indexes.end;
+    let mut position = PARQUET_MAGIC.len() as u64;
+    let mut row_groups = Vec::with_capacity(footer.row_groups.len());
+    for group in footer.row_groups {
+        let mut next = None;
+        let mut columns = Vec::with_capacity(group.columns.len());
+        for place in group.columns {
+            let follows = next.map_or(place.pages.start >= position, |next| place.pages.start == next);
+            if !follows || place.pages.end > indexes.start {
+                return Err(Malformed("a column chunk lies where none can be"));
+            }
+            if !within(&place.offset_index) || !place.column_index.as_ref().is_none_or(within) {
+                return Err(Malformed("a page index lies where none can be"));
+            }
+            next = Some(place.pages.end);
+            columns.push(Chunk { place, pages: OnceLock::new(), ranges: OnceLock::new() });
+        }
+        position = next.unwrap_or(position);
+        row_groups.push(RowGroup { rows: group.rows, columns });
+    }
+    Ok(row_groups)
+}

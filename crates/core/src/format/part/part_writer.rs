@@ -1,0 +1,440 @@
+//! Writing a part: runs one after the other, each sealed, then page indexes and footer.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{IoContext, Result, UsageError};
+use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
+use crate::format::manifest::run_entry::RunEntry;
+use crate::format::manifest::spreads::{MOST_RANK_SPREADS, Spreads};
+use crate::format::parquet::footer::{
+    Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer,
+};
+use crate::format::parquet::page_layout::PageLayout;
+use crate::format::part::seal::{SealedRowGroup, SealedRun, encode_seal};
+use crate::format::part::stream::{AlignedBuffer, AlignedStream};
+use crate::format::row_group::column_table::ColumnTable;
+use crate::format::row_group::drain::Drain;
+use crate::format::row_group::memtable::{BucketBounds, Memtable};
+use crate::format::row_group::pages::{PageBuffers, Records, RowGroupEncoder};
+use crate::format::row_group::sort::SortBuffers;
+use crate::schema::{Schema, Value};
+use crate::storage::{ALIGNMENT, Storage, WritableFile};
+
+/// How a part is laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartOptions {
+    /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
+    /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
+    pub page_rows: u32,
+    /// Row groups a full run is cut into; each holds whole pages of a regular run, so short runs may have fewer.
+    pub row_groups_per_run: u32,
+    /// Bytes that are gathered for a write, at least 1 MiB, and a whole row group.
+    pub write_bytes: usize,
+}
+
+impl Default for PartOptions {
+    fn default() -> Self {
+        Self { page_rows: 2048, row_groups_per_run: 4, write_bytes: 2 << 20 }
+    }
+}
+
+impl PartOptions {
+    /// Rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
+    fn row_group_rows(&self, rows: usize) -> usize {
+        let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
+        share.next_multiple_of(self.page_rows.max(1) as usize)
+    }
+
+    /// Bytes of the buffer in which the row groups of a regular run of `rows` rows are put together.
+    pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
+        let group_rows = self.row_group_rows(rows).min(rows);
+        self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows).bytes())
+    }
+
+    fn buffer_for(&self, room_bytes: usize) -> usize {
+        // Behind a row group that fills it: part of a block that came before, and the seal with its padding.
+        self.write_bytes.max(1 << 20).max(room_bytes.saturating_add(4 * ALIGNMENT))
+    }
+}
+
+/// Rows of which the smallest and the largest key are noted at least: a few hundredths of a percent of an epoch of a million.
+const LEAST_SPREAD_ROWS: usize = 256;
+
+/// Pages of runs whose keys lie far apart are smaller by this factor.
+const SPARSE_PAGE_FRACTION: u32 = 4;
+
+/// What is known of a run besides its rows.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RunContext {
+    /// Number of the run, counted per receiver and epoch.
+    pub run: u32,
+    /// Why the records lie together.
+    pub kind: RunKind,
+    /// Version of the partition table in force.
+    pub table_version: u32,
+    /// The receiver's partition, closed on both sides.
+    pub bounds: Option<(Value, Value)>,
+}
+
+/// Where a part's time went, and what it wrote.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct StageSeconds {
+    /// Sorting.
+    pub sort_s: f64,
+    /// Gathering pages, with statistics and checksums.
+    pub encode_s: f64,
+    /// Writing.
+    pub write_s: f64,
+    /// Making durable.
+    pub sync_s: f64,
+    /// Bytes written, padding included.
+    pub bytes_written: u64,
+}
+
+impl std::ops::AddAssign for StageSeconds {
+    fn add_assign(&mut self, more: Self) {
+        self.sort_s += more.sort_s;
+        self.encode_s += more.encode_s;
+        self.write_s += more.write_s;
+        self.sync_s += more.sync_s;
+        self.bytes_written += more.bytes_written;
+    }
+}
+
+impl std::ops::Sub for StageSeconds {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            sort_s: self.sort_s - before.sort_s,
+            encode_s: self.encode_s - before.encode_s,
+            write_s: self.write_s - before.write_s,
+            sync_s: self.sync_s - before.sync_s,
+            bytes_written: self.bytes_written - before.bytes_written,
+        }
+    }
+}
+
+/// Memory that encoding a run needs: 20 bytes a row for sorting, and one write, in which a row group is put together.
+///
+/// It is empty of content between runs, so one per thread serves any number of parts.
+#[derive(Debug, Default)]
+pub struct EncodeBuffers {
+    sort: SortBuffers,
+    pages: PageBuffers,
+    write: Option<AlignedBuffer>,
+    /// What would divide the last run into equal buckets.
+    bounds: Option<BucketBounds>,
+}
+
+impl EncodeBuffers {
+    /// Buffers that take their memory when they are first used.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Keys that divide the regular run just written into parts of equal size, for [`Memtable::clear_for`].
+    pub fn bucket_bounds(&self) -> Option<BucketBounds> {
+        self.bounds
+    }
+
+    fn write_buffer(write: &mut Option<AlignedBuffer>, bytes: usize) -> &mut AlignedBuffer {
+        if write.as_ref().is_some_and(|buffer| buffer.len() < bytes) {
+            *write = None;
+        }
+        write.get_or_insert_with(|| AlignedBuffer::new(bytes))
+    }
+}
+
+/// A part file being written.
+///
+/// A run that failed is not in the part; the runs before it are, and can also be recovered from the file as it is.
+#[derive(Debug)]
+pub struct PartWriter {
+    file: Box<dyn WritableFile>,
+    path: PathBuf,
+    part: PartId,
+    schema: Arc<Schema>,
+    options: PartOptions,
+    identity: PartIdentity,
+    /// The release that writes; tests pin it.
+    pub(in crate::format) created_by: String,
+    /// Where the next run begins, a multiple of [`ALIGNMENT`].
+    position: u64,
+    row_groups: Vec<WrittenRowGroup>,
+    /// Page indexes of the row groups so far.
+    indexes: Vec<u8>,
+    /// How the keys are spread that were written since this was last asked for.
+    keys: Spreads,
+    figures: StageSeconds,
+}
+
+impl PartWriter {
+    /// Creates the part's file in `directory`.
+    ///
+    /// # Errors
+    /// When the file exists or cannot be created.
+    pub fn create(
+        storage: Arc<dyn Storage>,
+        directory: &Path,
+        part: PartId,
+        schema: Arc<Schema>,
+        options: PartOptions,
+        identity: PartIdentity,
+    ) -> Result<Self> {
+        let path = directory.join(part.file_name());
+        let file = storage.create(&path).at("create", &path)?;
+        Ok(Self {
+            file,
+            path,
+            part,
+            schema,
+            options,
+            identity,
+            created_by: concat!("turbidite version ", env!("CARGO_PKG_VERSION")).to_owned(),
+            position: 0,
+            row_groups: Vec::new(),
+            indexes: Vec::new(),
+            keys: Spreads::default(),
+            figures: StageSeconds::default(),
+        })
+    }
+
+    /// The part's file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Row groups written so far; [`MAX_ROW_GROUPS`] is the most a part can have.
+    pub fn row_groups(&self) -> u32 {
+        self.row_groups.len() as u32
+    }
+
+    /// Time and bytes so far.
+    pub fn figures(&self) -> StageSeconds {
+        self.figures
+    }
+
+    /// Takes how the keys are spread that were written since this was last asked for.
+    pub fn take_keys(&mut self) -> Spreads {
+        std::mem::take(&mut self.keys)
+    }
+
+    /// Sorts the rows by key and appends them as one run, with buffers of its own. See [`PartWriter::append_run_with`].
+    ///
+    /// # Errors
+    /// As for [`PartWriter::append_run_with`].
+    pub fn append_run(&mut self, rows: &Memtable, context: RunContext) -> Result<Vec<RunEntry>> {
+        self.append_run_with(rows, context, &mut EncodeBuffers::new())
+    }
+
+    /// Sorts the rows by key and appends them as one run: encoded, written and sealed when this returns, not yet
+    /// durable. The memtable is not changed. An empty memtable is no run: nothing is written.
+    ///
+    /// # Errors
+    /// When a write fails, or the part has no room for the row groups.
+    pub fn append_run_with(
+        &mut self,
+        rows: &Memtable,
+        context: RunContext,
+        buffers: &mut EncodeBuffers,
+    ) -> Result<Vec<RunEntry>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let EncodeBuffers { sort, pages, write, bounds } = buffers;
+        let mut drain = Drain::new(rows, sort);
+        let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
+        let (sort_s, quantiles) = drain.finish();
+        *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
+        self.figures.sort_s += sort_s;
+        self.figures.encode_s -= sort_s;
+        Ok(entries)
+    }
+
+    /// Appends a stretch of a sorted table as one run, as [`PartWriter::append_run_with`] does with a memtable. No rows
+    /// are no run.
+    ///
+    /// # Errors
+    /// As for [`PartWriter::append_run_with`].
+    ///
+    /// # Panics
+    /// When the table has no such rows.
+    pub fn append_sorted(
+        &mut self,
+        table: &ColumnTable,
+        rows: Range<usize>,
+        context: RunContext,
+        buffers: &mut EncodeBuffers,
+    ) -> Result<Vec<RunEntry>> {
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let EncodeBuffers { pages, write, .. } = buffers;
+        let order = &table.order()[rows];
+        self.append_groups(order.len(), context, Records::Columns(table.columns(), order), pages, write)
+    }
+
+    /// Encodes one run of `rows` records, row group by row group.
+    fn append_groups(
+        &mut self,
+        rows: usize,
+        context: RunContext,
+        mut records: Records<'_, '_>,
+        pages: &mut PageBuffers,
+        write: &mut Option<AlignedBuffer>,
+    ) -> Result<Vec<RunEntry>> {
+        let schema = Arc::clone(&self.schema);
+        let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(rows));
+        let encoder = RowGroupEncoder {
+            schema: &schema,
+            page_rows,
+            spread_rows: self.spread_rows(),
+            run_rows: rows,
+            sorted: context.kind != RunKind::NanKey,
+        };
+        let largest_bytes = encoder.layout(group_rows.min(rows)).bytes();
+        self.write_run(context, largest_bytes, write, |stream, indexes| {
+            let mut groups = Vec::new();
+            for first in (0..rows).step_by(group_rows) {
+                let layout = encoder.layout(group_rows.min(rows - first));
+                let group = encoder.encode(&layout, first, &mut records, stream, pages, indexes)?;
+                groups.push((group, stream.take_checksum()));
+            }
+            Ok(groups)
+        })
+    }
+
+    /// Rows of which the smallest and the largest key are noted: more where there are many, as few of them will be kept.
+    fn spread_rows(&self) -> usize {
+        let rows: u64 = self.row_groups.iter().map(|group| group.rows).sum();
+        LEAST_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
+    }
+
+    /// Rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run, and reads a page of
+    /// each column for them.
+    fn page_rows(&self, kind: RunKind) -> u32 {
+        match kind {
+            RunKind::Regular | RunKind::NanKey => self.options.page_rows,
+            RunKind::Stray | RunKind::Unordered => (self.options.page_rows / SPARSE_PAGE_FRACTION).max(1),
+        }
+    }
+
+    /// Writes one run: whatever row groups `produce` appends, then the seal. The stream has room for `room_bytes`.
+    pub(in crate::format) fn write_run(
+        &mut self,
+        context: RunContext,
+        room_bytes: usize,
+        write: &mut Option<AlignedBuffer>,
+        produce: impl FnOnce(&mut AlignedStream<'_>, &mut Vec<u8>) -> Result<Vec<(WrittenRowGroup, u64)>>,
+    ) -> Result<Vec<RunEntry>> {
+        let begun = Instant::now();
+        let buffer = EncodeBuffers::write_buffer(write, self.options.buffer_for(room_bytes));
+        let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, buffer);
+        if self.position == 0 {
+            stream.append_plain(PARQUET_MAGIC)?;
+        }
+        // What a run that failed earlier left behind is dropped here.
+        self.indexes.truncate(self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end));
+        let groups = produce(&mut stream, &mut self.indexes)?;
+        if self.row_groups.len() + groups.len() > MAX_ROW_GROUPS as usize {
+            let what = format!("a part holds at most {MAX_ROW_GROUPS} row groups");
+            return Err(UsageError::Option { option: "row_groups_per_part", what }.into());
+        }
+        let seal = SealedRun {
+            identity: self.identity,
+            part: self.part,
+            run: context.run,
+            kind: context.kind,
+            table_version: context.table_version,
+            bounds: context.bounds,
+            row_groups: groups.iter().map(|(group, checksum)| sealed_row_group(group, *checksum)).collect(),
+        };
+        let seal = encode_seal(&seal, &self.schema);
+        stream.pad_before(seal.len())?;
+        stream.append_plain(&seal)?;
+        stream.flush()?;
+        let (write_s, end) = (stream.write_s(), stream.position());
+        self.figures.write_s += write_s;
+        self.figures.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.figures.bytes_written += end - self.position;
+        self.position = end;
+        Ok(groups.into_iter().map(|(group, checksum)| self.take_row_group(group, checksum, context)).collect())
+    }
+
+    fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RunEntry {
+        let entry = RunEntry {
+            part: self.part,
+            run: context.run,
+            row_group: self.row_groups.len() as u32,
+            offset: group.offset(),
+            bytes: group.bytes(),
+            rows: group.rows,
+            kind: context.kind,
+            table_version: context.table_version,
+            bounds: context.bounds,
+            checksum,
+            columns: group.columns.iter().map(|chunk| chunk.summary).collect(),
+        };
+        self.keys.extend(std::mem::take(&mut group.keys), MOST_RANK_SPREADS);
+        self.row_groups.push(group);
+        entry
+    }
+
+    /// Writes page indexes and footer and makes the file durable. Its name in the folder is the caller's to sync.
+    ///
+    /// # Errors
+    /// When a write, the truncation of the padding or the sync fails.
+    pub fn finish(self) -> Result<PartEntry> {
+        self.finish_with_figures().map(|(entry, _)| entry)
+    }
+
+    /// As [`PartWriter::finish`]; also answers the figures with the last write and sync in them.
+    ///
+    /// # Errors
+    /// As for [`PartWriter::finish`].
+    pub fn finish_with_figures(mut self) -> Result<(PartEntry, StageSeconds)> {
+        let begun = Instant::now();
+        // A part without runs has nothing before its footer but the magic.
+        let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
+        let magic_bytes = tail.len();
+        let footer_offset = self.position + magic_bytes as u64;
+        tail.append(&mut self.indexes);
+        let footer = Footer {
+            schema: &self.schema,
+            identity: self.identity,
+            part: self.part,
+            created_by: &self.created_by,
+            row_groups: &self.row_groups,
+            index_offset: footer_offset,
+        };
+        encode_footer(&footer, &mut tail);
+        let footer_checksum = xxh3_64(&tail[magic_bytes..]);
+        let bytes = self.position + tail.len() as u64;
+        let mut buffer = AlignedBuffer::new(tail.len().min(self.options.write_bytes.max(1 << 20)));
+        let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, &mut buffer);
+        stream.append_plain(&tail)?;
+        stream.pad_before(0)?;
+        stream.flush()?;
+        let (write_s, end) = (stream.write_s(), stream.position());
+        self.figures.bytes_written += end - self.position;
+        self.figures.write_s += write_s;
+        self.figures.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        let begun = Instant::now();
+        if end != bytes {
+            self.file.truncate(bytes).at("truncate", &self.path)?;
+        }
+        self.file.sync().at("sync", &self.path)?;
+        self.figures.sync_s += begun.elapsed().as_secs_f64();
+        Ok((PartEntry { part: self.part, bytes, footer_offset, footer_checksum }, self.figures))
+    }
+}
+
+fn sealed_row_group(group: &WrittenRowGroup, checksum: u64) -> SealedRowGroup {
+    SealedRowGroup { offset: group.offset(), bytes: group.bytes(), rows: group.rows, checksum }
+}

@@ -1,0 +1,155 @@
+//! Making a whole part of the sealed runs of one that was never finished.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, IoContext, Result};
+use crate::format::manifest::entries::{ColumnSummary, PartEntry, PartId, RunKind};
+use crate::format::manifest::run_entry::RunEntry;
+use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
+use crate::format::parquet::page_header::decode_page_header;
+use crate::format::parquet::physical::{physical_width, summarize};
+use crate::format::parquet::thrift::Malformed;
+use crate::format::part::part_writer::{PartOptions, PartWriter, RunContext};
+use crate::format::part::seal::SealedRun;
+use crate::format::row_group::pages::ChunkBuilder;
+use crate::schema::Schema;
+use crate::storage::{ReadableFile, Storage};
+
+/// What came out of a recovery.
+#[derive(Debug)]
+pub struct RecoveredPart {
+    /// The new part.
+    pub entry: PartEntry,
+    /// Its runs, ready for a manifest.
+    pub runs: Vec<RunEntry>,
+    /// Runs that were left out, by number, and what is wrong with them.
+    pub damaged: Vec<(u32, Error)>,
+}
+
+/// A page within the bytes of a row group.
+struct FoundPage {
+    range: Range<usize>,
+    rows: u32,
+    summary: ColumnSummary,
+}
+
+/// A row group that was read and checked: its bytes and its pages by column.
+struct FoundRowGroup {
+    content: Vec<u8>,
+    rows: u64,
+    columns: Vec<Vec<FoundPage>>,
+}
+
+/// Copies sealed runs of the file `source` into a new, complete part `part` in `directory`.
+///
+/// Every byte copied is compared with the seal's checksums first; a run that does not fit is left out and reported.
+/// The new part belongs to `identity`, whatever the runs were written for.
+///
+/// # Errors
+/// When the source cannot be read or the new part not be written.
+pub fn recover_part(
+    storage: &Arc<dyn Storage>,
+    source: &Path,
+    runs: &[SealedRun],
+    directory: &Path,
+    part: PartId,
+    schema: &Arc<Schema>,
+    identity: PartIdentity,
+) -> Result<RecoveredPart> {
+    let file = storage.open(source).at("open", source)?;
+    let options = PartOptions::default();
+    let mut writer = PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
+    let mut write = None;
+    let mut entries = Vec::new();
+    let mut damaged = Vec::new();
+    for run in runs {
+        let groups = match read_run(&*file, source, run, schema) {
+            Ok(groups) => groups,
+            Err(error @ Error::Damage { .. }) => {
+                damaged.push((run.run, error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let context = RunContext { run: run.run, kind: run.kind, table_version: run.table_version, bounds: run.bounds };
+        entries.extend(writer.write_run(context, 0, &mut write, |stream, indexes| {
+            let mut written = Vec::with_capacity(groups.len());
+            for group in &groups {
+                let mut columns = Vec::with_capacity(group.columns.len());
+                for (pages, column) in group.columns.iter().zip(schema.columns()) {
+                    let mut chunk = ChunkBuilder::new(column.data_type, stream.position());
+                    for page in pages {
+                        stream.append(&group.content[page.range.clone()])?;
+                        chunk.push(stream.position(), page.rows, page.summary);
+                    }
+                    columns.push(chunk.finish(indexes));
+                }
+                let sorted = run.kind != RunKind::NanKey;
+                let keys = Vec::new();
+                written.push((WrittenRowGroup { rows: group.rows, sorted, columns, keys }, stream.take_checksum()));
+            }
+            Ok(written)
+        })?);
+    }
+    Ok(RecoveredPart { entry: writer.finish()?, runs: entries, damaged })
+}
+
+/// Reads and checks all row groups of a run.
+fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Schema) -> Result<Vec<FoundRowGroup>> {
+    let damage = |what: &str| Error::damage_at(path, format!("run {}", run.run), what);
+    let mut groups = Vec::with_capacity(run.row_groups.len());
+    for group in &run.row_groups {
+        let bytes = group
+            .offset
+            .checked_add(group.bytes)
+            .filter(|end| *end <= file.bytes())
+            .and_then(|_| usize::try_from(group.bytes).ok())
+            .ok_or_else(|| damage("it is said to end after the file"))?;
+        let mut content = vec![0; bytes];
+        file.read_at(group.offset, &mut content).at("read", path)?;
+        if xxh3_64(&content) != group.checksum {
+            return Err(damage("its checksum is wrong"));
+        }
+        let columns = find_pages(&content, group.rows, schema).map_err(|malformed| damage(malformed.0))?;
+        groups.push(FoundRowGroup { content, rows: group.rows, columns });
+    }
+    Ok(groups)
+}
+
+/// Walks the page headers of a row group.
+fn find_pages(content: &[u8], rows: u64, schema: &Schema) -> Result<Vec<Vec<FoundPage>>, Malformed> {
+    let mut position = 0;
+    let mut columns = Vec::with_capacity(schema.columns().len());
+    for column in schema.columns() {
+        let mut pages = Vec::new();
+        let mut found_rows = 0u64;
+        while found_rows < rows {
+            let (header, header_bytes) = decode_page_header(&content[position..])?;
+            let end = (position + header_bytes)
+                .checked_add(header.body_bytes)
+                .filter(|end| *end <= content.len())
+                .ok_or(Malformed("a page is longer than its row group"))?;
+            let body = &content[position + header_bytes..end];
+            let fits = (header.rows as usize).checked_mul(physical_width(column.data_type)) == Some(body.len());
+            if !fits || header.rows == 0 || crc32fast::hash(body) != header.crc {
+                return Err(Malformed("a page is not what its header says"));
+            }
+            let summary = summarize(column.data_type, body);
+            pages.push(FoundPage { range: position..end, rows: header.rows, summary });
+            found_rows += u64::from(header.rows);
+            position = end;
+        }
+        if found_rows != rows {
+            return Err(Malformed("its columns have different numbers of rows"));
+        }
+        columns.push(pages);
+    }
+    if position != content.len() {
+        return Err(Malformed("its pages do not fill it"));
+    }
+    Ok(columns)
+}

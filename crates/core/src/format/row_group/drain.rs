@@ -1,0 +1,68 @@
+//! A memtable's rows on their way into row groups, in key order.
+//!
+//! Buckets are sorted one by one, each when its turn comes, and its rows fetched right after: they are still in the
+//! cache then. The keys that cut the run into equal parts are noted on the way, for the buckets of the next one.
+
+use std::time::Instant;
+
+use crate::format::row_group::gather::Gather;
+use crate::format::row_group::memtable::{BUCKETS, BucketBounds, Memtable};
+use crate::format::row_group::sort::SortBuffers;
+
+/// The rows that have not been taken yet.
+pub(in crate::format) struct Drain<'a> {
+    table: &'a Memtable,
+    sort: &'a mut SortBuffers,
+    next_bucket: usize,
+    /// Rows of the bucket at hand that were taken, and those of the buckets before it.
+    taken: usize,
+    before: usize,
+    bounds: [u64; BUCKETS - 1],
+    sort_s: f64,
+}
+
+impl<'a> Drain<'a> {
+    /// All rows of `table`.
+    pub(in crate::format) fn new(table: &'a Memtable, sort: &'a mut SortBuffers) -> Self {
+        sort.clear();
+        Self { table, sort, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
+    }
+
+    /// Adds the next `rows` rows to a row group; the memtable must have as many left.
+    pub(in crate::format) fn take(&mut self, rows: usize, columns: &mut Gather<'_>) {
+        let mut missing = rows;
+        while missing > 0 {
+            let order = self.sort.order();
+            let fetched = missing.min(order.len() - self.taken);
+            columns.add(self.table.slots(), &order[self.taken..self.taken + fetched]);
+            self.taken += fetched;
+            missing -= fetched;
+            if missing > 0 {
+                assert!(self.next_bucket < BUCKETS, "more rows were taken than the memtable has");
+                self.sort_next();
+            }
+        }
+    }
+
+    fn sort_next(&mut self) {
+        let begun = Instant::now();
+        self.before += self.sort.order().len();
+        self.sort.sort_bucket(self.table, self.next_bucket);
+        self.next_bucket += 1;
+        self.taken = 0;
+        let schema = self.table.schema();
+        let (key_order, offset) = (schema.key_order(), schema.offset(schema.key_index()));
+        for (bound, number) in self.bounds.iter_mut().zip(1..) {
+            let place = self.table.rows() * number / BUCKETS;
+            if let Some(slot) = place.checked_sub(self.before).and_then(|place| self.sort.order().get(place)) {
+                *bound = key_order.ordinal(&self.table.slots()[*slot as usize * schema.row_bytes() + offset..]);
+            }
+        }
+        self.sort_s += begun.elapsed().as_secs_f64();
+    }
+
+    /// Seconds spent sorting, and the keys that cut all rows into equal parts; to be asked when all were taken.
+    pub(in crate::format) fn finish(self) -> (f64, BucketBounds) {
+        (self.sort_s, BucketBounds(self.bounds))
+    }
+}

@@ -1,0 +1,487 @@
+//! The buffer in which records gather until they become a run.
+//!
+//! A memtable is larger than the processor's caches, and sorting it means visiting its rows in random order: each visit
+//! would go to memory. So rows are spread over a few *buckets* by key as they arrive (they have to be copied anyway), and
+//! each bucket, small enough for the cache, is sorted by itself. The bounds of the buckets are the quantiles of the run
+//! before; without one there is a single bucket. Bounds that fit badly cost time, never correctness.
+//!
+//! Invariants: a bucket takes memory in chunks of whole rows, in ascending order, so that within a bucket a higher *slot*
+//! means a later arrival; equal keys share a bucket.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::schema::{STEP, Schema, copy_in_steps};
+
+/// Buckets of a memtable.
+pub(in crate::format) const BUCKETS: usize = 16;
+
+/// Most bytes and rows of a chunk. What is left unused in the last chunks of the buckets is about 1 % of a memtable.
+const CHUNK_BYTES: usize = 8 << 10;
+const CHUNK_ROWS: usize = 512;
+
+/// A cache line.
+const LINE_BYTES: usize = 64;
+
+/// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
+const LEAST_CHUNKS: usize = 8 * BUCKETS;
+
+/// Keys that divide the rows of a memtable into buckets of about equal size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BucketBounds(pub(in crate::format) [u64; BUCKETS - 1]);
+
+impl BucketBounds {
+    /// The number of bounds at or below a key.
+    #[inline]
+    fn bucket(&self, ordinal: u64) -> usize {
+        let mut bucket = 0;
+        let mut step = BUCKETS / 2;
+        while step > 0 {
+            bucket += step * usize::from(self.0[bucket + step - 1] <= ordinal);
+            step /= 2;
+        }
+        bucket
+    }
+}
+
+/// Rows with neighbouring keys: chunks, all full but the last.
+#[derive(Debug, Clone, Default)]
+struct Bucket {
+    chunks: Vec<u32>,
+    /// Slot for the next row, and the end of the last chunk.
+    next: usize,
+    end: usize,
+}
+
+/// A bounded buffer of stored rows.
+///
+/// Memory is taken as rows arrive and never beyond the capacity; [`Memtable::clear`] keeps it for the next run.
+#[derive(Debug)]
+pub struct Memtable {
+    schema: Arc<Schema>,
+    data: Vec<u8>,
+    /// Where the first slot begins: at the start of a cache line, if memory was taken for all rows at once.
+    start: usize,
+    chunk_rows: usize,
+    /// Capacity; the last chunk may be shorter than the others.
+    limit_rows: usize,
+    /// Whether the first row takes memory for all.
+    reserves: bool,
+    used_chunks: usize,
+    bounds: Option<BucketBounds>,
+    /// `BUCKETS` of them; only the first is used without bounds.
+    buckets: Vec<Bucket>,
+    rows: usize,
+    /// Scratch: keys of the rows being pushed.
+    ordinals: Vec<u64>,
+}
+
+impl Memtable {
+    /// An empty memtable for at most `capacity_bytes` of rows, and at least one row. Its memory grows in steps that double.
+    pub fn new(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
+        // Sorting numbers rows with u32.
+        let rows = (capacity_bytes / schema.row_bytes()).clamp(1, u32::MAX as usize);
+        let chunk_rows = (CHUNK_BYTES / schema.row_bytes()).clamp(1, CHUNK_ROWS);
+        Self {
+            schema,
+            data: Vec::new(),
+            start: 0,
+            chunk_rows,
+            limit_rows: rows,
+            reserves: false,
+            used_chunks: 0,
+            bounds: None,
+            buckets: vec![Bucket::default(); BUCKETS],
+            rows: 0,
+            ordinals: Vec::new(),
+        }
+    }
+
+    /// As [`Memtable::new`], for one that will be filled and kept: it asks for all of its memory with the first row. The
+    /// system hands out pages when they are touched, and growing in steps would leave holes in the heap.
+    pub fn reserving(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
+        Self { reserves: true, ..Self::new(schema, capacity_bytes) }
+    }
+
+    /// As [`Memtable::new`], with memory of another that is no longer needed ([`Memtable::into_memory`]), and its rows spread
+    /// over `bounds`.
+    pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
+        let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
+        table.give_back();
+        table.clear_for(bounds);
+        table
+    }
+
+    /// Its memory, and how its rows were spread.
+    pub fn into_memory(self) -> (Vec<u8>, Option<BucketBounds>) {
+        (self.data, self.bounds)
+    }
+
+    /// Changes how many bytes of rows it takes; not to less than it holds. Memory beyond is given back.
+    pub fn set_capacity(&mut self, capacity_bytes: usize) {
+        let rows = (capacity_bytes / self.schema.row_bytes()).clamp(1, u32::MAX as usize);
+        let used_rows = self.used_chunks.saturating_mul(self.chunk_rows);
+        // The last chunk in use may be a short one: its end is where rows stop then.
+        if used_rows <= self.limit_rows {
+            self.limit_rows = rows.max(used_rows);
+            self.give_back();
+        }
+    }
+
+    /// Gives back memory that no row can use.
+    fn give_back(&mut self) {
+        let most_bytes = self.most_bytes();
+        self.data.truncate(most_bytes);
+        self.data.shrink_to(most_bytes);
+    }
+
+    /// Memory for all rows, and for letting the first one begin a cache line.
+    fn most_bytes(&self) -> usize {
+        self.limit_rows * self.schema.row_bytes() + if self.reserves { LINE_BYTES } else { 0 }
+    }
+
+    /// Lets the first row begin a cache line: a row of 64 bytes lies in two otherwise, and each costs a miss. The memtable must
+    /// be empty and have its memory.
+    fn align(&mut self) {
+        // Beyond what was asked for `align_offset` does not go; where it gives up, rows are merely not aligned.
+        self.start = self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
+    }
+
+    /// The schema of the rows.
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    /// Number of rows held.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Bytes of rows held.
+    pub fn bytes(&self) -> usize {
+        self.rows * self.schema.row_bytes()
+    }
+
+    /// Bytes of memory in use, now or by rows that were dropped since.
+    pub fn resident_bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Whether it asks for all of its memory at once ([`Memtable::reserving`], [`Memtable::reusing`]).
+    pub fn reserves(&self) -> bool {
+        self.reserves
+    }
+
+    /// Whether no rows are held.
+    pub fn is_empty(&self) -> bool {
+        self.rows == 0
+    }
+
+    /// Rows that still fit, whatever their keys.
+    pub fn remaining_rows(&self) -> usize {
+        let free = self.limit_rows - self.chunk(self.used_chunks).start;
+        if self.bounds.is_none() {
+            return free + self.buckets[0].end - self.buckets[0].next;
+        }
+        // At worst every bucket begins a chunk for a single row.
+        let chunks = free / self.chunk_rows;
+        if chunks > BUCKETS { (chunks - BUCKETS) * self.chunk_rows + BUCKETS } else { chunks }
+    }
+
+    /// Takes whole stored rows.
+    ///
+    /// # Panics
+    /// When `rows` is not a whole number of rows or does not fit: ask [`Memtable::remaining_rows`] first.
+    pub fn push(&mut self, rows: &[u8]) {
+        assert_eq!(self.push_fitting(rows), rows.len(), "more rows were pushed than fit");
+    }
+
+    /// Takes stored rows from the beginning of `rows` until one does not fit, and answers how many bytes it took. An empty
+    /// memtable takes at least one row.
+    ///
+    /// # Panics
+    /// When `rows` is not a whole number of rows.
+    #[must_use]
+    pub fn push_fitting(&mut self, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        assert!(rows.len().is_multiple_of(row_bytes), "part of a row was pushed");
+        let Some(bounds) = self.bounds else { return self.push_in_order(rows) };
+        let mut taken = 0;
+        // Few enough at a time for the first-level cache: keys are looked at before rows are copied.
+        for block in rows.chunks(self.chunk_rows * row_bytes) {
+            let fitted = self.push_spread(bounds, block);
+            taken += fitted;
+            if fitted < block.len() {
+                break;
+            }
+        }
+        self.rows += taken / row_bytes;
+        taken
+    }
+
+    fn push_spread(&mut self, bounds: BucketBounds, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        macro_rules! spread {
+            ($($steps:literal),*) => {
+                match row_bytes.div_ceil(STEP) {
+                    _ if row_bytes < STEP => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                    $($steps => self.spread(bounds, rows, copy_in_steps::<$steps>),)*
+                    _ => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                }
+            };
+        }
+        spread!(1, 2, 3, 4, 5, 6, 7, 8)
+    }
+
+    fn push_in_order(&mut self, rows: &[u8]) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        let fitting = (self.remaining_rows() * row_bytes).min(rows.len());
+        let mut taken = 0;
+        while taken < fitting {
+            let Bucket { next, end, .. } = self.buckets[0];
+            let length = ((end - next) * row_bytes).min(fitting - taken);
+            let place = self.start + next * row_bytes;
+            self.data[place..place + length].copy_from_slice(&rows[taken..taken + length]);
+            self.buckets[0].next += length / row_bytes;
+            taken += length;
+            if taken < fitting && !self.extend(0) {
+                break;
+            }
+        }
+        self.rows += taken / row_bytes;
+        taken
+    }
+
+    #[inline]
+    fn spread(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
+        let row_bytes = self.schema.row_bytes();
+        let mut ordinals = std::mem::take(&mut self.ordinals);
+        ordinals.clear();
+        let key = rows.get(self.schema.offset(self.schema.key_index())..).unwrap_or_default();
+        self.schema.key_order().ordinals(key, row_bytes, rows.len() / row_bytes, &mut ordinals);
+        let mut taken = 0;
+        for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(&ordinals) {
+            let number = bounds.bucket(ordinal);
+            if self.buckets[number].next == self.buckets[number].end && !self.extend(number) {
+                break;
+            }
+            let bucket = &mut self.buckets[number];
+            // The first chunk may have moved the start.
+            let place = self.start + bucket.next * row_bytes;
+            copy(&mut self.data[place..place + row_bytes], row);
+            bucket.next += 1;
+            taken += row_bytes;
+        }
+        self.ordinals = ordinals;
+        taken
+    }
+
+    /// The slots of a chunk; none beyond the capacity.
+    fn chunk(&self, number: usize) -> Range<usize> {
+        let start = (number * self.chunk_rows).min(self.limit_rows);
+        start..(start + self.chunk_rows).min(self.limit_rows)
+    }
+
+    /// Gives a bucket another chunk, if there is one.
+    #[inline(never)]
+    fn extend(&mut self, number: usize) -> bool {
+        let slots = self.chunk(self.used_chunks);
+        if slots.is_empty() {
+            return false;
+        }
+        let row_bytes = self.schema.row_bytes();
+        if self.used_chunks == 0 && self.reserves {
+            if self.data.capacity() < self.most_bytes() {
+                // What it held is of no use, and not worth a copy.
+                self.data = Vec::new();
+                self.data.reserve_exact(self.most_bytes());
+            }
+            self.align();
+        }
+        let needed = self.start + slots.end * row_bytes;
+        if needed > self.data.capacity() {
+            // `reserve` alone would round up past the limit.
+            let doubled = needed.max(self.data.capacity().saturating_mul(2)).min(self.most_bytes());
+            self.data.reserve_exact(doubled - self.data.len());
+        }
+        if needed > self.data.len() {
+            self.data.resize(needed, 0);
+        }
+        let bucket = &mut self.buckets[number];
+        bucket.chunks.push(self.used_chunks as u32);
+        (bucket.next, bucket.end) = (slots.start, slots.end);
+        self.used_chunks += 1;
+        true
+    }
+
+    /// About which share of the rows has a key outside of `low..=high`, by a sample; NaN counts as outside.
+    pub fn share_outside(&self, low: u64, high: u64) -> f64 {
+        /// One row in so many is looked at, since neighbours in the order of arrival are alike, and no more than so many rows:
+        /// each is a cache miss.
+        const SAMPLED: usize = 61;
+        const MOST_SAMPLES: usize = 256;
+        let step = SAMPLED.max(self.rows / MOST_SAMPLES);
+        let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
+        let offset = self.schema.offset(self.schema.key_index());
+        let (mut outside, mut sampled) = (0u32, 0u32);
+        for slot in (0..BUCKETS).flat_map(|number| self.bucket(number)).flatten().step_by(step) {
+            let ordinal = key_order.ordinal(&self.slots()[slot * row_bytes + offset..]);
+            outside += u32::from(!(low..=high).contains(&ordinal));
+            sampled += 1;
+        }
+        f64::from(outside) / f64::from(sampled.max(1))
+    }
+
+    /// Drops the rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.rows = 0;
+        self.used_chunks = 0;
+        for bucket in &mut self.buckets {
+            bucket.chunks.clear();
+            (bucket.next, bucket.end) = (0, 0);
+        }
+    }
+
+    /// Drops the rows and spreads those to come over buckets.
+    pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
+        self.clear();
+        let is_large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
+        self.bounds = if is_large { bounds.or(self.bounds) } else { None };
+    }
+
+    /// Memory that holds each row at its slot; what lies at other slots is of no meaning.
+    pub(in crate::format) fn slots(&self) -> &[u8] {
+        self.data.get(self.start..).unwrap_or_default()
+    }
+
+    /// The slots of a bucket's rows, in the order they came.
+    pub(in crate::format) fn bucket(&self, number: usize) -> impl Iterator<Item = Range<usize>> + Clone {
+        let Bucket { chunks, next, .. } = &self.buckets[number];
+        chunks.iter().map(move |chunk| {
+            let slots = self.chunk(*chunk as usize);
+            // All chunks but the last are full.
+            if slots.contains(next) { slots.start..*next } else { slots }
+        })
+    }
+
+    /// The rows in pieces, those of one bucket after those of another.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let row_bytes = self.schema.row_bytes();
+        let slots = (0..BUCKETS).flat_map(|number| self.bucket(number));
+        slots.map(move |slots| &self.slots()[slots.start * row_bytes..slots.end * row_bytes])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schema::{Column, DataType};
+
+    #[test]
+    fn memory_grows_with_the_rows_and_stops_at_the_capacity() {
+        let columns = vec![Column::new("a", DataType::U32), Column::new("b", DataType::FixedBytes(3))];
+        let schema = Arc::new(Schema::new(columns, "a").unwrap());
+        let mut table = Memtable::new(schema, 100);
+        assert_eq!(table.data.capacity(), 0, "nothing is taken before the first row");
+        assert_eq!(table.remaining_rows(), 14);
+        for row in 0..14u8 {
+            table.push(&[row; 7]);
+            assert_eq!(table.rows(), usize::from(row) + 1);
+            assert!(table.data.capacity() <= 98, "{}", table.data.capacity());
+        }
+        assert_eq!((table.rows(), table.bytes(), table.remaining_rows()), (14, 98, 0));
+        assert_eq!(table.push_fitting(&[9; 7]), 0, "a full memtable takes nothing");
+        assert_eq!(&table.slots()[91..], &[13; 7]);
+        table.clear();
+        assert!(table.is_empty());
+        assert_eq!(table.data.capacity(), 98);
+    }
+
+    #[test]
+    fn buckets_hold_neighbours_in_the_order_they_came() {
+        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(13))];
+        let schema = Arc::new(Schema::new(columns, "key").unwrap());
+        let capacity = 200 * CHUNK_ROWS * schema.row_bytes();
+        let mut table = Memtable::new(Arc::clone(&schema), capacity);
+        // Some are equal, so that some buckets stay empty.
+        let bounds = BucketBounds(std::array::from_fn(|number| [10, 20, 30, 30, 30, 60, 70][number.min(6)]));
+        table.clear_for(Some(bounds));
+        let row = |number: u32| {
+            let mut row = [0; 17];
+            row[..4].copy_from_slice(&(number.wrapping_mul(0x9E37_79B9) >> 16 & 0x7f).to_le_bytes());
+            row[13..].copy_from_slice(&number.to_le_bytes());
+            row
+        };
+        let mut pushed = 0;
+        loop {
+            let rows: Vec<u8> = (pushed..pushed + 100).flat_map(row).collect();
+            let taken = (table.push_fitting(&rows) / 17) as u32;
+            pushed += taken;
+            if taken < 100 {
+                break;
+            }
+        }
+        assert_eq!(table.rows(), pushed as usize);
+        assert!(table.rows() > (200 - BUCKETS) * CHUNK_ROWS, "{pushed}: little is left unused");
+        assert!(table.resident_bytes() <= capacity);
+        let mut seen = vec![false; pushed as usize];
+        for number in 0..BUCKETS {
+            let mut last = None;
+            for slot in table.bucket(number).flatten() {
+                let found = &table.slots()[slot * 17..slot * 17 + 17];
+                let arrival = u32::from_le_bytes(found[13..].try_into().unwrap());
+                assert_eq!(found, row(arrival), "whole rows");
+                assert!(last < Some(arrival), "later arrivals have higher slots");
+                last = Some(arrival);
+                let key = u64::from(found[0]);
+                assert_eq!(number, bounds.0.iter().filter(|bound| **bound <= key).count());
+                assert!(!std::mem::replace(&mut seen[arrival as usize], true));
+            }
+        }
+        assert!(seen.iter().all(|seen| *seen));
+        assert_eq!((table.share_outside(0, 0x7f), table.share_outside(0x80, u64::MAX)), (0.0, 1.0));
+        let share = table.share_outside(0, 0x3f);
+        assert!((0.4..0.6).contains(&share), "{share}: half of the keys are below 64");
+        assert_eq!(table.pieces().map(<[u8]>::len).sum::<usize>(), table.bytes());
+        table.clear();
+        assert_eq!((table.rows(), table.pieces().count()), (0, 0));
+    }
+
+    #[test]
+    fn capacity_changes_around_the_rows_it_holds() {
+        let columns = vec![Column::new("key", DataType::U32), Column::new("number", DataType::FixedBytes(9))];
+        let schema = Arc::new(Schema::new(columns, "key").unwrap());
+        let large = 200 * CHUNK_ROWS * schema.row_bytes();
+        let mut table = Memtable::reserving(Arc::clone(&schema), large);
+        let rows: Vec<u8> =
+            (0..10 * CHUNK_ROWS as u32).flat_map(|row| [&row.to_le_bytes()[..], &[7; 9]].concat()).collect();
+        table.push(&rows);
+        assert!(table.data.capacity() >= large);
+        let begins_a_line = |table: &Memtable| (table.slots().as_ptr() as usize).is_multiple_of(LINE_BYTES);
+        assert!(begins_a_line(&table));
+        table.set_capacity(1);
+        assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows, "what it holds stays");
+        assert_eq!((table.remaining_rows(), table.push_fitting(&rows)), (0, 0));
+        assert!(table.data.capacity() <= rows.len() + LINE_BYTES);
+        table.set_capacity(large);
+        assert_eq!(table.remaining_rows(), 190 * CHUNK_ROWS);
+        table.push(&rows);
+        assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows.repeat(2));
+        // The same memory serves rows of another width.
+        let other = Arc::new(Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap());
+        let bounds = Some(BucketBounds(std::array::from_fn(|number| 10 * number as u64)));
+        let (memory, _) = table.into_memory();
+        let mut table = Memtable::reusing(other, 200 * CHUNK_ROWS * 8, memory, bounds);
+        assert!(table.is_empty() && table.data.capacity() <= 200 * CHUNK_ROWS * 8 + LINE_BYTES);
+        table.push(&1.5f64.to_le_bytes().repeat(CHUNK_ROWS));
+        assert!(begins_a_line(&table));
+        assert_eq!((table.rows(), table.into_memory().1), (CHUNK_ROWS, bounds));
+    }
+
+    #[test]
+    #[should_panic(expected = "part of a row")]
+    fn half_rows_are_refused() {
+        let schema = Arc::new(Schema::new(vec![Column::new("a", DataType::U32)], "a").unwrap());
+        Memtable::new(schema, 100).push(&[0; 6]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Turning sorted rows into row groups of pages, and row groups already encoded into copies elsewhere.
+
+use crate::error::Result;
+use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::spreads::Spread;
+use crate::format::parquet::footer::{WrittenChunk, WrittenRowGroup};
+use crate::format::parquet::page_header::{PageHeader, encode_page_header};
+use crate::format::parquet::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
+use crate::format::parquet::page_layout::PageLayout;
+use crate::format::parquet::physical::{merge, physical_width, pick_column, summarize};
+use crate::format::part::stream::AlignedStream;
+use crate::format::row_group::drain::Drain;
+use crate::format::row_group::gather::{Gather, RowBlock};
+use crate::schema::{DataType, Schema};
+
+/// More than a page takes in both indexes together.
+const MOST_INDEX_BYTES: usize = 64;
+
+/// Steps in which the memory of page indexes grows.
+const INDEX_STEP_BYTES: usize = 64 << 10;
+
+/// Rows of the stretches at the very ends of a run, of which the smallest and the largest key are noted.
+const LEAST_STRETCH_ROWS: usize = 16;
+
+/// Rows of the next stretch of a run of which the smallest and the largest key are noted: `usual`, and fewer and fewer towards
+/// the run's ends, where a stretch may reach over decades.
+fn stretch_rows(usual: usize, before: usize, run_rows: usize) -> usize {
+    let after = run_rows.saturating_sub(before);
+    (before / 2).min(after / 3).clamp(LEAST_STRETCH_ROWS, usual.max(LEAST_STRETCH_ROWS))
+}
+
+/// Collects the pages of one column chunk and their indexes.
+pub(in crate::format) struct ChunkBuilder {
+    data_type: DataType,
+    offset: u64,
+    rows: u64,
+    pages: Vec<WrittenPage>,
+    summary: ColumnSummary,
+}
+
+impl ChunkBuilder {
+    /// A chunk whose first page will lie at `offset`.
+    pub(in crate::format) fn new(data_type: DataType, offset: u64) -> Self {
+        let summary = ColumnSummary { range: None, nan_count: 0 };
+        Self { data_type, offset, rows: 0, pages: Vec::new(), summary }
+    }
+
+    /// Notes a page of `rows` values that ends at `end`.
+    pub(in crate::format) fn push(&mut self, end: u64, rows: u32, summary: ColumnSummary) {
+        let offset =
+            self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
+        // Pages are far below 2^32 bytes.
+        let location = PageLocation { offset, bytes: (end - offset) as u32, first_row: self.rows, rows };
+        self.pages.push(WrittenPage { location, summary });
+        self.rows += u64::from(rows);
+        self.summary = merge(self.summary, summary);
+    }
+
+    /// Appends the page indexes to the index section and describes the chunk.
+    pub(in crate::format) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
+        let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
+        // They are kept until the part is closed: room that doubles would be half empty.
+        if indexes.capacity() - indexes.len() < self.pages.len() * MOST_INDEX_BYTES {
+            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MOST_INDEX_BYTES));
+        }
+        let start = indexes.len();
+        encode_offset_index(&self.pages, indexes);
+        let middle = indexes.len();
+        encode_column_index(self.data_type, &self.pages, indexes);
+        WrittenChunk {
+            offset: self.offset,
+            bytes,
+            summary: self.summary,
+            offset_index: start..middle,
+            column_index: middle..indexes.len(),
+        }
+    }
+}
+
+/// Memory for encoding a row group, kept from one to the next: a block of rows and a page header.
+#[derive(Debug, Default)]
+pub(in crate::format) struct PageBuffers {
+    block: RowBlock,
+    header: Vec<u8>,
+}
+
+/// Where the records of a run come from.
+pub(in crate::format) enum Records<'a, 'b> {
+    /// A memtable, from which they are taken one after the other.
+    Drained(&'b mut Drain<'a>),
+    /// Packed stored values, column by column, and the numbers of the rows in key order.
+    Columns(&'a [Vec<u8>], &'a [u32]),
+}
+
+/// Encodes records as row groups.
+pub(in crate::format) struct RowGroupEncoder<'a> {
+    pub(in crate::format) schema: &'a Schema,
+    pub(in crate::format) page_rows: u32,
+    /// Rows of a stretch of which the smallest and the largest key are noted, at most a page's.
+    pub(in crate::format) spread_rows: usize,
+    /// Rows of the run.
+    pub(in crate::format) run_rows: usize,
+    /// Whether the key has an order that engines agree on.
+    pub(in crate::format) sorted: bool,
+}
+
+impl RowGroupEncoder<'_> {
+    /// How a row group of `rows` rows is laid out.
+    pub(in crate::format) fn layout(&self, rows: usize) -> PageLayout {
+        PageLayout::new(self.schema, rows, self.page_rows)
+    }
+
+    /// Appends how the keys of a page are spread that begins with the run's row number `first`.
+    fn spread(&self, body: &[u8], summary: ColumnSummary, first: usize, spreads: &mut Vec<Spread>) {
+        let (order, width) = (self.schema.key_order(), physical_width(self.schema.key().data_type));
+        let rows = body.len() / width;
+        if summary.nan_count > 0 {
+            spreads.push(Spread::of(Some(&summary), rows as u64, order));
+            return;
+        }
+        let mut rest = body;
+        let mut before = first;
+        while !rest.is_empty() {
+            let rows = stretch_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
+            before += rows;
+            // They are sorted, and begin with the bytes that are stored.
+            let (keys, after) = rest.split_at(rows * width);
+            rest = after;
+            let last = keys.len().saturating_sub(width);
+            spreads.push(Spread { least: order.ordinal(keys), most: order.ordinal(&keys[last..]), rows: rows as u64 });
+        }
+    }
+
+    /// Encodes records of a run, from number `first` on, as one row group; those before it are encoded already.
+    pub(in crate::format) fn encode(
+        &self,
+        layout: &PageLayout,
+        first: usize,
+        records: &mut Records<'_, '_>,
+        stream: &mut AlignedStream<'_>,
+        buffers: &mut PageBuffers,
+        indexes: &mut Vec<u8>,
+    ) -> Result<WrittenRowGroup> {
+        let begin = stream.position();
+        let mut room = stream.room(layout.bytes())?;
+        if let Records::Drained(drain) = records {
+            drain.take(layout.rows(), &mut Gather::new(self.schema, layout, room.memory, &mut buffers.block));
+        }
+        let mut columns = Vec::with_capacity(self.schema.columns().len());
+        let mut keys = Vec::new();
+        for (index, column) in self.schema.columns().iter().enumerate() {
+            let data_type = column.data_type;
+            let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
+            for (rows, place) in layout.pages(index) {
+                // A page at a time: what is picked out stays in the cache while it is summarized.
+                if let Records::Columns(columns, order) = records {
+                    let order = &order[first + rows.start..first + rows.end];
+                    pick_column(&columns[index], data_type, order, &mut room.memory[place.clone()]);
+                }
+                let body = &room.memory[place.clone()];
+                let summary = summarize(data_type, body);
+                if index == self.schema.key_index() {
+                    self.spread(body, summary, first + rows.start, &mut keys);
+                }
+                let rows = rows.len() as u32;
+                let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };
+                let statistics = (index == self.schema.key_index()).then_some((data_type, summary));
+                buffers.header.clear();
+                encode_page_header(header, statistics, &mut buffers.header);
+                let body_begin = room.appended() + buffers.header.len();
+                if body_begin != place.start {
+                    // Otherwise it would be in the way of bytes that are to be moved.
+                    assert!(body_begin < place.start, "a page header is longer than its room");
+                    room.memory.copy_within(place.clone(), body_begin);
+                }
+                room.memory[body_begin - buffers.header.len()..body_begin].copy_from_slice(&buffers.header);
+                room.append_to(body_begin + place.len());
+                chunk.push(begin + room.appended() as u64, rows, summary);
+            }
+            columns.push(chunk.finish(indexes));
+        }
+        Ok(WrittenRowGroup { rows: layout.rows() as u64, sorted: self.sorted, columns, keys })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_shrink_towards_the_ends_of_a_run() {
+        let tiled = |run_rows: usize| {
+            let mut lengths = Vec::new();
+            while lengths.iter().sum::<usize>() < run_rows {
+                let before = lengths.iter().sum();
+                lengths.push(stretch_rows(256, before, run_rows).min(run_rows - before));
+            }
+            lengths
+        };
+        assert_eq!(tiled(40), [16, 16, 8]);
+        assert_eq!(tiled(400), [16, 16, 16, 24, 36, 54, 79, 53, 35, 23, 16, 16, 16]);
+        let lengths = tiled(10_000);
+        assert!(lengths[..4] == [16, 16, 16, 24] && lengths.contains(&256) && lengths.len() < 60, "{lengths:?}");
+        assert!(lengths[lengths.len() - 2..].iter().all(|rows| *rows <= 16), "{lengths:?}");
+    }
+}

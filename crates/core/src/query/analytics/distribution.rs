@@ -1,0 +1,476 @@
+//! How the values of a column are distributed: histograms and quantiles.
+//!
+//! A manifest is a histogram already: it has the rows and the smallest and largest value of every row group, and of the key
+//! those of about every page (`format::Spreads`). What lies within a bin counts for it, what reaches into several may count
+//! for each: that bounds every bin, whatever the data. How quantiles are bounded, and what is estimated between bounds, says
+//! `estimate`. How far the bounds are apart depends on how well the epochs are clustered by that column: for the key a few
+//! pages, for others often everything.
+//!
+//! Nothing but manifests is read for this. With [`Precision::Exact`] what they leave open is counted (`tally`), reading
+//! only pages that reach over the edge of a bin; quantiles narrow their bounds that way until one value is left.
+//!
+//! Infinities are ordinary numbers in quantiles; NaN has no place in an order and is counted apart.
+//!
+//! # Invariants
+//! * `least <= estimate <= most`, and what is exact lies between `least` and `most`, as far as manifests are right.
+//! * Memory is a few hundred bytes for each of [`KEPT_SPREADS`], nothing that grows with the rows. Values are collected only
+//!   when no more than [`KEPT_VALUES`] of them can be in question.
+//! * An answer belongs to one commit of each epoch; an epoch that is replaced meanwhile is an error.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use uuid::Uuid;
+
+use crate::error::{Result, UsageError};
+use crate::format::{EpochManifest, MOST_SPREADS, Spread, condense};
+use crate::query::analytics::bins::{BinScale, Bins, Cells};
+use crate::query::analytics::estimate::{Estimator, Located, position};
+use crate::query::analytics::tally::{Sieve, Tally, tally};
+use crate::query::catalog::Catalog;
+use crate::query::figures::{Counters, QueryFigures};
+use crate::query::request::{Output, Query, Shape};
+use crate::schema::{EPOCH_COLUMN, KeyOrder, Value};
+
+/// Most values that an exact quantile may collect; 8 bytes each.
+const KEPT_VALUES: u64 = 1 << 20;
+
+/// Spreads of several epochs that are kept at a time.
+const KEPT_SPREADS: usize = 4 * MOST_SPREADS;
+
+/// Cells over all quantiles that one pass narrows the search with.
+const NARROWING_CELLS: usize = 1 << 14;
+
+/// Where answers come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// Manifests alone.
+    Bounded,
+    /// Manifests, and pages where they leave something open.
+    Exact,
+}
+
+/// A number of rows that is known to lie within bounds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Bounded {
+    /// There are at least as many.
+    pub least: u64,
+    /// About as many (`estimate`).
+    pub estimate: u64,
+    /// There are at most as many.
+    pub most: u64,
+}
+
+/// A histogram of one column.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Histogram {
+    /// The column.
+    pub column: String,
+    /// How many epochs it is of.
+    pub epochs: usize,
+    /// Rows in them, NaN included.
+    pub rows: u64,
+    /// Rows where the column is NaN.
+    pub nan: u64,
+    /// Rows at minus infinity.
+    pub negative_infinity: Bounded,
+    /// Rows at plus infinity.
+    pub positive_infinity: Bounded,
+    /// Finite values below the first edge.
+    pub below: Bounded,
+    /// Finite values above the last edge.
+    pub above: Bounded,
+    /// One more than there are bins; none when the column has no finite value.
+    pub edges: Vec<Value>,
+    /// Rows from one edge to below the next; the last bin includes its upper edge.
+    pub bins: Vec<Bounded>,
+    /// What reading cost; nothing unless asked to be exact.
+    pub figures: QueryFigures,
+}
+
+/// One quantile: the smallest value that at least a share of the values does not exceed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Quantile {
+    /// The share, from 0 to 1.
+    pub share: f64,
+    /// Its position among the ascending values, counted from 1.
+    pub position: u64,
+    /// It is not less than this.
+    pub least: Value,
+    /// About this.
+    pub estimate: Value,
+    /// It is not more than this.
+    pub most: Value,
+}
+
+/// Quantiles of one column.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Quantiles {
+    /// The column.
+    pub column: String,
+    /// How many epochs they are of.
+    pub epochs: usize,
+    /// Rows in them, NaN included.
+    pub rows: u64,
+    /// Rows where the column is NaN, which quantiles leave out.
+    pub nan: u64,
+    /// One for each share asked for; none when there are no values.
+    pub quantiles: Vec<Quantile>,
+    /// What reading cost; nothing unless asked to be exact.
+    pub figures: QueryFigures,
+}
+
+/// The column asked about, checked.
+fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<Shape>, usize, KeyOrder)> {
+    let shape = Shape::resolve(&Query::new().columns([column]), dataset.schema())?;
+    let refuse = |what: String| UsageError::Option { option: "column", what };
+    let index = match (shape.output.as_slice(), shape.stored.as_slice()) {
+        ([Output::Stored(_)], [index]) => *index,
+        _ => return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into()),
+    };
+    let stated = &shape.schema.columns()[index];
+    if !stated.data_type.is_numeric() {
+        return Err(refuse(format!("'{}' holds {}, not numbers", stated.name, stated.data_type)).into());
+    }
+    let order = KeyOrder::new(stated.data_type);
+    Ok((Arc::new(shape), index, order))
+}
+
+/// What a first look at the manifests tells.
+struct Survey {
+    /// The epochs and the commits that the answer is about.
+    epochs: Vec<(u64, Uuid)>,
+    rows: u64,
+    nan: u64,
+    /// Smallest and largest finite value that manifests name; the smallest above 0 apart.
+    finite: Option<(Value, Value)>,
+    least_positive: Option<Value>,
+}
+
+impl Survey {
+    fn of(dataset: &Catalog, column: usize, epochs: &[u64], mut visit: impl FnMut(&EpochManifest)) -> Result<Self> {
+        let mut survey = Self { epochs: Vec::new(), rows: 0, nan: 0, finite: None, least_positive: None };
+        for &epoch in epochs {
+            let manifest = dataset.manifest(epoch)?;
+            survey.epochs.push((epoch, manifest.commit));
+            for run in &manifest.runs {
+                survey.rows = survey.rows.saturating_add(run.rows);
+                let Some(summary) = run.columns.get(column) else { continue };
+                survey.nan = survey.nan.saturating_add(summary.nan_count);
+                if let Some((low, high)) = summary.range {
+                    survey.note(low);
+                    survey.note(high);
+                }
+            }
+            visit(&manifest);
+        }
+        Ok(survey)
+    }
+
+    fn note(&mut self, value: Value) {
+        if !value.as_f64().is_finite() {
+            return;
+        }
+        let lesser = |one: Value, other: Value| if other.compare(one).is_some_and(|o| o.is_lt()) { other } else { one };
+        let greater =
+            |one: Value, other: Value| if other.compare(one).is_some_and(|o| o.is_gt()) { other } else { one };
+        self.finite =
+            Some(self.finite.map_or((value, value), |(low, high)| (lesser(low, value), greater(high, value))));
+        if value.as_f64() > 0.0 {
+            self.least_positive = Some(self.least_positive.map_or(value, |least| lesser(least, value)));
+        }
+    }
+
+    /// The range of bins when none is given.
+    fn range(&self, scale: BinScale) -> Option<(Value, Value)> {
+        let (low, high) = self.finite?;
+        match scale {
+            BinScale::Linear => Some((low, high)),
+            BinScale::Log => self.least_positive.map(|least| (least, high)),
+        }
+    }
+}
+
+/// See [`crate::query::Dataset::histogram`].
+pub(in crate::query) fn histogram(
+    dataset: &Arc<Catalog>,
+    column: &str,
+    bins: &Bins,
+    epochs: &[u64],
+    precision: Precision,
+) -> Result<Histogram> {
+    let (shape, index, order) = resolve(dataset, column)?;
+    let survey = Survey::of(dataset, index, epochs, |_| {})?;
+    // Bins that cannot be made are refused whatever the data.
+    let range = bins.range.or_else(|| survey.range(bins.scale));
+    let edges = match range {
+        Some(range) => bins.edges(order, range)?,
+        None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new())?,
+    };
+    let cells = Arc::new(histogram_cells(&edges, order));
+    let counters = Arc::new(Counters::default());
+    let counts = match precision {
+        Precision::Bounded => bound_cells(dataset, index, order, &survey, &cells)?,
+        Precision::Exact => {
+            let sieve = Arc::new(Sieve::counting(index, order, cells.clone()));
+            let exact = tally(dataset, &shape, &survey.epochs, &sieve, &counters)?;
+            exact.counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows }).collect()
+        }
+    };
+    let mut counts = counts.into_iter();
+    let mut next = || counts.next().unwrap_or_default();
+    let (negative_infinity, below) = (next(), next());
+    let bins = edges.windows(2).map(|_| next()).collect();
+    let (above, positive_infinity) = (next(), next());
+    Ok(Histogram {
+        column: shape.schema.columns()[index].name.clone(),
+        epochs: epochs.len(),
+        rows: survey.rows,
+        nan: survey.nan,
+        negative_infinity,
+        positive_infinity,
+        below,
+        above,
+        edges,
+        bins,
+        figures: counters.figures(),
+    })
+}
+
+/// Cells for minus infinity, what is below the bins, the bins, what is above them, and infinity, in this order.
+fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
+    let (least, greatest) = order.extremes();
+    let (finite_from, finite_to) = match order.data_type().is_float() {
+        true => (u128::from(order.ordinal_of(least)) + 1, u128::from(order.ordinal_of(greatest))),
+        false => (0, 1 << 64),
+    };
+    let mut cuts = vec![finite_from];
+    if let Some((last, inner)) = edges.split_last() {
+        cuts.extend(inner.iter().map(|edge| order.first_at_least(*edge)));
+        let at_last = order.first_at_least(*last);
+        // The last bin includes its upper edge, where that is a value of the type.
+        let includes = u64::try_from(at_last)
+            .is_ok_and(|ordinal| at_last < finite_to && order.value(ordinal).compare(*last).is_some_and(|o| o.is_eq()));
+        cuts.push(at_last + u128::from(includes));
+    } else {
+        cuts.push(finite_to);
+    }
+    cuts.push(finite_to);
+    // Edges beyond the ends of the type make empty cells.
+    Cells::new(cuts.into_iter().map(|cut| cut.clamp(finite_from, finite_to)))
+}
+
+/// Bounds of the rows in each cell.
+fn bound_cells(
+    dataset: &Catalog,
+    column: usize,
+    order: KeyOrder,
+    survey: &Survey,
+    cells: &Cells,
+) -> Result<Vec<Bounded>> {
+    let mut bounds = vec![Bounded::default(); cells.len()];
+    let mut estimates = vec![0.0f64; cells.len()];
+    for &(epoch, _) in &survey.epochs {
+        let mut spreads = dataset.manifest(epoch)?.spreads(column, dataset.schema());
+        if spreads.len() > KEPT_SPREADS {
+            condense(&mut spreads, KEPT_SPREADS);
+        }
+        let spread_over = Estimator::new(spreads, order);
+        for spread in spread_over.spreads() {
+            let span = cells.span(spread.least, spread.most);
+            if span.start() == span.end() {
+                let bound = &mut bounds[*span.start()];
+                bound.least = bound.least.saturating_add(spread.rows);
+            }
+            for cell in span {
+                bounds[cell].most = bounds[cell].most.saturating_add(spread.rows);
+            }
+        }
+        let mut before = 0.0;
+        let ends = (1..=cells.len()).map(|cell| cells.start(cell));
+        for (estimate, below) in estimates.iter_mut().zip(spread_over.rows_below_each(ends)) {
+            *estimate += below - before;
+            before = below;
+        }
+    }
+    for (bound, estimate) in bounds.iter_mut().zip(estimates) {
+        bound.estimate = (estimate.round() as u64).clamp(bound.least, bound.most);
+    }
+    Ok(bounds)
+}
+
+/// A quantile on its way: the ordinals it may have.
+#[derive(Debug, Clone, Copy)]
+struct Target {
+    share: f64,
+    position: u64,
+    low: u64,
+    estimate: u64,
+    high: u64,
+}
+
+impl Target {
+    fn is_open(&self) -> bool {
+        self.low < self.high
+    }
+}
+
+/// See [`crate::query::Dataset::quantiles`].
+pub(in crate::query) fn quantiles(
+    dataset: &Arc<Catalog>,
+    column: &str,
+    shares: &[f64],
+    epochs: &[u64],
+    precision: Precision,
+) -> Result<Quantiles> {
+    if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
+        return Err(UsageError::Option { option: "at", what: format!("shares from 0 to 1, not {wrong}") }.into());
+    }
+    let (shape, index, order) = resolve(dataset, column)?;
+    let mut spreads = Vec::new();
+    let survey = Survey::of(dataset, index, epochs, |manifest| {
+        spreads.extend(manifest.spreads(index, dataset.schema()));
+        if spreads.len() > KEPT_SPREADS {
+            condense(&mut spreads, KEPT_SPREADS / 2);
+        }
+    })?;
+    let counters = Arc::new(Counters::default());
+    let estimator = Estimator::new(spreads, order);
+    let mut targets = located(shares, &estimator);
+    if precision == Precision::Exact {
+        let search = Search { dataset, shape: &shape, column: index, order, survey: &survey, counters: &counters };
+        search.settle(&mut targets, estimator.spreads())?;
+    }
+    let quantile = |target: &Target| Quantile {
+        share: target.share,
+        position: target.position,
+        least: order.value(target.low),
+        estimate: order.value(target.estimate.clamp(target.low, target.high)),
+        most: order.value(target.high),
+    };
+    Ok(Quantiles {
+        column: shape.schema.columns()[index].name.clone(),
+        epochs: epochs.len(),
+        rows: survey.rows,
+        nan: survey.nan,
+        quantiles: targets.iter().map(quantile).collect(),
+        figures: counters.figures(),
+    })
+}
+
+/// Rows of several row groups; manifests of many epochs could claim more than can be counted.
+fn total_rows<'a>(spreads: impl Iterator<Item = &'a Spread>) -> u64 {
+    spreads.fold(0, |rows, spread| rows.saturating_add(spread.rows))
+}
+
+/// What manifests tell of each share, in the order asked for; nothing when there are no values.
+fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
+    if estimator.rows() == 0 {
+        return Vec::new();
+    }
+    let mut wanted: Vec<(u64, usize)> =
+        shares.iter().enumerate().map(|(place, share)| (position(*share, estimator.rows()), place)).collect();
+    wanted.sort_unstable();
+    let found = estimator.locate(wanted.iter().map(|(position, _)| *position));
+    let mut targets: Vec<(usize, Target)> = wanted
+        .into_iter()
+        .zip(found)
+        .map(|((position, place), Located { least, estimate, most })| {
+            (place, Target { share: shares[place], position, low: least, estimate, high: most })
+        })
+        .collect();
+    targets.sort_unstable_by_key(|(place, _)| *place);
+    targets.into_iter().map(|(_, target)| target).collect()
+}
+
+/// The search for exact quantiles.
+struct Search<'a> {
+    dataset: &'a Arc<Catalog>,
+    shape: &'a Arc<Shape>,
+    column: usize,
+    order: KeyOrder,
+    survey: &'a Survey,
+    counters: &'a Arc<Counters>,
+}
+
+impl Search<'_> {
+    /// Narrows all targets to one ordinal each.
+    fn settle(&self, targets: &mut [Target], spreads: &[Spread]) -> Result<()> {
+        let may_hold = |spread: &Spread, target: &Target| spread.least <= target.high && target.low <= spread.most;
+        let in_question =
+            spreads.iter().filter(|spread| targets.iter().any(|target| target.is_open() && may_hold(spread, target)));
+        let mut values = total_rows(in_question);
+        while targets.iter().any(Target::is_open) {
+            if values <= KEPT_VALUES {
+                return self.pick(targets);
+            }
+            values = self.narrow(targets)?;
+        }
+        Ok(())
+    }
+
+    fn tally(&self, sieve: Sieve) -> Result<Tally> {
+        tally(self.dataset, self.shape, &self.survey.epochs, &Arc::new(sieve), self.counters)
+    }
+
+    /// Counts the values in many cells and narrows each open target to one of them. Returns how many values are in
+    /// question afterwards.
+    fn narrow(&self, targets: &mut [Target]) -> Result<u64> {
+        let open = targets.iter().filter(|target| target.is_open()).count().max(1);
+        let pieces = (NARROWING_CELLS / open).max(2) as u128;
+        let mut cuts: Vec<u128> = Vec::new();
+        for target in targets.iter().filter(|target| target.is_open()) {
+            let (from, end) = (u128::from(target.low), u128::from(target.high) + 1);
+            let pieces = pieces.min(end - from);
+            cuts.extend((0..=pieces).map(|piece| from + (end - from) * piece / pieces));
+        }
+        cuts.sort_unstable();
+        cuts.dedup();
+        let cells = Arc::new(Cells::new(cuts));
+        let counts = self.tally(Sieve::counting(self.column, self.order, cells.clone()))?.counts;
+        let mut values = 0;
+        for target in targets.iter_mut().filter(|target| target.is_open()) {
+            let mut up_to = 0u64;
+            let found = counts.iter().position(|count| {
+                up_to = count.saturating_add(up_to);
+                up_to >= target.position
+            });
+            let Some(cell) = found else { continue };
+            // The cuts lie within the target's ordinals and one past them, so both ends fit.
+            target.low = target.low.max(cells.start(cell) as u64);
+            target.high = target.high.min((cells.start(cell + 1) - 1) as u64);
+            values += if target.is_open() { counts[cell] } else { 0 };
+        }
+        Ok(values)
+    }
+
+    /// Collects the values in question and takes those at the targets' positions.
+    fn pick(&self, targets: &mut [Target]) -> Result<()> {
+        let open: Vec<Target> = targets.iter().copied().filter(Target::is_open).collect();
+        let ends = |target: &Target| [u128::from(target.low), u128::from(target.high) + 1];
+        let mut cuts: Vec<u128> = open.iter().flat_map(ends).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let cells = Arc::new(Cells::new(cuts));
+        let is_kept = |cell: usize| {
+            let start = cells.start(cell);
+            open.iter().any(|target| u128::from(target.low) <= start && start <= u128::from(target.high))
+        };
+        let kept = (0..cells.len()).map(is_kept).collect();
+        let mut found = self.tally(Sieve::keeping(self.column, self.order, cells.clone(), kept))?;
+        found.kept.sort_unstable();
+        for target in targets.iter_mut().filter(|target| target.is_open()) {
+            let low = u128::from(target.low);
+            let cells_below = (0..cells.len()).take_while(|cell| cells.start(*cell) < low);
+            let below = cells_below.fold(0u64, |rows, cell| rows.saturating_add(found.counts[cell]));
+            let first = found.kept.partition_point(|ordinal| *ordinal < target.low) as u64;
+            let wanted = first + target.position.saturating_sub(below).saturating_sub(1);
+            if let Some(ordinal) = usize::try_from(wanted).ok().and_then(|place| found.kept.get(place)) {
+                (target.low, target.high) = (*ordinal, *ordinal);
+            }
+        }
+        Ok(())
+    }
+}

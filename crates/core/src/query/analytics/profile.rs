@@ -1,0 +1,229 @@
+//! How well an epoch is clustered, told from its manifest alone: what a query for one key has to touch.
+//!
+//! *Read amplification* as CARP defines it for a key: the rows of all row groups whose observed range holds the key,
+//! over the rows one receiver would hold if all held the same. 1 is a perfect partitioning; row groups that a receiver
+//! sealed one after another count each, so smaller ones bring the figure below 1.
+//!
+//! The keys looked at are evenly spaced in rank (percentiles of the rows, not of the key's range). Where a percentile lies is
+//! told as `quantiles` tells it (`estimate`): about, and between bounds. Rows with a NaN key are left out.
+
+use serde::Serialize;
+
+use crate::format::{EpochManifest, PartId, RunEntry, Spread};
+use crate::query::analytics::estimate::{Estimator, Located, outward, position};
+use crate::schema::Schema;
+
+/// Percentiles a profile lists.
+const LISTED: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9];
+
+/// Keys over which the quantiles of read amplification are taken.
+const SAMPLES: u32 = 1000;
+
+/// What a query for the key at one percentile touches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ProfilePoint {
+    /// Share of rows with a smaller key or the same, in percent.
+    pub percentile: f64,
+    /// About the key there.
+    pub key: f64,
+    /// It is not less than this.
+    pub key_least: f64,
+    /// It is not more than this.
+    pub key_most: f64,
+    /// Row groups that may hold [`ProfilePoint::key`].
+    pub runs: u64,
+    /// Their rows.
+    pub rows: u64,
+    /// Their share of the epoch's rows.
+    pub share: f64,
+    /// Their rows over those of a perfectly balanced receiver.
+    pub read_amplification: f64,
+}
+
+/// How an epoch's row groups lie over the key space.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KeyProfile {
+    /// The epoch.
+    pub epoch: u64,
+    /// Rows whose key is not NaN.
+    pub rows: u64,
+    /// Receivers the rows were meant to be balanced over.
+    pub receivers: u32,
+    /// Median read amplification over the key space.
+    pub read_amplification_p50: f64,
+    /// 99th percentile of read amplification over the key space.
+    pub read_amplification_p99: f64,
+    /// What queries at some percentiles touch.
+    pub points: Vec<ProfilePoint>,
+}
+
+/// Profiles an epoch; without rows that have a key there are no points and no amplification.
+pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
+    key_profile_at(manifest, schema, &LISTED)
+}
+
+/// As [`key_profile`], with points at percentiles of the caller's choice, ascending from 0 to 100.
+pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
+    let order = schema.key_order();
+    let of_run = |run: &RunEntry| Spread::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
+    let spreads: Vec<Spread> = manifest.runs.iter().map(of_run).filter(|spread| spread.rows > 0).collect();
+    let rows: u64 = spreads.iter().map(|spread| spread.rows).sum();
+    let receivers = match manifest.figures.receivers {
+        0 => count_receivers(manifest.parts.iter().map(|entry| entry.part)),
+        stated => stated,
+    };
+    let estimator = Estimator::new(manifest.spreads(schema.key_index(), schema), schema.key_order());
+    let holders = Holders::new(&spreads);
+    let balanced = (rows as f64 / f64::from(receivers.max(1))).max(f64::MIN_POSITIVE);
+    let keys_at = |shares: &mut dyn Iterator<Item = f64>| estimator.locate(shares.map(|share| position(share, rows)));
+    let samples = if rows == 0 { 0 } else { SAMPLES };
+    let sampled = keys_at(&mut (0..samples).map(|sample| (f64::from(sample) + 0.5) / f64::from(SAMPLES)));
+    let mut sampled: Vec<f64> =
+        sampled.iter().map(|located| holders.at(located.estimate).1 as f64 / balanced).collect();
+    sampled.sort_unstable_by(f64::total_cmp);
+    let at = |share: f64| sampled.get((share * sampled.len() as f64) as usize).copied().unwrap_or(0.0);
+    let point = |(&percentile, located): (&f64, Located)| {
+        let (runs, touched) = holders.at(located.estimate);
+        let value = |ordinal| schema.key_order().value(ordinal);
+        ProfilePoint {
+            percentile,
+            key: value(located.estimate).as_f64(),
+            key_least: outward(value(located.least), true),
+            key_most: outward(value(located.most), false),
+            runs,
+            rows: touched,
+            share: touched as f64 / rows as f64,
+            read_amplification: touched as f64 / balanced,
+        }
+    };
+    let listed = if rows == 0 { &[][..] } else { percentiles };
+    let points =
+        listed.iter().zip(keys_at(&mut listed.iter().map(|percentile| percentile / 100.0))).map(point).collect();
+    KeyProfile {
+        epoch: manifest.epoch,
+        rows,
+        receivers,
+        read_amplification_p50: at(0.5),
+        read_amplification_p99: at(0.99),
+        points,
+    }
+}
+
+fn count_receivers(parts: impl Iterator<Item = PartId>) -> u32 {
+    let mut ranks: Vec<u32> = parts.map(|part| part.rank).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks.len() as u32
+}
+
+/// Which row groups hold a key: those that begin at or below it, less those that end before.
+struct Holders {
+    /// Ordinals in order, each with the rows of all up to it.
+    begins: Vec<(u64, u64)>,
+    ends: Vec<(u64, u64)>,
+}
+
+impl Holders {
+    fn new(spreads: &[Spread]) -> Self {
+        let cumulate = |place: fn(&Spread) -> u64| {
+            let mut ordered: Vec<(u64, u64)> = spreads.iter().map(|spread| (place(spread), spread.rows)).collect();
+            ordered.sort_unstable();
+            let mut rows = 0u64;
+            for entry in &mut ordered {
+                rows += entry.1;
+                entry.1 = rows;
+            }
+            ordered
+        };
+        Self { begins: cumulate(|spread| spread.least), ends: cumulate(|spread| spread.most) }
+    }
+
+    /// Row groups that hold the key, and their rows.
+    fn at(&self, key: u64) -> (u64, u64) {
+        let begun = self.begins.partition_point(|(from, _)| *from <= key);
+        let ended = self.ends.partition_point(|(to, _)| *to < key);
+        let rows = |list: &[(u64, u64)], count: usize| count.checked_sub(1).map_or(0, |last| list[last].1);
+        ((begun - ended) as u64, rows(&self.begins, begun) - rows(&self.ends, ended))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::format::{ColumnSummary, EpochFigures, RunKind};
+    use crate::schema::{Column, DataType, Value};
+
+    fn manifest(runs: &[(f64, f64, u64)], receivers: u32) -> (EpochManifest, Schema) {
+        let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
+        let entry = |(number, (from, to, rows)): (u32, &(f64, f64, u64))| RunEntry {
+            part: PartId { rank: number, roll: 0 },
+            run: 0,
+            row_group: 0,
+            offset: 4,
+            bytes: 8 * rows,
+            rows: *rows,
+            kind: RunKind::Regular,
+            table_version: 1,
+            bounds: None,
+            checksum: 0,
+            columns: vec![ColumnSummary {
+                range: (!from.is_nan()).then_some((Value::Float(*from), Value::Float(*to))),
+                nan_count: if from.is_nan() { *rows } else { 0 },
+            }]
+            .into(),
+        };
+        let manifest = EpochManifest {
+            epoch: 7,
+            commit: Uuid::nil(),
+            parts: Vec::new(),
+            runs: (0..).zip(runs).map(entry).collect(),
+            keys: Default::default(),
+            figures: EpochFigures { receivers, ..EpochFigures::default() },
+        };
+        (manifest, schema)
+    }
+
+    #[test]
+    fn perfect_partitions_have_an_amplification_of_one() {
+        let runs: Vec<(f64, f64, u64)> = (0..100).map(|part| (f64::from(part), f64::from(part) + 0.99, 1000)).collect();
+        let (manifest, schema) = manifest(&runs, 100);
+        let profile = key_profile(&manifest, &schema);
+        assert_eq!((profile.read_amplification_p50, profile.read_amplification_p99), (1.0, 1.0));
+        for point in &profile.points {
+            assert!((point.key - point.percentile).abs() <= 1.0, "{point:?}");
+            assert_eq!((point.runs, point.rows), (1, 1000));
+        }
+    }
+
+    #[test]
+    fn a_run_over_everything_is_touched_by_every_query() {
+        let mut runs: Vec<(f64, f64, u64)> = (0..10).map(|part| (f64::from(part), f64::from(part) + 0.9, 90)).collect();
+        runs.push((0.0, 10.0, 100));
+        runs.push((f64::NAN, f64::NAN, 5000));
+        let (manifest, schema) = manifest(&runs, 10);
+        let profile = key_profile(&manifest, &schema);
+        assert_eq!(profile.rows, 1000);
+        let median = profile.points.iter().find(|point| point.percentile == 50.0).unwrap();
+        assert_eq!((median.runs, median.rows), (2, 190));
+        assert!((median.read_amplification - 1.9).abs() < 1e-9);
+        assert!((profile.read_amplification_p50 - 1.9).abs() < 1e-9);
+    }
+
+    #[test]
+    fn point_masses_are_found_at_their_key() {
+        let (manifest, schema) = manifest(&[(0.0, 0.0, 900), (1.0, 2.0, 100)], 2);
+        let profile = key_profile(&manifest, &schema);
+        let key = |percentile: f64| profile.points.iter().find(|point| point.percentile == percentile).unwrap().key;
+        assert_eq!((key(1.0), key(75.0)), (0.0, 0.0));
+        assert!(key(99.0) >= 1.0 && key(99.0) <= 2.0, "{}", key(99.0));
+    }
+
+    #[test]
+    fn an_empty_epoch_has_an_empty_profile() {
+        let (manifest, schema) = manifest(&[], 4);
+        let profile = key_profile(&manifest, &schema);
+        assert_eq!((profile.rows, profile.points.len(), profile.read_amplification_p99), (0, 0, 0.0));
+    }
+}

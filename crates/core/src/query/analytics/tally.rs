@@ -1,0 +1,197 @@
+//! Counting the values of a column by cell, exactly, reading only what summaries leave open.
+//!
+//! A row group whose range lies within one cell is counted from the manifest; of the others, so is a page from its page
+//! index. What is left is read a chunk at a time by a few threads. For the key, whose row groups are sorted, that is
+//! the pages that reach over a cut; for a column in no order it is everything.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::format::{ColumnSummary, EpochManifest, Spread};
+use crate::query::analytics::bins::Cells;
+use crate::query::catalog::Catalog;
+use crate::query::execution::fetch::Scratch;
+use crate::query::execution::pool::{Pool, Ticket};
+use crate::query::execution::read::load;
+use crate::query::figures::{Counters, add};
+use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, page_end, push_segment, segment_rows};
+use crate::query::planning::scan::{EpochScan, Group, plan_epoch_by};
+use crate::query::request::Shape;
+use crate::schema::KeyOrder;
+
+/// Values decoded at a time.
+const CHUNK_ROWS: u32 = 1 << 18;
+
+/// What to count.
+#[derive(Debug)]
+pub(in crate::query) struct Sieve {
+    column: usize,
+    order: KeyOrder,
+    cells: Arc<Cells>,
+    /// Whether the values in a cell are to be collected; empty when none are.
+    kept: Vec<bool>,
+}
+
+impl Sieve {
+    /// Counts values.
+    pub(in crate::query) fn counting(column: usize, order: KeyOrder, cells: Arc<Cells>) -> Self {
+        Self { column, order, cells, kept: Vec::new() }
+    }
+
+    /// Counts values and collects those in the cells marked in `kept`.
+    pub(in crate::query) fn keeping(column: usize, order: KeyOrder, cells: Arc<Cells>, kept: Vec<bool>) -> Self {
+        Self { column, order, cells, kept }
+    }
+
+    fn keeps(&self, cell: usize) -> bool {
+        self.kept.get(cell).copied().unwrap_or(false)
+    }
+
+    /// The cell that all values of a spread lie in, if they need not be looked at.
+    fn settled(&self, spread: Spread) -> Option<usize> {
+        let span = self.cells.span(spread.least, spread.most);
+        (span.start() == span.end() && !self.keeps(*span.start())).then_some(*span.start())
+    }
+
+    fn choose(&self, manifest: &EpochManifest) -> Vec<GroupChoice> {
+        let open = |spread: Spread| spread.rows > 0 && self.settled(spread).is_none();
+        let spreads = manifest.runs.iter().map(|run| Spread::of(run.columns.get(self.column), run.rows, self.order));
+        let chosen = spreads.enumerate().filter(|(_, spread)| open(*spread));
+        chosen.map(|(entry, _)| GroupChoice { entry, certain: true }).collect()
+    }
+}
+
+/// What was counted.
+#[derive(Debug, Default)]
+pub(in crate::query) struct Tally {
+    /// Values in each cell.
+    pub(in crate::query) counts: Vec<u64>,
+    /// Ordinals of values in cells to be collected, in no order.
+    pub(in crate::query) kept: Vec<u64>,
+}
+
+/// Counts a column, the one column of `shape`, over epochs in the commits named.
+///
+/// # Errors
+/// Damage, I/O errors, and an epoch that was replaced since.
+pub(in crate::query) fn tally(
+    dataset: &Arc<Catalog>,
+    shape: &Arc<Shape>,
+    epochs: &[(u64, Uuid)],
+    sieve: &Arc<Sieve>,
+    counters: &Arc<Counters>,
+) -> Result<Tally> {
+    let mut total = Tally { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
+    let mut pool = Pool::new(shape.threads);
+    let most_ahead = if shape.threads > 1 { 2 * shape.threads } else { 1 };
+    let mut ahead: VecDeque<Ticket<Result<Tally>>> = VecDeque::new();
+    for &(epoch, commit) in epochs {
+        let scan = Arc::new(plan_epoch_by(dataset, shape, epoch, counters, |manifest| sieve.choose(manifest))?);
+        if scan.manifest.commit != commit {
+            return Err(scan.replaced(dataset));
+        }
+        for run in &scan.manifest.runs {
+            let spread = Spread::of(run.columns.get(sieve.column), run.rows, sieve.order);
+            if let Some(cell) = sieve.settled(spread) {
+                total.counts[cell] = total.counts[cell].saturating_add(spread.rows);
+            }
+        }
+        for &choice in &scan.choices {
+            if ahead.len() >= most_ahead
+                && let Some(next) = ahead.pop_front()
+            {
+                total.add(pool.wait(next)?);
+            }
+            let cost_bytes = scan.manifest.runs[choice.entry].rows.saturating_mul(shape.row_bytes() as u64);
+            let work = Work { dataset: dataset.clone(), shape: shape.clone(), scan: scan.clone(), choice };
+            let (sieve, counters) = (sieve.clone(), counters.clone());
+            ahead.push_back(pool.submit(cost_bytes, move |scratch| work.count(&sieve, &counters, scratch)));
+        }
+    }
+    for next in ahead {
+        total.add(pool.wait(next)?);
+    }
+    Ok(total)
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        for (sum, count) in self.counts.iter_mut().zip(other.counts) {
+            *sum = sum.saturating_add(count);
+        }
+        self.kept.extend(other.kept);
+    }
+}
+
+/// One row group to be counted.
+struct Work {
+    dataset: Arc<Catalog>,
+    shape: Arc<Shape>,
+    scan: Arc<EpochScan>,
+    choice: GroupChoice,
+}
+
+impl Work {
+    fn count(&self, sieve: &Sieve, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Tally> {
+        let group = self.scan.group(&self.dataset, &self.shape, self.choice)?;
+        let mut found = Tally { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
+        let segments = self.open_segments(&group, sieve, &mut found)?;
+        if segment_rows(&segments) > 0 && group.touch() {
+            add(&counters.runs_touched, 1);
+        }
+        let mut cutter = Cutter::new(segments, group.pages(sieve.column)?);
+        let mut ordinals = Vec::new();
+        loop {
+            let chunk = cutter.next_chunk(CHUNK_ROWS);
+            if chunk.is_empty() {
+                break;
+            }
+            let piece = load(&group, &self.shape, &chunk, counters, scratch)?;
+            ordinals.clear();
+            let bytes = piece.columns.first().map_or(&[][..], |values| values.as_slice());
+            sieve.order.ordinals(bytes, self.shape.width(sieve.column), piece.rows, &mut ordinals);
+            let mut cell = 0;
+            for &ordinal in ordinals.iter().filter(|ordinal| !sieve.order.is_nan(**ordinal)) {
+                cell = sieve.cells.of_near(ordinal, cell);
+                found.counts[cell] += 1;
+                if sieve.keeps(cell) {
+                    found.kept.push(ordinal);
+                }
+            }
+        }
+        let expected = Spread::of(group.entry().columns.get(sieve.column), group.entry().rows, sieve.order).rows;
+        let counted: u64 = found.counts.iter().sum();
+        if counted != expected {
+            let what = format!("it has {counted} values that are not NaN, the manifest says {expected}");
+            return Err(group.damage(group.column_name(sieve.column), what));
+        }
+        Ok(found)
+    }
+
+    /// Counts pages that lie within a cell and returns the rows of the others.
+    fn open_segments(&self, group: &Group, sieve: &Sieve, found: &mut Tally) -> Result<Vec<Segment>> {
+        let entry = group.entry();
+        // A NaN may hide in any page of a row group that has one.
+        let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
+        let mut segments = Vec::new();
+        for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
+            let range = group.range(sieve.column, number).filter(|_| is_whole);
+            let settled = range.and_then(|range| {
+                let summary = ColumnSummary { range: Some(range), nan_count: 0 };
+                sieve.settled(Spread::of(Some(&summary), u64::from(page.rows), sieve.order))
+            });
+            match settled {
+                Some(cell) => found.counts[cell] += u64::from(page.rows),
+                None => {
+                    // `check_pages` made sure that row numbers fit.
+                    let rows = page.first_row as u32..page_end(page) as u32;
+                    push_segment(&mut segments, Segment { rows, certain: true });
+                }
+            }
+        }
+        Ok(segments)
+    }
+}

@@ -1,0 +1,246 @@
+//! What is known of an open dataset: its description, and bounded caches of manifests and footers.
+//!
+//! Opening reads one small file. Manifests are loaded when a query first needs them, footers when it first touches their
+//! part; both are kept while their budgets last, the least recently used going first.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use uuid::Uuid;
+
+use super::request::EpochSelection;
+use crate::error::{Error, Result};
+use crate::format::{EpochManifest, PartId, PartReader};
+use crate::query::execution::recycle::Recycler;
+use crate::query::planning::plan::KeyRanges;
+use crate::schema::Schema;
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, Layout, epoch_exists, list_epochs, load_manifest};
+
+/// Budget of the manifest cache, in row groups over all cached manifests; one takes a few hundred bytes in memory.
+const CACHED_RUNS: u64 = 1 << 18;
+
+/// Bytes of other content that count as a row group.
+const CACHED_RUN_BYTES: usize = 256;
+
+/// Budget of the footer cache, in bytes of footers on disk; parsed they take about as much.
+const CACHED_FOOTER_BYTES: u64 = 128 << 20;
+
+/// Of more epochs than this that are named, all there are is listed; fewer are looked up one by one.
+const LOOKED_UP_EPOCHS: usize = 16;
+
+/// Most parts in the footer cache, since each holds a file descriptor.
+const CACHED_PARTS: usize = 384;
+
+/// What is known of a dataset: its description, and what was read of its manifests and footers.
+#[derive(Debug)]
+pub(super) struct Catalog {
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    pub(super) schema: Arc<Schema>,
+    manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
+    /// By commit, for the manifests in that cache.
+    key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
+    parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
+    /// Memory for columns.
+    pub(super) recycler: Arc<Recycler>,
+}
+
+impl Catalog {
+    /// Opens the description; nothing else is read.
+    pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
+        let layout = Layout::new(path);
+        let descriptor = DatasetDescriptor::read(storage.as_ref(), &layout)?;
+        let schema = descriptor.schema.clone();
+        Ok(Self {
+            storage,
+            layout,
+            descriptor,
+            schema,
+            manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
+            key_ranges: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
+            parts: Mutex::new(Cache::new(CACHED_PARTS, CACHED_FOOTER_BYTES)),
+            recycler: Arc::default(),
+        })
+    }
+
+    pub(super) fn descriptor(&self) -> &DatasetDescriptor {
+        &self.descriptor
+    }
+
+    /// The epochs there are now, ascending.
+    pub(super) fn epochs(&self) -> Result<Vec<u64>> {
+        list_epochs(self.storage.as_ref(), &self.layout)
+    }
+
+    pub(super) fn schema(&self) -> &Arc<Schema> {
+        &self.schema
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        self.layout.root()
+    }
+
+    /// The epochs of a selection, ascending.
+    pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
+        let existing = || list_epochs(self.storage.as_ref(), &self.layout);
+        let wanted = match selection {
+            EpochSelection::All => return existing(),
+            EpochSelection::Range(range) if range.first == range.last => vec![range.first],
+            EpochSelection::Range(range) => {
+                return Ok(existing()?.into_iter().filter(|epoch| range.contains(*epoch)).collect());
+            }
+            EpochSelection::List(wanted) => {
+                let mut wanted = wanted.clone();
+                wanted.sort_unstable();
+                wanted.dedup();
+                wanted
+            }
+        };
+        let missing = |epoch: u64| Error::EpochMissing { epoch, path: self.root().to_owned() };
+        if wanted.len() > LOOKED_UP_EPOCHS {
+            let existing = existing()?;
+            let lost = wanted.iter().find(|epoch| existing.binary_search(epoch).is_err());
+            return lost.map_or(Ok(wanted.clone()), |epoch| Err(missing(*epoch)));
+        }
+        // A few that were named are looked up by themselves: a dataset may have thousands of others.
+        for &epoch in &wanted {
+            if !epoch_exists(self.storage.as_ref(), &self.layout, epoch)? {
+                return Err(missing(epoch));
+            }
+        }
+        Ok(wanted)
+    }
+
+    /// The manifest of an epoch, from the cache or anew.
+    pub(super) fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
+        if let Some(manifest) = lock(&self.manifests).get(&epoch) {
+            return Ok(manifest);
+        }
+        let manifest = Arc::new(load_manifest(self.storage.as_ref(), &self.layout, &self.descriptor, epoch)?);
+        let weight = manifest.runs.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
+        lock(&self.manifests).insert(epoch, manifest.clone(), weight);
+        Ok(manifest)
+    }
+
+    /// The keys of a manifest's row groups, from the cache or anew.
+    pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
+        if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {
+            return ranges;
+        }
+        let ranges = Arc::new(KeyRanges::of(manifest, self.schema.key_index(), self.schema.key_order()));
+        lock(&self.key_ranges).insert(manifest.commit, ranges.clone(), manifest.runs.len() as u64);
+        ranges
+    }
+
+    /// Drops a manifest that proved stale, or that is to be doubted, from the cache.
+    pub(super) fn forget(&self, manifest: &EpochManifest) {
+        lock(&self.manifests).remove(&manifest.epoch);
+    }
+
+    /// A part that is open already.
+    pub(super) fn cached_part(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartReader>> {
+        lock(&self.parts).get(&(manifest.commit, part))
+    }
+
+    /// A part, opened if it is not.
+    pub(super) fn part(&self, manifest: &EpochManifest, part: PartId) -> Result<Arc<PartReader>> {
+        if let Some(open) = self.cached_part(manifest, part) {
+            return Ok(open);
+        }
+        let path = self.layout.part(manifest.epoch, part);
+        // They are in order, unless somebody else has written them.
+        let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
+        let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
+        let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
+            Error::damage(
+                &path,
+                format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch),
+            )
+        })?;
+        let storage = self.storage.as_ref();
+        let open = Arc::new(PartReader::open(storage, &path, entry, manifest.commit, self.schema.clone())?);
+        let footer_bytes = entry.bytes.saturating_sub(entry.footer_offset);
+        lock(&self.parts).insert((manifest.commit, part), open.clone(), footer_bytes);
+        Ok(open)
+    }
+}
+
+/// Locks even if another thread panicked: the caches are whole between any two statements of theirs.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+struct Cached<V> {
+    value: V,
+    weight: u64,
+    used: u64,
+}
+
+/// Values by key within a budget of number and weight; the least recently used goes first.
+#[derive(Debug)]
+struct Cache<K, V> {
+    entries: HashMap<K, Cached<V>>,
+    most_entries: usize,
+    most_weight: u64,
+    weight: u64,
+    clock: u64,
+}
+
+impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
+    fn new(most_entries: usize, most_weight: u64) -> Self {
+        Self { entries: HashMap::new(), most_entries, most_weight, weight: 0, clock: 0 }
+    }
+
+    fn get(&mut self, key: &K) -> Option<V> {
+        self.clock += 1;
+        let entry = self.entries.get_mut(key)?;
+        entry.used = self.clock;
+        Some(entry.value.clone())
+    }
+
+    /// Keeps a value; the newest is kept even if it alone exceeds the budget.
+    fn insert(&mut self, key: K, value: V, weight: u64) {
+        self.remove(&key);
+        while !self.entries.is_empty()
+            && (self.entries.len() >= self.most_entries || self.weight.saturating_add(weight) > self.most_weight)
+        {
+            let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { break };
+            self.remove(&oldest);
+        }
+        self.clock += 1;
+        self.weight = self.weight.saturating_add(weight);
+        self.entries.insert(key, Cached { value, weight, used: self.clock });
+    }
+
+    fn remove(&mut self, key: &K) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.weight = self.weight.saturating_sub(entry.weight);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_recently_used_leaves_the_cache_first() {
+        let mut cache = Cache::new(3, 100);
+        for key in 0..3 {
+            cache.insert(key, key, 10);
+        }
+        assert_eq!(cache.get(&0), Some(0));
+        cache.insert(3, 3, 10);
+        assert_eq!((cache.get(&1), cache.get(&0), cache.weight), (None, Some(0), 30));
+        cache.insert(4, 4, 95);
+        assert_eq!((cache.entries.len(), cache.weight), (1, 95));
+        cache.insert(4, 5, 500);
+        assert_eq!((cache.get(&4), cache.weight), (Some(5), 500));
+    }
+}

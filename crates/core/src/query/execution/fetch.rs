@@ -1,0 +1,322 @@
+//! Pages of one row group, read straight to where their values belong.
+//!
+//! A page that is needed as a whole is read into two buffers: its header into scratch memory, its values into their
+//! place in the column that is handed back. The checksum is taken of them there, and nothing is copied after the system
+//! did. Pages of which only some rows are needed, and those whose values are wider in the file than in memory, go through
+//! scratch memory. Neighbouring pages share a read ([`joined`]).
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use arrow_buffer::Buffer;
+
+use crate::error::Result;
+use crate::format::PageLocation;
+use crate::query::execution::column::gather;
+use crate::query::execution::merge::Merger;
+use crate::query::execution::recycle::Recycler;
+use crate::query::planning::extent::{Extent, joined};
+use crate::query::planning::plan::{PageIndex, page_end};
+use crate::query::planning::scan::Group;
+
+/// Memory a thread keeps from one fetch to the next.
+#[derive(Debug, Default)]
+pub(in crate::query) struct Scratch {
+    /// Page headers, pages of which only some rows are needed, gaps that are read through.
+    raw: Vec<u8>,
+    /// One decoded page.
+    page: Vec<u8>,
+    pub(in crate::query) merger: Merger,
+    /// One column of all rows to be merged.
+    pub(in crate::query) joined: Vec<u8>,
+}
+
+/// Rows of a column (ascending, disjoint ranges), and what of it is in memory already.
+pub(in crate::query) struct Want<'a> {
+    pub(in crate::query) column: usize,
+    pub(in crate::query) rows: &'a [Range<u32>],
+    pub(in crate::query) held: Option<&'a Held>,
+}
+
+/// Whole pages of a column that were fetched before.
+#[derive(Debug)]
+pub(in crate::query) struct Held {
+    /// Their rows: ascending, disjoint ranges.
+    pub(in crate::query) rows: Vec<Range<u32>>,
+    /// Their values, packed.
+    pub(in crate::query) values: Buffer,
+}
+
+impl Held {
+    /// The values of a page, if it is held.
+    fn page(&self, page: &PageLocation, width: usize) -> Option<&[u8]> {
+        let mut before = 0u64;
+        for range in &self.rows {
+            if u64::from(range.end) > page.first_row {
+                let into = page.first_row.checked_sub(u64::from(range.start))?;
+                let first = usize::try_from(before + into).ok()?;
+                return self.values.get(first * width..(first + page.rows as usize) * width);
+            }
+            before += u64::from(range.end - range.start);
+        }
+        None
+    }
+}
+
+/// What a fetch cost.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::query) struct Fetched {
+    /// Time spent reading; the rest went into checking and picking rows.
+    pub(in crate::query) reading: Duration,
+    pub(in crate::query) pages: u64,
+    /// With the gaps that were read through.
+    pub(in crate::query) bytes: u64,
+}
+
+/// A page on its way to its place.
+struct Landing<'a> {
+    page: PageLocation,
+    column: usize,
+    number: usize,
+    header_bytes: usize,
+    /// Whether its values are read to `target` at once.
+    direct: bool,
+    /// The rows needed, where it is not.
+    rows: Vec<Range<u32>>,
+    /// Where its values belong.
+    target: &'a mut [u8],
+    /// Its header, or all of it where it is not read directly.
+    raw: &'a mut [u8],
+}
+
+/// Rows of all wants: the packed values of each of them.
+pub(in crate::query) struct Columns {
+    pub(in crate::query) values: Vec<Vec<u8>>,
+    pub(in crate::query) fetched: Fetched,
+}
+
+/// Fetches rows of several columns of a row group; `gap_bytes` may be read in vain to have fewer reads.
+///
+/// # Errors
+/// [`crate::Error::Damage`] that names file, run and page, or the system's refusal to read.
+pub(in crate::query) fn fetch(
+    group: &Group,
+    wants: &[Want<'_>],
+    gap_bytes: u64,
+    check: bool,
+    recycler: &Recycler,
+    scratch: &mut Scratch,
+) -> Result<Columns> {
+    let row_count =
+        |ranges: &[Range<u32>]| ranges.iter().map(|range| (range.end - range.start) as usize).sum::<usize>();
+    let mut values: Vec<Vec<u8>> =
+        wants.iter().map(|want| recycler.take(row_count(want.rows) * group.width(want.column))).collect();
+    let mut landings = Vec::new();
+    for (want, values) in wants.iter().zip(&mut values) {
+        place(group, want, values, &mut landings)?;
+    }
+    landings.sort_unstable_by_key(|landing| landing.page.offset);
+    let Scratch { raw, page, .. } = scratch;
+    let start = Instant::now();
+    let (pages, bytes) = read(group, &mut landings, gap_bytes, raw)?;
+    let fetched = Fetched { reading: start.elapsed(), pages, bytes };
+    for landing in landings {
+        land(group, landing, check, page)?;
+    }
+    Ok(Columns { values, fetched })
+}
+
+/// Gives each page its place in the column; those that are held are copied there.
+fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mut Vec<Landing<'a>>) -> Result<()> {
+    let column = want.column;
+    let (width, value_bytes) = (group.width(column), group.value_bytes(column));
+    let mut rest = values;
+    each_page(group.pages(column)?, want.rows, |number, page, rows| {
+        let count: usize = rows.iter().map(|range| (range.end - range.start) as usize).sum();
+        let target = take(&mut rest, count * width);
+        if let Some(held) = want.held.and_then(|held| held.page(page, width)) {
+            // A page's rows fit 32 bits, as `check_pages` made sure.
+            gather(held, width, page.first_row as u32, rows, target);
+            return Ok(());
+        }
+        let header_bytes = (page.bytes as usize)
+            .checked_sub(page.rows as usize * value_bytes)
+            .ok_or_else(|| group.damage(group.page_name(column, number), "it is shorter than its rows are"))?;
+        let direct = value_bytes == width && count == page.rows as usize;
+        let rows = if direct { Vec::new() } else { rows.to_vec() };
+        landings.push(Landing { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });
+        Ok(())
+    })?;
+    if rest.is_empty() { Ok(()) } else { Err(group.damage(group.column_name(column), "pages are missing")) }
+}
+
+/// Reads all pages, in the order of the file; answers how many, and their bytes with the gaps between.
+fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'a mut Vec<u8>) -> Result<(u64, u64)> {
+    let extents: Vec<Extent> = landings.iter().map(|landing| Extent::of(&landing.page)).collect();
+    let reads = joined(&extents, gap_bytes);
+    let pages = extents.len() as u64;
+    let ends =
+        |read: &Range<usize>| Some((extents.get(read.start)?.offset, extents.get(read.end.checked_sub(1)?)?.end()));
+    let ranges: Vec<(u64, u64)> = reads.iter().filter_map(ends).map(|(start, end)| (start, end - start)).collect();
+    if ranges.len() > 1 {
+        group.announce(&ranges);
+    }
+    let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
+    let direct_bytes: usize =
+        landings.iter().filter(|landing| landing.direct).map(|landing| landing.target.len()).sum();
+    // What does not go to its place directly, gaps included.
+    let raw_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(direct_bytes);
+    if raw.len() < raw_bytes {
+        raw.resize(raw_bytes, 0);
+    }
+    let mut raw = raw.as_mut_slice();
+    let mut rest = landings;
+    for read in reads {
+        let (now, later) = rest.split_at_mut(read.len());
+        rest = later;
+        let Some(offset) = now.first().map(|landing| landing.page.offset) else { continue };
+        let mut end = offset;
+        let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(3 * now.len());
+        for landing in now {
+            let gap = (landing.page.offset - end) as usize;
+            if gap > 0 {
+                buffers.push(IoSliceMut::new(take(&mut raw, gap)));
+            }
+            landing.raw =
+                take(&mut raw, if landing.direct { landing.header_bytes } else { landing.page.bytes as usize });
+            buffers.push(IoSliceMut::new(landing.raw));
+            if landing.direct {
+                buffers.push(IoSliceMut::new(landing.target));
+            }
+            end = Extent::of(&landing.page).end();
+        }
+        group.read(offset, &mut buffers)?;
+    }
+    Ok((pages, bytes))
+}
+
+/// Checks a page that was read, and picks the rows that are needed out of it if it is not where it belongs.
+fn land(group: &Group, landing: Landing<'_>, check: bool, spare: &mut Vec<u8>) -> Result<()> {
+    let Landing { page, column, number, header_bytes, direct, rows, target, raw } = landing;
+    if direct {
+        return group.check_page(raw, target, column, number, check);
+    }
+    let width = group.width(column);
+    let base = page.first_row as u32;
+    if group.value_bytes(column) == width {
+        let (header, body) = raw.split_at(header_bytes);
+        group.check_page(header, body, column, number, check)?;
+        gather(body, width, base, &rows, target);
+    } else {
+        spare.clear();
+        group.decode(raw, column, number, check, spare)?;
+        gather(spare, width, base, &rows, target);
+    }
+    Ok(())
+}
+
+/// The first `bytes` of `rest`, which keeps the others.
+fn take<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
+    let (first, later) = std::mem::take(rest).split_at_mut(bytes);
+    *rest = later;
+    first
+}
+
+/// Calls `visit` for each page that holds any of the rows (ascending, disjoint ranges), with those it holds.
+pub(in crate::query) fn each_page(
+    pages: &[PageLocation],
+    rows: &[Range<u32>],
+    mut visit: impl FnMut(usize, &PageLocation, &[Range<u32>]) -> Result<()>,
+) -> Result<()> {
+    let mut clipped: Vec<Range<u32>> = Vec::new();
+    let (mut next, mut number, mut resume) = (0, 0, 0u32);
+    while let Some(range) = rows.get(next) {
+        let from = range.start.max(resume);
+        if from >= range.end {
+            next += 1;
+            continue;
+        }
+        number += pages[number..].partition_point(|page| page_end(page) <= u64::from(from));
+        let Some(page) = pages.get(number) else { break };
+        let end = u32::try_from(page_end(page)).unwrap_or(u32::MAX);
+        clipped.clear();
+        while let Some(range) = rows.get(next).filter(|range| range.start < end) {
+            clipped.push(range.start.max(resume)..range.end.min(end));
+            if range.end > end {
+                break;
+            }
+            next += 1;
+        }
+        visit(number, page, &clipped)?;
+        resume = end;
+        number += 1;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pages(starts: &[u32], rows: u32) -> Vec<PageLocation> {
+        let ends = starts[1..].iter().copied().chain([rows]);
+        let location = |(start, end): (&u32, u32)| PageLocation {
+            offset: u64::from(*start) * 10,
+            bytes: (end - start) * 10,
+            first_row: u64::from(*start),
+            rows: end - start,
+        };
+        starts.iter().zip(ends).map(location).collect()
+    }
+
+    fn ranges(bits: &[bool]) -> Vec<Range<u32>> {
+        let mut ranges: Vec<Range<u32>> = Vec::new();
+        for row in (0..bits.len() as u32).filter(|row| bits[*row as usize]) {
+            match ranges.last_mut() {
+                Some(last) if last.end == row => last.end += 1,
+                _ => ranges.push(row..row + 1),
+            }
+        }
+        ranges
+    }
+
+    #[test]
+    fn held_pages_are_found_by_their_rows() {
+        let held = Held { rows: vec![4..8, 12..20], values: Buffer::from_vec((0u8..24).collect()) };
+        let page = |first_row, rows| PageLocation { offset: 0, bytes: 0, first_row, rows };
+        assert_eq!(held.page(&page(4, 4), 2), Some(&[0, 1, 2, 3, 4, 5, 6, 7][..]));
+        assert_eq!(held.page(&page(16, 4), 2), Some(&[16, 17, 18, 19, 20, 21, 22, 23][..]));
+        for (first_row, rows) in [(0, 4), (8, 4), (20, 4)] {
+            assert_eq!(held.page(&page(first_row, rows), 2), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_row_is_visited_in_its_page_once(
+            bits in prop::collection::vec(any::<bool>(), 1..80),
+            cuts in prop::collection::btree_set(1u32..79, 0..20),
+        ) {
+            let rows = bits.len() as u32;
+            let starts: Vec<u32> = [0].into_iter().chain(cuts.into_iter().filter(|cut| *cut < rows)).collect();
+            let pages = pages(&starts, rows);
+            let mut visited = Vec::new();
+            let mut seen = Vec::new();
+            each_page(&pages, &ranges(&bits), |number, page, clipped| {
+                seen.push(number);
+                assert!(!clipped.is_empty());
+                for range in clipped {
+                    assert!(u64::from(range.start) >= page.first_row && u64::from(range.end) <= page_end(page));
+                    visited.extend(range.clone());
+                }
+                Ok(())
+            }).unwrap();
+            let expected: Vec<u32> = (0..rows).filter(|row| bits[*row as usize]).collect();
+            prop_assert_eq!(visited, expected);
+            prop_assert!(seen.is_sorted_by(|one, other| one < other));
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Rows in the order of the key: row groups that overlap are merged slab by slab.
+//!
+//! Within an epoch every row group is sorted, and the smallest key of each stands in the manifest, that of each page in
+//! the page index. Row groups are cut into *windows* of a few pages, which are taken in the order of their smallest
+//! key. Once enough rows are taken for a *slab*, all rows below the next window's smallest key are complete: they are
+//! the slab. What windows hold beyond it belongs to later slabs, which share them; no page is read twice.
+//!
+//! A slab is loaded, merged and gathered by one thread, several slabs at a time, and slabs are handed out in order.
+//! Memory is bounded by the slabs in flight and the windows that lie across their ends: those of row groups that overlap,
+//! which is why windows shrink when those are many ([`WINDOWS_BYTES`]). Rows of a window that nothing else
+//! interleaves are handed out as they are.
+//!
+//! What this relies on is checked as rows come in: keys ascend, within the bounds that the summaries gave.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use arrow_buffer::Buffer;
+
+use crate::error::{Error, Result};
+use crate::format::RunEntry;
+use crate::query::catalog::Catalog;
+use crate::query::execution::column::pick;
+use crate::query::execution::fetch::Scratch;
+use crate::query::execution::merge::Position;
+use crate::query::execution::pool::{Pool, Ticket};
+use crate::query::execution::read::{Piece, load};
+use crate::query::figures::{Counters, add, lap};
+use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, pages_of, segment_rows};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::request::Shape;
+use crate::schema::{NAN_ORDINAL, Schema};
+
+/// Decoded bytes that the windows across one key may take together, as long as each has a page.
+const WINDOWS_BYTES: usize = 32 << 20;
+
+/// Most rows of a window: four pages of the default size, long enough reads for the device and few enough rows for the
+/// processor's cache.
+const MOST_WINDOW_ROWS: usize = 1 << 14;
+
+/// Rows, and decoded bytes, from which a slab takes no more windows: what is merged should stay in a core's second-level
+/// cache.
+const SLAB_ROWS: usize = 1 << 14;
+const SLAB_BYTES: usize = 1 << 20;
+
+/// A row group that no slab has reached.
+struct Waiting {
+    from: Position,
+    rank: u32,
+    choice: GroupChoice,
+}
+
+/// A stretch of a row group that is read at once, by whichever slab needs it first.
+struct Window {
+    group: Arc<Group>,
+    chunk: Vec<Segment>,
+    rank: u32,
+    number: u32,
+    /// Bounds of its keys, by the summaries.
+    least: u64,
+    greatest: u64,
+    rows: OnceLock<std::result::Result<Rows, Mutex<Option<Error>>>>,
+}
+
+/// The matching rows of a window and their keys.
+struct Rows {
+    piece: Piece,
+    ordinals: Vec<u64>,
+}
+
+impl Window {
+    fn from(&self) -> Position {
+        Position::new(self.least, self.rank, self.number)
+    }
+
+    /// Whether all its rows lie below `bound`, as far as is known now.
+    fn ends_before(&self, bound: Position) -> bool {
+        let greatest = match self.rows.get() {
+            Some(Ok(rows)) => rows.ordinals.last().copied().unwrap_or(0),
+            _ => self.greatest,
+        };
+        Position::new(greatest, self.rank, self.number) < bound
+    }
+
+    /// Its rows, read now if nobody has; waits for whoever is reading them. `None` if that failed.
+    fn rows(&self, shape: &Shape, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
+        let read = || self.read(shape, counters, scratch).map_err(|error| Mutex::new(Some(error)));
+        self.rows.get_or_init(read).as_ref().ok()
+    }
+
+    fn read(&self, shape: &Shape, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Rows> {
+        if self.group.touch() {
+            add(&counters.runs_touched, 1);
+        }
+        let piece = load(&self.group, shape, &self.chunk, counters, scratch)?;
+        let key = shape.schema.key();
+        let values = shape.key.and_then(|slot| piece.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
+        let mut ordinals = Vec::with_capacity(piece.rows);
+        shape.schema.key_order().ordinals(values, key.data_type.width(), piece.rows, &mut ordinals);
+        let within = ordinals.first().is_none_or(|first| *first >= self.least)
+            && ordinals.last().is_none_or(|last| *last <= self.greatest);
+        if !within || !ordinals.is_sorted() {
+            let place = self.group.column_name(shape.schema.key_index());
+            return Err(self.group.damage(place, "its keys do not ascend within the bounds that summaries give"));
+        }
+        Ok(Rows { piece, ordinals })
+    }
+
+    /// Why its rows could not be read.
+    fn take_error(&self) -> Error {
+        let told = match self.rows.get() {
+            Some(Err(error)) => error.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            _ => None,
+        };
+        told.unwrap_or_else(|| self.group.damage("rows", "they could not be read, as was told before"))
+    }
+}
+
+/// All rows of an epoch from one position up to another.
+struct Slab {
+    epoch: u64,
+    /// Those that may hold some of them.
+    windows: Vec<Arc<Window>>,
+    from: Option<Position>,
+    until: Option<Position>,
+    /// About how many bytes to read that no earlier slab has read.
+    new_bytes: u64,
+}
+
+/// What a slab has of one window.
+struct Source<'a> {
+    window: &'a Window,
+    rows: &'a Rows,
+    range: Range<usize>,
+}
+
+impl Source<'_> {
+    fn ordinals(&self) -> &[u64] {
+        &self.rows.ordinals[self.range.clone()]
+    }
+
+    /// Positions of its first and last row; sources are never empty.
+    fn ends(&self) -> (Position, Position) {
+        let at =
+            |ordinal: Option<&u64>| Position::new(ordinal.copied().unwrap_or(0), self.window.rank, self.window.number);
+        (at(self.ordinals().first()), at(self.ordinals().last()))
+    }
+}
+
+impl Slab {
+    /// Its rows in order; the window that could not be read if there was one.
+    fn merge(
+        &self,
+        shape: &Shape,
+        counters: &Arc<Counters>,
+        scratch: &mut Scratch,
+    ) -> std::result::Result<Vec<Piece>, Arc<Window>> {
+        let mut sources = Vec::with_capacity(self.windows.len());
+        // The newest first: another thread may be busy with those shared with an earlier slab.
+        for window in self.windows.iter().rev() {
+            let rows = window.rows(shape, counters, scratch).ok_or_else(|| window.clone())?;
+            let below = |bound: Position| {
+                rows.ordinals.partition_point(|ordinal| Position::new(*ordinal, window.rank, window.number) < bound)
+            };
+            let range = self.from.map_or(0, below)..self.until.map_or(rows.ordinals.len(), below);
+            if !range.is_empty() {
+                sources.push(Source { window, rows, range });
+            }
+        }
+        let mut clock = Instant::now();
+        sources.sort_unstable_by_key(|source| source.ends().0);
+        let mut pieces = Vec::new();
+        let mut rest = sources.as_mut_slice();
+        while !rest.is_empty() {
+            let (together, later) = rest.split_at_mut(interleaved(rest));
+            pieces.push(self.merge_sources(together, shape, counters, scratch));
+            rest = later;
+        }
+        lap(&counters.merge_ns, &mut clock);
+        Ok(pieces)
+    }
+
+    fn merge_sources(
+        &self,
+        sources: &mut [Source<'_>],
+        shape: &Shape,
+        counters: &Arc<Counters>,
+        scratch: &mut Scratch,
+    ) -> Piece {
+        if let [Source { rows, range, .. }] = sources {
+            return rows.piece.slice(range.clone(), shape.stored_widths());
+        }
+        sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
+        let ordinals: Vec<&[u64]> = sources.iter().map(Source::ordinals).collect();
+        let Scratch { merger, joined, .. } = scratch;
+        let order = merger.order(&ordinals);
+        let columns = shape.stored_widths().enumerate().map(|(slot, width)| {
+            // Laid one after the other first: values are then picked from as many lines of the cache as there are sources,
+            // each of which is read from end to end.
+            joined.clear();
+            for Source { rows, range, .. } in &*sources {
+                joined.extend_from_slice(&rows.piece.columns[slot][range.start * width..range.end * width]);
+            }
+            let mut merged = counters.recycler.take(joined.len());
+            pick(joined, width, order, &mut merged);
+            merged
+        });
+        Piece::new(self.epoch, order.len(), columns.collect(), counters)
+    }
+}
+
+/// How many of these sources, which ascend by their first rows, have to be merged with the first.
+fn interleaved(sources: &[Source<'_>]) -> usize {
+    let mut last = None;
+    let apart = sources.iter().position(|source| {
+        let (begin, end) = source.ends();
+        let apart = last.is_some_and(|last| last < begin);
+        last = last.max(Some(end));
+        apart
+    });
+    apart.unwrap_or(sources.len())
+}
+
+/// An ordered query.
+pub(in crate::query) struct Merge {
+    dataset: Arc<Catalog>,
+    shape: Arc<Shape>,
+    counters: Arc<Counters>,
+    pool: Pool,
+    epochs: VecDeque<u64>,
+    plans: VecDeque<Ticket<Result<EpochScan>>>,
+    epoch: Option<EpochMerge>,
+    slabs: VecDeque<Ticket<std::result::Result<Vec<Piece>, Arc<Window>>>>,
+    pieces: VecDeque<Piece>,
+    /// Slabs to have in flight; grows while a query with a limit does not end.
+    ahead: usize,
+    most_ahead: usize,
+    slab_rows: u64,
+    most_slab_rows: u64,
+}
+
+/// What is left of one epoch.
+struct EpochMerge {
+    scan: Arc<EpochScan>,
+    /// Row groups, ascending by their smallest keys.
+    waiting: VecDeque<Waiting>,
+    /// Windows that no slab has taken.
+    ready: BTreeMap<Position, Arc<Window>>,
+    /// Windows that slabs have taken and not finished.
+    open: Vec<Arc<Window>>,
+    /// Where the last slab ended.
+    from: Option<Position>,
+    window_rows: u32,
+}
+
+impl Merge {
+    pub(in crate::query) fn new(
+        dataset: Arc<Catalog>,
+        shape: Arc<Shape>,
+        counters: Arc<Counters>,
+        epochs: Vec<u64>,
+    ) -> Self {
+        let by_bytes = SLAB_BYTES / shape.row_bytes().max(1);
+        let most_slab_rows = shape.batch_rows.min(SLAB_ROWS).min(by_bytes).max(1) as u64;
+        let most_ahead = if shape.threads > 1 { shape.threads + 1 } else { 1 };
+        let limited = shape.limit < most_slab_rows.saturating_mul(most_ahead as u64);
+        Self {
+            pool: Pool::new(shape.threads),
+            epochs: epochs.into(),
+            plans: VecDeque::new(),
+            epoch: None,
+            slabs: VecDeque::new(),
+            pieces: VecDeque::new(),
+            ahead: if limited { 1 } else { most_ahead },
+            most_ahead,
+            slab_rows: most_slab_rows.min(shape.limit),
+            most_slab_rows,
+            dataset,
+            shape,
+            counters,
+        }
+    }
+
+    /// The next rows in order, all of one epoch.
+    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
+        loop {
+            if let Some(piece) = self.pieces.pop_front() {
+                return Ok(Some(piece));
+            }
+            while self.slabs.len() < self.ahead
+                && let Some(slab) = self.next_slab()?
+            {
+                self.submit(slab);
+            }
+            let Some(slab) = self.slabs.pop_front() else { return Ok(None) };
+            self.pieces = self.pool.wait(slab).map_err(|window| window.take_error())?.into();
+            self.ahead = (self.ahead * 2).min(self.most_ahead);
+            self.slab_rows = self.slab_rows.saturating_mul(2).min(self.most_slab_rows);
+        }
+    }
+
+    fn next_slab(&mut self) -> Result<Option<Slab>> {
+        loop {
+            if self.epoch.is_none() && !self.next_epoch()? {
+                return Ok(None);
+            }
+            let Some(epoch) = &mut self.epoch else { return Ok(None) };
+            match epoch.next_slab(&self.dataset, &self.shape, self.slab_rows)? {
+                Some(slab) => return Ok(Some(slab)),
+                None => self.epoch = None,
+            }
+        }
+    }
+
+    fn next_epoch(&mut self) -> Result<bool> {
+        while self.plans.len() < self.ahead
+            && let Some(epoch) = self.epochs.pop_front()
+        {
+            let (dataset, shape, counters) = (self.dataset.clone(), self.shape.clone(), self.counters.clone());
+            let plan = move |_: &mut Scratch| plan_epoch(&dataset, &shape, epoch, &counters);
+            self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, plan));
+        }
+        let Some(plan) = self.plans.pop_front() else { return Ok(false) };
+        let scan = Arc::new(self.pool.wait(plan)?);
+        self.epoch = Some(EpochMerge::new(scan, &self.shape));
+        Ok(true)
+    }
+
+    fn submit(&mut self, slab: Slab) {
+        let cost_bytes = slab.new_bytes;
+        let (shape, counters) = (self.shape.clone(), self.counters.clone());
+        self.slabs.push_back(self.pool.submit(cost_bytes, move |scratch| slab.merge(&shape, &counters, scratch)));
+    }
+}
+
+impl EpochMerge {
+    fn new(scan: Arc<EpochScan>, shape: &Shape) -> Self {
+        let mut waiting: Vec<Waiting> = Vec::with_capacity(scan.choices.len());
+        for (rank, choice) in (0u32..).zip(&scan.choices) {
+            let from = Position::new(least_key(&scan.manifest.runs[choice.entry], &shape.schema), rank, 0);
+            waiting.push(Waiting { from, rank, choice: *choice });
+        }
+        waiting.sort_unstable_by_key(|waiting| waiting.from);
+        let overlap = most_overlapping(&scan, &shape.schema);
+        let share = WINDOWS_BYTES / overlap.max(1) / (shape.row_bytes() + size_of::<u64>());
+        let by_limit = usize::try_from(shape.limit).unwrap_or(usize::MAX);
+        let window_rows = share.min(MOST_WINDOW_ROWS).min(by_limit).max(1) as u32;
+        let (ready, open) = (BTreeMap::new(), Vec::new());
+        Self { scan, waiting: waiting.into(), ready, open, from: None, window_rows }
+    }
+
+    /// The next slab of about `target_rows` rows to be read; `None` at the end.
+    fn next_slab(&mut self, dataset: &Catalog, shape: &Shape, target_rows: u64) -> Result<Option<Slab>> {
+        let mut windows = std::mem::take(&mut self.open);
+        if let Some(from) = self.from {
+            windows.retain(|window| !window.ends_before(from));
+        }
+        let (mut new_rows, mut new_bytes) = (0, 0u64);
+        while new_rows < target_rows {
+            self.refine_due(dataset, shape)?;
+            let Some((_, window)) = self.ready.pop_first() else { break };
+            new_rows += segment_rows(&window.chunk);
+            new_bytes = new_bytes.saturating_add(shape.read_bytes(&window.chunk));
+            windows.push(window);
+        }
+        if windows.is_empty() {
+            return Ok(None);
+        }
+        let ready = self.ready.first_key_value().map(|(from, _)| *from);
+        let waiting = self.waiting.front().map(|waiting| waiting.from);
+        let until = ready.into_iter().chain(waiting).min();
+        let slab =
+            Slab { epoch: self.scan.manifest.epoch, windows: windows.clone(), from: self.from, until, new_bytes };
+        if let Some(until) = until {
+            windows.retain(|window| !window.ends_before(until));
+            self.open = windows;
+        }
+        self.from = until;
+        Ok(Some(slab))
+    }
+
+    /// Cuts row groups into windows until the first window is known to come before the other row groups.
+    fn refine_due(&mut self, dataset: &Catalog, shape: &Shape) -> Result<()> {
+        loop {
+            let ready = self.ready.first_key_value().map(|(from, _)| *from);
+            if self.waiting.front().is_none_or(|waiting| ready.is_some_and(|ready| waiting.from >= ready)) {
+                return Ok(());
+            }
+            let Some(waiting) = self.waiting.pop_front() else { return Ok(()) };
+            self.refine(&waiting, dataset, shape)?;
+        }
+    }
+
+    fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, shape: &Shape) -> Result<()> {
+        let group = Arc::new(self.scan.group(dataset, shape, waiting.choice)?);
+        let segments = group.refine(shape, waiting.choice.certain)?;
+        let mut cutter = Cutter::new(segments, group.pages(shape.reference_column())?);
+        let schema = &shape.schema;
+        let (mut least, greatest) = (least_key(group.entry(), schema), greatest_key(group.entry(), schema));
+        for number in 0.. {
+            let chunk = cutter.next_chunk(self.window_rows);
+            let (Some(first), Some(last)) = (chunk.first(), chunk.last()) else { break };
+            let (low, high) = key_bounds(&group, schema, &(first.rows.start..last.rows.end))?;
+            least = least.max(low.unwrap_or(0));
+            let greatest = high.unwrap_or(greatest);
+            let (rank, group) = (waiting.rank, group.clone());
+            let window = Window { group, chunk, rank, number, least, greatest, rows: OnceLock::new() };
+            self.ready.insert(window.from(), Arc::new(window));
+        }
+        Ok(())
+    }
+}
+
+/// Bounds of the keys of rows of a sorted row group, as far as the page index has them.
+fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Option<u64>, Option<u64>)> {
+    let column = schema.key_index();
+    let pages = pages_of(group.pages(column)?, rows);
+    let range = |page: usize| group.range(column, page);
+    let low = range(pages.start).map(|(low, _)| schema.key_order().ordinal_of(low));
+    let high = pages.end.checked_sub(1).and_then(range).map(|(_, high)| schema.key_order().ordinal_of(high));
+    Ok((low, high))
+}
+
+/// The smallest key ordinal a row group can hold.
+fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
+    let data_type = schema.key().data_type;
+    match run.columns.get(schema.key_index()) {
+        Some(summary) => match summary.range {
+            Some((least, _)) => schema.key_order().ordinal_of(least),
+            None if data_type.is_float() && summary.nan_count >= run.rows => NAN_ORDINAL,
+            None => 0,
+        },
+        None => 0,
+    }
+}
+
+/// The largest key ordinal a row group can hold.
+fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
+    match run.columns.get(schema.key_index()) {
+        Some(summary) if summary.nan_count == 0 => {
+            summary.range.map_or(u64::MAX, |(_, greatest)| schema.key_order().ordinal_of(greatest))
+        }
+        Some(summary) if summary.nan_count >= run.rows => NAN_ORDINAL,
+        _ => u64::MAX,
+    }
+}
+
+/// The largest number of chosen row groups that have one key in common.
+fn most_overlapping(scan: &EpochScan, schema: &Schema) -> usize {
+    let mut ends: Vec<(u64, bool)> = Vec::with_capacity(2 * scan.choices.len());
+    for choice in &scan.choices {
+        let run = &scan.manifest.runs[choice.entry];
+        ends.push((least_key(run, schema), false));
+        ends.push((greatest_key(run, schema), true));
+    }
+    // At one key, those that begin come before those that end.
+    ends.sort_unstable();
+    let (mut open, mut most) = (0usize, 0);
+    for (_, is_end) in ends {
+        if is_end {
+            open = open.saturating_sub(1);
+        } else {
+            open += 1;
+            most = most.max(open);
+        }
+    }
+    most
+}

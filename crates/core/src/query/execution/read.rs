@@ -1,0 +1,264 @@
+//! One chunk of one row group: test rows, pick out the columns asked for.
+//!
+//! Two phases. Pages of the predicate's columns come first, where rows have to be tested; then, of the columns that are
+//! handed back, the pages that hold a matching row. No page is fetched twice.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arrow_buffer::{BooleanBuffer, Buffer};
+
+use crate::error::Result;
+use crate::format::PageLocation;
+use crate::query::execution::column::{array, gather};
+use crate::query::execution::fetch::{Held, Scratch, Want, fetch};
+use crate::query::figures::{Counters, add, lap};
+use crate::query::planning::extent::gap_budget;
+use crate::query::planning::plan::{PageIndex, Segment, page_end, pages_of};
+use crate::query::planning::scan::Group;
+use crate::query::request::Shape;
+
+/// Matching rows of one chunk (or, merged, of several): packed values of each column of [`Shape::stored`].
+#[derive(Debug)]
+pub(in crate::query) struct Piece {
+    pub(in crate::query) epoch: u64,
+    pub(in crate::query) rows: usize,
+    pub(in crate::query) columns: Vec<Buffer>,
+    counters: Arc<Counters>,
+    /// Whether the columns are parts of those of another piece.
+    is_slice: bool,
+}
+
+impl Piece {
+    /// Takes columns that hold `rows` rows each.
+    pub(in crate::query) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
+        counters.hold(rows as u64);
+        let columns = columns.into_iter().map(Buffer::from_vec).collect();
+        Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
+    }
+
+    /// Some of its rows, without a copy; `widths` are those of the columns.
+    pub(in crate::query) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
+        let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
+        let columns = self.columns.iter().zip(widths).map(cut).collect();
+        self.counters.hold(rows.len() as u64);
+        Self { epoch: self.epoch, rows: rows.len(), columns, counters: self.counters.clone(), is_slice: true }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.counters.let_go(self.rows as u64);
+        if !self.is_slice {
+            self.columns.drain(..).for_each(|column| self.counters.recycler.give(column));
+        }
+    }
+}
+
+/// Reads a chunk and returns its matching rows, at most as many as the query's limit.
+///
+/// # Errors
+/// [`crate::Error::Damage`] that names file, run and page, or the system's refusal to read.
+pub(in crate::query) fn load(
+    group: &Group,
+    shape: &Shape,
+    chunk: &[Segment],
+    counters: &Arc<Counters>,
+    scratch: &mut Scratch,
+) -> Result<Piece> {
+    let mut work = ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new() };
+    let selected = work.select(chunk)?;
+    let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
+    let columns = work.pick(&selected, rows)?;
+    add(&counters.rows_matched, rows as u64);
+    Ok(Piece::new(group.epoch(), rows, columns, counters))
+}
+
+struct ChunkWork<'a> {
+    group: &'a Group,
+    shape: &'a Shape,
+    counters: &'a Counters,
+    scratch: &'a mut Scratch,
+    clock: Instant,
+    /// The pages of the predicate's columns that were tested, in the order of those.
+    tested: Vec<Held>,
+}
+
+impl ChunkWork<'_> {
+    /// The rows of the chunk that match.
+    fn select(&mut self, chunk: &[Segment]) -> Result<Vec<Range<u32>>> {
+        let tested = chunk.iter().filter(|segment| !segment.certain).map(|segment| segment.rows.clone());
+        let tested: Vec<Range<u32>> = tested.collect();
+        let predicate = match &self.shape.predicate {
+            Some(predicate) if !tested.is_empty() => predicate,
+            _ => return Ok(matching_rows(chunk, None, self.shape.limit)),
+        };
+        let mut whole = Vec::with_capacity(predicate.columns().len());
+        for &column in predicate.columns() {
+            whole.push(whole_pages(self.group.pages(column)?, &tested));
+        }
+        let wants = predicate.columns().iter().zip(&whole);
+        let wants: Vec<Want<'_>> = wants.map(|(column, rows)| Want { column: *column, rows, held: None }).collect();
+        let values = self.fetch(&wants, 0)?;
+        let rows: usize = tested.iter().map(|range| (range.end - range.start) as usize).sum();
+        let mut arrays = Vec::with_capacity(values.len());
+        for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
+            let data_type = self.shape.schema.columns()[column].data_type;
+            let held = Held { rows: whole, values: Buffer::from_vec(values) };
+            arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
+            self.tested.push(held);
+        }
+        let mask = predicate.evaluate(&predicate.input(self.group.epoch(), rows, &arrays)?);
+        lap(&self.counters.filter_ns, &mut self.clock);
+        Ok(matching_rows(chunk, Some(&mask), self.shape.limit))
+    }
+
+    /// The selected rows of every column that is handed back.
+    fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<Vec<Vec<u8>>> {
+        let tested = std::mem::take(&mut self.tested);
+        let held = |column: &usize| {
+            let slot = self.shape.predicate_columns().iter().position(|of| of == column)?;
+            tested.get(slot)
+        };
+        let stored = self.shape.stored.iter();
+        let wants: Vec<Want<'_>> =
+            stored.map(|column| Want { column: *column, rows: selected, held: held(column) }).collect();
+        let row_bytes: usize = self.shape.stored.iter().map(|column| self.shape.width(*column)).sum();
+        let columns = self.fetch(&wants, gap_budget(rows as u64 * row_bytes as u64))?;
+        tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
+        lap(&self.counters.filter_ns, &mut self.clock);
+        Ok(columns)
+    }
+
+    fn fetch(&mut self, wants: &[Want<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
+        let columns = fetch(self.group, wants, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
+        add(&self.counters.bytes_read, columns.fetched.bytes);
+        add(&self.counters.pages_read, columns.fetched.pages);
+        add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
+        // What lies before the clock's new start has been counted.
+        self.clock += columns.fetched.reading;
+        Ok(columns.values)
+    }
+}
+
+/// Rows of all pages that hold any of these (ascending, disjoint ranges), joined where pages follow one another.
+fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
+    let mut whole: Vec<Range<u32>> = Vec::new();
+    for range in rows {
+        for page in &pages[pages_of(pages, range)] {
+            // Row numbers fit, as `check_pages` made sure.
+            let (start, end) = (page.first_row as u32, u32::try_from(page_end(page)).unwrap_or(u32::MAX));
+            match whole.last_mut() {
+                Some(last) if last.end >= start => last.end = last.end.max(end),
+                _ => whole.push(start..end),
+            }
+        }
+    }
+    whole
+}
+
+/// Some of the rows of pages that are held, without a copy when it is all of them.
+fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
+    if held.rows == rows {
+        return held.values.clone();
+    }
+    let mut out = vec![0; count * width];
+    let (mut done, mut before) = (0, 0);
+    let mut wanted = rows.iter().peekable();
+    for range in &held.rows {
+        let length = (range.end - range.start) as usize;
+        let values = &held.values[before * width..(before + length) * width];
+        while let Some(inside) = wanted.next_if(|inside| inside.end <= range.end) {
+            let rows = (inside.end - inside.start) as usize;
+            let target = &mut out[done * width..(done + rows) * width];
+            gather(values, width, range.start, std::slice::from_ref(inside), target);
+            done += rows;
+        }
+        before += length;
+    }
+    Buffer::from_vec(out)
+}
+
+/// The rows of certain segments and those of the others whose bit is set, as ascending ranges, `limit` rows at most.
+///
+/// The bits stand for the rows of the segments that are not certain, one after another.
+fn matching_rows(chunk: &[Segment], mask: Option<&BooleanBuffer>, limit: u64) -> Vec<Range<u32>> {
+    let mut selected: Vec<Range<u32>> = Vec::new();
+    let mut open = limit;
+    let mut push = |range: Range<u32>| {
+        let rows = u64::from(range.end - range.start).min(open);
+        open -= rows;
+        // `rows` is at most the range's own length.
+        let range = range.start..range.start + rows as u32;
+        match selected.last_mut() {
+            _ if range.is_empty() => {}
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => selected.push(range),
+        }
+    };
+    let mut at = 0;
+    for segment in chunk {
+        if segment.certain {
+            push(segment.rows.clone());
+            continue;
+        }
+        let length = (segment.rows.end - segment.rows.start) as usize;
+        let Some(bits) = mask.map(|mask| mask.slice(at, length)) else { continue };
+        at += length;
+        for (start, end) in bits.set_slices() {
+            push(segment.rows.start + start as u32..segment.rows.start + end as u32);
+        }
+    }
+    selected
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn tested_rows_are_taken_out_of_whole_pages() {
+        let page = |first_row, rows| PageLocation { offset: 0, bytes: 0, first_row, rows };
+        let pages = [page(0, 4), page(4, 4), page(8, 4), page(12, 4)];
+        let wanted = [1..2, 3..6, 12..16];
+        let whole = whole_pages(&pages, &wanted);
+        assert_eq!(whole, [0..8, 12..16]);
+        let held = Held { rows: whole, values: Buffer::from_vec((0u8..24).collect()) };
+        assert_eq!(
+            rows_of(&held, &wanted, 8, 2).as_slice(),
+            [2, 3, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]
+        );
+        assert_eq!(rows_of(&held, &[0..8, 12..16], 12, 2).as_ptr(), held.values.as_ptr(), "all rows, no copy");
+    }
+
+    proptest! {
+        #[test]
+        fn certain_rows_and_tested_rows_are_selected_in_order(
+            stretches in prop::collection::vec((1u32..6, 0u32..4, any::<bool>()), 1..10),
+            bits in prop::collection::vec(any::<bool>(), 60),
+            limit in 0u64..70,
+        ) {
+            let mut chunk = Vec::new();
+            let mut row = 0;
+            let mut expected = Vec::new();
+            let mut bit = bits.iter();
+            for (length, gap, certain) in stretches {
+                row += gap;
+                chunk.push(Segment { rows: row..row + length, certain });
+                for row in row..row + length {
+                    if certain || *bit.next().unwrap() {
+                        expected.push(row);
+                    }
+                }
+                row += length;
+            }
+            expected.truncate(limit as usize);
+            let selected = matching_rows(&chunk, Some(&BooleanBuffer::from(bits)), limit);
+            prop_assert!(selected.windows(2).all(|pair| pair[0].end < pair[1].start));
+            prop_assert_eq!(selected.into_iter().flatten().collect::<Vec<u32>>(), expected);
+        }
+    }
+}

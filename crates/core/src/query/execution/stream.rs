@@ -1,0 +1,437 @@
+//! Batches in the order of the files, and counts.
+//!
+//! [`Scan`] keeps a short pipeline ahead of the caller: epochs being planned, row groups being refined, chunks being
+//! read. Work is handed out and collected in order, so output does not depend on threads, and what is in flight is
+//! bounded. [`QueryStream`] joins pieces to batches, whichever source they come from.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::SchemaRef;
+
+use crate::error::{Error, Result};
+use crate::query::catalog::Catalog;
+use crate::query::execution::column::array;
+use crate::query::execution::order::Merge;
+use crate::query::execution::pool::{Pool, Ticket};
+use crate::query::execution::read::{Piece, load};
+use crate::query::figures::{Counters, QueryFigures, add, lap};
+use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, segment_rows};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::request::{Output, Shape};
+
+/// Decoded bytes of a chunk at which it is cut, whatever number of rows that is.
+const CHUNK_BYTES: usize = 4 << 20;
+
+/// Rows from which a piece becomes a batch of its own instead of being copied together with others: what copying costs
+/// grows with the rows, what a batch costs does not.
+const WHOLE_PIECE_ROWS: usize = 1 << 12;
+
+/// What refining a row group counts as: a walk over summaries in memory.
+const REFINE_COST_BYTES: u64 = 8 << 10;
+
+/// What came of looking into a row group.
+enum Refined {
+    /// The stretches of it that may match.
+    Rows(Arc<Group>, Vec<Segment>),
+    /// So many rows of an epoch match, of which only the number matters.
+    Counted(u64, u64),
+}
+
+/// The pipeline of an unordered query.
+pub(in crate::query) struct Scan {
+    dataset: Arc<Catalog>,
+    shape: Arc<Shape>,
+    counters: Arc<Counters>,
+    pool: Pool,
+    epochs: VecDeque<u64>,
+    plans: VecDeque<Ticket<Result<EpochScan>>>,
+    plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
+    refines: VecDeque<Ticket<Result<Refined>>>,
+    cutter: Option<(Arc<Group>, Cutter)>,
+    loads: VecDeque<Ticket<Result<Piece>>>,
+    /// Chunks to have in flight; grows while a query with a limit does not end.
+    ahead: usize,
+    most_ahead: usize,
+    chunk_rows: u32,
+    most_chunk_rows: u32,
+    /// Rows sure to come of what is in flight or was handed out.
+    sure_rows: u64,
+}
+
+impl Scan {
+    pub(in crate::query) fn new(
+        dataset: Arc<Catalog>,
+        shape: Arc<Shape>,
+        counters: Arc<Counters>,
+        epochs: Vec<u64>,
+    ) -> Self {
+        let by_bytes = CHUNK_BYTES / shape.row_bytes().max(1);
+        let most_chunk_rows = shape.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
+        let most_ahead = if shape.threads > 1 { shape.threads + 2 } else { 1 };
+        let limited = shape.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
+        Self {
+            pool: Pool::new(shape.threads),
+            epochs: epochs.into(),
+            plans: VecDeque::new(),
+            plan: None,
+            refines: VecDeque::new(),
+            cutter: None,
+            loads: VecDeque::new(),
+            ahead: if limited { 1 } else { most_ahead },
+            most_ahead,
+            chunk_rows: if limited { shape.limit.min(u64::from(most_chunk_rows)) as u32 } else { most_chunk_rows },
+            most_chunk_rows,
+            sure_rows: 0,
+            dataset,
+            shape,
+            counters,
+        }
+    }
+
+    /// The next piece in order; some are empty.
+    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
+        self.fill()?;
+        let Some(load) = self.loads.pop_front() else { return Ok(None) };
+        let piece = self.pool.wait(load)?;
+        self.ahead = (self.ahead * 2).min(self.most_ahead);
+        self.chunk_rows = self.chunk_rows.saturating_mul(2).min(self.most_chunk_rows);
+        Ok(Some(piece))
+    }
+
+    /// Whether to take a result now: it is there, or there is nothing better to do, or nobody else to do it.
+    fn due<T>(&self, ticket: &Ticket<T>) -> bool {
+        self.loads.is_empty() || !self.pool.has_threads() || ticket.is_done()
+    }
+
+    /// Keeps the pipeline full.
+    fn fill(&mut self) -> Result<()> {
+        loop {
+            while self.plans.len() < self.ahead
+                && let Some(epoch) = self.epochs.pop_front()
+            {
+                let (dataset, shape, counters) = self.shared();
+                self.plans.push_back(
+                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_epoch(&dataset, &shape, epoch, &counters)),
+                );
+            }
+            self.fill_refines()?;
+            if self.loads.len() >= self.ahead || self.sure_rows >= self.shape.limit {
+                return Ok(());
+            }
+            if let Some((group, cutter)) = &mut self.cutter {
+                let chunk = cutter.next_chunk(self.chunk_rows);
+                if chunk.is_empty() {
+                    self.cutter = None;
+                } else {
+                    let group = group.clone();
+                    self.submit_load(group, chunk);
+                }
+                continue;
+            }
+            match self.refines.front() {
+                Some(refine) if self.due(refine) => self.take_refined()?,
+                Some(_) => return Ok(()),
+                None if self.plan.is_none() && self.plans.is_empty() && self.epochs.is_empty() => return Ok(()),
+                None if !self.loads.is_empty() => return Ok(()),
+                None => {}
+            }
+        }
+    }
+
+    fn shared(&self) -> (Arc<Catalog>, Arc<Shape>, Arc<Counters>) {
+        (self.dataset.clone(), self.shape.clone(), self.counters.clone())
+    }
+
+    fn fill_refines(&mut self) -> Result<()> {
+        while self.refines.len() < 2 * self.ahead {
+            if let Some((scan, choices)) = &mut self.plan {
+                let Some(choice) = choices.pop_front() else {
+                    self.plan = None;
+                    continue;
+                };
+                let scan = scan.clone();
+                let (dataset, shape, _) = self.shared();
+                self.refines.push_back(self.pool.submit(REFINE_COST_BYTES, move |_| {
+                    let group = Arc::new(scan.group(&dataset, &shape, choice)?);
+                    let segments = group.refine(&shape, choice.certain)?;
+                    Ok(Refined::Rows(group, segments))
+                }));
+                continue;
+            }
+            match self.plans.front() {
+                Some(plan) if plan.is_done() => {}
+                Some(plan) if self.refines.is_empty() && self.cutter.is_none() && self.due(plan) => {}
+                _ => return Ok(()),
+            }
+            if let Some(plan) = self.plans.pop_front() {
+                let plan = Arc::new(self.pool.wait(plan)?);
+                let choices = self.without_counted(&plan);
+                self.plan = Some((plan, choices));
+            }
+        }
+        Ok(())
+    }
+
+    /// Row groups to look into. When no column is asked for, those that match as a whole are counted unopened.
+    fn without_counted(&mut self, plan: &EpochScan) -> VecDeque<GroupChoice> {
+        if !self.shape.stored.is_empty() {
+            return plan.choices.iter().copied().collect();
+        }
+        let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
+            plan.choices.iter().partition(|choice| choice.certain);
+        let epoch = plan.manifest.epoch;
+        let rows = certain.iter().map(|choice| plan.manifest.runs[choice.entry].rows).sum();
+        self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
+        tested.into()
+    }
+
+    fn take_refined(&mut self) -> Result<()> {
+        let Some(refine) = self.refines.pop_front() else { return Ok(()) };
+        let (group, mut segments) = match self.pool.wait(refine)? {
+            Refined::Rows(group, segments) => (group, segments),
+            Refined::Counted(epoch, rows) => {
+                self.hand_out_counted(epoch, rows);
+                return Ok(());
+            }
+        };
+        if self.shape.stored.is_empty() {
+            let (certain, tested): (Vec<Segment>, Vec<Segment>) = segments.into_iter().partition(|one| one.certain);
+            self.hand_out_counted(group.epoch(), segment_rows(&certain));
+            segments = tested;
+        }
+        if !segments.is_empty() {
+            let pages = group.pages(self.shape.reference_column())?;
+            let cutter = Cutter::new(segments, pages);
+            self.cutter = Some((group, cutter));
+        }
+        Ok(())
+    }
+
+    /// Rows of which only the number matters.
+    fn hand_out_counted(&mut self, epoch: u64, rows: u64) {
+        let counters = self.counters.clone();
+        let mut left = rows.min(self.shape.limit.saturating_sub(self.sure_rows));
+        self.sure_rows += left;
+        add(&counters.rows_matched, left);
+        // A piece's rows become a batch, so not more of them than a batch may have.
+        while left > 0 {
+            let rows = left.min(self.shape.batch_rows as u64);
+            left -= rows;
+            let piece = Piece::new(epoch, rows as usize, Vec::new(), &counters);
+            self.loads.push_back(self.pool.submit(0, move |_| Ok(piece)));
+        }
+    }
+
+    fn submit_load(&mut self, group: Arc<Group>, chunk: Vec<Segment>) {
+        let certain = chunk.iter().filter(|segment| segment.certain).cloned().collect::<Vec<_>>();
+        self.sure_rows = self.sure_rows.saturating_add(segment_rows(&certain));
+        let cost_bytes = self.shape.read_bytes(&chunk);
+        if group.touch() {
+            add(&self.counters.runs_touched, 1);
+        }
+        let (_, shape, counters) = self.shared();
+        self.loads
+            .push_back(self.pool.submit(cost_bytes, move |scratch| load(&group, &shape, &chunk, &counters, scratch)));
+    }
+}
+
+/// Where pieces come from.
+enum Source {
+    Scan(Box<Scan>),
+    Merge(Box<Merge>),
+}
+
+impl Source {
+    fn next_piece(&mut self) -> Result<Option<Piece>> {
+        match self {
+            Self::Scan(scan) => scan.next_piece(),
+            Self::Merge(merge) => merge.next_piece(),
+        }
+    }
+}
+
+/// The rows of a query, as Arrow batches of [`QueryStream::schema`]. Ends after the first error. Dropping it stops all
+/// work.
+pub struct QueryStream {
+    source: Option<Source>,
+    dataset: Arc<Catalog>,
+    shape: Arc<Shape>,
+    counters: Arc<Counters>,
+    pending: Vec<Piece>,
+    pending_rows: usize,
+    ready: VecDeque<RecordBatch>,
+    epoch_column: EpochColumn,
+    /// Rows of the limit that are still to come.
+    open: u64,
+}
+
+/// Begins a query.
+pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> QueryStream {
+    let shape = Arc::new(shape);
+    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
+    let source = match shape.key {
+        None => Source::Scan(Box::new(Scan::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
+        Some(_) => Source::Merge(Box::new(Merge::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
+    };
+    let open = shape.limit;
+    let source = (open > 0).then_some(source);
+    let (pending, ready) = (Vec::new(), VecDeque::new());
+    let epoch_column = EpochColumn::default();
+    QueryStream { source, dataset, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
+}
+
+/// Counts the rows of a query that asks for no columns.
+pub(in crate::query) fn count(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> Result<(u64, QueryFigures)> {
+    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
+    let mut scan = Scan::new(dataset, Arc::new(shape), counters.clone(), epochs);
+    while scan.next_piece()?.is_some() {}
+    Ok((counters.rows_matched.load(Ordering::Relaxed), counters.figures()))
+}
+
+impl QueryStream {
+    /// Names and types of the columns.
+    pub fn schema(&self) -> SchemaRef {
+        self.shape.arrow.clone()
+    }
+
+    /// What the query cost so far.
+    pub fn figures(&self) -> QueryFigures {
+        self.counters.figures()
+    }
+
+    #[cfg(test)]
+    pub(in crate::query) fn peak_resident_rows(&self) -> u64 {
+        self.counters.peak_resident_rows.load(Ordering::Relaxed)
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = self.ready.pop_front() {
+                return Ok(Some(batch));
+            }
+            let Some(source) = &mut self.source else {
+                self.emit()?;
+                return Ok(self.ready.pop_front());
+            };
+            match source.next_piece()? {
+                None => self.source = None,
+                Some(piece) if piece.rows == 0 => {}
+                Some(piece) => self.take(piece)?,
+            }
+        }
+    }
+
+    /// Adds a piece to the batch to come, and makes that batch once it is full. Large pieces become batches of their own
+    /// without a copy.
+    fn take(&mut self, mut piece: Piece) -> Result<()> {
+        if piece.rows as u64 > self.open {
+            // Smaller than the piece's own number of rows.
+            piece = piece.slice(0..self.open as usize, self.shape.stored_widths());
+        }
+        self.open -= piece.rows as u64;
+        let whole = piece.rows >= WHOLE_PIECE_ROWS;
+        if self.pending_rows > 0 && (whole || self.pending_rows + piece.rows > self.shape.batch_rows) {
+            self.emit()?;
+        }
+        self.pending_rows += piece.rows;
+        self.pending.push(piece);
+        if self.open == 0 {
+            self.source = None;
+        }
+        if whole || self.pending_rows >= self.shape.batch_rows {
+            self.emit()?;
+        }
+        Ok(())
+    }
+
+    /// Makes batches of what is pending: one, unless a piece was larger than a batch may be.
+    fn emit(&mut self) -> Result<()> {
+        if self.pending_rows == 0 {
+            return Ok(());
+        }
+        let mut clock = Instant::now();
+        let pieces = std::mem::take(&mut self.pending);
+        let rows = std::mem::take(&mut self.pending_rows);
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.shape.output.len());
+        for output in &self.shape.output {
+            columns.push(match *output {
+                Output::Epoch => self.epoch_column.of(&pieces, rows),
+                Output::Stored(slot) => {
+                    let data_type = self.shape.schema.columns()[self.shape.stored[slot]].data_type;
+                    array(data_type, join(&pieces, slot, rows * data_type.width()))
+                }
+            });
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        let batch = RecordBatch::try_new_with_options(self.shape.arrow.clone(), columns, &options)
+            .map_err(|cause| Error::damage(self.dataset.root(), cause.to_string()))?;
+        let most = self.shape.batch_rows;
+        for start in (0..rows).step_by(most) {
+            self.ready.push_back(batch.slice(start, most.min(rows - start)));
+        }
+        lap(&self.counters.merge_ns, &mut clock);
+        Ok(())
+    }
+}
+
+/// The epoch of each row, in memory shared by all batches of one epoch.
+#[derive(Default)]
+struct EpochColumn {
+    epoch: u64,
+    values: ScalarBuffer<u64>,
+}
+
+impl EpochColumn {
+    fn of(&mut self, pieces: &[Piece], rows: usize) -> ArrayRef {
+        let first = pieces.first().map_or(0, |piece| piece.epoch);
+        if pieces.iter().any(|piece| piece.epoch != first) {
+            let values = pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.epoch, piece.rows));
+            return Arc::new(UInt64Array::from_iter_values(values));
+        }
+        if self.epoch != first || self.values.len() < rows {
+            (self.epoch, self.values) = (first, vec![first; rows].into());
+        }
+        Arc::new(UInt64Array::new(self.values.slice(0, rows), None))
+    }
+}
+
+/// One column of all pieces: shared if there is one piece, copied together otherwise.
+fn join(pieces: &[Piece], slot: usize, bytes: usize) -> Buffer {
+    if let [only] = pieces {
+        return only.columns[slot].clone();
+    }
+    let mut values = Vec::with_capacity(bytes);
+    for piece in pieces {
+        values.extend_from_slice(&piece.columns[slot]);
+    }
+    Buffer::from_vec(values)
+}
+
+impl Iterator for QueryStream {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch();
+        if next.is_err() {
+            self.source = None;
+            self.pending.clear();
+            self.pending_rows = 0;
+            self.ready.clear();
+        }
+        next.transpose()
+    }
+}
+
+impl std::fmt::Debug for QueryStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueryStream")
+            .field("shape", &self.shape)
+            .field("figures", &self.figures())
+            .finish_non_exhaustive()
+    }
+}

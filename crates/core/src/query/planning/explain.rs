@@ -1,0 +1,340 @@
+//! What a query would read, and why so little: told from manifests and footers, without reading a page.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::expr::{Predicate, Truth};
+use crate::format::{PageLocation, RunEntry, RunKind};
+use crate::query::catalog::Catalog;
+use crate::query::figures::Counters;
+use crate::query::planning::extent::gap_budget;
+use crate::query::planning::plan::{
+    GroupChoice, PageIndex, Segment, judge_run, page_end, pages_of, refine_by, segment_rows,
+};
+use crate::query::planning::scan::{EpochScan, Group, plan_epoch};
+use crate::query::request::{Output, Shape};
+use crate::schema::EPOCH_COLUMN;
+
+/// What a query would read.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The predicate as it was understood; `None` when every row is asked for.
+    pub filter: Option<String>,
+    /// The columns handed back.
+    pub columns: Vec<String>,
+    /// Whether rows are merged by key.
+    pub ordered: bool,
+    /// One entry per epoch.
+    pub epochs: Vec<EpochExplanation>,
+}
+
+/// What a query would read of one epoch. Row groups of one run count each.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct EpochExplanation {
+    /// The epoch.
+    pub epoch: u64,
+    /// Its rows.
+    pub rows: u64,
+    /// Row groups by kind.
+    pub runs: Vec<KindCount>,
+    /// Which columns' summaries in the manifest ruled row groups out.
+    pub runs_skipped_by: Vec<PruneReason>,
+    /// Part files.
+    pub parts: u64,
+    /// Part files to open.
+    pub parts_touched: u64,
+    /// Pages, of the predicate's columns, of the row groups that have to be tested.
+    pub pages: u64,
+    /// Those of them that have to be read and tested.
+    pub pages_tested: u64,
+    /// Which columns' page ranges ruled rows of those row groups out.
+    pub rows_skipped_by: Vec<PruneReason>,
+    /// Bytes of all pages of the epoch.
+    pub bytes: u64,
+    /// Bytes read whatever the rows hold: to test those that may match, to return those that must.
+    pub bytes_least: u64,
+    /// Bytes read if every row that may match does.
+    pub bytes_most: u64,
+    /// Rows that match for certain.
+    pub rows_least: u64,
+    /// Rows that match at most.
+    pub rows_most: u64,
+}
+
+/// Row groups of one kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct KindCount {
+    /// The kind.
+    pub kind: RunKind,
+    /// Row groups there are.
+    pub total: u64,
+    /// Row groups in which no row can match.
+    pub skipped: u64,
+    /// Row groups in which every row matches.
+    pub whole: u64,
+    /// Row groups to look into.
+    pub tested: u64,
+}
+
+/// What was ruled out by the summaries of one column alone (or of several, none of which would have sufficed).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PruneReason {
+    /// The column; `epoch`; or `several columns together`.
+    pub by: String,
+    /// Row groups ruled out as a whole (0 when pages of a row group were).
+    pub runs: u64,
+    /// Rows ruled out.
+    pub rows: u64,
+}
+
+const TOGETHER: &str = "several columns together";
+
+/// Explains a query over these epochs.
+pub(in crate::query) fn explain(dataset: &Catalog, shape: &Shape, epochs: &[u64]) -> Result<Explanation> {
+    let counters = Counters::default();
+    let mut explained = Vec::with_capacity(epochs.len());
+    for &epoch in epochs {
+        let scan = plan_epoch(dataset, shape, epoch, &counters)?;
+        explained.push(explain_epoch(dataset, shape, &scan)?);
+    }
+    let name = |output: &Output| match output {
+        Output::Epoch => EPOCH_COLUMN.to_owned(),
+        Output::Stored(slot) => shape.schema.columns()[shape.stored[*slot]].name.clone(),
+    };
+    Ok(Explanation {
+        filter: shape.predicate.as_ref().map(Predicate::to_string),
+        columns: shape.output.iter().map(name).collect(),
+        ordered: shape.key.is_some(),
+        epochs: explained,
+    })
+}
+
+fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<EpochExplanation> {
+    let manifest = &scan.manifest;
+    let mut told = EpochExplanation {
+        epoch: manifest.epoch,
+        rows: manifest.rows(),
+        parts: manifest.parts.len() as u64,
+        bytes: manifest.page_bytes(),
+        ..EpochExplanation::default()
+    };
+    let mut choices = scan.choices.iter().peekable();
+    let mut last_part = None;
+    for (entry, run) in manifest.runs.iter().enumerate() {
+        let choice = choices.next_if(|choice| choice.entry == entry);
+        let kind = kind_of(&mut told.runs, run.kind);
+        kind.total += 1;
+        match choice {
+            None => {
+                kind.skipped += 1;
+                let by = skipped_by(run, manifest.epoch, shape);
+                note(&mut told.runs_skipped_by, by, 1, run.rows);
+                continue;
+            }
+            Some(choice) if choice.certain => kind.whole += 1,
+            Some(_) => kind.tested += 1,
+        }
+        if let Some(choice) = choice {
+            // Runs stand in the order of parts.
+            if last_part.replace(run.part) != Some(run.part) {
+                told.parts_touched += 1;
+            }
+            explain_group(dataset, shape, scan, *choice, &mut told)?;
+        }
+    }
+    Ok(told)
+}
+
+fn kind_of(kinds: &mut Vec<KindCount>, kind: RunKind) -> &mut KindCount {
+    let index = kinds.iter().position(|count| count.kind == kind).unwrap_or_else(|| {
+        kinds.push(KindCount { kind, total: 0, skipped: 0, whole: 0, tested: 0 });
+        kinds.len() - 1
+    });
+    &mut kinds[index]
+}
+
+fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
+    match reasons.iter_mut().find(|reason| reason.by == by) {
+        Some(reason) => {
+            reason.runs += runs;
+            reason.rows += rows;
+        }
+        None => reasons.push(PruneReason { by, runs, rows }),
+    }
+}
+
+/// The column whose summary alone rules a row group out.
+fn skipped_by(run: &RunEntry, epoch: u64, shape: &Shape) -> String {
+    let Some(predicate) = &shape.predicate else { return "no rows".to_owned() };
+    if run.rows == 0 {
+        return "no rows".to_owned();
+    }
+    if judge_run(run, epoch, predicate, |_| false) == Truth::Never {
+        return EPOCH_COLUMN.to_owned();
+    }
+    let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == Truth::Never;
+    match predicate.columns().iter().find(alone) {
+        Some(column) => shape.schema.columns()[*column].name.clone(),
+        None => TOGETHER.to_owned(),
+    }
+}
+
+fn explain_group(
+    dataset: &Catalog,
+    shape: &Shape,
+    scan: &EpochScan,
+    choice: GroupChoice,
+    told: &mut EpochExplanation,
+) -> Result<()> {
+    let run = &scan.manifest.runs[choice.entry];
+    if choice.certain && shape.stored.is_empty() {
+        told.rows_least += run.rows;
+        told.rows_most += run.rows;
+        return Ok(());
+    }
+    let group = scan.group(dataset, shape, choice)?;
+    let segments = group.refine(shape, choice.certain)?;
+    if let Some(predicate) = shape.predicate.as_ref().filter(|_| !choice.certain) {
+        let mut ruled_out = run.rows - segment_rows(&segments);
+        for &column in predicate.columns() {
+            let rest = refine_by(group.entry(), group.epoch(), predicate, &group, |of| of == column)?;
+            let rows = run.rows - segment_rows(&rest);
+            if rows > 0 {
+                note(&mut told.rows_skipped_by, shape.schema.columns()[column].name.clone(), 0, rows);
+                ruled_out = ruled_out.saturating_sub(rows);
+            }
+            told.pages += group.pages(column)?.len() as u64;
+        }
+        if ruled_out > 0 {
+            note(&mut told.rows_skipped_by, TOGETHER.to_owned(), 0, ruled_out);
+        }
+    }
+    let (certain, tested): (Vec<Segment>, Vec<Segment>) = segments.into_iter().partition(|segment| segment.certain);
+    let sure = segment_rows(&certain);
+    told.rows_least += sure;
+    told.rows_most += sure + segment_rows(&tested);
+    for &column in shape.predicate_columns() {
+        told.pages_tested += touched(group.pages(column)?, &tested).count() as u64;
+    }
+    told.bytes_least += least_bytes(&group, shape, &certain, &tested)?;
+    told.bytes_most += most_bytes(&group, shape, &certain, &tested)?;
+    Ok(())
+}
+
+/// The pages that hold rows of these (ascending) segments, each once.
+fn touched<'a>(pages: &'a [PageLocation], segments: &'a [Segment]) -> impl Iterator<Item = &'a PageLocation> {
+    let mut next = 0;
+    segments.iter().flat_map(move |segment| {
+        let touched = pages_of(pages, &segment.rows);
+        let from = touched.start.max(next);
+        next = next.max(touched.end);
+        &pages[from..next]
+    })
+}
+
+/// The columns a query reads pages of, and for each the segments it does: those that are tested for the predicate's, the
+/// `returned` ones for those that are handed back.
+fn read_columns(shape: &Shape, tested: &[Segment], returned: &[Segment]) -> Vec<(usize, Vec<Segment>)> {
+    let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
+    let columns = shape.stored.iter().chain(only_tested);
+    let read = columns.map(|column| {
+        let mut segments = Vec::new();
+        if shape.predicate_columns().contains(column) {
+            segments.extend_from_slice(tested);
+        }
+        if shape.stored.contains(column) {
+            segments.extend_from_slice(returned);
+        }
+        segments.sort_unstable_by_key(|segment| (segment.rows.start, segment.rows.end));
+        (*column, segments)
+    });
+    read.collect()
+}
+
+/// What is read in any case.
+fn least_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
+    let mut least = 0;
+    for (column, segments) in read_columns(shape, tested, certain) {
+        least += touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes)).sum::<u64>();
+    }
+    Ok(least)
+}
+
+/// What is read at most: if every row that may match does, with gaps. Rows are read in chunks that end where pages of one
+/// column do; a page of another column that lies across such an end is read for both chunks.
+fn most_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
+    let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
+    let times = |page: &PageLocation| {
+        let inside =
+            ends.partition_point(|end| *end < page_end(page)) - ends.partition_point(|end| *end <= page.first_row);
+        1 + inside as u64
+    };
+    let possible: Vec<Segment> = certain.iter().chain(tested).cloned().collect();
+    let mut most = 0;
+    for (column, segments) in read_columns(shape, tested, &possible) {
+        let bytes = touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes) * times(page));
+        most += bytes.sum::<u64>();
+    }
+    let row_bytes: usize = shape.stored_widths().sum();
+    Ok(most + gap_budget(segment_rows(&possible).saturating_mul(row_bytes as u64)))
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.filter {
+            Some(filter) => writeln!(f, "rows where {filter}")?,
+            None => writeln!(f, "all rows")?,
+        }
+        write!(f, "columns {}", self.columns.join(", "))?;
+        writeln!(f, "{}", if self.ordered { ", merged in key order" } else { "" })?;
+        for epoch in &self.epochs {
+            epoch.fmt(f)?;
+        }
+        if self.epochs.is_empty() {
+            writeln!(f, "no epoch to look at")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for EpochExplanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total: u64 = self.runs.iter().map(|kind| kind.total).sum();
+        let looked: u64 = self.runs.iter().map(|kind| kind.whole + kind.tested).sum();
+        writeln!(
+            f,
+            "epoch {}: {looked} of {total} row groups in {} of {} parts",
+            self.epoch, self.parts_touched, self.parts
+        )?;
+        for kind in &self.runs {
+            let name = match kind.kind {
+                RunKind::Regular => "regular",
+                RunKind::Stray => "stray",
+                RunKind::Unordered => "unordered",
+                RunKind::NanKey => "NaN keys",
+            };
+            writeln!(
+                f,
+                "  {name}: {} skipped, {} match as a whole, {} to be tested",
+                kind.skipped, kind.whole, kind.tested
+            )?;
+        }
+        for reason in &self.runs_skipped_by {
+            let PruneReason { by, runs, rows } = reason;
+            writeln!(f, "  the manifest rules out {runs} row groups ({rows} rows) by {by}")?;
+        }
+        for PruneReason { by, rows, .. } in &self.rows_skipped_by {
+            writeln!(f, "  page ranges rule out {rows} more rows by {by}")?;
+        }
+        if self.pages > 0 {
+            writeln!(f, "  pages to be tested: {} of {}", self.pages_tested, self.pages)?;
+        }
+        writeln!(
+            f,
+            "  bytes to read: {} to {} of {}; rows that match: {} to {} of {}",
+            self.bytes_least, self.bytes_most, self.bytes, self.rows_least, self.rows_most, self.rows
+        )
+    }
+}

@@ -1,0 +1,106 @@
+//! Byte ranges: which reads fetch a set of pages.
+
+use std::ops::Range;
+
+use crate::format::PageLocation;
+
+/// Gap between two wanted ranges, in bytes, below which one read covers both.
+///
+/// Measured on 2026-11-20 (NVMe behind a hypervisor, 256 MiB file, random offsets): a read from the page cache costs
+/// 1.4 µs + 0.165 µs/KiB, so a gap pays up to 8 KiB; a direct read costs 90 µs + 0.5 µs/KiB, so it pays up to
+/// 180 KiB. 32 KiB lies between: it wastes at most 5 µs in the cache and saves 74 µs where the device must be asked.
+pub(crate) const READ_THROUGH_BYTES: u64 = 32 << 10;
+
+/// How many bytes that are handed back pay for one byte of gap: with a quarter, and pages of which only a part is needed,
+/// a range query reads at most 1.3 times what it returns and two pages of each column chunk it touches.
+const BYTES_PER_GAP_BYTE: u64 = 4;
+
+/// Bytes of gaps that may be read through for this many bytes that are handed back.
+pub(in crate::query) fn gap_budget(returned_bytes: u64) -> u64 {
+    returned_bytes / BYTES_PER_GAP_BYTE
+}
+
+/// A byte range of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Extent {
+    /// First byte.
+    pub(crate) offset: u64,
+    /// Length.
+    pub(crate) bytes: u64,
+}
+
+impl Extent {
+    /// Where a page lies.
+    pub(crate) fn of(page: &PageLocation) -> Self {
+        Self { offset: page.offset, bytes: u64::from(page.bytes) }
+    }
+
+    /// One past the last byte. Extents come from checked page locations and do not overflow.
+    pub(crate) fn end(self) -> u64 {
+        self.offset.saturating_add(self.bytes)
+    }
+}
+
+/// Cuts ascending, disjoint extents into reads: ranges of their positions. Small gaps are read through, as far as
+/// `gap_bytes` suffice for all of them together.
+pub(in crate::query) fn joined(extents: &[Extent], gap_bytes: u64) -> Vec<Range<usize>> {
+    let mut reads: Vec<Range<usize>> = Vec::new();
+    let mut open = gap_bytes;
+    for (position, extent) in extents.iter().enumerate() {
+        let before = position.checked_sub(1).and_then(|before| extents.get(before));
+        let gap = before.and_then(|before| extent.offset.checked_sub(before.end()));
+        match (gap, reads.last_mut()) {
+            (Some(gap), Some(last)) if gap <= READ_THROUGH_BYTES.min(open) => {
+                open -= gap;
+                last.end = position + 1;
+            }
+            _ => reads.push(position..position + 1),
+        }
+    }
+    reads
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn extent(offset: u64, bytes: u64) -> Extent {
+        Extent { offset, bytes }
+    }
+
+    #[test]
+    fn small_gaps_are_read_through_and_large_ones_are_not() {
+        let near = [extent(0, 100), extent(READ_THROUGH_BYTES + 100, 50)];
+        assert_eq!(joined(&near, READ_THROUGH_BYTES).len(), 1);
+        assert_eq!(joined(&near, READ_THROUGH_BYTES - 1), [0..1, 1..2], "the budget does not suffice");
+        let far = [extent(0, 100), extent(READ_THROUGH_BYTES + 101, 50)];
+        assert_eq!(joined(&far, u64::MAX), [0..1, 1..2]);
+        assert_eq!(joined(&[extent(5, 10), extent(15, 2), extent(18, 2)], 0), [0..2, 2..3]);
+        assert_eq!(joined(&[extent(5, 10), extent(7, 2)], 100), [0..1, 1..2], "what overlaps is read apart");
+        assert_eq!(joined(&[], 100), []);
+    }
+
+    proptest! {
+        #[test]
+        fn every_extent_is_read_once_and_gaps_stay_within_the_budget(
+            steps in prop::collection::vec((0u64..50_000, 1u64..5_000), 0..30),
+            gap_bytes in 0u64..200_000,
+        ) {
+            let mut offset = 0;
+            let mut extents = Vec::new();
+            for (gap, bytes) in steps {
+                extents.push(extent(offset + gap, bytes));
+                offset += gap + bytes;
+            }
+            let reads = joined(&extents, gap_bytes);
+            let all: Vec<usize> = reads.iter().cloned().flatten().collect();
+            prop_assert_eq!(all, (0..extents.len()).collect::<Vec<_>>());
+            let length = |read: &Range<usize>| extents[read.end - 1].end() - extents[read.start].offset;
+            let read_bytes: u64 = reads.iter().map(length).sum();
+            let wanted_bytes: u64 = extents.iter().map(|extent| extent.bytes).sum();
+            prop_assert!(read_bytes - wanted_bytes <= gap_bytes);
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! The way from an epoch to rows that may match: its plan, its open parts, its refined row groups.
+//!
+//! Here lies the rule that writers never disturb readers. A plan opens the parts it will touch *before* anything is read
+//! from them, so that the names may go away afterwards. If one cannot be opened the epoch may have been replaced under a
+//! manifest loaded earlier: the manifest is loaded anew, and only if it is still the same is the part's absence damage.
+
+use std::collections::HashMap;
+use std::io::{self, IoSliceMut};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::error::{Error, Result};
+use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RunEntry};
+use crate::query::catalog::Catalog;
+use crate::query::figures::{Counters, add};
+use crate::query::planning::plan::{GroupChoice, PageIndex, Segment, check_pages, choose_groups, refine};
+use crate::query::request::Shape;
+use crate::schema::{Schema, Value};
+
+/// What planning an epoch counts as, in bytes of reading: a manifest and some footers.
+pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
+
+/// Most parts a plan opens ahead; those beyond are opened when their turn comes, so that descriptors and footers stay
+/// few. A process may have 1,024 descriptors by default.
+const HELD_PARTS: usize = 256;
+
+/// The same for queries with a limit, which rarely get to more.
+const HELD_PARTS_LIMITED: usize = 4;
+
+/// Footers opened one after another before threads are worth their start.
+const SERIAL_OPENS: usize = 4;
+
+/// What a query reads of one epoch.
+#[derive(Debug)]
+pub(in crate::query) struct EpochScan {
+    pub(in crate::query) manifest: Arc<EpochManifest>,
+    /// Row groups that may match, in the manifest's order.
+    pub(in crate::query) choices: Vec<GroupChoice>,
+    parts: HashMap<PartId, Arc<PartReader>>,
+}
+
+/// Plans an epoch: loads its manifest, chooses row groups and opens their parts.
+///
+/// # Errors
+/// [`Error::EpochMissing`], damage to the manifest or to a footer, or the system's refusal.
+pub(in crate::query) fn plan_epoch(
+    dataset: &Catalog,
+    shape: &Shape,
+    epoch: u64,
+    counters: &Counters,
+) -> Result<EpochScan> {
+    let predicate = shape.predicate.as_ref();
+    let range = predicate.and_then(|predicate| predicate.range_of(shape.schema.key_index()));
+    plan_epoch_by(dataset, shape, epoch, counters, |manifest| match range {
+        Some((low, high)) => {
+            let order = shape.schema.key_order();
+            let range = (order.ordinal_of(low), order.ordinal_of(high));
+            choose_groups(manifest, predicate, Some((&dataset.key_ranges(manifest), range)))
+        }
+        None => choose_groups(manifest, predicate, None),
+    })
+}
+
+/// As [`plan_epoch`], with row groups chosen by `choose`, in the manifest's order.
+///
+/// # Errors
+/// As [`plan_epoch`].
+pub(in crate::query) fn plan_epoch_by(
+    dataset: &Catalog,
+    shape: &Shape,
+    epoch: u64,
+    counters: &Counters,
+    choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
+) -> Result<EpochScan> {
+    let manifest = dataset.manifest(epoch)?;
+    let scan = match open_scan(dataset, shape, &manifest, choose(&manifest)) {
+        Ok(scan) => scan,
+        Err(cause) => {
+            dataset.forget(&manifest);
+            let fresh = dataset.manifest(epoch)?;
+            if fresh.commit == manifest.commit {
+                return Err(missing_is_damage(cause));
+            }
+            open_scan(dataset, shape, &fresh, choose(&fresh)).map_err(missing_is_damage)?
+        }
+    };
+    add(&counters.runs_considered, scan.manifest.runs.len() as u64);
+    Ok(scan)
+}
+
+/// A file that the manifest lists and that is not there is damage.
+fn missing_is_damage(error: Error) -> Error {
+    match error {
+        Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            Error::damage(&path, "the manifest lists this file, but it is not there")
+        }
+        other => other,
+    }
+}
+
+fn open_scan(
+    dataset: &Catalog,
+    shape: &Shape,
+    manifest: &Arc<EpochManifest>,
+    choices: Vec<GroupChoice>,
+) -> Result<EpochScan> {
+    let most = if shape.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
+    let mut needed: Vec<PartId> = Vec::new();
+    for choice in choices.iter().filter(|choice| !choice.certain || !shape.stored.is_empty()) {
+        let part = manifest.runs[choice.entry].part;
+        if needed.last() != Some(&part) && !needed.contains(&part) {
+            if needed.len() == most {
+                break;
+            }
+            needed.push(part);
+        }
+    }
+    let mut parts = HashMap::with_capacity(needed.len());
+    let mut missing = Vec::new();
+    for part in needed {
+        match dataset.cached_part(manifest, part) {
+            Some(open) => {
+                parts.insert(part, open);
+            }
+            None => missing.push(part),
+        }
+    }
+    let threads = if missing.len() > SERIAL_OPENS { shape.threads.min(missing.len()) } else { 1 };
+    for (part, open) in missing.iter().zip(open_parts(dataset, manifest, &missing, threads)) {
+        parts.insert(*part, open?);
+    }
+    Ok(EpochScan { manifest: manifest.clone(), choices, parts })
+}
+
+fn open_parts(
+    dataset: &Catalog,
+    manifest: &EpochManifest,
+    parts: &[PartId],
+    threads: usize,
+) -> Vec<Result<Arc<PartReader>>> {
+    if threads <= 1 {
+        return parts.iter().map(|part| dataset.part(manifest, *part)).collect();
+    }
+    let share = parts.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        let open = |share: &[PartId]| share.iter().map(|part| dataset.part(manifest, *part)).collect::<Vec<_>>();
+        let workers: Vec<_> = parts.chunks(share).map(|share| scope.spawn(move || open(share))).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<_>>| match worker.join() {
+            Ok(opened) => opened,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        workers.into_iter().flat_map(join).collect()
+    })
+}
+
+impl EpochScan {
+    /// The row group of a choice, ready to be read.
+    pub(in crate::query) fn group(&self, dataset: &Catalog, shape: &Shape, choice: GroupChoice) -> Result<Group> {
+        let entry = &self.manifest.runs[choice.entry];
+        let part = match self.parts.get(&entry.part) {
+            Some(part) => part.clone(),
+            None => match dataset.part(&self.manifest, entry.part) {
+                Ok(part) => part,
+                Err(cause) => {
+                    dataset.forget(&self.manifest);
+                    let replaced =
+                        dataset.manifest(self.manifest.epoch).is_ok_and(|now| now.commit != self.manifest.commit);
+                    return Err(if replaced { self.replaced(dataset) } else { missing_is_damage(cause) });
+                }
+            },
+        };
+        let group = Group {
+            manifest: self.manifest.clone(),
+            entry: choice.entry,
+            part,
+            schema: shape.schema.clone(),
+            touched: AtomicBool::new(false),
+        };
+        group.check_columns(shape)?;
+        Ok(group)
+    }
+
+    /// What to say when another commit of the epoch came to be while this one was read.
+    pub(in crate::query) fn replaced(&self, dataset: &Catalog) -> Error {
+        let epoch = self.manifest.epoch;
+        let what = format!("epoch {epoch} was replaced while it was read; ask again to read the new one");
+        Error::Io {
+            operation: "go on reading",
+            path: dataset.root().to_owned(),
+            source: io::Error::new(io::ErrorKind::NotFound, what),
+        }
+    }
+}
+
+/// One row group of an open part.
+#[derive(Debug)]
+pub(crate) struct Group {
+    manifest: Arc<EpochManifest>,
+    entry: usize,
+    part: Arc<PartReader>,
+    schema: Arc<Schema>,
+    touched: AtomicBool,
+}
+
+impl Group {
+    /// The manifest's line.
+    pub(crate) fn entry(&self) -> &RunEntry {
+        &self.manifest.runs[self.entry]
+    }
+
+    /// The epoch's label.
+    pub(in crate::query) fn epoch(&self) -> u64 {
+        self.manifest.epoch
+    }
+
+    /// Notes that pages are about to be read; whether this is the first time.
+    pub(in crate::query) fn touch(&self) -> bool {
+        !self.touched.swap(true, Ordering::Relaxed)
+    }
+
+    fn path(&self) -> &Path {
+        self.part.path()
+    }
+
+    /// Damage at a place of this row group.
+    pub(crate) fn damage(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
+        let entry = self.entry();
+        let place = format!("run {}, row group {}, {place}", entry.run, entry.row_group);
+        Error::damage_at(self.path(), place, what)
+    }
+
+    /// Checks the page lists of all columns a query uses, once, so that nothing after needs to doubt them.
+    fn check_columns(&self, shape: &Shape) -> Result<()> {
+        for &column in shape.predicate_columns().iter().chain(&shape.stored) {
+            check_pages(self.entry(), self.pages(column)?)
+                .map_err(|what| self.damage(format_args!("page list of {}", self.column_name(column)), what))?;
+        }
+        Ok(())
+    }
+
+    /// A column as messages name it.
+    pub(crate) fn column_name(&self, column: usize) -> String {
+        format!("column '{}'", self.schema.columns()[column].name)
+    }
+
+    /// The stretches of rows that may match.
+    pub(in crate::query) fn refine(&self, shape: &Shape, certain: bool) -> Result<Vec<Segment>> {
+        match &shape.predicate {
+            Some(predicate) if !certain => refine(self.entry(), self.epoch(), predicate, self),
+            // `check_pages` made sure that row numbers fit.
+            _ => Ok(vec![Segment { rows: 0..u32::try_from(self.entry().rows).unwrap_or(u32::MAX), certain: true }]),
+        }
+    }
+
+    /// Fills buffers, one after the other, with bytes of the file.
+    pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
+        match self.part.file().read_vectored_at(offset, buffers) {
+            Ok(()) => Ok(()),
+            Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(self.damage(format_args!("bytes from {offset}"), "the file ends before"))
+            }
+            Err(source) => Err(Error::Io { operation: "read", path: self.path().to_owned(), source }),
+        }
+    }
+
+    /// Says which ranges of the file, as offset and length, are about to be read.
+    pub(in crate::query) fn announce(&self, ranges: &[(u64, u64)]) {
+        self.part.file().announce(ranges);
+    }
+
+    /// Width of a column's values in memory, in bytes.
+    pub(in crate::query) fn width(&self, column: usize) -> usize {
+        self.schema.columns()[column].data_type.width()
+    }
+
+    /// Width of a column's values in its pages, in bytes.
+    pub(in crate::query) fn value_bytes(&self, column: usize) -> usize {
+        self.part.value_bytes(column)
+    }
+
+    /// Checks one page whose values are where they belong.
+    pub(in crate::query) fn check_page(
+        &self,
+        header: &[u8],
+        body: &[u8],
+        column: usize,
+        page: usize,
+        check: bool,
+    ) -> Result<()> {
+        self.judge_page(column, page, self.part.check_page(header, body, column, check))
+    }
+
+    /// Decodes one page, appending its values to `out`.
+    pub(crate) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
+        self.judge_page(column, page, self.part.decode_page(raw, column, check, out))
+    }
+
+    /// Compares the rows of a page with the index, and says where it lies if it is damaged.
+    fn judge_page(&self, column: usize, page: usize, found: Result<usize>) -> Result<()> {
+        let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
+        match found {
+            Ok(rows) if rows == expected => Ok(()),
+            Ok(rows) => {
+                let what = format!("it holds {rows} rows where {expected} were expected");
+                Err(self.damage(self.page_name(column, page), what))
+            }
+            Err(Error::Damage { what, .. }) => Err(self.damage(self.page_name(column, page), what)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// A page as messages name it.
+    pub(in crate::query) fn page_name(&self, column: usize, page: usize) -> String {
+        format!("{}, page {page}", self.column_name(column))
+    }
+}
+
+impl PageIndex for Group {
+    fn pages(&self, column: usize) -> Result<&[PageLocation]> {
+        self.part.pages(self.entry().row_group, column)
+    }
+
+    fn range(&self, column: usize, page: usize) -> Option<(Value, Value)> {
+        self.part.page_range(self.entry().row_group, column, page)
+    }
+}

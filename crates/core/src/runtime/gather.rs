@@ -1,0 +1,305 @@
+//! What ranks tell rank 0 when their parts are sealed, and how rank 0 makes the epoch's manifest of it.
+//!
+//! A rank's report is the number of its partition and the records that came to it, then a manifest of its own parts in the
+//! manifest's encoding. On their way up the tree the reports of a subtree become one ([`merge`]), so that rank 0 has few to
+//! read however many ranks there are.
+
+use std::path::{Path, PathBuf};
+
+use uuid::Uuid;
+
+use super::traffic::RankTraffic;
+use crate::error::{Error, Result};
+use crate::format::{EpochFigures, EpochManifest, MOST_SPREADS, RunKind, Runs, Spreads};
+use crate::schema::Schema;
+use crate::shuffle::{Engine, EngineFigures, MessageError, Payloads};
+use crate::writer::Outcome;
+
+/// Bytes of a partition and its records in a report; their number precedes them.
+const LOAD_BYTES: usize = 12;
+
+/// What one rank or several report.
+#[derive(Debug)]
+struct Report {
+    /// Partitions and the records that came to each.
+    loads: Vec<(u32, u64)>,
+    /// The parts and runs. Its figures list no loads.
+    manifest: EpochManifest,
+}
+
+impl Report {
+    fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
+        let mut bytes = (self.loads.len() as u32).to_le_bytes().to_vec();
+        for (partition, rows) in &self.loads {
+            bytes.extend_from_slice(&partition.to_le_bytes());
+            bytes.extend_from_slice(&rows.to_le_bytes());
+        }
+        bytes.extend(self.manifest.encode(schema)?);
+        Ok(bytes)
+    }
+
+    fn decode(bytes: &[u8], rank: u32, schema: &Schema) -> Result<Self> {
+        let short = || Error::Message { rank, source: MessageError::Short };
+        let (count, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+        let loads_bytes = (u32::from_le_bytes(*count) as usize).checked_mul(LOAD_BYTES).ok_or_else(short)?;
+        let (loads, manifest) = rest.split_at_checked(loads_bytes).ok_or_else(short)?;
+        let (loads, _) = loads.as_chunks::<LOAD_BYTES>();
+        let load = |raw: &[u8; LOAD_BYTES]| {
+            let [a, b, c, d, rows @ ..] = *raw;
+            (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(rows))
+        };
+        let manifest = EpochManifest::decode(manifest.to_vec(), &origin_of(rank), schema)?;
+        Ok(Self { loads: loads.iter().map(load).collect(), manifest })
+    }
+}
+
+/// Encodes one rank's part of the manifest.
+pub(super) fn report(
+    schema: &Schema,
+    epoch: u64,
+    commit: Uuid,
+    engine: &Engine,
+    traffic: RankTraffic,
+    route_s: f64,
+    outcome: Outcome,
+) -> Result<Vec<u8>> {
+    let EngineFigures { delivered, strays, messages, tables, .. } = engine.figures();
+    // As they are stored: of the records that were kept back, those whose key is no number are in runs of their own.
+    let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
+    let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
+    let figures = EpochFigures {
+        ranks: 1,
+        receivers: u32::from(engine.options().partition().is_some()),
+        rows: delivered,
+        strays,
+        spills,
+        nan_keys,
+        renegotiations: tables,
+        messages,
+        nodes: engine.options().topology.node_count() as u32,
+        most_recipients: traffic.recipients,
+        most_senders: traffic.senders,
+        forwarded: traffic.forwarded,
+        most_batch_bytes: traffic.batch_bytes,
+        bytes_written: outcome.figures.bytes_written,
+        route_s,
+        sort_s: outcome.figures.sort_s,
+        encode_s: outcome.figures.encode_s,
+        write_s: outcome.figures.write_s,
+        sync_s: outcome.figures.sync_s,
+        ..EpochFigures::default()
+    };
+    let load = engine.options().partition().map(|partition| (partition, engine.figures().received()));
+    let Outcome { parts, runs, mut keys, .. } = outcome;
+    keys.condense_for(engine.options().ranks);
+    let manifest = EpochManifest { epoch, commit, parts, runs: runs.into(), keys, figures };
+    Report { loads: load.into_iter().collect(), manifest }.encode(schema)
+}
+
+/// Joins several ranks' reports, or what this made of some, into one.
+pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
+    match join_reports(schema, payloads)? {
+        Some(report) => report.encode(schema),
+        None => Ok(Vec::new()),
+    }
+}
+
+/// Joins the ranks' reports into the epoch's manifest. What a rank says is checked like a manifest that is read: it came by a
+/// network, perhaps from another release.
+pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads) -> Result<EpochManifest> {
+    let nothing = || EpochManifest {
+        epoch,
+        commit,
+        parts: Vec::new(),
+        runs: Runs::default(),
+        keys: Spreads::default(),
+        figures: EpochFigures::default(),
+    };
+    let Report { mut loads, manifest } =
+        join_reports(schema, payloads)?.unwrap_or_else(|| Report { loads: Vec::new(), manifest: nothing() });
+    let origin = Path::new("reports of all ranks");
+    if (manifest.epoch, manifest.commit) != (epoch, commit) {
+        let found = format!("they are of epoch {}, commit {}", manifest.epoch, manifest.commit);
+        return Err(Error::damage(origin, found));
+    }
+    loads.sort_unstable_by_key(|&(partition, _)| partition);
+    let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
+    let EpochManifest { mut parts, mut runs, keys, figures, .. } = manifest;
+    // Subtrees are no ranges of ranks.
+    parts.sort_unstable_by_key(|part| part.part);
+    runs.to_mut().sort_by_key(|run| (run.part, run.offset));
+    let figures = EpochFigures { rows_per_receiver, ..figures };
+    let whole = EpochManifest { epoch, commit, parts, runs, keys, figures };
+    whole.check().map_err(|what| Error::damage(origin, what))?;
+    Ok(whole)
+}
+
+/// Several reports as one, in any order; nothing of none. Sessions without records report nothing.
+fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
+    let mut whole: Option<Report> = None;
+    for (rank, payload) in payloads {
+        if payload.is_empty() {
+            continue;
+        }
+        let mut part = Report::decode(&payload, rank, schema)?;
+        // Where a rank's row groups say as much as it knows, they are what it says.
+        part.manifest.keys = part.manifest.spreads(schema.key_index(), schema).into();
+        let Some(Report { loads, manifest }) = &mut whole else {
+            whole = Some(part);
+            continue;
+        };
+        if (part.manifest.epoch, part.manifest.commit) != (manifest.epoch, manifest.commit) {
+            let found = format!("it is of epoch {}, commit {}", part.manifest.epoch, part.manifest.commit);
+            return Err(Error::damage(&origin_of(rank), found));
+        }
+        loads.extend(part.loads);
+        manifest.parts.extend(part.manifest.parts);
+        manifest.runs.extend(part.manifest.runs);
+        manifest.keys.extend(part.manifest.keys.take(), MOST_SPREADS);
+        add(&mut manifest.figures, &part.manifest.figures);
+    }
+    Ok(whole)
+}
+
+/// What stands for a path where a report cannot be read.
+fn origin_of(rank: u32) -> PathBuf {
+    PathBuf::from(format!("report of rank {rank}"))
+}
+
+/// Adds figures of other ranks. They are for people; a sum too large for them must not end the program.
+fn add(sum: &mut EpochFigures, figures: &EpochFigures) {
+    let pairs = [
+        (&mut sum.rows, figures.rows),
+        (&mut sum.strays, figures.strays),
+        (&mut sum.spills, figures.spills),
+        (&mut sum.nan_keys, figures.nan_keys),
+        (&mut sum.messages, figures.messages),
+        (&mut sum.forwarded, figures.forwarded),
+        (&mut sum.bytes_written, figures.bytes_written),
+    ];
+    for (total, more) in pairs {
+        *total = total.saturating_add(more);
+    }
+    sum.ranks = sum.ranks.saturating_add(figures.ranks);
+    sum.receivers = sum.receivers.saturating_add(figures.receivers);
+    sum.renegotiations = sum.renegotiations.max(figures.renegotiations);
+    sum.nodes = sum.nodes.max(figures.nodes);
+    sum.most_recipients = sum.most_recipients.max(figures.most_recipients);
+    sum.most_senders = sum.most_senders.max(figures.most_senders);
+    sum.most_batch_bytes = sum.most_batch_bytes.max(figures.most_batch_bytes);
+    sum.route_s += figures.route_s;
+    sum.sort_s += figures.sort_s;
+    sum.encode_s += figures.encode_s;
+    sum.write_s += figures.write_s;
+    sum.sync_s += figures.sync_s;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{ColumnSummary, PartEntry, PartId, RunEntry, Spread};
+    use crate::schema::{Column, DataType, Value};
+
+    fn payload(rank: u32, part: u32, epoch: u64, schema: &Schema) -> (u32, Vec<u8>) {
+        let figures =
+            EpochFigures { ranks: 1, receivers: 1, rows: u64::MAX, messages: u64::MAX, ..EpochFigures::default() };
+        let part = PartId { rank: part, roll: 0 };
+        let parts = vec![PartEntry { part, bytes: 9, footer_offset: 4, footer_checksum: 0 }];
+        let manifest = EpochManifest {
+            epoch,
+            commit: Uuid::from_u128(1),
+            parts,
+            runs: Runs::default(),
+            keys: Spreads::default(),
+            figures,
+        };
+        (rank, Report { loads: vec![(rank, u64::from(rank) + 5)], manifest }.encode(schema).unwrap())
+    }
+
+    fn schema() -> Schema {
+        Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap()
+    }
+
+    /// Sums of figures overflowed, and what ranks say together was not checked.
+    #[test]
+    fn reports_that_make_no_sense_together_are_refused() {
+        let schema = schema();
+        let join = |payloads| join(&schema, 7, Uuid::from_u128(1), payloads);
+        let whole = join(vec![payload(1, 1, 7, &schema), payload(0, 0, 7, &schema)]).unwrap();
+        assert_eq!((whole.figures.rows, whole.figures.messages, whole.parts.len()), (u64::MAX, u64::MAX, 2));
+        for (payloads, complaint) in [
+            (vec![payload(0, 3, 7, &schema), payload(1, 3, 7, &schema)], "lists a part twice"),
+            (vec![payload(0, 0, 8, &schema)], "they are of epoch 8"),
+            (
+                vec![payload(0, 0, 7, &schema), payload(1, 1, 8, &schema)],
+                "report of rank 1 is damaged: it is of epoch 8",
+            ),
+        ] {
+            let error = join(payloads).unwrap_err().to_string();
+            assert!(error.contains(complaint), "{error}");
+        }
+        let (rank, whole) = payload(3, 3, 7, &schema);
+        for cut in [0, 3, 4, 15] {
+            let short = join(vec![(rank, whole[..cut].to_vec())]);
+            // A report of nothing is that of a session without records.
+            assert_eq!(short.is_ok(), cut == 0, "{cut}");
+        }
+        let mut endless = whole;
+        endless[..4].fill(0xFF);
+        assert!(join(vec![(rank, endless)]).is_err());
+    }
+
+    /// Subtrees are no ranges of ranks, and join in any shape.
+    #[test]
+    fn reports_joined_on_their_way_are_those_of_all_ranks() {
+        let schema = schema();
+        let report = |rank| payload(rank, rank, 7, &schema);
+        let low = merge(&schema, vec![report(0), report(3)]).unwrap();
+        let high = merge(&schema, vec![report(2), report(4), (5, Vec::new())]).unwrap();
+        let both = merge(&schema, vec![(2, high), (0, low)]).unwrap();
+        let whole = join(&schema, 7, Uuid::from_u128(1), vec![(0, both), report(1)]).unwrap();
+        let parts: Vec<u32> = whole.parts.iter().map(|part| part.part.rank).collect();
+        assert_eq!(parts, [0, 1, 2, 3, 4]);
+        assert_eq!(whole.figures.rows_per_receiver, [5, 6, 7, 8, 9]);
+        assert_eq!((whole.figures.ranks, whole.figures.receivers), (5, 5));
+    }
+
+    /// A rank that says no more of its keys than its row groups do is counted by those.
+    #[test]
+    fn the_keys_of_all_ranks_are_counted() {
+        let schema = schema();
+        let report = |rank: u32, keys: Vec<Spread>| {
+            let (_, bytes) = payload(rank, rank, 7, &schema);
+            let mut report = Report::decode(&bytes, rank, &schema).unwrap();
+            let part = PartId { rank, roll: 0 };
+            report.manifest.parts[0].bytes = 5000;
+            report.manifest.parts[0].footer_offset = 4500;
+            let range = Some((Value::Int(0), Value::Int(99)));
+            report.manifest.runs.to_mut().push(RunEntry {
+                part,
+                run: 0,
+                row_group: 0,
+                offset: 4,
+                bytes: 4000,
+                rows: 100,
+                kind: RunKind::Regular,
+                table_version: 1,
+                bounds: None,
+                checksum: 0,
+                columns: vec![ColumnSummary { range, nan_count: 0 }].into(),
+            });
+            report.manifest.keys = keys.into();
+            (rank, report.encode(&schema).unwrap())
+        };
+        let pages = |first| vec![Spread { least: first, most: 49, rows: 50 }, Spread { least: 50, most: 99, rows: 50 }];
+        let low = merge(&schema, vec![report(0, pages(0)), report(1, Vec::new())]).unwrap();
+        let whole = join(&schema, 7, Uuid::from_u128(1), vec![report(2, pages(3)), (0, low)]).unwrap();
+        let keys = whole.spreads(0, &schema);
+        assert_eq!(keys, whole.keys.get(), "they fit the row groups");
+        assert_eq!(keys.iter().map(|spread| spread.rows).sum::<u64>(), 300);
+        assert!(
+            keys.contains(&Spread { least: 0, most: 99, rows: 100 })
+                && keys.contains(&Spread { least: 3, most: 49, rows: 50 })
+        );
+    }
+}

@@ -1,0 +1,65 @@
+//! Messages between ranks of one process: a mailbox per rank, and a list of those with control messages to read.
+
+use crate::runtime::process::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use crate::shuffle::{Channel, Sent, Transport};
+use std::collections::VecDeque;
+
+/// What has been sent to a rank, by channel.
+#[derive(Debug, Default)]
+struct Mailbox {
+    queues: [VecDeque<Vec<u8>>; Channel::COUNT],
+}
+
+/// All ranks' mailboxes.
+#[derive(Debug)]
+pub(in crate::runtime) struct PostOffice {
+    boxes: Vec<Mutex<Mailbox>>,
+    credit_batches: usize,
+    /// Ranks that got control messages since they were last attended to; a rank may be named more than once.
+    attention: Mutex<VecDeque<u32>>,
+}
+
+/// A panic elsewhere leaves queues of whole messages, which are as good as before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl PostOffice {
+    pub(in crate::runtime) fn new(ranks: u32, credit_batches: usize) -> Self {
+        let boxes = (0..ranks).map(|_| Mutex::default()).collect();
+        Self { boxes, credit_batches, attention: Mutex::default() }
+    }
+
+    /// A rank that should be driven since control messages wait for it.
+    pub(in crate::runtime) fn next_waiting(&self) -> Option<u32> {
+        lock(&self.attention).pop_front()
+    }
+}
+
+/// One rank's connection to the post office.
+#[derive(Debug)]
+pub(in crate::runtime) struct MailboxLink {
+    pub(in crate::runtime) rank: u32,
+    pub(in crate::runtime) office: Arc<PostOffice>,
+}
+
+impl Transport for MailboxLink {
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+        let mut mailbox = lock(&self.office.boxes[to as usize]);
+        let queue = &mut mailbox.queues[channel as usize];
+        if channel == Channel::Control {
+            queue.push_back(message);
+            drop(mailbox);
+            lock(&self.office.attention).push_back(to);
+        } else if queue.len() < self.office.credit_batches {
+            queue.push_back(message);
+        } else {
+            return Sent::NoCredit(message);
+        }
+        Sent::Accepted
+    }
+
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+        lock(&self.office.boxes[self.rank as usize]).queues[channel as usize].pop_front()
+    }
+}

@@ -1,0 +1,541 @@
+//! The job: which rank acts when, and what its action does.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use super::network::{Connection, Network};
+use super::processors::Processors;
+use super::report::{MachineReport, RankBytes, Round};
+use super::store::{Sealed, Store};
+use super::{MachineOptions, Time, nanoseconds};
+use crate::format::RunKind;
+use crate::partition::TableShelf;
+use crate::schema::{ColumnView, Schema, SchemaError};
+use crate::shuffle::{Engine, EngineFigures, EngineOptions, Event, MessageError, Topology};
+
+/// What the ranks' programs append.
+pub trait Program {
+    /// How many records a rank appends in the epoch.
+    fn rows(&self, rank: u32) -> u64;
+    /// Adds `rows` stored rows of a rank, its `first` and those that follow, to `out`. Asked twice it gives the same.
+    fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>);
+}
+
+/// Why an epoch could not be simulated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// Nothing is left to happen and the epoch is not over.
+    #[error("the epoch has come to a stop after {steps} steps: {ranks_over} of {ranks} ranks have ended it")]
+    Stuck {
+        /// Steps so far.
+        steps: u64,
+        /// Ranks that have ended the epoch.
+        ranks_over: u32,
+        /// All ranks.
+        ranks: u32,
+    },
+    /// An engine could not understand a message.
+    #[error("rank {rank}: {source}")]
+    Message {
+        /// The rank.
+        rank: u32,
+        /// What was wrong.
+        source: MessageError,
+    },
+    /// A program's rows do not fit the schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+/// Rank 0 counts deliveries again after so long without news.
+const COUNT_AGAIN_NS: Time = 20_000;
+
+/// Every so many steps of a rank its buffers are looked at, which takes long where next hops are many.
+const STEPS_PER_LOOK: u32 = 8;
+
+/// How long a program waits for a table that is being agreed on: as a rank of a parallel program does.
+const TABLE_PATIENCE_NS: Time = 50_000_000;
+
+/// Parts of a nanosecond that reading a table takes for each byte, beside planning.
+const DECODE_NS_PER_BYTE: f64 = 1.5;
+
+#[derive(Debug)]
+struct VirtualRank {
+    engine: Engine,
+    appended: u64,
+    ended: bool,
+    over: bool,
+    table_version: u32,
+    /// The action it is to take next; an earlier one makes this one void.
+    next: Time,
+    busy_until: Time,
+    stuck_since: Option<Time>,
+    /// Since when its program waits for a table, and whether it still does: not after it has done so in vain.
+    table_since: Option<Time>,
+    expects_tables: bool,
+    /// When its parts are stored, once it has sealed them.
+    sealed_at: Option<Time>,
+    steps: u32,
+    bytes: RankBytes,
+}
+
+impl VirtualRank {
+    /// Until when the program waits for the table that is being agreed on.
+    fn awaits_table(&mut self, now: Time) -> Option<Time> {
+        if !self.engine.is_negotiating() {
+            (self.table_since, self.expects_tables) = (None, true);
+            return None;
+        }
+        if !self.expects_tables {
+            return None;
+        }
+        let until = *self.table_since.get_or_insert(now) + TABLE_PATIENCE_NS;
+        self.expects_tables = now < until;
+        self.expects_tables.then_some(until)
+    }
+}
+
+/// A job of virtual ranks on a modelled machine.
+#[derive(Debug)]
+pub struct MachineJob {
+    options: MachineOptions,
+    schema: Arc<Schema>,
+    ranks: Vec<VirtualRank>,
+    network: Network,
+    processors: Processors,
+    store: RefCell<Store>,
+    /// When a rank acts, and since when it could: of those that wait for a processor the first comes first.
+    heap: BinaryHeap<Reverse<(Time, Time, u32)>>,
+    now: Time,
+    begun: Time,
+    rounds: Vec<Round>,
+    steps: u64,
+    ranks_over: u32,
+    appended_at: Time,
+    arrived_at: Time,
+    /// Rows on their way from a program to its engine.
+    rows: Vec<u8>,
+}
+
+impl MachineJob {
+    /// A job that has begun no epoch.
+    pub fn new(options: MachineOptions, schema: Arc<Schema>) -> Self {
+        let per_node = options.machine.ranks_per_node.max(1);
+        let labels: Vec<u32> = (0..options.ranks).map(|rank| rank / per_node).collect();
+        let topology = Topology::from_nodes(&labels);
+        let shelf = Arc::new(TableShelf::default());
+        let virtual_rank = |rank| {
+            let engine = EngineOptions {
+                receivers: options.receivers,
+                topology: topology.clone(),
+                routing: options.routing,
+                outbox_bytes: options.outbox_bytes,
+                pivots: options.pivots,
+                renegotiation: options.renegotiation,
+                seed: options.seed,
+                ..EngineOptions::new(rank, options.ranks)
+            };
+            let mut engine = Engine::new(engine, Arc::clone(&schema));
+            engine.share_tables(Arc::clone(&shelf));
+            VirtualRank {
+                engine,
+                appended: 0,
+                ended: false,
+                over: false,
+                table_version: 0,
+                next: Time::MAX,
+                busy_until: 0,
+                stuck_since: None,
+                table_since: None,
+                expects_tables: true,
+                sealed_at: None,
+                steps: 0,
+                bytes: RankBytes::default(),
+            }
+        };
+        Self {
+            ranks: (0..options.ranks).map(virtual_rank).collect(),
+            network: Network::new(&options),
+            processors: Processors::new(&options.machine, options.nodes()),
+            store: RefCell::new(Store::new(&options, schema.row_bytes())),
+            heap: BinaryHeap::new(),
+            now: 0,
+            begun: 0,
+            rounds: Vec::new(),
+            steps: 0,
+            ranks_over: 0,
+            appended_at: 0,
+            arrived_at: 0,
+            rows: Vec::new(),
+            options,
+            schema,
+        }
+    }
+
+    /// Runs one epoch. `deliver` sees every delivered record: its rank, why it lies where it does, whole stored rows.
+    /// `advance` is told now and then how many records have been appended.
+    ///
+    /// # Errors
+    /// When a message or rows cannot be understood, or nothing more happens before the epoch is over.
+    pub fn run(
+        &mut self,
+        program: &mut dyn Program,
+        deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
+        advance: &mut dyn FnMut(u64),
+    ) -> Result<MachineReport, MachineError> {
+        self.begin();
+        let mut appended = 0;
+        while self.ranks_over < self.options.ranks {
+            let Some(Reverse((time, since, rank))) = self.heap.pop() else { return Err(self.stuck()) };
+            let state = &mut self.ranks[rank as usize];
+            if state.next != time {
+                continue;
+            }
+            state.next = Time::MAX;
+            self.now = time;
+            let free = self.processors.free_from(rank, state.busy_until.max(time));
+            if free > time {
+                self.schedule_since(rank, free, since);
+                continue;
+            }
+            self.steps += 1;
+            appended += self.act(rank, program, deliver)?;
+            if self.steps.is_multiple_of(1 << 16) {
+                advance(appended);
+            }
+        }
+        advance(appended);
+        Ok(self.report())
+    }
+
+    fn stuck(&self) -> MachineError {
+        MachineError::Stuck { steps: self.steps, ranks_over: self.ranks_over, ranks: self.options.ranks }
+    }
+
+    fn begin(&mut self) {
+        self.begun = self.now;
+        self.rounds.clear();
+        (self.steps, self.ranks_over) = (0, 0);
+        self.processors.busy_ns = 0;
+        self.network.traffic = super::Traffic::default();
+        *self.store.get_mut() = Store::new(&self.options, self.schema.row_bytes());
+        for rank in 0..self.options.ranks {
+            let state = &mut self.ranks[rank as usize];
+            state.engine.begin(Vec::new());
+            (state.appended, state.table_version, state.steps) = (0, 0, 0);
+            (state.ended, state.over) = (false, false);
+            (state.stuck_since, state.sealed_at) = (None, None);
+            (state.table_since, state.expects_tables) = (None, true);
+            state.bytes = RankBytes::default();
+            self.schedule(rank, self.now);
+        }
+    }
+
+    fn schedule(&mut self, rank: u32, time: Time) {
+        self.schedule_since(rank, time, time);
+    }
+
+    /// Lets a rank act at `time` that waits `since` then.
+    fn schedule_since(&mut self, rank: u32, time: Time, since: Time) {
+        let next = &mut self.ranks[rank as usize].next;
+        if time < *next {
+            *next = time;
+            self.heap.push(Reverse((time, since, rank)));
+        }
+    }
+
+    /// What a rank does when its time has come. Answers how many records it appended.
+    fn act(
+        &mut self,
+        rank: u32,
+        program: &mut dyn Program,
+        deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
+    ) -> Result<u64, MachineError> {
+        let before = self.ranks[rank as usize].engine.figures();
+        let (append, again) = self.append(rank, program, deliver)?;
+        let mut sealed = Vec::new();
+        let (messages, moved, extra_ns) = self.exchange(rank, deliver, &mut sealed)?;
+        self.note_round(rank);
+        let after = self.ranks[rank as usize].engine.figures();
+        let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
+        let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
+        self.ranks[rank as usize].busy_until = done;
+        self.store_sealed(rank, done, sealed);
+        self.answer_events(rank, done);
+        self.look(rank);
+        self.plan_next(rank, done, again, moved);
+        Ok(append)
+    }
+
+    fn cost_ns(&self, before: EngineFigures, after: EngineFigures) -> f64 {
+        let costs = &self.options.costs;
+        (after.originated - before.originated) as f64 * costs.append_ns
+            + (after.delivered - before.delivered) as f64 * costs.deliver_ns
+            + (after.forwarded - before.forwarded) as f64 * costs.forward_ns
+            + (after.rerouted - before.rerouted) as f64 * costs.reroute_ns
+            + f64::from(after.tables - before.tables) * costs.table_ns
+    }
+
+    /// The rank's program appends what it has now. Answers how many records, and when it has more.
+    fn append(
+        &mut self,
+        rank: u32,
+        program: &mut dyn Program,
+        deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
+    ) -> Result<(u64, Option<Time>), MachineError> {
+        let state = &mut self.ranks[rank as usize];
+        if !state.engine.is_open() || state.ended {
+            return Ok((0, None));
+        }
+        if let Some(until) = state.awaits_table(self.now) {
+            // It waits for no room meanwhile.
+            state.stuck_since = None;
+            return Ok((0, Some(until)));
+        }
+        let (total, first) = (program.rows(rank), state.appended);
+        if first == total {
+            state.ended = true;
+            self.appended_at = self.now;
+            state.engine.end();
+            return Ok((0, None));
+        }
+        let made = self.begun + nanoseconds(first as f64 / self.options.rows_per_s * 1e9);
+        if made > self.now {
+            return Ok((0, Some(made)));
+        }
+        if !state.engine.has_room() {
+            return Ok((0, Some(self.wait_for_room(rank, deliver))));
+        }
+        let row_bytes = self.schema.row_bytes();
+        // A block is taken as a whole or not at all.
+        let block = Engine::block_rows(row_bytes) as u64;
+        let share = first.checked_div(self.options.append_share).unwrap_or(0);
+        let rows = share.max(u64::from(self.options.append_rows)).clamp(1, block).min(total - first);
+        self.rows.clear();
+        program.fill(rank, first, rows, &mut self.rows);
+        let views = self.schema.columns().iter().enumerate().map(|(column, described)| {
+            let bytes = self.rows.get(self.schema.offset(column)..).unwrap_or_default();
+            ColumnView::new(bytes, row_bytes, rows as usize, described.data_type)
+        });
+        let columns = views.collect::<Result<Vec<_>, _>>()?;
+        let mut append = state.engine.append(&columns)?;
+        state.engine.advance(&mut append);
+        if append.is_done() {
+            state.appended += rows;
+            state.stuck_since = None;
+            return Ok((rows, Some(self.now)));
+        }
+        Ok((0, Some(self.wait_for_room(rank, deliver))))
+    }
+
+    /// Without room a rank waits for credit, and after its patience keeps a batch for itself. Answers when it looks again.
+    fn wait_for_room(&mut self, rank: u32, deliver: &mut dyn FnMut(u32, RunKind, &[u8])) -> Time {
+        let patience = nanoseconds(self.options.patience_ns);
+        let state = &mut self.ranks[rank as usize];
+        let since = *state.stuck_since.get_or_insert(self.now);
+        if self.now < since + patience {
+            return since + patience;
+        }
+        let store = self.store.get_mut();
+        let mut sealed = Vec::new();
+        state.engine.spill(&mut |kind, rows| {
+            store.push(rank, kind, (rows.len() / self.schema.row_bytes()) as u64, 0, &mut sealed);
+            deliver(rank, kind, rows);
+        });
+        state.stuck_since = None;
+        self.store_sealed(rank, self.now, sealed);
+        self.now
+    }
+
+    /// Exchanges messages until none is left, or the receiver takes no more. Answers how many there were, whether
+    /// anything moved, and what a new table took to read.
+    fn exchange(
+        &mut self,
+        rank: u32,
+        deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
+        sealed: &mut Vec<Sealed>,
+    ) -> Result<(u64, bool, f64), MachineError> {
+        let state = &mut self.ranks[rank as usize];
+        let (store, now) = (&self.store, self.now);
+        let (order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
+        let key_offset = self.schema.offset(self.schema.key_index());
+        let message_ns = nanoseconds(self.options.costs.message_ns);
+        let mut connection = Connection { rank, now, message_ns, messages: 0, network: &mut self.network };
+        let (mut moved, mut extra_ns) = (false, 0.0);
+        loop {
+            moved |= state
+                .engine
+                .exchange(&mut connection, || store.borrow().accepts(rank, now).is_ok(), &mut |kind, rows| {
+                    let key = rows.get(key_offset..).map_or(0, |bytes| order.ordinal(bytes));
+                    store.borrow_mut().push(rank, kind, (rows.len() / row_bytes) as u64, key, sealed);
+                    deliver(rank, kind, rows);
+                })
+                .map_err(|source| MachineError::Message { rank, source })?;
+            let version = state.engine.table_version();
+            if version == state.table_version {
+                break;
+            }
+            state.table_version = version;
+            extra_ns += state.engine.table_bytes() as f64 * DECODE_NS_PER_BYTE;
+            if let Some((low, high)) = state.engine.bounds() {
+                let bounds = (order.ordinal_of(low), order.ordinal_of(high));
+                store.borrow_mut().set_bounds(rank, bounds, sealed);
+            }
+            let since_s = (now - self.begun) as f64 / 1e9;
+            if let Some(round) = self.rounds.iter_mut().find(|round| round.version == version) {
+                round.installed_s = since_s;
+                if rank == 0 {
+                    round.planned_s = since_s;
+                }
+            }
+        }
+        Ok((connection.messages, moved, extra_ns))
+    }
+
+    /// Notes a round that rank 0 has begun.
+    fn note_round(&mut self, rank: u32) {
+        let Some(version) = self.ranks[rank as usize].engine.round_version() else { return };
+        if rank == 0 && self.rounds.last().is_none_or(|round| round.version < version) {
+            let begun_s = (self.now - self.begun) as f64 / 1e9;
+            self.rounds.push(Round { version, begun_s, planned_s: begun_s, installed_s: begun_s });
+        }
+    }
+
+    fn store_sealed(&mut self, rank: u32, now: Time, sealed: Vec<Sealed>) {
+        for Sealed { rows } in sealed {
+            let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
+            let encoded = self.processors.compute(rank, now, encode_ns);
+            self.store.get_mut().write(rank, rows, encoded);
+        }
+    }
+
+    fn answer_events(&mut self, rank: u32, done: Time) {
+        let state = &mut self.ranks[rank as usize];
+        if state.sealed_at.is_some_and(|at| at <= self.now) {
+            state.sealed_at = None;
+            state.engine.sealed(Ok(Vec::new()));
+        }
+        while let Some(event) = self.ranks[rank as usize].engine.event() {
+            match event {
+                Event::Opened { .. } | Event::GatherFailed => {}
+                Event::Closed => {
+                    self.arrived_at = self.arrived_at.max(done);
+                    let mut stored = done;
+                    for Sealed { rows } in self.store.get_mut().finish(rank) {
+                        let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
+                        let encoded = self.processors.compute(rank, done, encode_ns);
+                        stored = self.store.get_mut().write(rank, rows, encoded);
+                    }
+                    let stored_s = (stored - self.begun) as f64 / 1e9;
+                    let written_s = &mut self.store.get_mut().stored.written_s;
+                    *written_s = written_s.max(stored_s);
+                    self.ranks[rank as usize].sealed_at = Some(stored);
+                }
+                Event::Gathered { .. } => {
+                    let state = &mut self.ranks[rank as usize];
+                    state.busy_until += nanoseconds(self.options.machine.storage.commit_ns);
+                    state.engine.committed(Ok(Vec::new()));
+                }
+                Event::Over { .. } => {
+                    self.ranks[rank as usize].over = true;
+                    self.ranks_over += 1;
+                }
+            }
+        }
+    }
+
+    fn look(&mut self, rank: u32) {
+        let state = &mut self.ranks[rank as usize];
+        state.steps += 1;
+        if !state.steps.is_multiple_of(STEPS_PER_LOOK) {
+            return;
+        }
+        let memory = state.engine.batch_memory();
+        let bytes = RankBytes {
+            open_batches: memory.open_batches,
+            batches: memory.resident_bytes,
+            negotiation: state.engine.negotiation_bytes(),
+            held: state.engine.resident_bytes() - memory.resident_bytes,
+        };
+        state.bytes = state.bytes.peak(bytes);
+    }
+
+    /// When the rank acts next, and who else does after what it sent.
+    fn plan_next(&mut self, rank: u32, done: Time, again: Option<Time>, moved: bool) {
+        let earliest = done.max(self.now + nanoseconds(self.options.poll_ns));
+        let state = &mut self.ranks[rank as usize];
+        if state.over && !state.engine.has_control() {
+            return self.wake_others();
+        }
+        let mut next = again.map(|time| time.max(done));
+        let mut consider = |time: Option<Time>| {
+            if let Some(time) = time {
+                next = Some(next.map_or(time, |next| next.min(time)));
+            }
+        };
+        consider(self.network.next_arrival(rank, self.now).map(|time| time.max(earliest)));
+        consider(state.sealed_at.map(|time| time.max(earliest)));
+        // What has left since made room for what the program waits with.
+        if state.stuck_since.is_some() && !state.ended && state.engine.has_room() {
+            consider(Some(done));
+        }
+        // The table that the program waited for is here.
+        if state.table_since.is_some() && !state.ended && !state.engine.is_negotiating() {
+            consider(Some(done));
+        }
+        // An epoch that has just been opened is one to append to.
+        let opened = again.is_none() && state.engine.is_open() && !state.ended;
+        if opened || state.engine.has_control() {
+            consider(Some(done.max(state.busy_until)));
+        }
+        if let Err(time) = self.store.get_mut().accepts(rank, self.now) {
+            consider(Some(time.max(earliest)));
+        }
+        if rank == 0 && state.ended && !state.over {
+            if !moved {
+                state.engine.idle();
+            }
+            consider(Some(done + if state.engine.has_control() { 0 } else { COUNT_AGAIN_NS }));
+        }
+        if let Some(time) = next {
+            self.schedule(rank, time);
+        }
+        self.wake_others();
+    }
+
+    fn wake_others(&mut self) {
+        let mut wakes = std::mem::take(&mut self.network.wakes);
+        for (time, rank) in wakes.drain(..) {
+            if !self.ranks[rank as usize].over {
+                let time = time.max(self.ranks[rank as usize].busy_until);
+                self.schedule(rank, time);
+            }
+        }
+        self.network.wakes = wakes;
+    }
+
+    fn report(&mut self) -> MachineReport {
+        let seconds = |time: Time| (time - self.begun) as f64 / 1e9;
+        let store = self.store.get_mut();
+        let most_bytes = self.ranks.iter().fold(RankBytes::default(), |most, rank| most.peak(rank.bytes));
+        let sum: usize = self.ranks.iter().map(|rank| rank.bytes.sum()).sum();
+        MachineReport {
+            ranks: self.ranks.iter().map(|rank| rank.engine.figures()).collect(),
+            most_bytes,
+            mean_bytes: sum / self.ranks.len().max(1),
+            traffic: self.network.traffic,
+            rounds: self.rounds.clone(),
+            table_bytes: self.ranks.first().map_or(0, |rank| rank.engine.table_bytes()),
+            tree_depth: self.ranks.iter().map(|rank| rank.engine.tree_depth()).max().unwrap_or(0),
+            appended_s: seconds(self.appended_at),
+            arrived_s: seconds(self.arrived_at),
+            over_s: seconds(self.now),
+            busy_s: self.processors.busy_ns as f64 / 1e9,
+            stored: store.stored,
+            runs: (0..self.options.ranks).map(|rank| store.runs(rank)).collect(),
+            steps: self.steps,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! How large a manifest is, found by encoding some of it.
+
+use uuid::Uuid;
+
+use crate::error::Result;
+use crate::format::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
+use crate::schema::Schema;
+
+/// Parts and row groups that are encoded.
+const SAMPLED: u32 = 256;
+
+/// Bytes of the manifest of an epoch with so many parts and row groups.
+///
+/// # Errors
+/// When a manifest cannot be encoded, which only a defect can be the cause of.
+pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u64> {
+    let empty = encoded_bytes(schema, 0, 0)?;
+    let with_parts = encoded_bytes(schema, SAMPLED, 0)?;
+    let with_groups = encoded_bytes(schema, SAMPLED, SAMPLED)?;
+    let per_part = (with_parts - empty) as f64 / f64::from(SAMPLED);
+    let per_group = (with_groups - with_parts) as f64 / f64::from(SAMPLED);
+    Ok(empty + (parts as f64 * per_part + row_groups as f64 * per_group) as u64)
+}
+
+fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
+    // Numbers of the length that those of large files have: the list of parts is text.
+    let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
+    let summary = |column: &crate::schema::Column| ColumnSummary {
+        range: column.data_type.is_numeric().then(|| crate::schema::KeyOrder::new(column.data_type).extremes()),
+        nan_count: 0,
+    };
+    let run = |number: u32| RunEntry {
+        part: part(number),
+        run: 0,
+        row_group: 0,
+        offset: 4,
+        bytes: 1 << 20,
+        rows: 1 << 17,
+        kind: RunKind::Regular,
+        table_version: 1,
+        bounds: Some(schema.key_order().extremes()),
+        checksum: u64::MAX,
+        columns: schema.columns().iter().map(summary).collect(),
+    };
+    let entry = |number: u32| PartEntry {
+        part: part(number),
+        bytes: 64 << 20,
+        footer_offset: 63 << 20,
+        footer_checksum: u64::MAX,
+    };
+    let figures = EpochFigures { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochFigures::default() };
+    let manifest = EpochManifest {
+        epoch: 1,
+        commit: Uuid::nil(),
+        parts: (0..parts).map(entry).collect(),
+        runs: (0..row_groups).map(run).collect(),
+        keys: Default::default(),
+        figures,
+    };
+    Ok(manifest.encode(schema)?.len() as u64)
+}

@@ -1,0 +1,36 @@
+//! Runtimes: they give the state machines of shuffle and writer threads, messages, time and files.
+//!
+//! - [`local`]: all ranks in one process, the embedded default.
+//! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
+//! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed; its network is an adversary.
+//! - [`machine`]: hundreds of thousands of virtual ranks in the time of a modelled machine; a planner.
+//!
+//! Map: `process` has what the ranks and datasets of a process share, its background threads among it; `station` joins one
+//! rank's engine and writer; `opening` and `gather` are what all runtimes do to open a dataset and to make an epoch's manifest.
+
+mod gather;
+pub mod local;
+pub mod machine;
+mod opening;
+mod options;
+mod process;
+pub mod rank;
+pub mod sim;
+mod station;
+mod traffic;
+
+pub use options::WriteOptions;
+pub use process::commons::Background;
+pub use process::commons::Commons;
+pub use process::host::{Host, Process};
+pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
+pub use traffic::RankTraffic;
+
+/// What beginning an epoch did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpochStart {
+    /// Records may be appended.
+    Started,
+    /// The epoch exists and was asked to be skipped: append nothing, do not end it.
+    Skipped,
+}

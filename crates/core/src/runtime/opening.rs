@@ -1,0 +1,57 @@
+//! What every driver does to open a dataset for writing: look at the place, lock, then dataset.json, then recovery; and to remove what
+//! failed epochs left.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::WriteOptions;
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+use crate::storage::Storage;
+use crate::store::{
+    DatasetDescriptor, Layout, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs, recover,
+};
+
+/// A dataset this process holds the lock of.
+pub(super) struct Opened {
+    pub(super) descriptor: DatasetDescriptor,
+    pub(super) lock: WriterLock,
+    pub(super) notice: Option<LockNotice>,
+    pub(super) recovery: Recovery,
+}
+
+pub(super) fn open_dataset(
+    storage: &Arc<dyn Storage>,
+    layout: &Layout,
+    schema: Schema,
+    options: &WriteOptions,
+) -> Result<Opened> {
+    check_vacant(&**storage, layout)?;
+    let (lock, notice) = WriterLock::acquire(storage, layout, options.break_lock)?;
+    let wanted = DatasetDescriptor {
+        derivations: options.derivations.clone(),
+        source: options.source.clone(),
+        ..DatasetDescriptor::new(Arc::new(schema))
+    };
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, layout, &wanted)?;
+    if options.match_source {
+        descriptor.check_source(layout, &wanted)?;
+    }
+    let recovery = recover(storage, layout, &descriptor)?;
+    if options.must_be_empty {
+        check_empty(&**storage, layout)?;
+    }
+    Ok(Opened { descriptor, lock, notice, recovery })
+}
+
+/// Removes what failed attempts at epochs left. Returns the bytes of their parts.
+pub(super) fn discard_attempts(storage: &dyn Storage, layout: &Layout, failed: &[(u64, Uuid)]) -> Result<u64> {
+    failed.iter().map(|&(epoch, commit)| discard_attempt(storage, layout, epoch, commit)).sum()
+}
+
+fn check_empty(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+    let epochs = list_epochs(storage, layout)?;
+    let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
+    Err(Error::EpochsExist { path: layout.root().to_owned(), count: epochs.len(), first, last })
+}

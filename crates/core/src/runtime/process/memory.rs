@@ -1,0 +1,107 @@
+//! The memory of the memtables of all datasets that one process writes.
+//!
+//! It goes to the datasets that are in an epoch, in equal shares; one between two epochs has none. Each further epoch that is
+//! open needs batches, sketches and tables of its own as well, so memtables make room for these too: the sum stays where that
+//! of a single dataset is, until shares reach [`LEAST_MEMTABLE_BYTES`]. Shares are a matter of this process: how many records
+//! make a run is for each receiver to decide.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::writer::MEMTABLES;
+
+/// What an open epoch needs beside its regular memtables, by the table in ARCHITECTURE.md: 2.75 MiB, and small memtables
+/// that shrink with the regular ones.
+const FURTHER_EPOCH_BYTES: usize = 13 << 18;
+
+/// Memtables become no smaller for the sake of other datasets.
+pub(in crate::runtime) const LEAST_MEMTABLE_BYTES: usize = 512 << 10;
+
+/// The memory of memtables, and among how many writers it is divided.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct MemtableMemory {
+    writers: AtomicUsize,
+    /// Of memtables between epochs; empty while anyone writes and has no use for it.
+    spare: Mutex<Vec<Vec<u8>>>,
+}
+
+impl MemtableMemory {
+    fn spare(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::runtime) fn spare_bytes(&self) -> usize {
+        self.spare().iter().map(Vec::capacity).sum()
+    }
+}
+
+/// A writer's part in the memory, while it is there.
+#[derive(Debug)]
+pub(in crate::runtime) struct Share(Arc<MemtableMemory>);
+
+impl Share {
+    pub(in crate::runtime) fn of(memory: &Arc<MemtableMemory>) -> Self {
+        memory.writers.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(memory))
+    }
+
+    /// The size of a memtable where `alone` is what it has when no other dataset is in an epoch.
+    pub(in crate::runtime) fn memtable_bytes(&self, alone: usize) -> usize {
+        let writers = self.0.writers.load(Ordering::Relaxed).max(1);
+        let further = (writers - 1).saturating_mul(FURTHER_EPOCH_BYTES);
+        let shared = alone.saturating_mul(MEMTABLES).saturating_sub(further) / (MEMTABLES * writers);
+        shared.max(LEAST_MEMTABLE_BYTES.min(alone))
+    }
+
+    /// Memory that lies about.
+    pub(in crate::runtime) fn take(&self) -> Option<Vec<u8>> {
+        self.0.spare().pop()
+    }
+
+    /// Ends the writer's part and leaves its memory to whoever comes next.
+    pub(in crate::runtime) fn leave(self, memory: impl Iterator<Item = Vec<u8>>) {
+        let left = Arc::clone(&self.0);
+        drop(self);
+        let mut spare = left.spare();
+        spare.extend(memory);
+        // What the others may have has grown by it.
+        let kept = if left.writers.load(Ordering::Relaxed) == 0 { MEMTABLES } else { 0 };
+        spare.truncate(kept);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.writers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_make_room_for_what_each_epoch_needs_beside() {
+        let memory = Arc::new(MemtableMemory::default());
+        let alone = 7 << 20;
+        let shares: Vec<Share> = (0..6).map(|_| Share::of(&memory)).collect();
+        let mut expected = Vec::new();
+        for (ended, share) in shares.into_iter().enumerate() {
+            let writers = 6 - ended;
+            let bytes = share.memtable_bytes(alone);
+            let all = 2 * writers * bytes + (writers - 1) * FURTHER_EPOCH_BYTES;
+            assert!(bytes == LEAST_MEMTABLE_BYTES || all <= 2 * alone, "{writers}: {bytes}");
+            assert_eq!(share.memtable_bytes(1000), 1000, "tiny ones are not made larger");
+            expected.push(bytes);
+            share.leave(std::iter::once(vec![0; bytes]));
+        }
+        assert_eq!(expected.last(), Some(&alone));
+        assert!(expected.is_sorted(), "{expected:?}");
+        assert_eq!(memory.spare_bytes(), alone, "only the last one leaves something to keep");
+        let next = Share::of(&memory);
+        assert_eq!(next.take().map(|memory| memory.len()), Some(alone));
+        assert_eq!(next.take(), None);
+        next.leave((0..5).map(|_| vec![0; 10]));
+        assert_eq!(memory.spare_bytes(), 20, "no more than one dataset has use for");
+    }
+}

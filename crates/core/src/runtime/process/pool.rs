@@ -1,0 +1,154 @@
+//! Background threads that run the writers' tasks, and the bell they ring when something was completed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::format::EncodeBuffers;
+use crate::runtime::process::sync::{Arc, Builder, Condvar, JoinHandle, Mutex, MutexGuard, PoisonError};
+use crate::writer::{PartFactory, Task};
+
+#[derive(Debug, Default)]
+struct State {
+    /// At most one task per rank: a writer has no second one out.
+    tasks: VecDeque<(u32, Arc<PartFactory>, Task)>,
+    /// Whose tasks the threads are at.
+    running: Vec<u32>,
+    completions: u64,
+    stopping: bool,
+}
+
+/// The queue between writers and threads.
+#[derive(Debug, Default)]
+pub(in crate::runtime) struct TaskQueue {
+    state: Mutex<State>,
+    work: Condvar,
+    done: Condvar,
+}
+
+impl TaskQueue {
+    /// A panic of a task leaves the queue itself whole.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(in crate::runtime) fn submit(&self, rank: u32, factory: Arc<PartFactory>, task: Task) {
+        self.lock().tasks.push_back((rank, factory, task));
+        self.work.notify_one();
+    }
+
+    /// How many tasks have been completed so far; to be handed to [`TaskQueue::wait`].
+    pub(in crate::runtime) fn completions(&self) -> u64 {
+        self.lock().completions
+    }
+
+    /// Waits until another task than the first `seen` is completed, at most `limit`.
+    pub(in crate::runtime) fn wait(&self, seen: u64, limit: Duration) {
+        let state = self.lock();
+        if state.completions == seen {
+            drop(self.done.wait_timeout(state, limit));
+        }
+    }
+
+    /// Says that a task of `rank` was completed.
+    pub(in crate::runtime) fn ring(&self, rank: u32) {
+        let mut state = self.lock();
+        state.completions += 1;
+        // Another thread may be at the rank's next one already.
+        if let Some(place) = state.running.iter().position(|running| *running == rank) {
+            state.running.swap_remove(place);
+        }
+        self.done.notify_all();
+    }
+
+    /// Drops the tasks of `rank` that wait, and waits for the one that a thread is at.
+    pub(in crate::runtime) fn forget(&self, rank: u32) {
+        let mut state = self.lock();
+        loop {
+            // The end of a task may bring the next.
+            state.tasks.retain(|(of, ..)| *of != rank);
+            if !state.running.contains(&rank) {
+                return;
+            }
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(in crate::runtime) fn is_waiting(&self) -> bool {
+        !self.lock().tasks.is_empty()
+    }
+
+    /// A task that waits, for whoever does it without a thread of its own.
+    pub(in crate::runtime) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
+        self.lock().tasks.pop_front()
+    }
+
+    fn next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
+        let mut state = self.lock();
+        loop {
+            if let Some(task) = state.tasks.pop_front() {
+                state.running.push(task.0);
+                return Some(task);
+            }
+            if state.stopping {
+                return None;
+            }
+            state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// A thread is at a task; also one that panics comes to its end.
+struct Turn<'a> {
+    queue: &'a TaskQueue,
+    rank: u32,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.queue.ring(self.rank);
+    }
+}
+
+/// The threads. Dropping it finishes the queued tasks and joins them.
+#[derive(Debug)]
+pub(in crate::runtime) struct Pool {
+    queue: Arc<TaskQueue>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Pool {
+    /// Starts `threads` threads; `complete` takes each result to its rank.
+    pub(in crate::runtime) fn start(
+        queue: Arc<TaskQueue>,
+        threads: usize,
+        complete: impl Fn(u32, crate::writer::Completion) + Send + Sync + 'static,
+    ) -> std::io::Result<Self> {
+        let complete = Arc::new(complete);
+        // The threads of an earlier pool are gone.
+        queue.lock().stopping = false;
+        let mut pool = Self { queue, threads: Vec::new() };
+        for number in 0..threads {
+            let (queue, complete) = (Arc::clone(&pool.queue), Arc::clone(&complete));
+            let name = format!("turbidite-write-{number}");
+            pool.threads.push(Builder::new().name(name).spawn(move || {
+                let mut buffers = EncodeBuffers::new();
+                while let Some((rank, factory, task)) = queue.next() {
+                    let _turn = Turn { queue: &queue, rank };
+                    complete(rank, factory.execute(task, &mut buffers));
+                }
+            })?);
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.queue.lock().stopping = true;
+        self.queue.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A panic in a task was reported when it happened; nothing more can be done here.
+            drop(thread.join());
+        }
+    }
+}

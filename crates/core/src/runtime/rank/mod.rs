@@ -1,0 +1,496 @@
+//! One rank of a parallel program: its engine and writer, driven by the program's own calls.
+//!
+//! The transport is used on the thread that makes these calls and on no other; sorting, encoding and writing run on one
+//! background thread. Calls that all ranks make together ([`RankJob::open`], [`RankJob::begin_epoch`],
+//! [`RankJob::end_epoch`], [`RankJob::truncate_after`]) are sessions of the engine: rank 0 does what touches the dataset as
+//! a whole and announces the result, any rank may object, and all get the same outcome. An append never waits for another
+//! rank for longer than [`WriteOptions::patience`]. While a call waits, messages of the process' other datasets pass as
+//! well: otherwise ranks that are busy with different datasets would wait for each other.
+//!
+//! Map: `open` is how ranks agree on a dataset, `announcement` what rank 0 says, `waiting` how a call waits for messages.
+
+mod announcement;
+pub(super) mod foreign;
+mod open;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::opening::discard_attempts;
+use super::process::commons::Background;
+use super::process::host::Host;
+use super::station::{Station, decode_figures};
+use super::traffic::RankTraffic;
+use super::{EpochStart, WriteOptions};
+use crate::error::{Error, ErrorClass, Result, UsageError};
+use crate::format::{EpochFigures, PartIdentity};
+use crate::schema::ColumnView;
+use crate::shuffle::{EngineFigures, Failure};
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, truncate_after};
+use crate::writer::PartFactory;
+use announcement::Announcement;
+use waiting::Waiting;
+
+/// Where the job is between two calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Between,
+    InEpoch(u64),
+    /// The end of the epoch has begun.
+    Ending(u64),
+    /// Ranks no longer understand each other; nothing but closing is left.
+    Broken,
+}
+
+/// How long an append waits for a table: what a round takes where ranks share processors.
+const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+
+/// A dataset open for writing, seen from one of several ranks.
+pub struct RankJob {
+    /// First, so that the background's work ends while the rest is still there.
+    _running: Box<dyn Send>,
+    rank: u32,
+    options: WriteOptions,
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    host: Arc<dyn Host>,
+    /// The engine, the writer and the transport, and what is done for them beside the program's calls.
+    background: Arc<Background>,
+    state: State,
+    /// The attempt at the epoch that was begun last.
+    attempt: Uuid,
+    /// Attempts at epochs that have failed, on all ranks alike.
+    failed: Vec<(u64, Uuid)>,
+    /// When the epoch was begun, by the host's time.
+    begun: Duration,
+    /// An append has waited in vain for the epoch's first table; until it comes the next ones do not wait.
+    impatient: bool,
+    /// Tables have come in time so far.
+    expects_tables: bool,
+    /// On rank 0.
+    lock: Option<WriterLock>,
+}
+
+impl std::fmt::Debug for RankJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.layout.root();
+        f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
+    }
+}
+
+impl RankJob {
+    /// Begins an epoch. All ranks call it with the same number.
+    ///
+    /// # Errors
+    /// The same on every rank: the epoch exists and neither replace nor skip was asked for, or its folder cannot be made.
+    pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
+        self.begin(epoch, self.options.if_exists)
+    }
+
+    /// Begins an epoch that takes the place of the one that exists, whatever [`WriteOptions::if_exists`] says: for an epoch
+    /// that this job has written and now has better records of. The old one stays until the new one is committed. All
+    /// ranks call it with the same number.
+    ///
+    /// # Errors
+    /// The same on every rank: the epoch's folder cannot be made.
+    pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
+        self.begin(epoch, IfExists::Replace)
+    }
+
+    /// Begins an epoch; what rank 0 says of one that exists counts.
+    fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
+        self.expect_between("begin_epoch")?;
+        self.begun = self.host.now();
+        let mut commit = None;
+        let words = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+            Ok(Some(begun)) => {
+                let words = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
+                commit = Some(begun);
+                words
+            }
+            Ok(None) => Announcement::Skipped { epoch },
+            Err(error) => Announcement::refused(&error),
+        });
+        let announced = self.begin_session("begin_epoch", words)?;
+        let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
+            self.end_session("begin_epoch")?;
+            return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
+        };
+        let identity = Uuid::from_bytes(identity);
+        let factory = Arc::new(PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: self.layout.attempt(begun, identity),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part(),
+            identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
+        });
+        let mut station = self.background.station();
+        station.equip(self.options.writer(self.rank), factory);
+        if let Some(commit) = commit {
+            station.will_commit(commit);
+        }
+        if begun != epoch {
+            // The others append already; the epoch's end tells them.
+            let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
+            station.object(UsageError::Option { option: "epoch", what }.into());
+        }
+        drop(station);
+        self.background.enter_epoch();
+        self.attempt = identity;
+        // All ranks are here now, whatever they were doing in the epoch before.
+        (self.impatient, self.expects_tables) = (false, true);
+        self.state = State::InEpoch(begun);
+        Ok(EpochStart::Started)
+    }
+
+    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
+        self.check_lock()?;
+        EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, if_exists)
+    }
+
+    /// On rank 0: whether this job is still the one that may write.
+    fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors show at the end of the epoch, on all
+    /// ranks.
+    pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
+        };
+        let mut append = self.background.station().engine.append(columns)?;
+        let mut stuck: Option<Duration> = None;
+        let mut waiting = Waiting::default();
+        loop {
+            let taken = self.background.station().advance(&mut append);
+            let seen = self.background.completions();
+            let moved = self.drive()?;
+            if append.is_done() {
+                self.background.drive_others();
+                return Ok(());
+            }
+            self.await_table()?;
+            if moved || taken {
+                waiting = Waiting::default();
+            }
+            // A rank is waited for once, until it takes something again: not for each of its batches, and however much
+            // passes between others.
+            if taken || self.spill(Station::spill_unwilling) {
+                stuck = None;
+                continue;
+            }
+            let first_table = self.background.station().engine.table_version() == 0;
+            let patience = if self.impatient && first_table { Duration::ZERO } else { self.options.patience };
+            let now = self.host.now();
+            if now.saturating_sub(*stuck.get_or_insert(now)) >= patience && self.spill(Station::spill) {
+                self.impatient |= first_table;
+            } else if !moved {
+                self.pause(&mut waiting, seen);
+            }
+        }
+    }
+
+    /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
+    /// it did not come in time, ranks are not all here, and the next ones are not waited for until one has come.
+    fn await_table(&mut self) -> Result<()> {
+        if !self.background.station().engine.is_negotiating() {
+            self.expects_tables = true;
+            return Ok(());
+        }
+        let mut waiting = Waiting::default();
+        while self.expects_tables && self.background.station().engine.is_negotiating() {
+            let seen = self.background.completions();
+            if self.drive()? {
+                continue;
+            }
+            self.pause(&mut waiting, seen);
+            self.expects_tables = waiting.waited(&*self.host) < TABLE_PATIENCE;
+        }
+        Ok(())
+    }
+
+    /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.
+    ///
+    /// # Errors
+    /// Outside an epoch.
+    pub fn refuse(&mut self, cause: String) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
+        };
+        self.background.station().object(Error::Refused {
+            rank: self.rank,
+            class: ErrorClass::Failed,
+            refusal: None,
+            cause,
+        });
+        Ok(())
+    }
+
+    /// Asks for a new partition table, for codes that know when their data changed. Any rank may, at any time.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn renegotiate(&mut self) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
+        };
+        self.background.station().engine.request_renegotiation();
+        self.drive().map(drop)
+    }
+
+    /// Moves messages that wait, for programs that compute for long while others append. Does not wait.
+    ///
+    /// # Errors
+    /// When messages do not pass.
+    pub fn progress(&mut self) -> Result<()> {
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => self.drive().map(drop),
+            State::Broken => self.expect_between("progress"),
+        }
+    }
+
+    /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
+    ///
+    /// # Errors
+    /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
+    /// epochs are not affected and the next epoch may begin.
+    pub fn end_epoch(&mut self) -> Result<EpochFigures> {
+        self.start_end_epoch()?;
+        self.wait_end_epoch()
+    }
+
+    /// The first half of [`RankJob::end_epoch`]: returns when all records of the epoch have reached their receivers. They
+    /// are sorted and written in the background.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn start_end_epoch(&mut self) -> Result<()> {
+        let State::InEpoch(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
+        };
+        self.state = State::Ending(epoch);
+        self.background.station().engine.end();
+        self.drive_until("end_epoch", Station::is_closed)
+    }
+
+    /// The second half of [`RankJob::end_epoch`].
+    ///
+    /// # Errors
+    /// As for [`RankJob::end_epoch`].
+    pub fn wait_end_epoch(&mut self) -> Result<EpochFigures> {
+        let State::Ending(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
+        };
+        self.drive_until("end_epoch", Station::is_over)?;
+        self.state = State::Between;
+        self.background.leave_epoch();
+        match self.background.station().take_outcome() {
+            Some(Err(Failure { rank, cause })) => {
+                self.failed.push((epoch, self.attempt));
+                Err(Error::EpochFailed { epoch, rank, cause })
+            }
+            Some(Ok(words)) => {
+                let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
+                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
+            }
+            None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
+        }
+    }
+
+    /// Whether epochs have failed, whose parts [`RankJob::discard_failed`] would remove. The same on every rank.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Removes the parts of epochs that have failed, for programs that have their records elsewhere; otherwise they stay
+    /// for [`crate::store::salvage`]. Returns the bytes of the parts. Rank 0 removes, and no messages pass: call it
+    /// once no rank wants the parts any more.
+    ///
+    /// # Errors
+    /// When the lock was broken, or storage fails; what is left then stays for salvage.
+    pub fn discard_failed(&mut self) -> Result<u64> {
+        let failed = std::mem::take(&mut self.failed);
+        if self.rank != 0 || failed.is_empty() {
+            return Ok(0);
+        }
+        self.check_lock()?;
+        discard_attempts(&*self.storage, &self.layout, &failed)
+    }
+
+    /// Leaves the parts of epochs that have failed for salvage, whatever is discarded later.
+    pub fn keep_failed(&mut self) {
+        self.failed.clear();
+    }
+
+    /// What this rank had to do with the others in the epoch that is running or was last run.
+    pub fn traffic(&self) -> RankTraffic {
+        self.background.station().traffic()
+    }
+
+    /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
+    ///
+    /// # Errors
+    /// The same on every rank: inside an epoch, or when a file operation fails.
+    pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
+        self.expect_between("truncate_after")?;
+        let words = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+            Ok(epochs) => Announcement::Truncated { epochs },
+            Err(error) => Announcement::refused(&error),
+        });
+        let announced = self.begin_session("truncate_after", words)?;
+        self.end_session("truncate_after")?;
+        match announced {
+            Announcement::Truncated { epochs } => Ok(epochs),
+            other => refusal(other).map_or(Ok(Vec::new()), Err),
+        }
+    }
+
+    /// This rank's counters of the epoch that is running or was last run.
+    pub fn figures(&self) -> EngineFigures {
+        self.background.station().engine.figures()
+    }
+
+    /// Bytes in the buffers that hold this rank's records: batches, what is held back, memtables.
+    pub fn resident_bytes(&self) -> usize {
+        self.background.station().resident_bytes()
+    }
+
+    fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
+        self.check_lock()?;
+        truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+    }
+
+    /// Closes the dataset and gives up its lock. Not collective. Dropping the job does the same but cannot report an error.
+    ///
+    /// # Errors
+    /// When an epoch is open (it is given up), or the lock file cannot be removed.
+    pub fn close(mut self) -> Result<()> {
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        match self.state {
+            State::InEpoch(_) | State::Ending(_) => {
+                Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
+            }
+            State::Between | State::Broken => released,
+        }
+    }
+
+    /// Gives up the lock and nothing else, for a process that ends while its transport cannot be used: no function of that
+    /// is called. Threads and memory are left to the end of the process. Not collective.
+    ///
+    /// # Errors
+    /// When the lock file cannot be removed.
+    pub fn abandon(mut self) -> Result<()> {
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        // Dropping a transport asks it which messages have left.
+        std::mem::forget(self);
+        released
+    }
+
+    fn expect_between(&self, call: &'static str) -> Result<()> {
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => Err(UsageError::State { call, state: "inside an epoch" }.into()),
+            State::Broken => Err(UsageError::State { call, state: "after ranks have lost each other" }.into()),
+        }
+    }
+
+    /// Begins a session and waits for what rank 0 announces; it gives its own words.
+    fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
+        self.background.station().begin(words.map(|words| words.encode()).unwrap_or_default());
+        self.drive_until(call, Station::has_announcement)?;
+        let words = self.background.station().take_announcement().unwrap_or_default();
+        Announcement::decode(self.rank, &words)
+    }
+
+    /// Ends a session without records; an objection of any rank is an error on all.
+    fn end_session(&mut self, call: &'static str) -> Result<()> {
+        self.background.station().engine.end();
+        self.drive_until(call, Station::is_over)?;
+        match self.background.station().take_outcome() {
+            Some(Err(Failure { rank, cause })) => {
+                Err(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn spill(&self, spill: fn(&mut Station) -> bool) -> bool {
+        let mut station = self.background.station();
+        let spilled = spill(&mut station);
+        self.background.submit_next(&mut station);
+        spilled
+    }
+
+    /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
+    fn drive(&mut self) -> Result<bool> {
+        let driven = self.background.drive();
+        if driven.is_err() {
+            self.part();
+        }
+        driven
+    }
+
+    /// A pause in which nothing moves here: the process' other datasets may have something to do meanwhile, and ranks
+    /// that wait for it. Answers whether pieces of the background's work were done.
+    fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
+        !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
+    }
+
+    /// Has nothing to do with the other ranks any more.
+    fn part(&mut self) {
+        self.state = State::Broken;
+        self.background.abandon();
+    }
+
+    fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
+        let mut waiting = Waiting::default();
+        loop {
+            let seen = self.background.completions();
+            let moved = self.drive()?;
+            if done(&self.background.station()) {
+                return Ok(());
+            }
+            if moved {
+                waiting = Waiting::default();
+                continue;
+            }
+            // Rank 0 counts deliveries again whenever nothing moves.
+            self.background.station().engine.idle();
+            let written = self.pause(&mut waiting, seen);
+            if written {
+                waiting = Waiting::default();
+            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
+                self.part();
+                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
+            }
+        }
+    }
+}
+
+impl Drop for RankJob {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            drop(lock.release());
+        }
+    }
+}
+
+fn refusal(announced: Announcement) -> Option<Error> {
+    match announced {
+        Announcement::Refused { class, refusal, cause } => Some(Error::Refused { rank: 0, class, refusal, cause }),
+        _ => None,
+    }
+}

@@ -1,0 +1,207 @@
+//! How ranks open a dataset together: rank 0 opens or creates it and announces what it is, the others compare that with
+//! what they were given. One that has nothing to open with takes part all the same, so that none waits in vain.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::announcement::Announcement;
+use super::{RankJob, State, refusal};
+use crate::error::{Error, ErrorClass, Result, UsageError};
+use crate::runtime::WriteOptions;
+use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
+use crate::runtime::opening::{Opened, open_dataset};
+use crate::runtime::process::commons::Background;
+use crate::runtime::process::commons::Commons;
+use crate::runtime::process::host::{Host, Process};
+use crate::runtime::station::Station;
+use crate::schema::{Column, DataType, Schema};
+use crate::shuffle::{Engine, Transport};
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, Layout};
+
+impl RankJob {
+    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options; every
+    /// rank must see the same folder at `path`.
+    ///
+    /// # Errors
+    /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
+    }
+
+    /// As [`RankJob::open`], on a host that other datasets may share, or that is no real machine.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    pub fn open_on(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        if let Err(cause) = options.check() {
+            return Err(Self::refuse_open(storage, options, rank, transport, cause.into()));
+        }
+        let mut job = Self::unopened(host, storage, path.as_ref(), schema, options, rank, transport)?;
+        job.agree_on_dataset()?;
+        Ok(job)
+    }
+
+    /// Takes part in the [`RankJob::open`] of the others when this rank has nothing to open with: none of them waits in
+    /// vain, and all get the cause. Answers what they get. Of the options only the ranks, their
+    /// places and the stall limit matter.
+    pub fn refuse_open(
+        storage: Arc<dyn Storage>,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+        cause: Error,
+    ) -> Error {
+        let WriteOptions { ranks, topology, stall_limit, .. } = options;
+        let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
+        // No record will be appended, so any schema does.
+        let refused =
+            Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
+                let host = Arc::new(Process::new());
+                let mut job = Self::unopened(host, storage, Path::new(""), schema, options, rank, transport)?;
+                job.agree_on_refusal(cause)
+            });
+        let cause = "open was refused".to_owned();
+        refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
+    }
+
+    /// A rank before any message has passed.
+    fn unopened(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: &Path,
+        schema: Schema,
+        options: WriteOptions,
+        rank: u32,
+        transport: Box<dyn Transport + Send>,
+    ) -> Result<Self> {
+        if rank >= options.ranks {
+            return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
+        }
+        let layout = Layout::new(path);
+        let schema = Arc::new(schema);
+        let wanted = DatasetDescriptor {
+            derivations: options.derivations.clone(),
+            source: options.source.clone(),
+            ..DatasetDescriptor::new(Arc::clone(&schema))
+        };
+        let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+        let station = |commons: &Commons| Station::new(engine, schema, Arc::clone(&commons.memory));
+        let background = Arc::new(Background::new(host.commons(), transport, station));
+        let running = host.start(&background);
+        let running =
+            running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
+        Ok(Self {
+            _running: running,
+            rank,
+            options,
+            storage,
+            layout,
+            descriptor: wanted,
+            host,
+            background,
+            state: State::Between,
+            attempt: Uuid::nil(),
+            failed: Vec::new(),
+            begun: Duration::ZERO,
+            impatient: false,
+            expects_tables: true,
+            lock: None,
+        })
+    }
+
+    /// Opens the dataset for a program of one rank.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    pub fn open_alone(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        Self::open_alone_on(Arc::new(Process::new()), storage, path, schema, options)
+    }
+
+    /// As [`RankJob::open_alone`], on a host that other datasets may share.
+    ///
+    /// # Errors
+    /// As for [`RankJob::open`].
+    pub fn open_alone_on(
+        host: Arc<dyn Host>,
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        let office = Arc::new(PostOffice::new(1, options.credit_batches));
+        Self::open_on(host, storage, path, schema, options, 0, Box::new(MailboxLink { rank: 0, office }))
+    }
+
+    fn agree_on_dataset(&mut self) -> Result<()> {
+        let words = if self.rank == 0 { Some(self.open_as_root()) } else { None };
+        let announced = self.begin_session("open", words)?;
+        let verdict = match &announced {
+            Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
+            _ => Ok(()),
+        };
+        if let Err(error) = verdict {
+            self.background.station().object(error);
+        }
+        self.end_session("open")?;
+        refusal(announced).map_or(Ok(()), Err)
+    }
+
+    fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
+        let words = (self.rank == 0).then(|| Announcement::refused(&cause));
+        let announced = self.begin_session("open", words)?;
+        if self.rank != 0 {
+            self.background.station().object(cause);
+        }
+        self.end_session("open")?;
+        refusal(announced).map_or(Ok(()), Err)
+    }
+
+    fn open_as_root(&mut self) -> Announcement {
+        let schema = Schema::clone(&self.descriptor.schema);
+        let opened = open_dataset(&self.storage, &self.layout, schema, &self.options);
+        let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
+            self.lock = Some(lock);
+            let path = self.layout.descriptor();
+            descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
+        });
+        match encoded {
+            Ok(descriptor) => Announcement::Dataset { descriptor, receivers: self.options.receivers },
+            Err(error) => Announcement::refused(&error),
+        }
+    }
+
+    fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
+        let found = DatasetDescriptor::decode(descriptor, &self.layout.descriptor())?;
+        found.check_same(&self.layout, &self.descriptor)?;
+        if receivers != self.options.receivers {
+            let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
+            return Err(UsageError::Option { option: "receivers", what }.into());
+        }
+        self.descriptor = found;
+        Ok(())
+    }
+}

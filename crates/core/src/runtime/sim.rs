@@ -1,0 +1,383 @@
+//! A deterministic driver: thousands of virtual ranks on one thread, repeatable from a seed.
+//!
+//! The engines are the real ones; the network delays messages by random numbers of steps, keeps the order within a pair
+//! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one
+//! rank, chosen at random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a
+//! call of its own does not drive its engine either.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use crate::format::RunKind;
+use crate::schema::{ColumnView, Schema, SchemaError};
+use crate::shuffle::{
+    BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Renegotiation, Routing, Sent,
+    Topology, Transport,
+};
+
+/// The job and the network to simulate.
+#[derive(Debug, Clone)]
+pub struct SimOptions {
+    /// Ranks that append.
+    pub ranks: u32,
+    /// Ranks that receive.
+    pub receivers: u32,
+    /// Which ranks share a node.
+    pub topology: Topology,
+    /// How records get from rank to rank.
+    pub routing: Routing,
+    /// Pivots a rank sends.
+    pub pivots: u32,
+    /// When tables are negotiated.
+    pub renegotiation: Renegotiation,
+    /// Most bytes of rows in a batch.
+    pub batch_bytes: usize,
+    /// Bound on a rank's open and queued batches in bytes.
+    pub outbox_bytes: usize,
+    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    pub out_of_bounds_rows: usize,
+    /// Data batches that may be on their way to one rank, on each channel.
+    pub credit_batches: usize,
+    /// Look at the memory of batches in every turn, which takes long for thousands of ranks.
+    pub measure_memory: bool,
+    /// Longest delay of a message, in steps.
+    pub delay_steps: u64,
+    /// Turns an append waits for credit before records are spilled.
+    pub patience_turns: u32,
+    /// Steps after which an epoch that has not ended is given up as stuck.
+    pub step_limit: u64,
+    /// Seed of the network and of the order of turns.
+    pub seed: u64,
+}
+
+impl SimOptions {
+    /// A network with short random delays and the defaults of a job of `ranks`.
+    pub fn new(ranks: u32, seed: u64) -> Self {
+        let engine = EngineOptions::new(0, ranks);
+        Self {
+            ranks,
+            receivers: ranks,
+            topology: engine.topology,
+            routing: engine.routing,
+            pivots: engine.pivots,
+            renegotiation: engine.renegotiation,
+            batch_bytes: engine.batch_bytes,
+            outbox_bytes: engine.outbox_bytes,
+            out_of_bounds_rows: engine.out_of_bounds_rows,
+            credit_batches: 16,
+            measure_memory: false,
+            delay_steps: 20,
+            patience_turns: 100,
+            step_limit: 100_000_000,
+            seed,
+        }
+    }
+}
+
+/// What a rank's program does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// It appends these stored rows.
+    Append(Vec<u8>),
+    /// It waits for something outside of the engine.
+    Blocked,
+    /// It has appended everything.
+    Done,
+}
+
+/// How a simulated epoch went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SimReport {
+    /// Each rank's counters.
+    pub ranks: Vec<EngineFigures>,
+    /// If measured: the most memory that each rank's batches took, in this epoch and those before.
+    pub memory: Vec<BatchMemory>,
+    /// Who has sent data to whom, and how, in this epoch and those before; sorted.
+    pub links: Vec<(u32, u32, Channel)>,
+    /// Steps it took.
+    pub steps: u64,
+}
+
+/// Why a simulated epoch did not end.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// The step limit was reached.
+    #[error("the epoch has not ended after {steps} steps")]
+    Stuck {
+        /// The limit.
+        steps: u64,
+    },
+    /// An engine could not understand a message.
+    #[error("rank {rank}: {source}")]
+    Message {
+        /// The rank.
+        rank: u32,
+        /// What was wrong.
+        source: MessageError,
+    },
+    /// A program appended rows that do not fit the schema.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+}
+
+/// Receives every delivered record: the rank, why it lies where it does, whole stored rows.
+pub type Delivery<'a> = dyn FnMut(u32, RunKind, &[u8]) + 'a;
+
+/// SplitMix64.
+#[derive(Debug)]
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (bits ^ (bits >> 31)) % limit.max(1)
+    }
+}
+
+/// A message on its way; the heap is ordered by arrival, then by the order of sending.
+#[derive(Debug, PartialEq, Eq)]
+struct Flight {
+    arrival: u64,
+    number: u64,
+    message: Vec<u8>,
+}
+
+impl Ord for Flight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.arrival, other.number).cmp(&(self.arrival, self.number))
+    }
+}
+
+impl PartialOrd for Flight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[derive(Debug)]
+struct Network {
+    now: u64,
+    sent: u64,
+    delay_steps: u64,
+    credit_batches: usize,
+    random: Random,
+    /// By rank and channel.
+    queues: Vec<[BinaryHeap<Flight>; Channel::COUNT]>,
+    /// When the last message of a pair and channel arrives: the next one must not overtake it.
+    last_arrivals: HashMap<(u32, u32, Channel), u64>,
+}
+
+struct Link<'a> {
+    rank: u32,
+    network: &'a mut Network,
+}
+
+impl Transport for Link<'_> {
+    fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+        let network = &mut *self.network;
+        let queue = &mut network.queues[to as usize][channel as usize];
+        if channel != Channel::Control && queue.len() >= network.credit_batches {
+            return Sent::NoCredit(message);
+        }
+        let last = network.last_arrivals.entry((self.rank, to, channel)).or_default();
+        let arrival = (network.now + network.random.below(network.delay_steps + 1)).max(*last);
+        *last = arrival;
+        network.sent += 1;
+        queue.push(Flight { arrival, number: network.sent, message });
+        Sent::Accepted
+    }
+
+    fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+        let flights = &mut self.network.queues[self.rank as usize][channel as usize];
+        let arrived = flights.peek().is_some_and(|flight| flight.arrival <= self.network.now);
+        if arrived { flights.pop().map(|flight| flight.message) } else { None }
+    }
+}
+
+#[derive(Debug)]
+struct VirtualRank {
+    engine: Engine,
+    memory: BatchMemory,
+    /// Rows the program has handed over and the engine has not taken.
+    pending: Vec<u8>,
+    stuck_turns: u32,
+    done: bool,
+    over: bool,
+}
+
+/// A job of virtual ranks.
+#[derive(Debug)]
+pub struct Simulation {
+    options: SimOptions,
+    schema: Arc<Schema>,
+    ranks: Vec<VirtualRank>,
+    network: Network,
+}
+
+/// Rows handed to an engine at once: a block, which it takes as a whole or not at all.
+const CHUNK_ROWS: usize = 64;
+
+impl Simulation {
+    /// A job that has begun no epoch.
+    pub fn new(options: SimOptions, schema: Arc<Schema>) -> Self {
+        let ranks = (0..options.ranks)
+            .map(|rank| {
+                let engine = EngineOptions {
+                    receivers: options.receivers,
+                    topology: options.topology.clone(),
+                    routing: options.routing,
+                    batch_bytes: options.batch_bytes,
+                    outbox_bytes: options.outbox_bytes,
+                    out_of_bounds_rows: options.out_of_bounds_rows,
+                    pivots: options.pivots,
+                    renegotiation: options.renegotiation,
+                    seed: options.seed,
+                    ..EngineOptions::new(rank, options.ranks)
+                };
+                let engine = Engine::new(engine, Arc::clone(&schema));
+                let memory = BatchMemory::default();
+                VirtualRank { engine, memory, pending: Vec::new(), stuck_turns: 0, done: false, over: false }
+            })
+            .collect();
+        let network = Network {
+            now: 0,
+            sent: 0,
+            delay_steps: options.delay_steps,
+            credit_batches: options.credit_batches,
+            random: Random(options.seed),
+            queues: (0..options.ranks).map(|_| Default::default()).collect(),
+            last_arrivals: HashMap::new(),
+        };
+        Self { options, schema, ranks, network }
+    }
+
+    /// Runs one epoch from its beginning to its end on all ranks.
+    ///
+    /// # Errors
+    /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be understood.
+    pub fn run_epoch(
+        &mut self,
+        program: &mut dyn FnMut(u32) -> Turn,
+        deliver: &mut Delivery<'_>,
+    ) -> Result<SimReport, SimError> {
+        let begun = self.network.now;
+        for rank in &mut self.ranks {
+            rank.done = false;
+            rank.over = false;
+            rank.engine.begin(Vec::new());
+        }
+        while !self.ranks.iter().all(|rank| rank.engine.is_open()) {
+            self.step(begun, deliver)?;
+        }
+        let mut running = self.ranks.len();
+        while running > 0 {
+            let rank = self.tick(begun)?;
+            running -= usize::from(self.take_turn(rank, program, deliver)?);
+        }
+        while !self.ranks.iter().all(|rank| rank.over) {
+            // About once per round through all ranks rank 0 looks whether all has arrived.
+            for _ in 0..self.ranks.len() {
+                self.step(begun, deliver)?;
+            }
+            self.ranks[0].engine.idle();
+        }
+        let ranks = self.ranks.iter().map(|rank| rank.engine.figures()).collect();
+        let memory = self.ranks.iter().map(|rank| rank.memory).collect();
+        let sent = self.network.last_arrivals.keys().filter(|(_, _, channel)| *channel != Channel::Control);
+        let mut links: Vec<_> = sent.copied().collect();
+        links.sort_unstable();
+        Ok(SimReport { ranks, memory, links, steps: self.network.now - begun })
+    }
+
+    /// Lets time pass and chooses whose turn it is.
+    fn tick(&mut self, begun: u64) -> Result<usize, SimError> {
+        self.network.now += 1;
+        if self.network.now - begun > self.options.step_limit {
+            return Err(SimError::Stuck { steps: self.options.step_limit });
+        }
+        Ok(self.network.random.below(self.ranks.len() as u64) as usize)
+    }
+
+    fn step(&mut self, begun: u64, deliver: &mut Delivery<'_>) -> Result<(), SimError> {
+        let rank = self.tick(begun)?;
+        self.exchange(rank, deliver)
+    }
+
+    /// One turn of a rank's program. Answers whether it has now appended everything.
+    fn take_turn(
+        &mut self,
+        index: usize,
+        program: &mut dyn FnMut(u32) -> Turn,
+        deliver: &mut Delivery<'_>,
+    ) -> Result<bool, SimError> {
+        let rank = &mut self.ranks[index];
+        let mut finished = false;
+        if !rank.done && rank.pending.is_empty() {
+            match program(index as u32) {
+                Turn::Append(rows) => rank.pending = rows,
+                Turn::Blocked => return Ok(false),
+                Turn::Done => {
+                    rank.done = true;
+                    finished = true;
+                    // Each by itself, as in real programs: some are at their end while others still append.
+                    rank.engine.end();
+                }
+            }
+        }
+        if !self.ranks[index].pending.is_empty() {
+            self.append(index, deliver)?;
+        }
+        self.exchange(index, deliver)?;
+        Ok(finished)
+    }
+
+    fn append(&mut self, index: usize, deliver: &mut Delivery<'_>) -> Result<(), SimError> {
+        let row_bytes = self.schema.row_bytes();
+        let rank = &mut self.ranks[index];
+        let rows = (rank.pending.len() / row_bytes).min(CHUNK_ROWS);
+        let views = self.schema.columns().iter().enumerate().map(|(column, described)| {
+            let bytes = rank.pending.get(self.schema.offset(column)..).unwrap_or_default();
+            ColumnView::new(bytes, row_bytes, rows, described.data_type)
+        });
+        let columns = views.collect::<Result<Vec<_>, _>>()?;
+        let mut append = rank.engine.append(&columns)?;
+        rank.engine.advance(&mut append);
+        if self.options.measure_memory {
+            rank.memory = rank.memory.peak(rank.engine.batch_memory());
+        }
+        if append.is_done() {
+            rank.stuck_turns = 0;
+            rank.pending.drain(..rows * row_bytes);
+        } else {
+            rank.stuck_turns += 1;
+            if rank.stuck_turns > self.options.patience_turns {
+                rank.engine.spill(&mut |kind, rows| deliver(index as u32, kind, rows));
+            }
+        }
+        Ok(())
+    }
+
+    fn exchange(&mut self, index: usize, deliver: &mut Delivery<'_>) -> Result<(), SimError> {
+        let number = index as u32;
+        let rank = &mut self.ranks[index];
+        let mut link = Link { rank: number, network: &mut self.network };
+        rank.engine
+            .exchange(&mut link, || true, &mut |kind, rows| deliver(number, kind, rows))
+            .map_err(|source| SimError::Message { rank: number, source })?;
+        if self.options.measure_memory {
+            rank.memory = rank.memory.peak(rank.engine.batch_memory());
+        }
+        while let Some(event) = rank.engine.event() {
+            match event {
+                Event::Opened { .. } | Event::GatherFailed => {}
+                Event::Closed => rank.engine.sealed(Ok(Vec::new())),
+                Event::Gathered { .. } => rank.engine.committed(Ok(Vec::new())),
+                Event::Over { .. } => rank.over = true,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,43 @@
+//! What a rank knows of its subtree at the end of an epoch.
+
+use super::message::Sealed;
+
+/// Sums over this rank's subtree.
+#[derive(Debug, Default)]
+pub(super) struct Quiescence {
+    pub(super) own_settled: bool,
+    pub(super) settled_children: u32,
+    pub(super) originated: u64,
+    pub(super) probe: Option<Probe>,
+    pub(super) last_probe: u32,
+    /// On rank 0: the last count fell short, count again when idle.
+    pub(super) again: bool,
+    pub(super) total: Option<u64>,
+    pub(super) own_sealed: bool,
+    pub(super) sealed_children: u32,
+    pub(super) sealed: Option<Sealed>,
+}
+
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub(super) round: u32,
+    pub(super) missing_children: u32,
+    pub(super) delivered: u64,
+}
+
+impl Quiescence {
+    /// Whether another child may say that it has settled.
+    pub(super) fn awaits_settled(&self, children: u32) -> bool {
+        self.settled_children < children
+    }
+
+    /// Whether another child may hand over what it sealed.
+    pub(super) fn awaits_sealed(&self, children: u32) -> bool {
+        self.sealed_children < children
+    }
+
+    /// Whether rank 0 has begun to count deliveries (no new table is worth having then).
+    pub(super) fn is_counting(&self) -> bool {
+        self.total.is_some()
+    }
+}

@@ -1,0 +1,492 @@
+//! One rank's state: what it may do, what it has to act on, and how messages drive it.
+
+mod append;
+mod forward;
+mod negotiation;
+mod order;
+mod quiescence;
+mod state;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::counts::Quiescence;
+use super::message::{Control, Failure};
+use super::options::{EngineOptions, Renegotiation, Routing};
+use super::outbox::{BatchMemory, Outbox};
+use super::round::{GROWTH, Loads, Round};
+use super::traffic::{Peers, Traffic};
+use super::transport::{Channel, Sent, Transport};
+use super::tree::TreePlace;
+use super::wire::MessageError;
+use crate::format::RunKind;
+use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TableShelf, TieSequence};
+use crate::schema::{KeyOrder, Schema, Value};
+
+pub use append::Append;
+
+/// What a driver has to act on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// All ranks have begun the epoch; what rank 0 announced.
+    Opened {
+        /// Rank 0's words to all.
+        announcement: Vec<u8>,
+    },
+    /// Every record of the epoch has been delivered: seal the parts and call [`Engine::sealed`].
+    Closed,
+    /// On rank 0: all ranks have sealed; commit and call [`Engine::committed`].
+    Gathered {
+        /// One payload per rank, or of several where they are merged ([`Engine::merge_payloads`]).
+        payloads: Payloads,
+    },
+    /// On rank 0: a rank could not seal. The outcome is already on its way.
+    GatherFailed,
+    /// The epoch is over on this rank: committed, or not and why.
+    Over {
+        /// What rank 0 said of the committed epoch ([`Engine::committed`]), or why there is none.
+        outcome: Result<Vec<u8>, Failure>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    Opening,
+    Open,
+    Ending,
+    Settled,
+    Sealing,
+}
+
+/// Counters of one rank over one epoch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// Records the application appended here.
+    pub originated: u64,
+    /// Records delivered here, spills included.
+    pub delivered: u64,
+    /// Delivered records that lay outside of this receiver's partition.
+    pub strays: u64,
+    /// Records kept here because no credit came.
+    pub spills: u64,
+    /// Records held back for a table that says something of their keys: the first one, or one that reaches as far.
+    pub held: u64,
+    /// Records of other ranks passed on from here.
+    pub forwarded: u64,
+    /// Times that a record which waited here was routed once more, by a new table.
+    pub rerouted: u64,
+    /// Messages sent.
+    pub messages: u64,
+    /// Tables installed.
+    pub tables: u32,
+}
+
+impl EngineFigures {
+    /// Records that came by the shuffle, from other ranks or this one.
+    pub fn received(&self) -> u64 {
+        self.delivered - self.spills
+    }
+}
+
+/// The table in force, and what a rank derives from it.
+#[derive(Debug)]
+struct Installed {
+    table: PartitionTable,
+    /// Smallest and largest key seen when it was made.
+    range: (u64, u64),
+    /// Records of this rank after which it asks for the next table, if tables adapt.
+    interval_rows: u64,
+    /// Closed bounds of this rank's partition.
+    own_bounds: Option<(u64, u64)>,
+}
+
+/// What ranks hand over at the end of an epoch ([`Engine::sealed`]), each with a rank that it is of.
+pub type Payloads = Vec<(u32, Vec<u8>)>;
+
+/// How several ranks' payloads become one.
+struct Merge(Box<dyn Fn(Payloads) -> Result<Vec<u8>, String> + Send>);
+
+impl std::fmt::Debug for Merge {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Merge")
+    }
+}
+
+/// One rank's engine. See the module's documentation.
+#[derive(Debug)]
+pub struct Engine {
+    options: EngineOptions,
+    place: TreePlace,
+    schema: Arc<Schema>,
+    order: KeyOrder,
+    key_offset: usize,
+    phase: Phase,
+    session: u32,
+    events: VecDeque<Event>,
+    control: VecDeque<(u32, Control)>,
+    outbox: Outbox,
+    ties: TieSequence,
+    /// State of the generator behind sampling phases.
+    random: u64,
+    figures: EngineFigures,
+    traffic: Traffic,
+    /// Ranks that have taken nothing for as long as the driver's patience lasts.
+    unwilling: BTreeSet<u32>,
+    // Routing.
+    installed: Option<Installed>,
+    /// Records without a destination yet, as stored rows.
+    held: Vec<u8>,
+    /// Batches routed by a table newer than ours, put aside until it arrives.
+    ahead: Vec<Vec<u8>>,
+    /// Tables that other ranks of this process may have read already.
+    shelf: Arc<TableShelf>,
+    // Negotiation.
+    sketch: Sketch,
+    sketch_range: (u64, u64),
+    /// Keys observed since the last `Begin`.
+    since_begin: u64,
+    /// The version a request was last sent or passed on for.
+    requested: Option<u32>,
+    round: Option<Round>,
+    /// On rank 0, while an epoch is open: it knows the load of every partition.
+    planner: Option<Planner>,
+    seen_range: (u64, u64),
+    seen_mass: u64,
+    /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
+    seen_contributors: u32,
+    /// On rank 0: intervals are made longer by this power of two, since shorter ones end before much was seen.
+    interval_shift: u32,
+    // Phases.
+    ready_children: u32,
+    own_ready: bool,
+    announcement: Vec<u8>,
+    quiescence: Quiescence,
+    merge: Option<Merge>,
+    /// Scratch of `append`.
+    block: Vec<u8>,
+    block_ordinals: Vec<u64>,
+    destinations: Vec<u32>,
+}
+
+/// Key range of nothing: every key widens it.
+const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
+
+/// Tables that adapt stay for about a sixth of what came before; a table must not try to even out the loads faster.
+fn planner_options(options: &EngineOptions) -> PlannerOptions {
+    let remainder = match options.renegotiation {
+        Renegotiation::Adaptive => 1.0 / GROWTH as f64,
+        Renegotiation::Every(_) | Renegotiation::OnRequest => 0.0,
+    };
+    PlannerOptions { remainder, ..PlannerOptions::default() }
+}
+
+/// Batches put aside for a table that has not arrived; past it, data is not polled (control is, so the table comes).
+const AHEAD_LIMIT: usize = 8;
+
+impl Engine {
+    /// An idle engine.
+    pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
+        let place = TreePlace::new(options.rank, options.ranks, &options.topology);
+        // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
+        let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+        debug_assert!(options.topology.fits(options.ranks));
+        let routes = match options.routing {
+            Routing::ByNode => options.topology.routes(options.rank),
+            Routing::Direct => None,
+        };
+        let outbox = Outbox::new(
+            options.rank,
+            schema.row_bytes(),
+            options.batch_bytes,
+            options.outbox_bytes,
+            options.ranks as usize,
+            routes,
+        );
+        Self {
+            place,
+            order: schema.key_order(),
+            key_offset: schema.offset(schema.key_index()),
+            phase: Phase::Idle,
+            session: 0,
+            events: VecDeque::new(),
+            control: VecDeque::new(),
+            outbox,
+            ties: TieSequence::new(seed as u32),
+            random: seed,
+            figures: EngineFigures::default(),
+            traffic: Traffic::default(),
+            unwilling: BTreeSet::new(),
+            installed: None,
+            held: Vec::new(),
+            ahead: Vec::new(),
+            shelf: Arc::default(),
+            sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
+            sketch_range: EMPTY_RANGE,
+            since_begin: 0,
+            requested: None,
+            round: None,
+            planner: None,
+            seen_range: EMPTY_RANGE,
+            seen_mass: 0,
+            seen_contributors: 0,
+            interval_shift: 0,
+            ready_children: 0,
+            own_ready: false,
+            announcement: Vec::new(),
+            quiescence: Quiescence::default(),
+            merge: None,
+            block: Vec::new(),
+            block_ordinals: Vec::new(),
+            destinations: Vec::new(),
+            schema,
+            options,
+        }
+    }
+
+    /// Shares partition tables with the other ranks of this process that have the same shelf: each is read and kept once.
+    pub fn share_tables(&mut self, shelf: Arc<TableShelf>) {
+        self.shelf = shelf;
+    }
+
+    /// Sets how the payloads of a subtree's ranks ([`Engine::sealed`]) become one on their way to rank 0, so that rank 0
+    /// does not get as many as there are ranks. It must take what it made, too.
+    pub fn merge_payloads(&mut self, merge: impl Fn(Payloads) -> Result<Vec<u8>, String> + Send + 'static) {
+        self.merge = Some(Merge(Box::new(merge)));
+    }
+
+    /// A number in 0..1 from the seed's sequence (SplitMix64).
+    fn phase(&mut self) -> f64 {
+        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// The options it was made with.
+    pub fn options(&self) -> &EngineOptions {
+        &self.options
+    }
+
+    /// Counters of the epoch that is running or was last run.
+    pub fn figures(&self) -> EngineFigures {
+        self.figures
+    }
+
+    /// Version of the partition table in force, 0 before the first.
+    pub fn table_version(&self) -> u32 {
+        self.installed.as_ref().map_or(0, |installed| installed.table.version())
+    }
+
+    /// This receiver's partition as keys, closed on both sides; `None` before the first table or for non-receivers.
+    pub fn bounds(&self) -> Option<(Value, Value)> {
+        let (low, high) = self.installed.as_ref()?.own_bounds?;
+        // The outer ends lie beyond every value of the type.
+        let (least, greatest) = self.order.extremes();
+        let (first, last) = (self.order.ordinal_of(least), self.order.ordinal_of(greatest));
+        let within = |ordinal: u64| self.order.value(ordinal.clamp(first, last));
+        Some((within(low), within(high)))
+    }
+
+    /// Gives up buffers that are kept for more records: another dataset may have use for the memory.
+    pub fn release(&mut self) {
+        self.outbox.release();
+        self.held.shrink_to_fit();
+        self.block = Vec::new();
+        self.block_ordinals = Vec::new();
+        self.destinations = Vec::new();
+    }
+
+    /// The next thing the driver has to act on.
+    pub fn event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Begins an epoch on this rank. On rank 0 `announcement` is what [`Event::Opened`] tells every rank.
+    pub fn begin(&mut self, announcement: Vec<u8>) {
+        debug_assert_eq!(self.phase, Phase::Idle);
+        self.session += 1;
+        self.phase = Phase::Opening;
+        self.own_ready = true;
+        self.announcement = announcement;
+        self.figures = EngineFigures::default();
+        self.traffic = Traffic::default();
+        self.unwilling.clear();
+        self.installed = None;
+        self.sketch.clear();
+        self.sketch_range = EMPTY_RANGE;
+        self.since_begin = 0;
+        self.requested = None;
+        self.round = None;
+        self.planner = None;
+        self.seen_range = EMPTY_RANGE;
+        self.seen_mass = 0;
+        self.seen_contributors = 0;
+        self.interval_shift = 0;
+        self.quiescence = Quiescence::default();
+        self.report_ready();
+    }
+
+    /// Whether records may be appended.
+    pub fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    fn report_ready(&mut self) {
+        if !self.own_ready || self.ready_children < self.children_count() {
+            return;
+        }
+        self.own_ready = false;
+        self.ready_children = 0;
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Ready)),
+            None => {
+                let announcement = std::mem::take(&mut self.announcement);
+                self.open(announcement);
+            }
+        }
+    }
+
+    fn open(&mut self, announcement: Vec<u8>) {
+        self.tell_children(&Control::Go { announcement: announcement.clone() });
+        self.phase = Phase::Open;
+        self.events.push_back(Event::Opened { announcement });
+    }
+
+    fn children_count(&self) -> u32 {
+        self.place.children().len() as u32
+    }
+
+    fn tell_children(&mut self, message: &Control) {
+        for &child in self.place.children() {
+            self.control.push_back((child, message.clone()));
+        }
+    }
+
+    /// Moves messages both ways until neither side has more, or the receiver is not `willing` to take more records.
+    /// Records for this rank go to `deliver`. Returns whether anything moved.
+    ///
+    /// Returns at once when a new table came into force, before any record is judged by it, so that the driver can tell
+    /// the writer ([`Engine::bounds`]); it must call again then.
+    ///
+    /// # Errors
+    /// [`MessageError`] when a message cannot be understood; the job cannot go on then.
+    pub fn exchange(
+        &mut self,
+        transport: &mut dyn Transport,
+        mut willing: impl FnMut() -> bool,
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) -> Result<bool, MessageError> {
+        let version = self.table_version();
+        let mut moved = self.deliver_ahead(deliver)?;
+        loop {
+            self.advance_round();
+            let mut step = self.send(transport);
+            while self.table_version() == version
+                && let Some(message) = transport.poll(Channel::Control)
+            {
+                step = true;
+                self.receive_control(&message)?;
+            }
+            if self.table_version() != version {
+                return Ok(true);
+            }
+            while self.ahead.len() < AHEAD_LIMIT && willing() {
+                let Some(message) = transport.poll(Channel::Data) else { break };
+                step = true;
+                self.receive_data(message, deliver)?;
+            }
+            step |= self.forward_arrived(transport)?;
+            if !step {
+                return Ok(moved);
+            }
+            moved = true;
+        }
+    }
+
+    /// Takes the batches that were put aside for a table that is in force now.
+    fn deliver_ahead(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> Result<bool, MessageError> {
+        let waiting = std::mem::take(&mut self.ahead);
+        let before = waiting.len();
+        for message in waiting {
+            self.receive_data(message, deliver)?;
+        }
+        Ok(self.ahead.len() < before)
+    }
+
+    /// Tells the engine that nothing moved for a moment: rank 0 then counts again whether all records have arrived.
+    pub fn idle(&mut self) {
+        self.probe_again();
+    }
+
+    fn send(&mut self, transport: &mut dyn Transport) -> bool {
+        let mut sent = false;
+        while let Some((to, message)) = self.control.pop_front() {
+            // The transport's contract: control is always accepted.
+            transport.send(to, Channel::Control, message.encode(self.session));
+            self.figures.messages += 1;
+            sent = true;
+        }
+        self.flush_at_the_end();
+        let Self { outbox, figures, traffic, unwilling, options, .. } = self;
+        outbox.offer(|to, channel, message| match transport.send(to, channel, message) {
+            Sent::Accepted => {
+                figures.messages += 1;
+                traffic.sent(options.rank, to);
+                unwilling.remove(&to);
+                sent = true;
+                None
+            }
+            Sent::NoCredit(message) => Some(message),
+        });
+        self.settle_when_empty();
+        sent
+    }
+
+    fn receive_control(&mut self, message: &[u8]) -> Result<(), MessageError> {
+        let (session, message) = Control::decode(message)?;
+        // A child may begin the next epoch before its parent's application does; anything else of another session is
+        // what an ended epoch left on the way.
+        if let Control::Ready = message {
+            if self.ready_children == self.children_count() {
+                return Err(MessageError::Field { field: "place in the order of messages" });
+            }
+            self.ready_children += 1;
+            self.report_ready();
+            return Ok(());
+        }
+        if session != self.session {
+            return Ok(());
+        }
+        self.check_order(&message)?;
+        match message {
+            Control::Ready => {}
+            Control::Go { announcement } => self.open(announcement),
+            Control::Request { version } => self.receive_request(version),
+            Control::Begin { version } => self.join_round(version)?,
+            Control::Pivots { version, contributors, range, backlog, loads, pivots } => {
+                let pivots = Pivots::decode(&pivots).map_err(|_| MessageError::Field { field: "pivots" })?;
+                self.receive_pivots(Round {
+                    version,
+                    missing_children: 1,
+                    contributors,
+                    range,
+                    backlog,
+                    loads: Loads::Subtree(loads),
+                    pivots: vec![pivots],
+                })?;
+            }
+            Control::Table { interval_rows, range, table } => {
+                self.receive_table(interval_rows, range, &table)?;
+            }
+            Control::Settled { originated } => self.child_settled(originated)?,
+            Control::Probe { round } => self.receive_probe(round),
+            Control::Delivered { round, delivered } => self.child_delivered(round, delivered)?,
+            Control::Closed => self.close(),
+            Control::Sealed(sealed) => self.child_sealed(sealed),
+            Control::Outcome(outcome) => self.finish(outcome),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,393 @@
+//! The path of a record: from the application's columns to a batch, and from a batch to `deliver`.
+//!
+//! Columns are packed into stored rows a block at a time, small enough for the first-level cache (unless the caller's
+//! records lie as we store them), and each row is then copied to its destination's open batch. Blocks of a large append are taken in a golden-ratio order, so that any
+//! beginning of the sequence is a sample of the whole: tables are made from all of the domain, not from the corner that
+//! comes first in memory.
+
+use super::{EMPTY_RANGE, Engine, EngineOptions, Installed, Phase, RunKind};
+use crate::partition::{PartitionTable, TieSequence};
+use crate::schema::{ColumnView, Packing, Schema, SchemaError};
+use crate::shuffle::message::DataHeader;
+use crate::shuffle::outbox::Batch;
+use crate::shuffle::wire::MessageError;
+
+/// Rows of a block for narrow rows; wide ones have fewer.
+const BLOCK_ROWS: usize = 1024;
+
+/// Bytes a block of wide rows may have.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Blocks up to which an append is taken in its own order.
+const IN_ORDER_BLOCKS: usize = 4;
+
+/// Columns being appended, and how far.
+#[derive(Debug)]
+pub struct Append<'a> {
+    columns: &'a [ColumnView<'a>],
+    /// All rows, when the caller's memory is laid out as we store them: they need no packing then.
+    stored: Option<&'a [u8]>,
+    packing: Packing<'a>,
+    rows: usize,
+    block_rows: usize,
+    blocks: usize,
+    stride: usize,
+    taken: usize,
+}
+
+fn coprime_near(blocks: usize, wanted: usize) -> usize {
+    let divides = |mut a: usize, mut b: usize| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a > 1
+    };
+    (wanted.max(1)..=blocks.max(1)).find(|&stride| !divides(blocks, stride)).unwrap_or(1)
+}
+
+impl<'a> Append<'a> {
+    fn new(schema: &Schema, columns: &'a [ColumnView<'a>], rows: usize) -> Self {
+        let (stored, packing) = (schema.stored_rows(columns), Packing::new(schema, columns));
+        let block_rows = Engine::block_rows(schema.row_bytes());
+        let blocks = rows.div_ceil(block_rows);
+        let stride = if blocks <= IN_ORDER_BLOCKS { 1 } else { coprime_near(blocks, blocks * 618 / 1000) };
+        Self { columns, stored, packing, rows, block_rows, blocks, stride, taken: 0 }
+    }
+
+    /// Whether all rows have been taken.
+    pub fn is_done(&self) -> bool {
+        self.taken == self.blocks
+    }
+
+    fn next_rows(&self) -> std::ops::Range<usize> {
+        // Both factors are below 2^47 / 1: blocks of at least one byte each that lie in memory.
+        let block = (self.taken as u128 * self.stride as u128 % self.blocks as u128) as usize;
+        let start = block * self.block_rows;
+        start..(start + self.block_rows).min(self.rows)
+    }
+}
+
+impl Engine {
+    /// Rows that [`Engine::advance`] takes as a whole or not at all.
+    pub fn block_rows(row_bytes: usize) -> usize {
+        (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS)
+    }
+
+    /// Checks columns that are to be appended.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when they do not fit the schema.
+    pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
+        let rows = self.schema.check(columns)?;
+        Ok(Append::new(&self.schema, columns, rows))
+    }
+
+    /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
+    /// that was all. When it was not, the driver exchanges messages and comes back, or after a bounded time calls
+    /// [`Engine::spill`].
+    pub fn advance(&mut self, append: &mut Append<'_>) {
+        debug_assert_eq!(self.phase, Phase::Open);
+        let was_negotiating = self.is_negotiating();
+        while !append.is_done() && self.outbox.has_room() {
+            if self.installed.is_none() && self.hold_is_full() {
+                break;
+            }
+            self.take_block(append);
+            append.taken += 1;
+            self.consider_renegotiation();
+            if self.is_negotiating() && !was_negotiating {
+                break;
+            }
+        }
+        self.consider_renegotiation();
+    }
+
+    pub(in crate::shuffle) fn hold_is_full(&self) -> bool {
+        self.held.len() >= self.options.hold_bytes
+    }
+
+    fn take_block(&mut self, append: &Append<'_>) {
+        let row_bytes = self.schema.row_bytes();
+        let (columns, rows) = (append.columns, append.next_rows());
+        let count = rows.len();
+        let mut block = std::mem::take(&mut self.block);
+        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        let stored = match append.stored {
+            Some(stored) => &stored[rows.start * row_bytes..rows.end * row_bytes],
+            None => {
+                block.resize(count * row_bytes, 0);
+                append.packing.pack(rows.clone(), &mut block);
+                &block
+            }
+        };
+        ordinals.clear();
+        columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
+        self.figures.originated += count as u64;
+        self.size_batches();
+        self.observe(&ordinals);
+        match self.installed {
+            Some(_) => self.route(stored, &ordinals, true),
+            None => {
+                self.held.extend_from_slice(stored);
+                self.figures.held += count as u64;
+            }
+        }
+        self.block = block;
+        self.block_ordinals = ordinals;
+    }
+
+    /// Lets batches grow with the epoch.
+    pub(in crate::shuffle) fn size_batches(&mut self) {
+        let rows = self.figures.originated.saturating_add(self.figures.forwarded);
+        let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
+        self.outbox.size_batches(bytes, self.options.receivers);
+    }
+
+    fn observe(&mut self, ordinals: &[u64]) {
+        self.since_begin += ordinals.len() as u64;
+        let range = span(ordinals);
+        if self.order.is_nan(range.1) {
+            let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
+            self.observe_numbers(&numbers, span(&numbers));
+        } else {
+            self.observe_numbers(ordinals, range);
+        }
+    }
+
+    fn observe_numbers(&mut self, ordinals: &[u64], (low, high): (u64, u64)) {
+        self.sketch_range = (self.sketch_range.0.min(low), self.sketch_range.1.max(high));
+        self.sketch.observe(ordinals);
+    }
+
+    /// Sends stored rows to their destinations; with `may_hold`, rows outside of all keys known so far are held back
+    /// while there is room, since the table says nothing about them.
+    fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
+        let Some(installed) = &self.installed else { return };
+        let (low, high) = span(ordinals);
+        let known = low >= installed.range.0 && high <= installed.range.1;
+        if self.order.is_nan(high) || (may_hold && !known) {
+            self.route_singly(rows, ordinals, may_hold);
+            return;
+        }
+        let version = installed.table.version();
+        self.destinations.clear();
+        receivers(&installed.table, &self.options, ordinals, &mut self.ties, &mut self.destinations);
+        self.outbox.push_all(&self.destinations, rows, self.session, version);
+    }
+
+    /// As [`Engine::route`], looking at every record for keys that are not known or no number.
+    fn route_singly(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
+        let Some(installed) = &self.installed else { return };
+        let row_bytes = self.schema.row_bytes();
+        let version = installed.table.version();
+        let (low, high) = installed.range;
+        let hold_limit = self.options.out_of_bounds_rows * row_bytes;
+        for (row, &ordinal) in rows.chunks_exact(row_bytes).zip(ordinals) {
+            let tie = self.ties.next_tie();
+            let nan = self.order.is_nan(ordinal);
+            if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
+                self.held.extend_from_slice(row);
+                self.figures.held += 1;
+                continue;
+            }
+            let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
+            self.outbox.push(destination, row, self.session, version);
+        }
+    }
+
+    /// Routes what waits in batches by the table in force.
+    pub(in crate::shuffle) fn reroute_waiting(&mut self) {
+        let Self { installed, outbox, options, order, ties, block_ordinals: ordinals, key_offset, .. } = self;
+        let Some(Installed { table, .. }) = installed else { return };
+        let rerouted = outbox.reroute(self.session, table.version(), |rows, stride, destinations| {
+            ordinals.clear();
+            order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
+            if order.is_nan(span(ordinals).1) {
+                destinations.extend(ordinals.iter().map(|&ordinal| {
+                    let nan = order.is_nan(ordinal);
+                    receiver(table, options, (ordinal, ties.next_tie()), nan)
+                }));
+            } else {
+                receivers(table, options, ordinals, ties, destinations);
+            }
+        });
+        self.figures.rerouted += rerouted;
+    }
+
+    /// Routes what was held back, by the table in force.
+    pub(in crate::shuffle) fn route_held(&mut self) {
+        if self.installed.is_none() || self.held.is_empty() {
+            return;
+        }
+        let rows = std::mem::take(&mut self.held);
+        self.route_stored(&rows);
+        self.held = rows;
+        self.held.clear();
+    }
+
+    /// Routes stored rows, to wherever the table in force says.
+    pub(in crate::shuffle) fn route_stored(&mut self, rows: &[u8]) {
+        let mut ordinals = Vec::with_capacity(rows.len() / self.schema.row_bytes());
+        self.key_ordinals(rows, &mut ordinals);
+        self.route(rows, &ordinals, false);
+    }
+
+    fn key_ordinals(&self, rows: &[u8], ordinals: &mut Vec<u64>) {
+        let row_bytes = self.schema.row_bytes();
+        let count = rows.len() / row_bytes;
+        if count > 0 {
+            self.order.ordinals(&rows[self.key_offset..], row_bytes, count, ordinals);
+        }
+    }
+
+    /// Gives up waiting for credit: the batch that has waited longest, or the held records when there is no table,
+    /// stay on this rank as unordered records. Returns how many; others' records that shared the batch are among them.
+    /// All ranks that records wait for are unwilling from now on.
+    pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        self.unwilling.extend(self.outbox.awaited());
+        if let Some(batch) = self.outbox.pop_own() {
+            self.keep(batch, deliver)
+        } else if self.installed.is_none() && self.hold_is_full() {
+            let rows = std::mem::take(&mut self.held);
+            let count = self.deliver_unordered(&rows, deliver);
+            self.held = rows;
+            self.held.clear();
+            self.count_kept(count)
+        } else {
+            0
+        }
+    }
+
+    /// Keeps, as [`Engine::spill`] does, a batch for a rank that was waited for in vain and has taken none since.
+    pub fn spill_unwilling(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let Some(batch) = self.outbox.pop_own_to(&self.unwilling) else { return 0 };
+        self.keep(batch, deliver)
+    }
+
+    fn keep(&mut self, batch: Batch, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), deliver);
+        self.outbox.recycle(batch.message);
+        self.count_kept(count)
+    }
+
+    fn count_kept(&mut self, rows: u64) -> u64 {
+        self.figures.spills += rows;
+        self.figures.delivered += rows;
+        rows
+    }
+
+    fn deliver_unordered(&mut self, rows: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+        let mut ordinals = Vec::new();
+        self.key_ordinals(rows, &mut ordinals);
+        let kinds = ordinals.iter().map(
+            |&ordinal| {
+                if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
+            },
+        );
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
+        ordinals.len() as u64
+    }
+
+    /// Takes a batch that has arrived: judges strays, or puts it aside until the table it was routed by is here.
+    pub(in crate::shuffle) fn receive_data(
+        &mut self,
+        message: Vec<u8>,
+        deliver: &mut dyn FnMut(RunKind, &[u8]),
+    ) -> Result<(), MessageError> {
+        let (header, rows) = DataHeader::read(&message, self.schema.row_bytes())?;
+        if header.session != self.session || header.destination != self.options.rank {
+            return Err(MessageError::Field { field: "destination or session" });
+        }
+        self.traffic.received(header.origin, self.options.rank);
+        if header.table_version > self.table_version() {
+            // Nobody has a table before every rank has the one before it.
+            if header.table_version - 1 > self.table_version() {
+                return Err(MessageError::Field { field: "table version" });
+            }
+            self.ahead.push(message);
+            return Ok(());
+        }
+        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        ordinals.clear();
+        self.key_ordinals(rows, &mut ordinals);
+        let bounds = self.installed.as_ref().and_then(|installed| installed.own_bounds);
+        let (least, largest) = span(&ordinals);
+        if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.order.is_nan(largest) {
+            if !rows.is_empty() {
+                deliver(RunKind::Regular, rows);
+            }
+            self.figures.delivered += u64::from(header.rows);
+            self.block_ordinals = ordinals;
+            self.outbox.recycle(message);
+            return Ok(());
+        }
+        let mut strays = 0;
+        let kinds = ordinals.iter().map(|&ordinal| {
+            if self.order.is_nan(ordinal) {
+                RunKind::NanKey
+            } else if bounds.is_some_and(|(low, high)| low <= ordinal && ordinal <= high) {
+                RunKind::Regular
+            } else {
+                strays += 1;
+                RunKind::Stray
+            }
+        });
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
+        self.figures.delivered += u64::from(header.rows);
+        self.figures.strays += strays;
+        self.block_ordinals = ordinals;
+        self.outbox.recycle(message);
+        Ok(())
+    }
+}
+
+/// Adds the receiver of each key to `out`; none is NaN.
+fn receivers(
+    table: &PartitionTable,
+    options: &EngineOptions,
+    ordinals: &[u64],
+    ties: &mut TieSequence,
+    out: &mut Vec<u32>,
+) {
+    let begin = out.len();
+    table.destinations(ordinals, ties, out);
+    if options.receivers < options.ranks {
+        out[begin..].iter_mut().for_each(|destination| *destination = options.receiver(*destination));
+    }
+}
+
+/// The receiver of one record. Those without a number for a key are spread over all.
+fn receiver(table: &PartitionTable, options: &EngineOptions, (ordinal, tie): (u64, u32), nan: bool) -> u32 {
+    let any = || ((u64::from(tie) * u64::from(options.receivers)) >> 32) as u32;
+    options.receiver(if nan { any() } else { table.destination(ordinal, tie) })
+}
+
+/// Smallest and largest of some ordinals; of none, the range that every ordinal widens. NaN is the largest ordinal.
+fn span(ordinals: &[u64]) -> (u64, u64) {
+    ordinals.iter().fold(EMPTY_RANGE, |(low, high), &ordinal| (low.min(ordinal), high.max(ordinal)))
+}
+
+/// Hands over rows in stretches of one kind.
+fn deliver_stretches(
+    rows: &[u8],
+    row_bytes: usize,
+    kinds: impl Iterator<Item = RunKind>,
+    deliver: &mut dyn FnMut(RunKind, &[u8]),
+) {
+    let mut start = 0;
+    let mut current = None;
+    let mut end = 0;
+    for kind in kinds {
+        if current != Some(kind) {
+            if let Some(kind) = current {
+                deliver(kind, &rows[start..end]);
+            }
+            current = Some(kind);
+            start = end;
+        }
+        end += row_bytes;
+    }
+    if let Some(kind) = current {
+        deliver(kind, &rows[start..end]);
+    }
+}

@@ -1,0 +1,270 @@
+//! How the ranks agree on a partition table.
+//!
+//! A request travels up the tree; rank 0 answers with `Begin`; every rank summarizes the keys it saw since the last
+//! round, merges its children's summaries into its own and passes them up; rank 0 plans the table and sends it down. One
+//! round is under way at a time. Records flow with the old table meanwhile.
+
+use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, planner_options};
+use crate::partition::{PartitionTable, Pivots, Planner};
+use crate::shuffle::message::Control;
+use crate::shuffle::round::{GROWTH, Loads, Round};
+use crate::shuffle::wire::MessageError;
+
+/// Fewest records since the last table for which a rank asks for another on its own account.
+const LEAST_INTERVAL_ROWS: u64 = 256;
+
+fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
+    (range.0.min(other.0), range.1.max(other.1))
+}
+
+impl Engine {
+    /// Asks for a new partition table now; codes that know when their data changed (a mesh was refined) call this.
+    pub fn request_renegotiation(&mut self) {
+        let version = self.table_version();
+        self.receive_request(version);
+    }
+
+    /// Whether this rank waits for a new table: it asked for one, or takes part in a round.
+    pub fn is_negotiating(&self) -> bool {
+        self.round.is_some() || self.requested.is_some_and(|version| version >= self.table_version())
+    }
+
+    /// Asks for a table when the rule in force says so.
+    pub(in crate::shuffle) fn consider_renegotiation(&mut self) {
+        let held_rows = self.held.len() / self.schema.row_bytes();
+        let due = match &self.installed {
+            None => held_rows >= self.options.out_of_bounds_rows || self.hold_is_full(),
+            Some(_) if held_rows >= self.options.out_of_bounds_rows => true,
+            Some(installed) => match self.options.renegotiation {
+                Renegotiation::Every(rows) => self.since_begin >= rows,
+                Renegotiation::OnRequest => false,
+                Renegotiation::Adaptive => self.since_begin >= installed.interval_rows,
+            },
+        };
+        if due {
+            self.request_renegotiation();
+        }
+    }
+
+    pub(in crate::shuffle) fn receive_request(&mut self, version: u32) {
+        let ours = self.table_version();
+        if version < ours || self.requested.is_some_and(|requested| requested >= version) || self.round.is_some() {
+            return;
+        }
+        self.requested = Some(version);
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Request { version })),
+            None => self.start_round(ours + 1),
+        }
+    }
+
+    fn start_round(&mut self, version: u32) {
+        if matches!(self.phase, Phase::Open | Phase::Ending | Phase::Settled) && !self.quiescence.is_counting() {
+            self.tell_children(&Control::Begin { version });
+            self.open_round(version);
+        }
+    }
+
+    pub(in crate::shuffle) fn join_round(&mut self, version: u32) -> Result<(), MessageError> {
+        if self.round.is_some() || version != self.table_version() + 1 {
+            return Err(MessageError::Field { field: "table version" });
+        }
+        self.tell_children(&Control::Begin { version });
+        self.open_round(version);
+        Ok(())
+    }
+
+    /// Summarizes this rank's keys. A rank without children has all it needs at once; `exchange` passes it on.
+    fn open_round(&mut self, version: u32) {
+        let phase = self.phase();
+        let own = self.sketch.summarize(self.options.pivots as usize, phase);
+        let mut loads = match self.place.parent() {
+            Some(_) => Loads::Subtree(Vec::new()),
+            None => Loads::All(vec![0; self.options.receivers as usize]),
+        };
+        loads.add(self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect());
+        self.round = Some(Round {
+            version,
+            missing_children: self.children_count(),
+            contributors: u32::from(self.since_begin > 0),
+            range: self.sketch_range,
+            backlog: self.outbox.rows(),
+            loads,
+            pivots: vec![own],
+        });
+        self.sketch.begin(self.expected_rows());
+        self.sketch_range = EMPTY_RANGE;
+        self.since_begin = 0;
+    }
+
+    /// About how many records this rank will append until the next round.
+    fn expected_rows(&self) -> u64 {
+        match (&self.installed, self.options.renegotiation) {
+            (None, _) | (_, Renegotiation::OnRequest) => 0,
+            (_, Renegotiation::Every(rows)) => rows,
+            (Some(installed), Renegotiation::Adaptive) => installed.interval_rows,
+        }
+    }
+
+    pub(in crate::shuffle) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
+        // All records have arrived, and the round this answers was dropped: a child may count its deliveries before it answers.
+        if matches!(self.phase, Phase::Sealing | Phase::Idle) {
+            return Ok(());
+        }
+        let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
+        let Some(round) = self.round.as_mut().filter(expected) else {
+            return Err(MessageError::Field { field: "round" });
+        };
+        round.missing_children -= answer.missing_children;
+        round.contributors = round.contributors.saturating_add(answer.contributors);
+        round.range = widen(round.range, answer.range);
+        round.backlog = round.backlog.saturating_add(answer.backlog);
+        if let Loads::Subtree(loads) = answer.loads {
+            round.loads.add(loads);
+        }
+        round.pivots.extend(answer.pivots);
+        Ok(())
+    }
+
+    /// Passes a complete round on, or plans the table on rank 0.
+    pub(in crate::shuffle) fn advance_round(&mut self) {
+        let Some(round) = self.round.take_if(|round| round.missing_children == 0) else { return };
+        match (self.place.parent(), round.loads) {
+            (Some(parent), Loads::Subtree(loads)) => {
+                let phase = self.phase();
+                let merged = Pivots::merge(&round.pivots, self.options.pivots as usize, phase);
+                let mut encoded = Vec::new();
+                merged.encode(&mut encoded);
+                self.control.push_back((
+                    parent,
+                    Control::Pivots {
+                        version: round.version,
+                        contributors: round.contributors,
+                        range: round.range,
+                        backlog: round.backlog,
+                        loads,
+                        pivots: encoded,
+                    },
+                ));
+            }
+            (_, loads) => {
+                self.seen_range = widen(self.seen_range, round.range);
+                let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
+                self.seen_contributors = self.seen_contributors.max(round.contributors).max(1);
+                let interval_rows = self.adapt_interval(mass);
+                // What waits will be routed by this table too, like the keys that are still to come.
+                let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
+                let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
+                let options = &self.options;
+                let planner =
+                    self.planner.get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
+                let table = planner.plan_with_loads(&pivots, loads.of_all());
+                let mut encoded = Vec::new();
+                table.encode(&mut encoded);
+                let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
+                self.tell_children(&installed);
+                self.install(table, interval_rows, self.seen_range);
+            }
+        }
+    }
+
+    /// After an interval in which the ranks saw `mass` keys: how many records a rank appends before it asks again, so that
+    /// the keys seen grow by [`GROWTH`] from table to table.
+    ///
+    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing:
+    /// intervals that turn out too short are made longer.
+    fn adapt_interval(&mut self, mass: u64) -> u64 {
+        let wanted = self.seen_mass / GROWTH;
+        if mass < wanted / 2 {
+            self.interval_shift = (self.interval_shift + 1).min(1);
+        } else {
+            self.interval_shift = self.interval_shift.saturating_sub(1);
+        }
+        self.seen_mass = self.seen_mass.saturating_add(mass);
+        let share = self.seen_mass / (GROWTH * u64::from(self.seen_contributors));
+        (share << self.interval_shift).max(LEAST_INTERVAL_ROWS)
+    }
+
+    pub(in crate::shuffle) fn receive_table(
+        &mut self,
+        interval_rows: u64,
+        range: (u64, u64),
+        table: &[u8],
+    ) -> Result<(), MessageError> {
+        let decoded = self.shelf.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
+        if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
+            return Err(MessageError::Field { field: "table" });
+        }
+        self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
+        self.install(decoded, interval_rows, range);
+        Ok(())
+    }
+
+    /// Puts a table in force. Batches that were put aside for it are taken by the next `exchange`.
+    fn install(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
+        let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
+        self.installed = Some(Installed { table, range, interval_rows, own_bounds });
+        self.figures.tables += 1;
+        // Batches that have not left yet would arrive as strays.
+        self.reroute_waiting();
+        self.route_held();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::schema::{Column, DataType, Schema};
+    use crate::shuffle::{Channel, EngineOptions, Event, Sent, Transport};
+
+    /// What was sent to each of two ranks, and which of them polls.
+    struct Post {
+        queues: [VecDeque<Vec<u8>>; 2],
+        rank: usize,
+    }
+
+    impl Transport for Post {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            assert_eq!(channel, Channel::Control, "there are no records");
+            self.queues[to as usize].push_back(message);
+            Sent::Accepted
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            if channel == Channel::Control { self.queues[self.rank].pop_front() } else { None }
+        }
+    }
+
+    /// A rank that hears of a round and of the count of deliveries at once answers the count first, and the epoch is closed
+    /// when its keys arrive. Found by `mpiexec -n 8 turbidite ingest`.
+    #[test]
+    fn an_answer_that_the_end_has_overtaken_is_forgotten() {
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
+        let mut engines = [0, 1].map(|rank| Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema)));
+        let mut post = Post { queues: Default::default(), rank: 0 };
+        let mut exchange = |engines: &mut [Engine; 2], rank: usize| {
+            post.rank = rank;
+            engines[rank].exchange(&mut post, || true, &mut |_, _| unreachable!("there are no records"))
+        };
+        engines.iter_mut().for_each(|engine| engine.begin(Vec::new()));
+        for rank in [1, 0, 1] {
+            exchange(&mut engines, rank).unwrap();
+        }
+        assert!(engines.iter().all(Engine::is_open));
+        engines[1].end();
+        for _ in 0..2 {
+            exchange(&mut engines, 1).unwrap();
+        }
+        engines[0].request_renegotiation();
+        engines[0].end();
+        exchange(&mut engines, 0).unwrap();
+        assert!(engines[0].is_negotiating(), "the round is on its way");
+        exchange(&mut engines, 1).unwrap();
+        exchange(&mut engines, 0).unwrap();
+        let closed = std::iter::from_fn(|| engines[0].event()).any(|event| event == Event::Closed);
+        assert!(closed, "the epoch is closed, and the round forgotten");
+    }
+}

@@ -1,0 +1,191 @@
+//! How the ranks know that an epoch's records have all arrived, and how its end becomes one answer for all.
+//!
+//! Records are counted, not messages: when every rank has handed over all it originated (`Settled`), the sum of the
+//! originated records is final; rank 0 then asks (`Probe`) how many were delivered until the two sums agree. Each
+//! rank's count only grows, so agreement means that nothing is on its way. Then the parts are sealed, the entries
+//! gathered on rank 0, and its outcome sent to all.
+
+use super::{Engine, Event, Phase};
+use crate::shuffle::counts::Probe;
+use crate::shuffle::message::{Control, Failure, Sealed};
+use crate::shuffle::wire::MessageError;
+
+/// A sum of records over ranks, which no honest job overflows.
+fn add_count(sum: u64, more: u64) -> Result<u64, MessageError> {
+    sum.checked_add(more).ok_or(MessageError::Field { field: "number of records" })
+}
+
+impl Engine {
+    /// Enters the end of the epoch: what is buffered is sent, and no more is appended.
+    pub fn end(&mut self) {
+        debug_assert_eq!(self.phase, Phase::Open);
+        self.phase = Phase::Ending;
+        if self.installed.is_none() && !self.held.is_empty() {
+            self.request_renegotiation();
+        }
+        self.route_held();
+    }
+
+    /// At the end of the epoch nothing waits for more to fill its batch: neither this rank's records nor those that it
+    /// passes on, which may come long after its own are gone. But while a batch has to wait for credit, the next one for
+    /// the same hop may fill up: to queue it at once would make a message of every few records, and no quota would hold them.
+    pub(in crate::shuffle) fn flush_at_the_end(&mut self) {
+        if matches!(self.phase, Phase::Ending | Phase::Settled) {
+            self.outbox.flush(self.session, self.table_version());
+        }
+    }
+
+    /// Once everything is handed over, this rank's count is final.
+    pub(in crate::shuffle) fn settle_when_empty(&mut self) {
+        if self.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
+            self.phase = Phase::Settled;
+            self.quiescence.own_settled = true;
+            // More than can be counted is what a child made up; then the sums never agree, and the epoch ends nowhere.
+            self.quiescence.originated = self.quiescence.originated.saturating_add(self.figures.originated);
+            self.report_settled();
+        }
+    }
+
+    pub(in crate::shuffle) fn child_settled(&mut self, originated: u64) -> Result<(), MessageError> {
+        self.quiescence.settled_children += 1;
+        self.quiescence.originated = add_count(self.quiescence.originated, originated)?;
+        self.report_settled();
+        Ok(())
+    }
+
+    fn report_settled(&mut self) {
+        let state = &mut self.quiescence;
+        if !state.own_settled || state.settled_children < self.place.children().len() as u32 {
+            return;
+        }
+        let originated = state.originated;
+        match self.place.parent() {
+            Some(parent) => self.control.push_back((parent, Control::Settled { originated })),
+            None => {
+                state.total = Some(originated);
+                state.again = true;
+                self.probe_again();
+            }
+        }
+    }
+
+    pub(in crate::shuffle) fn probe_again(&mut self) {
+        if std::mem::take(&mut self.quiescence.again) {
+            let round = self.quiescence.last_probe + 1;
+            self.receive_probe(round);
+        }
+    }
+
+    pub(in crate::shuffle) fn receive_probe(&mut self, round: u32) {
+        self.tell_children(&Control::Probe { round });
+        self.quiescence.last_probe = round;
+        self.quiescence.probe =
+            Some(Probe { round, missing_children: self.children_count(), delivered: self.figures.delivered });
+        self.report_delivered();
+    }
+
+    pub(in crate::shuffle) fn child_delivered(&mut self, round: u32, delivered: u64) -> Result<(), MessageError> {
+        if let Some(probe) = self.quiescence.probe.as_mut().filter(|probe| probe.round == round) {
+            probe.missing_children -= 1;
+            probe.delivered = add_count(probe.delivered, delivered)?;
+            self.report_delivered();
+        }
+        Ok(())
+    }
+
+    fn report_delivered(&mut self) {
+        let Some(probe) = self.quiescence.probe.take_if(|probe| probe.missing_children == 0) else { return };
+        match self.place.parent() {
+            Some(parent) => {
+                self.control.push_back((parent, Control::Delivered { round: probe.round, delivered: probe.delivered }));
+            }
+            None if self.quiescence.total == Some(probe.delivered) => self.close(),
+            None => self.quiescence.again = true,
+        }
+    }
+
+    pub(in crate::shuffle) fn close(&mut self) {
+        self.tell_children(&Control::Closed);
+        self.phase = Phase::Sealing;
+        // A round that nobody needs any more may still be open.
+        self.round = None;
+        self.events.push_back(Event::Closed);
+    }
+
+    /// Hands over what this rank sealed (or why it could not), to be gathered on rank 0.
+    pub fn sealed(&mut self, result: Result<Vec<u8>, String>) {
+        let rank = self.options.rank;
+        let own = match result {
+            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
+            Err(cause) => Sealed::Failed(Failure { rank, cause }),
+        };
+        self.add_sealed(own);
+        self.quiescence.own_sealed = true;
+        self.report_sealed();
+    }
+
+    pub(in crate::shuffle) fn child_sealed(&mut self, sealed: Sealed) {
+        self.quiescence.sealed_children += 1;
+        self.add_sealed(sealed);
+        self.report_sealed();
+    }
+
+    fn add_sealed(&mut self, sealed: Sealed) {
+        let sum = match (self.quiescence.sealed.take(), sealed) {
+            (None, sealed) => sealed,
+            (Some(Sealed::Payloads(mut all)), Sealed::Payloads(more)) => {
+                all.extend(more);
+                Sealed::Payloads(all)
+            }
+            (Some(Sealed::Failed(one)), Sealed::Failed(other)) => {
+                Sealed::Failed(if one.rank <= other.rank { one } else { other })
+            }
+            (Some(failed @ Sealed::Failed(_)), _) | (_, failed @ Sealed::Failed(_)) => failed,
+        };
+        self.quiescence.sealed = Some(sum);
+    }
+
+    fn report_sealed(&mut self) {
+        if self.phase != Phase::Sealing
+            || !self.quiescence.own_sealed
+            || self.quiescence.sealed_children < self.children_count()
+        {
+            return;
+        }
+        let Some(sealed) = self.quiescence.sealed.take() else { return };
+        match (self.place.parent(), self.merged(sealed)) {
+            (Some(parent), sealed) => self.control.push_back((parent, Control::Sealed(sealed))),
+            (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
+            (None, Sealed::Failed(failure)) => {
+                self.events.push_back(Event::GatherFailed);
+                self.finish(Err(failure));
+            }
+        }
+    }
+
+    /// The payloads of this subtree as one, if there is a way to merge them; rank 0 gets them as they come.
+    fn merged(&self, sealed: Sealed) -> Sealed {
+        let Some(merge) = &self.merge else { return sealed };
+        let Sealed::Payloads(payloads) = sealed else { return sealed };
+        if payloads.len() < 2 || self.place.parent().is_none() {
+            return Sealed::Payloads(payloads);
+        }
+        let rank = self.options.rank;
+        match (merge.0)(payloads) {
+            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
+            Err(cause) => Sealed::Failed(Failure { rank, cause }),
+        }
+    }
+
+    /// On rank 0, after [`Event::Gathered`]: the epoch is committed, with what all ranks are to know of it, or why not.
+    pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
+        let rank = self.options.rank;
+        self.finish(result.map_err(|cause| Failure { rank, cause }));
+    }
+
+    pub(in crate::shuffle) fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
+        self.tell_children(&Control::Outcome(outcome.clone()));
+        self.phase = Phase::Idle;
+        self.events.push_back(Event::Over { outcome });
+    }
+}

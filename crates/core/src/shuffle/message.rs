@@ -1,0 +1,323 @@
+//! What ranks say to each other.
+//!
+//! Control messages travel on the tree of ranks ([`super::tree`]), data messages straight to the receiver or by
+//! representatives ([`super::topology`]). Both name the *session*: how many epochs this job has begun. A control
+//! message of another session is stale and is dropped, since an epoch ends only after every rank has nothing more to
+//! say in it.
+//!
+//! A batch that goes straight to its receiver, or is on its last hop, is a header and stored rows. On the hops before,
+//! each row follows its destination rank (u32), since records for many receivers share a batch.
+
+use super::wire::{FieldReader, FieldWriter, MessageError};
+
+/// What a rank or a subtree reports once its parts are sealed: one payload per rank, or the first failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Sealed {
+    /// Payloads in no particular order, with their ranks.
+    Payloads(Vec<(u32, Vec<u8>)>),
+    /// The lowest failed rank and its cause.
+    Failed(Failure),
+}
+
+/// Where an epoch failed and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The rank on which it began.
+    pub rank: u32,
+    /// That rank's error.
+    pub cause: String,
+}
+
+/// What a control message is about, for those who count them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ControlPurpose {
+    /// That all ranks have begun a session.
+    Opening,
+    /// A partition table.
+    Negotiation,
+    /// Whether all records have arrived, and what became of the session.
+    Ending,
+}
+
+impl ControlPurpose {
+    /// How many there are; `purpose as usize` is below.
+    pub const COUNT: usize = 3;
+
+    /// Of a message on [`Channel::Control`](super::Channel::Control).
+    pub fn of(message: &[u8]) -> Self {
+        match message.first() {
+            Some(&(READY | GO)) => Self::Opening,
+            Some(&(REQUEST | BEGIN | PIVOTS | TABLE)) => Self::Negotiation,
+            _ => Self::Ending,
+        }
+    }
+}
+
+/// Control messages. `Up` marks those that go towards rank 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Control {
+    /// Up: this subtree has begun the session.
+    Ready,
+    /// Down: all have; records may flow. Carries what rank 0 announces about the epoch.
+    Go { announcement: Vec<u8> },
+    /// Up: somebody below wants a table newer than `version`.
+    Request { version: u32 },
+    /// Down: send the pivots for table `version`.
+    Begin { version: u32 },
+    /// Up: a subtree's pivots for table `version`, from so many ranks that had keys; the smallest and largest of them,
+    /// and how many records each of the subtree's partitions has received so far, and how many have not left their rank.
+    Pivots { version: u32, contributors: u32, range: (u64, u64), backlog: u64, loads: Vec<(u32, u64)>, pivots: Vec<u8> },
+    /// Down: the new table; the records of a rank after which the next one may be asked for, if tables adapt; the extremes
+    /// of all keys seen in the epoch.
+    Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
+    /// Up: every rank below has entered the end of the epoch; they originated so many records.
+    Settled { originated: u64 },
+    /// Down: count what has been delivered.
+    Probe { round: u32 },
+    /// Up: the answer.
+    Delivered { round: u32, delivered: u64 },
+    /// Down: every record has been delivered.
+    Closed,
+    /// Up: the parts of this subtree.
+    Sealed(Sealed),
+    /// Down: the epoch is committed, with what rank 0 says of it, or why it is not.
+    Outcome(Result<Vec<u8>, Failure>),
+}
+
+const READY: u8 = 1;
+const GO: u8 = 2;
+const REQUEST: u8 = 3;
+const BEGIN: u8 = 4;
+const PIVOTS: u8 = 5;
+const TABLE: u8 = 6;
+const SETTLED: u8 = 7;
+const PROBE: u8 = 8;
+const DELIVERED: u8 = 9;
+const CLOSED: u8 = 10;
+const SEALED: u8 = 11;
+const SEALED_FAILED: u8 = 12;
+const COMMITTED: u8 = 13;
+const FAILED: u8 = 14;
+
+impl Control {
+    pub(super) fn encode(&self, session: u32) -> Vec<u8> {
+        let head = |kind: u8| FieldWriter::default().u8(kind).u32(session);
+        match self {
+            Self::Ready => head(READY),
+            Self::Go { announcement } => head(GO).block(announcement),
+            Self::Request { version } => head(REQUEST).u32(*version),
+            Self::Begin { version } => head(BEGIN).u32(*version),
+            Self::Pivots { version, contributors, range, backlog, loads, pivots } => {
+                let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
+                let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1);
+                let fields = fields.u64(*backlog).u32(count);
+                loads.iter().fold(fields, |fields, (partition, rows)| fields.u32(*partition).u64(*rows)).block(pivots)
+            }
+            Self::Table { interval_rows, range, table } => {
+                head(TABLE).u64(*interval_rows).u64(range.0).u64(range.1).block(table)
+            }
+            Self::Settled { originated } => head(SETTLED).u64(*originated),
+            Self::Probe { round } => head(PROBE).u32(*round),
+            Self::Delivered { round, delivered } => head(DELIVERED).u32(*round).u64(*delivered),
+            Self::Closed => head(CLOSED),
+            Self::Sealed(Sealed::Payloads(payloads)) => {
+                let count = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
+                payloads
+                    .iter()
+                    .fold(head(SEALED).u32(count), |fields, (rank, payload)| fields.u32(*rank).block(payload))
+            }
+            Self::Sealed(Sealed::Failed(failure)) => {
+                head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
+            }
+            Self::Outcome(Ok(words)) => head(COMMITTED).block(words),
+            Self::Outcome(Err(failure)) => head(FAILED).u32(failure.rank).block(failure.cause.as_bytes()),
+        }
+        .finish()
+    }
+
+    /// The session and the message.
+    pub(super) fn decode(bytes: &[u8]) -> Result<(u32, Self), MessageError> {
+        let mut fields = FieldReader::new(bytes);
+        let kind = fields.u8()?;
+        let session = fields.u32()?;
+        let message = match kind {
+            READY => Self::Ready,
+            GO => Self::Go { announcement: fields.block()?.to_vec() },
+            REQUEST => Self::Request { version: fields.u32()? },
+            BEGIN => Self::Begin { version: fields.u32()? },
+            PIVOTS => Self::Pivots {
+                version: fields.u32()?,
+                contributors: fields.u32()?,
+                range: (fields.u64()?, fields.u64()?),
+                backlog: fields.u64()?,
+                loads: {
+                    let count = fields.u32()?;
+                    (0..count).map(|_| Ok((fields.u32()?, fields.u64()?))).collect::<Result<_, MessageError>>()?
+                },
+                pivots: fields.block()?.to_vec(),
+            },
+            TABLE => Self::Table {
+                interval_rows: fields.u64()?,
+                range: (fields.u64()?, fields.u64()?),
+                table: fields.block()?.to_vec(),
+            },
+            SETTLED => Self::Settled { originated: fields.u64()? },
+            PROBE => Self::Probe { round: fields.u32()? },
+            DELIVERED => Self::Delivered { round: fields.u32()?, delivered: fields.u64()? },
+            CLOSED => Self::Closed,
+            SEALED => {
+                let count = fields.u32()?;
+                let mut payloads = Vec::new();
+                for _ in 0..count {
+                    payloads.push((fields.u32()?, fields.block()?.to_vec()));
+                }
+                Self::Sealed(Sealed::Payloads(payloads))
+            }
+            SEALED_FAILED => Self::Sealed(Sealed::Failed(decode_failure(&mut fields)?)),
+            COMMITTED => Self::Outcome(Ok(fields.block()?.to_vec())),
+            FAILED => Self::Outcome(Err(decode_failure(&mut fields)?)),
+            kind => return Err(MessageError::Kind { kind }),
+        };
+        fields.end()?;
+        Ok((session, message))
+    }
+}
+
+/// The kind of a control message, for whoever traces what ranks say to each other.
+pub fn control_name(message: &[u8]) -> &'static str {
+    match message.first().copied() {
+        Some(READY) => "ready",
+        Some(GO) => "go",
+        Some(REQUEST) => "request",
+        Some(BEGIN) => "begin",
+        Some(PIVOTS) => "pivots",
+        Some(TABLE) => "table",
+        Some(SETTLED) => "settled",
+        Some(PROBE) => "probe",
+        Some(DELIVERED) => "delivered",
+        Some(CLOSED) => "closed",
+        Some(SEALED) => "sealed",
+        Some(SEALED_FAILED) => "sealed: failed",
+        Some(COMMITTED) => "committed",
+        Some(FAILED) => "failed",
+        _ => "unknown",
+    }
+}
+
+fn decode_failure(fields: &mut FieldReader<'_>) -> Result<Failure, MessageError> {
+    Ok(Failure { rank: fields.u32()?, cause: String::from_utf8_lossy(fields.block()?).into_owned() })
+}
+
+/// Length of a data message's header in bytes.
+pub(super) const DATA_HEADER_BYTES: usize = 20;
+
+/// What a row is preceded by in batches that are passed on: its destination.
+pub(super) const DESTINATION_BYTES: usize = 4;
+
+/// What precedes the stored rows of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct DataHeader {
+    pub(super) session: u32,
+    /// The rank that filled the batch, with its own application's records and those it passes on.
+    pub(super) origin: u32,
+    /// The rank the batch is sent to: it is to store the records, or to pass them on.
+    pub(super) destination: u32,
+    /// The newest table any of them was routed by; 0 for records routed without one (NaN keys need none).
+    pub(super) table_version: u32,
+    pub(super) rows: u32,
+}
+
+impl DataHeader {
+    pub(super) fn write(self, message: &mut [u8]) {
+        let fields = [self.session, self.origin, self.destination, self.table_version, self.rows];
+        for (slot, field) in message[..DATA_HEADER_BYTES].chunks_exact_mut(4).zip(fields) {
+            slot.copy_from_slice(&field.to_le_bytes());
+        }
+    }
+
+    /// The header and the rows, each of `row_bytes`, whose length fits the row count.
+    pub(super) fn read(message: &[u8], row_bytes: usize) -> Result<(Self, &[u8]), MessageError> {
+        let mut fields = FieldReader::new(message);
+        let header = Self {
+            session: fields.u32()?,
+            origin: fields.u32()?,
+            destination: fields.u32()?,
+            table_version: fields.u32()?,
+            rows: fields.u32()?,
+        };
+        let rows = fields.rest();
+        if (header.rows as usize).checked_mul(row_bytes) != Some(rows.len()) {
+            return Err(MessageError::Field { field: "row count" });
+        }
+        Ok((header, rows))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Vec<Control> {
+        let failure = Failure { rank: 3, cause: "No space left on device".into() };
+        vec![
+            Control::Ready,
+            Control::Go { announcement: vec![4; 16] },
+            Control::Request { version: 4 },
+            Control::Begin { version: 5 },
+            Control::Pivots {
+                version: 5,
+                contributors: 9,
+                range: (1, 2),
+                backlog: 6,
+                loads: vec![(3, 4), (5, 6)],
+                pivots: vec![1, 2, 3],
+            },
+            Control::Table { interval_rows: 1 << 40, range: (1, u64::MAX), table: vec![9; 40] },
+            Control::Settled { originated: u64::MAX },
+            Control::Probe { round: 8 },
+            Control::Delivered { round: 8, delivered: 77 },
+            Control::Closed,
+            Control::Sealed(Sealed::Payloads(vec![(0, vec![]), (7, vec![1; 9])])),
+            Control::Sealed(Sealed::Failed(failure.clone())),
+            Control::Outcome(Ok(b"words".to_vec())),
+            Control::Outcome(Err(failure)),
+        ]
+    }
+
+    #[test]
+    fn control_messages_survive_the_wire() {
+        for message in samples() {
+            assert_eq!(Control::decode(&message.encode(12)), Ok((12, message)));
+        }
+    }
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own() {
+        let names: std::collections::BTreeSet<_> = samples().iter().map(|one| control_name(&one.encode(1))).collect();
+        assert_eq!(names.len(), samples().len());
+        assert!(!names.contains("unknown") && control_name(&[]) == "unknown");
+    }
+
+    #[test]
+    fn cut_or_lengthened_messages_are_refused() {
+        for message in samples() {
+            let mut bytes = message.encode(1);
+            for end in 0..bytes.len() {
+                assert!(Control::decode(&bytes[..end]).is_err(), "{message:?} cut at {end}");
+            }
+            bytes.push(0);
+            assert!(Control::decode(&bytes).is_err());
+        }
+        assert_eq!(Control::decode(&[99, 0, 0, 0, 0]), Err(MessageError::Kind { kind: 99 }));
+    }
+
+    #[test]
+    fn a_batch_of_the_wrong_length_is_refused() {
+        let mut message = vec![0; DATA_HEADER_BYTES + 24];
+        let header = DataHeader { session: 1, origin: 2, destination: 3, table_version: 4, rows: 2 };
+        header.write(&mut message);
+        assert_eq!(DataHeader::read(&message, 12).map(|(read, rows)| (read, rows.len())), Ok((header, 24)));
+        assert!(DataHeader::read(&message, 11).is_err());
+        assert!(DataHeader::read(&message[..30], 12).is_err());
+    }
+}

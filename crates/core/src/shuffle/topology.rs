@@ -1,0 +1,263 @@
+//! Which ranks share a node, and by which of them records travel.
+//!
+//! With one node every rank sends straight to every other. With several, a rank keeps in touch only with the ranks of
+//! its own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
+//!
+//! ```text
+//! sender --Outward--> representative on its node --Across--> representative on the other node --Data--> receiver
+//! ```
+//!
+//! Each pair of nodes has one representative on either side, the same for both directions, which any rank can compute.
+//! A node's ranks share the other nodes evenly. A hop from a rank to itself is left out: a representative's own records
+//! begin with `Across`. Records for a rank of the same node are sent straight to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::transport::Channel;
+
+/// The node of every rank. Copies share their memory.
+#[derive(Debug, Clone, Default)]
+pub struct Topology {
+    /// None: one node for all.
+    nodes: Option<Arc<Nodes>>,
+}
+
+#[derive(Debug)]
+struct Nodes {
+    /// Each rank's place.
+    places: Vec<Place>,
+    /// Each node's ranks, ascending. None is empty.
+    ranks: Vec<Vec<u32>>,
+}
+
+/// A rank's node, and which of the node's ranks it is.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    node: u32,
+    index: u32,
+}
+
+impl Topology {
+    /// All ranks share a node.
+    pub fn one_node() -> Self {
+        Self::default()
+    }
+
+    /// From each rank's node. Any numbers do, if all ranks use the same: nodes are counted in the order of their lowest
+    /// rank.
+    pub fn from_nodes(labels: &[u32]) -> Self {
+        let mut numbers = BTreeMap::new();
+        let mut ranks: Vec<Vec<u32>> = Vec::new();
+        let mut places = Vec::with_capacity(labels.len());
+        for (rank, label) in (0..).zip(labels) {
+            let node = *numbers.entry(label).or_insert(ranks.len());
+            if node == ranks.len() {
+                ranks.push(Vec::new());
+            }
+            places.push(Place { node: node as u32, index: ranks[node].len() as u32 });
+            ranks[node].push(rank);
+        }
+        Self { nodes: (ranks.len() > 1).then(|| Arc::new(Nodes { places, ranks })) }
+    }
+
+    /// Whether it says something about a job of so many ranks: one node has any number of them.
+    pub fn fits(&self, ranks: u32) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes.places.len() == ranks as usize)
+    }
+
+    /// How many nodes there are.
+    pub fn node_count(&self) -> usize {
+        self.nodes.as_ref().map_or(1, |nodes| nodes.ranks.len())
+    }
+
+    /// Whether a rank is the lowest of its node.
+    pub fn is_first_of_node(&self, rank: u32) -> bool {
+        self.place(rank).map_or(rank == 0, |(_, index, _)| index == 0)
+    }
+
+    /// A rank's node, which of the node's ranks it is, and these ranks. `None`: one node for all.
+    pub(super) fn place(&self, rank: u32) -> Option<(u32, u32, &[u32])> {
+        let nodes = self.nodes.as_ref()?;
+        let place = nodes.places.get(rank as usize)?;
+        Some((place.node, place.index, nodes.ranks.get(place.node as usize)?))
+    }
+
+    /// The ranks of a node, ascending; none of one that there is not.
+    pub(super) fn ranks_of(&self, node: u32) -> &[u32] {
+        let ranks = self.nodes.as_ref().and_then(|nodes| nodes.ranks.get(node as usize));
+        ranks.map_or(&[], Vec::as_slice)
+    }
+
+    /// The ways out of `rank`; none where every rank sends straight to every other. Where no node has several ranks,
+    /// representatives would save nothing.
+    pub(super) fn routes(&self, rank: u32) -> Option<Routes> {
+        let nodes = self.nodes.as_ref().filter(|nodes| nodes.ranks.iter().any(|ranks| ranks.len() > 1))?;
+        Some(Routes::new(Arc::clone(nodes), rank))
+    }
+}
+
+impl Nodes {
+    /// The rank of `node` that passes on what goes to or comes from node `other`.
+    fn representative(&self, node: usize, other: usize) -> u32 {
+        let ranks = &self.ranks[node];
+        ranks[other % ranks.len()]
+    }
+}
+
+/// Where a rank sends records next, and on which channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NextHop {
+    pub(super) to: u32,
+    pub(super) channel: Channel,
+}
+
+/// Instead of a hop's number: these ranks share the node.
+const OWN_NODE: u32 = u32::MAX;
+
+/// One rank's next hops, numbered: first the ranks of its own node, then its node's representatives, then those of
+/// other nodes.
+#[derive(Debug)]
+pub(super) struct Routes {
+    nodes: Arc<Nodes>,
+    hops: Vec<NextHop>,
+    /// How many of the hops are the last ones: those to ranks of the own node.
+    last_hops: usize,
+    /// For the ranks of each node, the number of their hop; `OWN_NODE` for this rank's node, where a rank's place is the
+    /// number. There may be thousands of nodes.
+    by_node: Vec<u32>,
+}
+
+impl Routes {
+    fn new(nodes: Arc<Nodes>, rank: u32) -> Self {
+        let own = nodes.places[rank as usize].node as usize;
+        let last_hop = |&to: &u32| NextHop { to, channel: Channel::Data };
+        let mut hops: Vec<NextHop> = nodes.ranks[own].iter().map(last_hop).collect();
+        let last_hops = hops.len();
+        let mut by_node = vec![OWN_NODE; nodes.ranks.len()];
+        let others = || (0..nodes.ranks.len()).filter(|&node| node != own);
+        let mut outward = BTreeMap::new();
+        for node in others() {
+            let to = nodes.representative(own, node);
+            if to != rank {
+                let number = *outward.entry(to).or_insert(hops.len());
+                if number == hops.len() {
+                    hops.push(NextHop { to, channel: Channel::Outward });
+                }
+                by_node[node] = number as u32;
+            }
+        }
+        for node in others().filter(|&node| nodes.representative(own, node) == rank) {
+            by_node[node] = hops.len() as u32;
+            hops.push(NextHop { to: nodes.representative(node, own), channel: Channel::Across });
+        }
+        Self { nodes, hops, last_hops, by_node }
+    }
+
+    /// The number of the hop towards `destination`, which is none of this job's ranks if there is none.
+    #[inline]
+    pub(super) fn towards(&self, destination: u32) -> Option<usize> {
+        let place = self.nodes.places.get(destination as usize)?;
+        let hop = *self.by_node.get(place.node as usize)?;
+        Some(if hop == OWN_NODE { place.index } else { hop } as usize)
+    }
+
+    /// Whether the hop of this number is the last one, to the receiver itself.
+    #[inline]
+    pub(super) fn is_last(&self, hop: usize) -> bool {
+        hop < self.last_hops
+    }
+
+    pub(super) fn hops(&self) -> &[NextHop] {
+        &self.hops
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of 3, 2 and 2 ranks, numbered by somebody else, not in order.
+    const UNEVEN: [u32; 7] = [9, 9, 4, 9, 4, 7, 7];
+
+    fn route(topology: &Topology, from: u32, destination: u32) -> Vec<(u32, Channel)> {
+        let mut path = Vec::new();
+        let mut at = from;
+        loop {
+            let routes = topology.routes(at).unwrap();
+            let NextHop { to, channel } = routes.hops()[routes.towards(destination).unwrap()];
+            path.push((to, channel));
+            at = to;
+            if channel == Channel::Data {
+                return path;
+            }
+        }
+    }
+
+    /// Written out by hand: node 0 is ranks 0, 1 and 3, node 1 ranks 2 and 4, node 2 ranks 5 and 6.
+    #[test]
+    fn an_uneven_job_by_hand() {
+        use Channel::{Across, Data, Outward};
+        let topology = Topology::from_nodes(&UNEVEN);
+        assert_eq!(topology.node_count(), 3);
+        assert_eq!(route(&topology, 0, 3), [(3, Data)], "a rank of the same node");
+        assert_eq!(route(&topology, 0, 4), [(1, Outward), (2, Across), (4, Data)]);
+        assert_eq!(route(&topology, 4, 0), [(2, Outward), (1, Across), (0, Data)], "the same way back");
+        assert_eq!(route(&topology, 1, 2), [(2, Across), (2, Data)], "both are representatives");
+        assert_eq!(route(&topology, 0, 6), [(3, Outward), (5, Across), (6, Data)]);
+        assert_eq!(route(&topology, 2, 6), [(6, Across), (6, Data)], "and so is the receiver here");
+    }
+
+    #[test]
+    fn every_rank_is_reached_in_three_hops_whose_channels_only_ascend() {
+        for (ranks, nodes) in [(7u32, 3u32), (16, 4), (30, 7), (33, 2), (64, 9), (100, 60)] {
+            let labels: Vec<u32> = (0..ranks).map(|rank| (u64::from(rank * rank) % u64::from(nodes)) as u32).collect();
+            let topology = Topology::from_nodes(&labels);
+            for from in 0..ranks {
+                for to in 0..ranks {
+                    let path = route(&topology, from, to);
+                    assert_eq!(path.last(), Some(&(to, Channel::Data)));
+                    let order = [Channel::Outward, Channel::Across, Channel::Data];
+                    let places: Vec<_> = path.iter().map(|hop| order.iter().position(|&c| c == hop.1)).collect();
+                    assert!(places.is_sorted_by(|one, other| one < other), "{path:?}");
+                    let mut at = from;
+                    for (next, channel) in path {
+                        let same = labels[at as usize] == labels[next as usize];
+                        assert_eq!(same, channel != Channel::Across, "{at} to {next} of {from} to {to}");
+                        at = next;
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn next_hops_are_the_nodes_ranks_and_an_even_share_of_the_others() {
+        for (ranks, nodes) in [(16u32, 4u32), (1024, 32), (4096, 128), (48, 24)] {
+            let per_node = ranks / nodes;
+            let labels: Vec<u32> = (0..ranks).map(|rank| rank / per_node).collect();
+            let topology = Topology::from_nodes(&labels);
+            let mut across = 0;
+            for rank in (0..ranks).step_by(7) {
+                let routes = topology.routes(rank).unwrap();
+                let count = |channel| routes.hops().iter().filter(|hop| hop.channel == channel).count() as u32;
+                assert_eq!(count(Channel::Data), per_node);
+                assert!(count(Channel::Outward) < per_node);
+                assert!(count(Channel::Across) <= nodes.div_ceil(per_node));
+                across += count(Channel::Across);
+            }
+            assert!(across > 0);
+        }
+    }
+
+    #[test]
+    fn one_node_or_one_rank_on_each_needs_no_representatives() {
+        assert!(Topology::one_node().routes(3).is_none());
+        assert!(Topology::from_nodes(&[5; 8]).routes(3).is_none());
+        assert!(Topology::from_nodes(&[0, 1, 2]).routes(1).is_none());
+        assert!(Topology::from_nodes(&[]).fits(12), "no nodes named: one");
+        assert!(Topology::from_nodes(&UNEVEN).fits(7));
+        assert!(!Topology::from_nodes(&UNEVEN).fits(8));
+        assert_eq!(Topology::from_nodes(&UNEVEN).routes(0).unwrap().towards(7), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! Little-endian fields in and out of message bytes, with every length checked before use.
+
+/// A message that cannot be understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MessageError {
+    /// It ends before its fields do.
+    #[error("a message ends before its fields do")]
+    Short,
+    /// It goes on after its fields.
+    #[error("a message has {surplus_bytes} bytes more than its fields")]
+    Long {
+        /// Bytes left over.
+        surplus_bytes: usize,
+    },
+    /// Its kind is unknown.
+    #[error("a message has the unknown kind {kind}")]
+    Kind {
+        /// The first byte.
+        kind: u8,
+    },
+    /// A field is outside what it may be.
+    #[error("a message has an impossible {field}")]
+    Field {
+        /// The field.
+        field: &'static str,
+    },
+}
+
+/// Appends fields to a message.
+#[derive(Default)]
+pub(super) struct FieldWriter {
+    bytes: Vec<u8>,
+}
+
+impl FieldWriter {
+    pub(super) fn u8(mut self, value: u8) -> Self {
+        self.bytes.push(value);
+        self
+    }
+
+    pub(super) fn u32(mut self, value: u32) -> Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    pub(super) fn u64(mut self, value: u64) -> Self {
+        self.bytes.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    /// A length and that many bytes. Payloads stay far below 4 GiB: batches, pivots, tables, one rank's entries.
+    pub(super) fn block(self, payload: &[u8]) -> Self {
+        let mut next = self.u64(payload.len() as u64);
+        next.bytes.extend_from_slice(payload);
+        next
+    }
+
+    pub(super) fn finish(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Takes fields off a message.
+pub(super) struct FieldReader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> FieldReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(super) fn bytes(&mut self, count: usize) -> Result<&'a [u8], MessageError> {
+        let (head, rest) = self.rest.split_at_checked(count).ok_or(MessageError::Short)?;
+        self.rest = rest;
+        Ok(head)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageError> {
+        let mut raw = [0; N];
+        raw.copy_from_slice(self.bytes(N)?);
+        Ok(raw)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, MessageError> {
+        self.array::<1>().map(|raw| raw[0])
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, MessageError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, MessageError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn block(&mut self) -> Result<&'a [u8], MessageError> {
+        let count = usize::try_from(self.u64()?).map_err(|_| MessageError::Short)?;
+        self.bytes(count)
+    }
+
+    /// Everything not yet taken.
+    pub(super) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Succeeds when nothing is left over.
+    pub(super) fn end(self) -> Result<(), MessageError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(MessageError::Long { surplus_bytes: self.rest.len() }) }
+    }
+}

@@ -1,0 +1,111 @@
+//! What verification finds.
+
+use std::path::{Path, PathBuf};
+
+use crate::error::Error;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FindingKind {
+    /// Stored bytes are not what was written, or files are missing or too many.
+    Damage,
+    /// The system could not read something, so that nothing can be said of it.
+    Unreadable,
+    /// Nothing is wrong with the data, but someone should know.
+    Notice,
+}
+
+/// Something that verification found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How bad it is.
+    pub kind: FindingKind,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// Where in it: a run, a page.
+    pub place: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Finding {
+    pub(super) fn new(kind: FindingKind, path: &Path, what: impl Into<String>) -> Self {
+        Self { kind, path: path.to_owned(), place: None, what: what.into() }
+    }
+
+    pub(super) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: Some(place.into()), ..Self::new(FindingKind::Damage, path, what) }
+    }
+
+    /// The finding that an error amounts to; `path` where the error names none.
+    pub(super) fn from_error(error: Error, path: &Path) -> Self {
+        match error {
+            Error::Damage { path, place, what } => Self { kind: FindingKind::Damage, path, place, what },
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
+                Self::new(FindingKind::Damage, &path, "it is missing")
+            }
+            Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
+                Self::new(FindingKind::Damage, &path, "it ends before its end")
+            }
+            Error::Io { operation, path, source } => {
+                Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))
+            }
+            other => Self::new(FindingKind::Unreadable, path, other.to_string()),
+        }
+    }
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match self.kind {
+            FindingKind::Damage => "damage",
+            FindingKind::Unreadable => "unreadable",
+            FindingKind::Notice => "notice",
+        };
+        write!(f, "{kind}: {}", self.path.display())?;
+        if let Some(place) = &self.place {
+            write!(f, " ({place})")?;
+        }
+        write!(f, ": {}", self.what)
+    }
+}
+
+/// What a verification looked at and found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// Epochs looked at.
+    pub epochs: u64,
+    /// Parts that could be opened.
+    pub parts: u64,
+    /// Row groups read.
+    pub row_groups: u64,
+    /// Pages read.
+    pub pages: u64,
+    /// Records read.
+    pub rows: u64,
+    /// Bytes of records read.
+    pub bytes: u64,
+    /// Attempts at epochs that were begun and never committed, or are being written.
+    pub unfinished: u64,
+    /// What was found, in the order of epochs and parts.
+    pub findings: Vec<Finding>,
+}
+
+impl VerifyReport {
+    /// Whether nothing was found but notices.
+    pub fn is_clean(&self) -> bool {
+        self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
+    }
+
+    /// Adds what another report counted and found.
+    pub(super) fn add(&mut self, other: Self) {
+        self.epochs += other.epochs;
+        self.parts += other.parts;
+        self.row_groups += other.row_groups;
+        self.pages += other.pages;
+        self.rows += other.rows;
+        self.bytes += other.bytes;
+        self.unfinished += other.unfinished;
+        self.findings.extend(other.findings);
+    }
+}

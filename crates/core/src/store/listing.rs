@@ -1,0 +1,46 @@
+//! Which epochs and parts there are, by their names.
+
+use std::io;
+use std::path::Path;
+
+use super::layout::{Layout, parse_epoch_folder};
+use crate::error::{IoContext, Result};
+use crate::format::PartId;
+use crate::storage::{DirEntry, FileKind, Storage};
+
+/// The names in a folder; none when it does not exist.
+pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<DirEntry>> {
+    match storage.list(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.at("list", path),
+    }
+}
+
+/// The epochs of a dataset, in numeric order.
+///
+/// # Errors
+/// When the folder cannot be read.
+pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
+    let names = list_or_empty(storage, &layout.data())?;
+    let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
+    let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
+}
+
+/// Whether a dataset has an epoch.
+///
+/// # Errors
+/// When its folder cannot be looked up.
+pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<bool> {
+    let folder = layout.epoch(epoch);
+    Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
+}
+
+/// The parts in an epoch's folder, by name.
+pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
+    let mut parts: Vec<PartId> =
+        list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();
+    parts.sort_unstable();
+    Ok(parts)
+}

@@ -1,0 +1,131 @@
+//! Where a dataset may be created: in a new folder or an empty one, and not among other files.
+
+use std::path::Path;
+
+use super::layout::{Layout, parse_epoch_folder};
+use super::listing::list_or_empty;
+use crate::error::{Error, IoContext, Result};
+use crate::storage::{FileKind, Storage};
+
+/// What a new file system has at its root.
+const OF_THE_SYSTEM: &str = "lost+found";
+
+/// Checks that there is a dataset at `layout`, or that one may be created there. Changes nothing, and needs no lock. What
+/// a creation that was cut short has left is no obstacle.
+///
+/// # Errors
+/// [`Error::Occupied`] when there is a file, or a folder with other files.
+pub(crate) fn check_vacant(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+    let root = layout.root();
+    let occupied = |what: String| Err(Error::Occupied { path: root.to_owned(), what });
+    match storage.kind(root).at("look up", root)? {
+        None => match root.ancestors().find(|above| storage.kind(above).is_ok_and(|kind| kind == Some(FileKind::File)))
+        {
+            Some(file) => occupied(format!("cannot be a folder, since {} is a file", file.display())),
+            None => Ok(()),
+        },
+        Some(FileKind::File) => occupied("is a file, and a dataset is a folder".to_owned()),
+        Some(FileKind::Directory) => {
+            let descriptor = layout.descriptor();
+            if storage.kind(&descriptor).at("look up", &descriptor)?.is_some() {
+                return Ok(());
+            }
+            match foreign(storage, layout)? {
+                Some(name) => occupied(format!("is a folder with other files, such as {name}, and no dataset")),
+                None => Ok(()),
+            }
+        }
+    }
+}
+
+/// A file or folder that the creation of a dataset has not made.
+fn foreign(storage: &dyn Storage, layout: &Layout) -> Result<Option<String>> {
+    for entry in storage.list(layout.root()).at("list", layout.root())? {
+        let path = layout.root().join(&entry.name);
+        let of_ours: fn(&str) -> bool = match entry.kind {
+            // Epochs without a dataset.json are damage, which is told elsewhere.
+            FileKind::Directory if path == layout.data() => |name| parse_epoch_folder(name).is_some(),
+            FileKind::Directory if path == layout.control() => is_control,
+            FileKind::Directory if entry.name == OF_THE_SYSTEM => continue,
+            _ => return Ok(Some(entry.name)),
+        };
+        let inside = list_or_empty(storage, &path)?;
+        if let Some(other) = inside.into_iter().find(|inside| !of_ours(&inside.name)) {
+            return Ok(Some(Path::new(&entry.name).join(other.name).display().to_string()));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a name is one of those of `_turbidite`.
+fn is_control(name: &str) -> bool {
+    matches!(name, "manifest" | "tmp" | "index") || name.starts_with("dataset.json") || name.starts_with("lock")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::schema::{Column, DataType, Schema};
+    use crate::storage::{Fault, FaultStorage, MemoryStorage};
+    use crate::store::{DatasetDescriptor, WriterLock};
+
+    fn create_file(storage: &dyn Storage, path: &str) {
+        storage.create_dir_all(Path::new(path).parent().unwrap()).unwrap();
+        storage.create(Path::new(path)).unwrap();
+    }
+
+    #[test]
+    fn a_dataset_is_not_created_among_other_files() {
+        let layout = Layout::new("/home/ds");
+        for (file, words) in [
+            ("/home/ds/notes.txt", "/home/ds is a folder with other files, such as notes.txt, and no dataset; "),
+            ("/home/ds/run/1.dat", "such as run"),
+            ("/home/ds/data/energies.csv", "such as data/energies.csv"),
+            ("/home/ds/_turbidite/mine", "such as _turbidite/mine"),
+            ("/home/ds/data", "such as data"),
+            ("/home/ds", "/home/ds is a file, and a dataset is a folder; "),
+            ("/home", "/home/ds cannot be a folder, since /home is a file; "),
+        ] {
+            let storage = MemoryStorage::new();
+            create_file(&storage, file);
+            let error = check_vacant(&storage, &layout).unwrap_err().to_string();
+            assert!(error.contains(words) && error.ends_with("; give a new or empty folder"), "{file}: {error}");
+        }
+        let storage = MemoryStorage::new();
+        for folder in ["/", "/home/ds", "/home/ds/lost+found", "/home/ds/data/epoch=5"] {
+            storage.create_dir_all(Path::new(folder)).unwrap();
+            check_vacant(&storage, &layout).unwrap();
+        }
+    }
+
+    /// Killed before every operation: what is left is no obstacle to the next attempt.
+    #[test]
+    fn a_creation_that_was_cut_short_can_be_repeated() {
+        let layout = Layout::new("/home/ds");
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::F32)], "key").unwrap());
+        let mut at = 0;
+        loop {
+            let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
+            let killed: Arc<dyn Storage> =
+                Arc::new(FaultStorage::with_fault(Arc::clone(&memory), Fault::Kill { at, torn: true }));
+            let create = |storage: &Arc<dyn Storage>| -> Result<()> {
+                let (_lock, _) = WriterLock::acquire(storage, &layout, true)?;
+                DatasetDescriptor::open_or_create(&**storage, &layout, &DatasetDescriptor::new(Arc::clone(&schema)))?;
+                Ok(())
+            };
+            let done = create(&killed).is_ok();
+            check_vacant(&*memory, &layout).unwrap();
+            create(&memory).unwrap();
+            // A file beside a dataset is nobody's business.
+            create_file(&*memory, "/home/ds/notes.txt");
+            check_vacant(&*memory, &layout).unwrap();
+            if done {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 10, "the sweep covers something");
+    }
+}

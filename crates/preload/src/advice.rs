@@ -1,0 +1,44 @@
+//! What to do about an error of the dataset, in the words of the configuration.
+
+use turbidite::{Error, Refusal};
+
+/// The error, and what to do about it where a setting decides.
+pub(crate) fn in_words(error: &Error) -> String {
+    let advice = match error.refusal() {
+        Some(Refusal::Locked) => "if that process is gone for certain, break_lock = true takes the lock over",
+        Some(Refusal::EpochExists) => "if_exists = \"replace\" writes it anew, if_exists = \"skip\" leaves it as it is",
+        Some(Refusal::EpochsExist) => {
+            "to go on with that run, say truncate_after = EPOCH, if_exists = \"skip\" or if_exists = \"replace\"; to begin \
+             another, give another out"
+        }
+        Some(Refusal::OtherSource) => {
+            "give these files an out of their own, or say any_source = true to have both in one"
+        }
+        _ => return error.to_string(),
+    };
+    format!("{error}; {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_named_as_the_configuration_spells_them() {
+        let exists = Error::EpochExists { epoch: 5, path: "ds".into() };
+        let words = in_words(&exists);
+        assert!(words.starts_with("epoch 5 exists already in ds; if_exists = \"replace\" "), "{words}");
+        let others = [
+            (Error::EpochsExist { path: "ds".into(), count: 2, first: 5, last: 7 }, "truncate_after = "),
+            (
+                Error::OtherSource { path: "ds".into(), found: "a: b".into(), wanted: "a: c".into() },
+                "any_source = true",
+            ),
+        ];
+        for (error, setting) in others {
+            assert!(in_words(&error).contains(setting), "{error}");
+        }
+        let missing = Error::EpochMissing { epoch: 5, path: "ds".into() };
+        assert_eq!(in_words(&missing), missing.to_string());
+    }
+}

@@ -1,0 +1,346 @@
+//! One dataset on this rank: what is known of its epochs, and how one is indexed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use turbidite::runtime;
+use turbidite::storage::FileSystem;
+use turbidite::{EpochStart, IfExists, RankJob, WriteOptions};
+
+use crate::advice;
+use crate::config::Plan;
+use crate::intake;
+use crate::mpi::World;
+use crate::notices::{complain, complain_of_place, display, ingest_command};
+use crate::past::Past;
+use crate::pattern::Named;
+use crate::pending::{EpochFiles, Finished, Pending};
+use crate::spool::Spooled;
+
+/// How long ranks wait for one that does not come before they give indexing up.
+const STALL_LIMIT: Duration = Duration::from_secs(300);
+
+/// How long an append waits for others: all ranks are in the same call.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What has become of a dataset's epochs and of this rank's files, for the line that is said at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Files that matched and were closed.
+    pub(crate) files: u64,
+    /// The records of each epoch that is indexed; one may be indexed again.
+    pub(crate) indexed: BTreeMap<u64, u64>,
+    /// Epochs that exist and were left as they are.
+    pub(crate) skipped: u64,
+    pub(crate) failed: u64,
+    /// Files that were to be spooled and stay in their own places all the same.
+    pub(crate) unspooled: u64,
+}
+
+/// One dataset on this rank.
+pub(crate) struct Dataset {
+    pub(crate) plan: Plan,
+    pub(crate) pending: Pending,
+    past: Past,
+    pub(crate) largest_seen: Option<u64>,
+    job: Option<RankJob>,
+    /// What the datasets share.
+    process: Arc<runtime::Process>,
+    /// Files of several epochs that could not be read to their ends, and why.
+    damaged: HashMap<PathBuf, String>,
+    /// Whether nothing is indexed any more.
+    given_up: bool,
+    pub(crate) tally: Tally,
+}
+
+impl Dataset {
+    pub(crate) fn new(plan: Plan, process: Arc<runtime::Process>) -> Self {
+        Self {
+            plan,
+            process,
+            pending: Pending::new(),
+            past: Past::default(),
+            largest_seen: None,
+            job: None,
+            damaged: HashMap::new(),
+            given_up: false,
+            tally: Tally::default(),
+        }
+    }
+
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.given_up
+    }
+
+    pub(crate) fn observe(&mut self, epoch: u64) {
+        self.largest_seen = Some(self.largest_seen.map_or(epoch, |seen| seen.max(epoch)));
+    }
+
+    /// One file less of an epoch is open.
+    pub(crate) fn no_longer_open(&mut self, epoch: u64) {
+        if let Some(files) = self.pending.get_mut(&epoch) {
+            files.open = files.open.saturating_sub(1);
+            if files.is_empty() {
+                self.pending.remove(&epoch);
+            }
+        }
+    }
+
+    /// Takes note of a file that the program has closed, or given its name.
+    pub(crate) fn finished(&mut self, named: Named, epoch: u64, mut file: Finished) {
+        self.tally.files += 1;
+        // Another place has taken it when the spool could not.
+        file.spool = file.spool.take_if(|spool| spool.exists());
+        if self.plan.spool_root().is_some() && file.spool.is_none() {
+            self.tally.unspooled += 1;
+        }
+        if self.given_up {
+            put_in_place(&[file]);
+            return;
+        }
+        finish(&self.plan, self.pending.entry(epoch).or_default(), named, file);
+    }
+
+    /// Takes note of a part of a file that is one epoch.
+    pub(crate) fn found(&mut self, epoch: u64, part: Finished) {
+        self.observe(epoch);
+        if !self.given_up {
+            self.tally.files += 1;
+            self.pending.entry(epoch).or_default().add(part);
+        }
+    }
+
+    /// A file of several epochs cannot be read to its end.
+    pub(crate) fn is_damaged(&mut self, path: PathBuf, what: String) {
+        complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
+        self.damaged.insert(path, what);
+    }
+
+    /// Writes one epoch. All ranks call it together.
+    pub(crate) fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
+        // A file that is one record, or has several epochs, says nothing of the others of its epoch.
+        let remembers = self.plan.pattern.names_epochs() && !self.plan.pattern.names_records();
+        self.past.recall(epoch, &mut files);
+        let result = self.write(epoch, &mut files, world);
+        let is_stored = matches!(result, Ok(Some(_)));
+        match result {
+            Ok(Some(records)) => {
+                self.tally.indexed.insert(epoch, records);
+                remove_spooled(&files.finished);
+            }
+            // The epoch is there from an earlier run of the program, and what it holds may not be what was written now.
+            Ok(None) => {
+                self.tally.skipped += 1;
+                put_in_place(&files.finished);
+            }
+            Err(what) => {
+                self.tally.failed += 1;
+                if world.rank() == 0 {
+                    complain(&self.why_not_indexed(epoch, &what, &files));
+                }
+                let complete = put_in_place(&files.finished);
+                self.clear_up(complete, world);
+            }
+        }
+        if remembers {
+            self.past.remember(epoch, &files.finished, is_stored);
+        }
+    }
+
+    /// The words for an epoch that is not indexed.
+    fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles) -> String {
+        if !self.given_up {
+            let stored = if self.past.has(epoch) { "; it keeps what was indexed of it before" } else { "" };
+            return format!("{what}; the files of epoch {epoch} stay as the program wrote them{stored}");
+        }
+        let example = files.finished.first().map(|file| file.path.as_path());
+        let later = ingest_command(&self.plan, example);
+        format!(
+            "{what}; nothing more is indexed into {}: the files stay as the program writes them{later}",
+            display(&self.plan.out)
+        )
+    }
+
+    /// Removes what was written of a failed epoch, once the program's files are complete on all ranks. All ranks call it
+    /// together.
+    fn clear_up(&mut self, complete: bool, world: &World) {
+        // Without such an epoch ranks may not even reach each other; whether there is one they know alike.
+        let Some(job) = self.job.as_mut().filter(|job| job.has_failed()) else { return };
+        let mut all = [i64::from(complete)];
+        if !world.minimum(&mut all) || all[0] == 0 {
+            return job.keep_failed();
+        }
+        if let Err(error) = job.discard_failed() {
+            complain(&format!("cannot remove what was written of a failed epoch: {error}"));
+        }
+    }
+
+    /// Stores an epoch's records; returns how many all ranks had, or `None` for an epoch that was skipped.
+    fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<Option<u64>, String> {
+        if self.job.is_none() {
+            match self.open(world) {
+                Ok(job) => self.job = Some(job),
+                Err(error) => {
+                    self.given_up = true;
+                    return Err(error);
+                }
+            }
+        }
+        let Some(job) = &mut self.job else { return Ok(None) };
+        let begun = if self.past.has(epoch) { job.replace_epoch(epoch) } else { job.begin_epoch(epoch) };
+        match begun.map_err(|error| advice::in_words(&error))? {
+            EpochStart::Skipped => return Ok(None),
+            EpochStart::Started => {}
+        }
+        let appended = match damage(&self.damaged, files) {
+            Some(what) => Err(what),
+            None => intake::append(&self.plan, epoch, files, job, world.rank()),
+        };
+        if let Err(what) = appended {
+            job.refuse(what).map_err(|error| error.to_string())?;
+        }
+        job.end_epoch().map(|figures| Some(figures.rows)).map_err(|error| advice::in_words(&error))
+    }
+
+    fn open(&self, world: &World) -> Result<RankJob, String> {
+        let Plan { out, schema, .. } = &self.plan;
+        let defaults = WriteOptions::new(world.ranks());
+        let options = WriteOptions {
+            receivers: self.plan.receivers.unwrap_or(defaults.receivers),
+            memtable_bytes: self.plan.memtable_bytes.unwrap_or(defaults.memtable_bytes),
+            if_exists: self.plan.if_exists,
+            break_lock: self.plan.break_lock,
+            source: Some(format!("preload: {}", self.plan.pattern)),
+            match_source: !self.plan.any_source,
+            // Whoever goes on with a run says what is to become of its epochs.
+            must_be_empty: self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none(),
+            patience: PATIENCE,
+            stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
+            derivations: self.plan.derivation_texts.clone(),
+            topology: world.topology(),
+            ..defaults
+        };
+        let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
+        let opened = match world.transport(options.credit_batches) {
+            None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),
+            Some(transport) => {
+                let transport = Box::new(transport?);
+                RankJob::open_on(process, storage, out, schema.clone(), options, world.rank(), transport)
+            }
+        };
+        let mut job = opened.map_err(|error| advice::in_words(&error))?;
+        if let Some(epoch) = self.plan.truncate_after {
+            job.truncate_after(epoch).map_err(|error| error.to_string())?;
+        }
+        Ok(job)
+    }
+
+    /// Forgets what was found in a file of several epochs, which begins anew, or in one that is removed.
+    pub(crate) fn forget(&mut self, path: &Path) {
+        self.damaged.remove(path);
+        for files in self.pending.values_mut() {
+            files.finished.retain(|file| file.path != path);
+        }
+        self.pending.retain(|_, files| !files.is_empty());
+    }
+
+    /// Forgets a file that gets another name; returns whether it was known.
+    pub(crate) fn part_with(&mut self, path: &Path) -> bool {
+        let known = self.damaged.contains_key(path)
+            || self.pending.values().any(|files| files.finished.iter().any(|file| file.path == path));
+        self.forget(path);
+        known
+    }
+
+    /// Indexes nothing any more; files in the spool go where the program believes them to be.
+    pub(crate) fn give_up(&mut self) {
+        self.given_up = true;
+        for files in std::mem::take(&mut self.pending).into_values() {
+            put_in_place(&files.finished);
+        }
+    }
+
+    /// Gives up what is pending and the dataset, in a process that ends without MPI_Finalize: no other rank is asked.
+    pub(crate) fn abandon(&mut self, rank: u32) {
+        if let Some(epochs) = self.epochs_left() {
+            let example = self.pending.values().flat_map(|files| &files.finished).next();
+            let later = ingest_command(&self.plan, example.map(|file| file.path.as_path()));
+            complain(&format!(
+                "{}: rank {rank} ended without MPI_Finalize: {epochs} not indexed; the files stay as the program wrote \
+                 them{later}",
+                display(&self.plan.out)
+            ));
+        }
+        self.give_up();
+        if let Some(Err(error)) = self.job.take().map(RankJob::abandon) {
+            complain(&format!("{}: {error}", display(&self.plan.out)));
+        }
+    }
+
+    /// The epochs of which this rank has files that are not indexed, in words; `None` without any.
+    fn epochs_left(&self) -> Option<String> {
+        let epochs: Vec<String> = self.pending.keys().map(u64::to_string).collect();
+        match epochs.as_slice() {
+            [] => None,
+            [epoch] => Some(format!("epoch {epoch} is")),
+            [first @ .., last] => Some(format!("epochs {} and {last} are", first.join(", "))),
+        }
+    }
+
+    /// Gives up what is pending and the dataset. All ranks call it together.
+    pub(crate) fn close(&mut self) {
+        self.give_up();
+        if let Some(Err(error)) = self.job.take().map(RankJob::close) {
+            complain(&format!("{}: {error}", display(&self.plan.out)));
+        }
+    }
+}
+
+/// Returns the damage that an epoch may have suffered: that of any file that should have it and has not.
+fn damage(damaged: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
+    let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
+    damaged.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
+}
+
+/// Takes note of a finished file.
+fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
+    let Some(id) = named.id else { return files.add(file) };
+    let gathered = std::fs::read(file.place()).map_err(|error| error.to_string()).and_then(|content| {
+        let record = [intake::only_record(plan, &content)?, &id.to_le_bytes()].concat();
+        files.gathered.add(&record, &plan.spool).map_err(|error| error.to_string())
+    });
+    if let Err(what) = gathered {
+        files.failure.get_or_insert(format!("{}: {what}", file.path.display()));
+    }
+    if file.spool.is_some() {
+        files.finished.push(file);
+    }
+}
+
+/// Removes files from the spool, which are indexed.
+fn remove_spooled(files: &[Finished]) {
+    for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
+        if let Err(error) = spool.remove() {
+            complain(&format!("cannot remove {}: {error}; it is indexed", spool.place().display()));
+        }
+    }
+}
+
+/// Moves spooled files to where the program believes them to be; returns whether all of them are there.
+pub(crate) fn put_in_place(files: &[Finished]) -> bool {
+    let mut all = true;
+    for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
+        if let Err(error) = put_spooled_in_place(spool) {
+            complain_of_place(spool, &error);
+            all = false;
+        }
+    }
+    all
+}
+
+fn put_spooled_in_place(spool: &Spooled) -> std::io::Result<()> {
+    // Another process may have moved it.
+    if spool.exists() { spool.put_in_place() } else { Ok(()) }
+}

@@ -1,0 +1,40 @@
+//! The names of `formatted.c`'s functions.
+//!
+//! A library exports only what Rust defines, so each name is a jump, which leaves all arguments where they are.
+
+use std::arch::naked_asm;
+use std::ffi::c_void;
+
+unsafe extern "C" {
+    fn turbidite_fprintf();
+    fn turbidite_fprintf_chk();
+    fn turbidite_vfprintf();
+    fn turbidite_vfprintf_chk();
+}
+
+macro_rules! jumps {
+    ($($symbol:ident => $target:ident;)*) => {$(
+        #[doc = concat!("`", stringify!($symbol), "`.")]
+        /// # Safety
+        /// As for the C library's.
+        #[unsafe(no_mangle)]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $symbol(_first: *mut c_void) -> i32 {
+            #[cfg(target_arch = "x86_64")]
+            naked_asm!("jmp {}", sym $target);
+            #[cfg(target_arch = "aarch64")]
+            naked_asm!("b {}", sym $target);
+            #[cfg(target_arch = "riscv64")]
+            naked_asm!("tail {}", sym $target);
+            #[cfg(target_arch = "powerpc64")]
+            naked_asm!("b {}", sym $target);
+        }
+    )*};
+}
+
+jumps! {
+    fprintf => turbidite_fprintf;
+    __fprintf_chk => turbidite_fprintf_chk;
+    vfprintf => turbidite_vfprintf;
+    __vfprintf_chk => turbidite_vfprintf_chk;
+}

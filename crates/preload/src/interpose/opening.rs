@@ -1,0 +1,163 @@
+//! Opening files: where they are opened, and that they were.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use libc::{FILE, mode_t};
+
+use super::{errno, given, is_original, number_of, set_errno, watched};
+use crate::guard::Guard;
+use crate::process;
+use crate::session::{self, Placement, session};
+use crate::spool;
+
+/// How a file is to be opened.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    writes: bool,
+    /// Whether it is emptied or created.
+    begins_anew: bool,
+}
+
+impl Access {
+    fn of_flags(flags: c_int) -> Self {
+        Self {
+            writes: flags & libc::O_ACCMODE != libc::O_RDONLY,
+            begins_anew: flags & (libc::O_TRUNC | libc::O_EXCL) != 0,
+        }
+    }
+
+    fn of_mode(mode: &[u8]) -> Self {
+        Self { writes: mode.iter().any(|byte| b"wa+".contains(byte)), begins_anew: mode.first() == Some(&b'w') }
+    }
+}
+
+/// Looks at a file that is about to be opened. `None` when it is of no interest.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Placement> {
+    let _guard = Guard::enter()?;
+    let errno = errno();
+    // SAFETY: the caller's promise.
+    let path = unsafe { given(folder, path) };
+    let placement = path.and_then(|path| {
+        if !process::is_of_interest(&path) {
+            if access.writes && is_original() {
+                process::note_other(&path);
+            }
+            return None;
+        }
+        match is_original() {
+            true => session()?.before_open(&path, access.writes, access.begins_anew),
+            // The child of a fork has none of its parent's locks.
+            false => Placement::of_child(&path, access.writes),
+        }
+    });
+    set_errno(errno);
+    placement
+}
+
+/// Opens the file by `call` where it belongs, first in the spool; -1 where the call failed or the file is not to be opened.
+fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_char) -> c_int) -> c_int {
+    if let Some(number) = placement.refused() {
+        set_errno(number);
+        return -1;
+    }
+    let mut descriptor = -1;
+    if let Some(other) = &placement.path {
+        descriptor = call(other.as_ptr());
+        // What the program wants to create exists in the spool: that has to fail.
+        if descriptor < 0 && errno() == libc::EEXIST {
+            return -1;
+        }
+    }
+    if descriptor < 0 {
+        if let Some(_guard) = Guard::enter() {
+            placement.withdraw();
+        }
+        descriptor = call(own);
+    }
+    if descriptor < 0 { -1 } else { note(placement, descriptor) }
+}
+
+/// Takes note of how the file was opened; returns the descriptor, or -1 where no place takes the file.
+fn note(placement: Placement, descriptor: c_int) -> c_int {
+    let Some(_guard) = Guard::enter() else { return descriptor };
+    let errno = errno();
+    if let Some(spooled) = placement.written_in_spool()
+        && let Err(error) = spool::open(spooled, descriptor)
+    {
+        // SAFETY: opened just now, and not given to the program.
+        unsafe { libc::close(descriptor) };
+        placement.discard();
+        set_errno(number_of(&error));
+        return -1;
+    }
+    if let Some(mut session) = session::of_original(is_original()) {
+        let is_of_interest = session.after_open(placement, descriptor);
+        if let Some(watched) = watched(descriptor) {
+            watched.store(is_of_interest, std::sync::atomic::Ordering::Release);
+        }
+    }
+    set_errno(errno);
+    descriptor
+}
+
+/// Opens by `call`, which is given the path to use.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+unsafe fn descriptor_of(
+    folder: c_int,
+    path: *const c_char,
+    flags: c_int,
+    call: impl Fn(*const c_char) -> c_int,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let Some(placement) = (unsafe { look(folder, path, Access::of_flags(flags)) }) else { return call(path) };
+    open_by(placement, path, call)
+}
+
+/// Opens by `call`, which is given the path to use.
+///
+/// # Safety
+/// `path` and `mode` are NULL or C strings.
+unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*const c_char) -> *mut FILE) -> *mut FILE {
+    // SAFETY: the caller's promise; NULL is looked for.
+    let mode = if mode.is_null() { &[] } else { unsafe { CStr::from_ptr(mode) }.to_bytes() };
+    // SAFETY: as above.
+    let Some(placement) = (unsafe { look(libc::AT_FDCWD, path, Access::of_mode(mode)) }) else { return call(path) };
+    let stream = std::cell::Cell::new(std::ptr::null_mut());
+    let descriptor = open_by(placement, path, |path| {
+        stream.set(call(path));
+        // SAFETY: a stream that was opened just now.
+        if stream.get().is_null() { -1 } else { unsafe { libc::fileno(stream.get()) } }
+    });
+    // The descriptor of a stream that is not to be opened is closed; the little memory it has is left, since the C library would
+    // close that number once more.
+    if descriptor >= 0 { stream.get() } else { std::ptr::null_mut() }
+}
+
+exports! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"open",
+        |real| descriptor_of(libc::AT_FDCWD, path, flags, |path| real(path, flags, mode));
+    fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"open64",
+        |real| descriptor_of(libc::AT_FDCWD, path, flags, |path| real(path, flags, mode));
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int, c"__open_2",
+        |real| descriptor_of(libc::AT_FDCWD, path, flags, |path| real(path, flags));
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int, c"__open64_2",
+        |real| descriptor_of(libc::AT_FDCWD, path, flags, |path| real(path, flags));
+    fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"openat",
+        // A path of ours is absolute, so the folder does not matter then.
+        |real| descriptor_of(folder, path, flags, |path| real(folder, path, flags, mode));
+    fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"openat64",
+        |real| descriptor_of(folder, path, flags, |path| real(folder, path, flags, mode));
+    fn creat(path: *const c_char, mode: mode_t) -> c_int, c"creat",
+        |real| descriptor_of(libc::AT_FDCWD, path, libc::O_WRONLY | libc::O_TRUNC, |path| real(path, mode));
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int, c"creat64",
+        |real| descriptor_of(libc::AT_FDCWD, path, libc::O_WRONLY | libc::O_TRUNC, |path| real(path, mode));
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE, c"fopen",
+        |real| stream_of(path, mode, |path| real(path, mode));
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE, c"fopen64",
+        |real| stream_of(path, mode, |path| real(path, mode));
+}

@@ -1,0 +1,189 @@
+//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes cannot be
+//! seen from here: space for what is buffered and for what comes is reserved before each call after which it may write.
+
+use std::collections::HashMap;
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use libc::{FILE, off_t, off64_t, size_t};
+
+use super::{errno, number_of, set_errno};
+use crate::guard::Guard;
+use crate::spool::{self, OpenFile};
+
+// Of glibc's <stdio_ext.h> and <stdio.h>.
+unsafe extern "C" {
+    fn __fpending(stream: *mut FILE) -> size_t;
+    fn __fbufsize(stream: *mut FILE) -> size_t;
+    fn __flbf(stream: *mut FILE) -> c_int;
+    fn flockfile(stream: *mut FILE);
+    fn funlockfile(stream: *mut FILE);
+}
+
+/// The streams of spooled files by their descriptors, as numbers.
+static STREAMS: Mutex<Option<HashMap<c_int, usize>>> = Mutex::new(None);
+
+/// Returns the descriptor of a stream, or -1.
+///
+/// # Safety
+/// The stream is NULL or open.
+pub(super) unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
+    if stream.is_null() {
+        return -1;
+    }
+    let before = errno();
+    // SAFETY: open; one without a descriptor has -1.
+    let descriptor = unsafe { libc::fileno(stream) };
+    set_errno(before);
+    descriptor
+}
+
+/// Returns the spooled file of a stream.
+///
+/// # Safety
+/// The stream is NULL or open.
+pub(super) unsafe fn file_of(stream: *mut FILE) -> Option<Arc<OpenFile>> {
+    // SAFETY: the caller's promise.
+    let descriptor = unsafe { descriptor_of(stream) };
+    spool::is_spooled(descriptor).then(|| spool::lookup(descriptor))?
+}
+
+/// Calls the C library with a stream that it may then write; `coming` says how many bytes are added to it.
+///
+/// # Safety
+/// The stream is NULL or open.
+unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: impl FnOnce() -> T) -> T {
+    // SAFETY: the caller's promise.
+    let Some(file) = (unsafe { file_of(stream) }) else { return call() };
+    let Some(_guard) = Guard::enter() else { return call() };
+    // SAFETY: an open stream; locked as the C library would, so that nobody adds to it meanwhile.
+    unsafe {
+        let descriptor = descriptor_of(stream);
+        flockfile(stream);
+        let coming = coming();
+        let pending = __fpending(stream);
+        let fits = __flbf(stream) == 0 && pending.saturating_add(coming) < __fbufsize(stream);
+        let result =
+            if fits { call() } else { reserved(&file, descriptor, pending.saturating_add(coming), false, call) };
+        funlockfile(stream);
+        register(descriptor, stream);
+        result
+    }
+}
+
+/// Keeps which stream a descriptor has, for calls that flush all of them.
+fn register(descriptor: c_int, stream: *mut FILE) {
+    let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+    streams.get_or_insert_default().insert(descriptor, stream as usize);
+}
+
+/// Closes a stream of a spooled file by `call`.
+///
+/// # Safety
+/// The stream is open.
+pub(super) unsafe fn close_by<T>(stream: *mut FILE, descriptor: c_int, file: &OpenFile, call: impl FnOnce() -> T) -> T {
+    let Some(_guard) = Guard::enter() else { return call() };
+    if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+        streams.remove(&descriptor);
+    }
+    // SAFETY: not locked, since its lock goes with it: nobody may use a stream that is being closed.
+    let pending = unsafe { __fpending(stream) };
+    reserved(file, descriptor, pending, true, call)
+}
+
+/// Calls with space for `bytes` at the end of a file; `errno` is the call's.
+fn reserved<T>(file: &OpenFile, descriptor: c_int, bytes: usize, closes: bool, call: impl FnOnce() -> T) -> T {
+    let before = errno();
+    match file.write(descriptor, bytes as u64, None) {
+        Ok(_writing) => {
+            set_errno(before);
+            call()
+        }
+        Err(error) => {
+            let number = number_of(&error);
+            let result = file.while_full(descriptor, closes, call);
+            if errno() == libc::ENOSPC {
+                set_errno(number);
+            }
+            result
+        }
+    }
+}
+
+/// Writes out what all streams have buffered.
+pub(crate) fn flush_all() -> c_int {
+    let known: Vec<usize> = {
+        let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.iter().flat_map(|streams| streams.values().copied()).collect()
+    };
+    for stream in known {
+        // SAFETY: open: it is taken out when it is closed.
+        unsafe { fflush(stream as *mut FILE) };
+    }
+    let real = super::next(&fflush::FOUND, c"fflush");
+    // SAFETY: the symbol of this name is a function of this type.
+    let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut FILE) -> c_int>(real) };
+    // SAFETY: NULL stands for all streams.
+    unsafe { real(std::ptr::null_mut()) }
+}
+
+/// Calls back for a function of `formatted.c`, which adds `coming` bytes to a stream.
+///
+/// # Safety
+/// The stream is NULL or open.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn turbidite_stream_write(
+    stream: *mut FILE,
+    coming: size_t,
+    call: unsafe extern "C" fn(*mut c_void),
+    context: *mut c_void,
+) {
+    // SAFETY: the caller's promises.
+    unsafe { write_by(stream, || coming, || call(context)) }
+}
+
+/// Whether a function of `formatted.c` has to find out how much it writes.
+///
+/// # Safety
+/// The stream is NULL or open.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn turbidite_stream_is_spooled(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's promise.
+    c_int::from(spool::is_spooled(unsafe { descriptor_of(stream) }))
+}
+
+exports! {
+    fn fwrite(from: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, c"fwrite",
+        |real| write_by(stream, || size.saturating_mul(count), || real(from, size, count, stream));
+    fn fwrite_unlocked(from: *const c_void, size: size_t, count: size_t, stream: *mut FILE) -> size_t, c"fwrite_unlocked",
+        |real| write_by(stream, || size.saturating_mul(count), || real(from, size, count, stream));
+    fn fputs(text: *const c_char, stream: *mut FILE) -> c_int, c"fputs",
+        |real| write_by(stream, || libc::strlen(text), || real(text, stream));
+    fn fputs_unlocked(text: *const c_char, stream: *mut FILE) -> c_int, c"fputs_unlocked",
+        |real| write_by(stream, || libc::strlen(text), || real(text, stream));
+    fn fputc(byte: c_int, stream: *mut FILE) -> c_int, c"fputc", |real| write_by(stream, || 1, || real(byte, stream));
+    fn putc(byte: c_int, stream: *mut FILE) -> c_int, c"putc", |real| write_by(stream, || 1, || real(byte, stream));
+    fn _IO_putc(byte: c_int, stream: *mut FILE) -> c_int, c"_IO_putc", |real| write_by(stream, || 1, || real(byte, stream));
+    fn fputc_unlocked(byte: c_int, stream: *mut FILE) -> c_int, c"fputc_unlocked",
+        |real| write_by(stream, || 1, || real(byte, stream));
+    fn putc_unlocked(byte: c_int, stream: *mut FILE) -> c_int, c"putc_unlocked",
+        |real| write_by(stream, || 1, || real(byte, stream));
+    fn __overflow(stream: *mut FILE, byte: c_int) -> c_int, c"__overflow",
+        // A macro of the C library's found the buffer full.
+        |real| write_by(stream, || 1, || real(stream, byte));
+    fn fflush(stream: *mut FILE) -> c_int, c"fflush", |real| match stream.is_null() {
+        true if Guard::is_free() => flush_all(),
+        true => real(stream),
+        // Whatever the buffer's size is: all of it is written.
+        false => write_by(stream, || __fbufsize(stream), || real(stream)),
+    };
+    fn fflush_unlocked(stream: *mut FILE) -> c_int, c"fflush_unlocked",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream));
+    fn fseek(stream: *mut FILE, offset: c_long, from: c_int) -> c_int, c"fseek",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream, offset, from));
+    fn fseeko(stream: *mut FILE, offset: off_t, from: c_int) -> c_int, c"fseeko",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream, offset, from));
+    fn fseeko64(stream: *mut FILE, offset: off64_t, from: c_int) -> c_int, c"fseeko64",
+        |real| write_by(stream, || __fbufsize(stream), || real(stream, offset, from));
+    fn rewind(stream: *mut FILE) -> (), c"rewind", |real| write_by(stream, || __fbufsize(stream), || real(stream));
+}

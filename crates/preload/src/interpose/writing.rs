@@ -1,0 +1,208 @@
+//! Writing to descriptors: space is reserved before, and what the spool refuses all the same goes to the file's own place.
+
+use std::ffi::{c_int, c_void};
+use std::io;
+use std::sync::Arc;
+
+use libc::{iovec, off_t, off64_t, size_t, ssize_t};
+
+use super::{errno, number_of, set_errno};
+use crate::guard::Guard;
+use crate::spool::{self, OpenFile};
+
+/// The pieces of one call.
+type Pieces<'a> = &'a [iovec];
+
+fn length_of(pieces: Pieces<'_>) -> usize {
+    pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
+}
+
+/// Returns what is left behind the first `bytes`.
+fn behind(pieces: Pieces<'_>, mut bytes: usize) -> Vec<iovec> {
+    let mut rest = Vec::new();
+    for piece in pieces {
+        let skipped = bytes.min(piece.iov_len);
+        bytes -= skipped;
+        if skipped < piece.iov_len {
+            let iov_base = piece.iov_base.cast::<u8>().wrapping_add(skipped).cast();
+            rest.push(iovec { iov_base, iov_len: piece.iov_len - skipped });
+        }
+    }
+    rest
+}
+
+/// Returns whether it was the file system that failed, and not the call that is wrong.
+fn is_of_storage(number: c_int) -> bool {
+    matches!(number, libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::ENOMEM)
+}
+
+/// Writes by `call` to a descriptor; by `rest` what the spool did not take.
+fn write_by(
+    descriptor: c_int,
+    bytes: usize,
+    offset: Option<i64>,
+    call: impl FnOnce() -> ssize_t,
+    rest: impl Fn(usize) -> ssize_t,
+) -> ssize_t {
+    let entered = spool::is_spooled(descriptor).then(Guard::enter).flatten();
+    let Some(_guard) = entered else { return call() };
+    let before = errno();
+    let Some(file) = spool::lookup(descriptor) else { return call() };
+    let writing = match file.write(descriptor, bytes as u64, offset.and_then(|offset| u64::try_from(offset).ok())) {
+        Ok(writing) => writing,
+        Err(error) => {
+            set_errno(number_of(&error));
+            return -1;
+        }
+    };
+    set_errno(before);
+    let written = call();
+    let is_in_spool = writing.is_in_spool();
+    drop(writing);
+    let is_short = usize::try_from(written).map_or_else(|_| is_of_storage(errno()), |written| written < bytes);
+    if is_in_spool && is_short { write_rest(&file, written, rest) } else { written }
+}
+
+/// Moves a file out of a spool that took `written` bytes of a call, or failed, and writes the rest.
+fn write_rest(file: &Arc<OpenFile>, written: ssize_t, rest: impl Fn(usize) -> ssize_t) -> ssize_t {
+    let error = if written < 0 { io::Error::last_os_error() } else { io::ErrorKind::StorageFull.into() };
+    let taken = usize::try_from(written).unwrap_or(0);
+    match file.recover(&error) {
+        Ok(_writing) => match rest(taken) {
+            more if more >= 0 => taken as ssize_t + more,
+            // What has been taken is said; the error comes with the next call.
+            _ if taken > 0 => written,
+            failed => failed,
+        },
+        Err(_) if taken > 0 => written,
+        Err(error) => {
+            set_errno(number_of(&error));
+            -1
+        }
+    }
+}
+
+/// Writes the rest of some pieces where the descriptor stands, or at an offset.
+///
+/// # Safety
+/// The pieces are those of the program's call.
+unsafe fn write_behind(descriptor: c_int, pieces: Pieces<'_>, bytes: usize, offset: Option<i64>) -> ssize_t {
+    let rest = behind(pieces, bytes);
+    let count = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
+    // SAFETY: parts of the program's own pieces.
+    unsafe {
+        match offset {
+            None => libc::writev(descriptor, rest.as_ptr(), count),
+            Some(offset) => libc::pwritev64(descriptor, rest.as_ptr(), count, offset.saturating_add(bytes as i64)),
+        }
+    }
+}
+
+/// # Safety
+/// The buffer is that of the program's call.
+unsafe fn write_buffer(
+    descriptor: c_int,
+    buffer: *const c_void,
+    bytes: size_t,
+    offset: Option<i64>,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let pieces = [iovec { iov_base: buffer.cast_mut(), iov_len: bytes }];
+    // SAFETY: the caller's promise.
+    write_by(descriptor, bytes, offset, call, |taken| unsafe { write_behind(descriptor, &pieces, taken, offset) })
+}
+
+/// # Safety
+/// The pieces are those of the program's call.
+unsafe fn write_pieces(
+    descriptor: c_int,
+    pieces: *const iovec,
+    count: c_int,
+    offset: Option<i64>,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    // What the system would refuse, it is to refuse.
+    let Some(count) = usize::try_from(count).ok().filter(|&count| !pieces.is_null() && count > 0) else {
+        return call();
+    };
+    // SAFETY: as many as the program says.
+    let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
+    // SAFETY: the caller's promise.
+    write_by(descriptor, length_of(pieces), offset, call, |taken| unsafe {
+        write_behind(descriptor, pieces, taken, offset)
+    })
+}
+
+/// The offset -1 of `pwritev2` stands for where the descriptor stands.
+fn given(offset: off64_t) -> Option<i64> {
+    (offset != -1).then_some(offset)
+}
+
+/// Gives a file another length by `call`.
+fn truncate_by(descriptor: c_int, length: i64, call: impl FnOnce() -> c_int) -> c_int {
+    let entered = spool::is_spooled(descriptor).then(Guard::enter).flatten();
+    let Some(_guard) = entered else { return call() };
+    let before = errno();
+    let Some(file) = spool::lookup(descriptor) else { return call() };
+    // Nothing is written, but the file must not be moved meanwhile.
+    let writing = file.write(descriptor, 0, None);
+    set_errno(before);
+    let result = call();
+    drop(writing);
+    if result == 0 {
+        file.truncated(u64::try_from(length).unwrap_or(0));
+    }
+    result
+}
+
+exports! {
+    fn write(descriptor: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t, c"write",
+        |real| write_buffer(descriptor, buffer, bytes, None, || real(descriptor, buffer, bytes));
+    fn __write(descriptor: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t, c"__write",
+        |real| write_buffer(descriptor, buffer, bytes, None, || real(descriptor, buffer, bytes));
+    fn pwrite(descriptor: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t, c"pwrite",
+        |real| write_buffer(descriptor, buffer, bytes, Some(offset), || real(descriptor, buffer, bytes, offset));
+    fn pwrite64(descriptor: c_int, buffer: *const c_void, bytes: size_t, offset: off64_t) -> ssize_t, c"pwrite64",
+        |real| write_buffer(descriptor, buffer, bytes, Some(offset), || real(descriptor, buffer, bytes, offset));
+    fn __pwrite64(descriptor: c_int, buffer: *const c_void, bytes: size_t, offset: off64_t) -> ssize_t, c"__pwrite64",
+        |real| write_buffer(descriptor, buffer, bytes, Some(offset), || real(descriptor, buffer, bytes, offset));
+    fn writev(descriptor: c_int, pieces: *const iovec, count: c_int) -> ssize_t, c"writev",
+        |real| write_pieces(descriptor, pieces, count, None, || real(descriptor, pieces, count));
+    fn pwritev(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t) -> ssize_t, c"pwritev",
+        |real| write_pieces(descriptor, pieces, count, Some(offset), || real(descriptor, pieces, count, offset));
+    fn pwritev64(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off64_t) -> ssize_t, c"pwritev64",
+        |real| write_pieces(descriptor, pieces, count, Some(offset), || real(descriptor, pieces, count, offset));
+    fn pwritev2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t, c"pwritev2",
+        |real| write_pieces(descriptor, pieces, count, given(offset), || real(descriptor, pieces, count, offset, flags));
+    fn pwritev64v2(descriptor: c_int, pieces: *const iovec, count: c_int, offset: off64_t, flags: c_int) -> ssize_t,
+        c"pwritev64v2",
+        |real| write_pieces(descriptor, pieces, count, given(offset), || real(descriptor, pieces, count, offset, flags));
+    fn ftruncate(descriptor: c_int, length: off_t) -> c_int, c"ftruncate",
+        |real| truncate_by(descriptor, length, || real(descriptor, length));
+    fn ftruncate64(descriptor: c_int, length: off64_t) -> c_int, c"ftruncate64",
+        |real| truncate_by(descriptor, length, || real(descriptor, length));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_pieces_begins_inside_of_one() {
+        let bytes: Vec<u8> = (0..10).collect();
+        let piece =
+            |from: usize, to: usize| iovec { iov_base: bytes[from..to].as_ptr().cast_mut().cast(), iov_len: to - from };
+        let pieces = [piece(0, 4), piece(4, 4), piece(4, 10)];
+        for skipped in 0..=10 {
+            let rest = behind(&pieces, skipped);
+            let left: Vec<u8> = rest
+                .iter()
+                // SAFETY: parts of `bytes`.
+                .flat_map(|piece| unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) })
+                .copied()
+                .collect();
+            assert_eq!(left, bytes[skipped..]);
+        }
+        assert_eq!(length_of(&pieces), 10);
+    }
+}

@@ -1,0 +1,145 @@
+//! What is said on standard error, and by whom: each thing once, by one rank, in one write.
+
+use std::io;
+use std::path::Path;
+
+use crate::config::{Format, Plan};
+use crate::spool::{Leftover, Spooled};
+
+/// Says something on standard error.
+pub(crate) fn complain(what: &str) {
+    complain_in_lines(&[what.to_owned()]);
+}
+
+/// Says several things, a line each, so that no other rank's come between them.
+pub(crate) fn complain_in_lines(lines: &[String]) {
+    use std::io::Write;
+    let text: String = lines.iter().map(|line| format!("turbidite: {line}\n")).collect();
+    // Nobody is left to be told when standard error is closed.
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Says that a file stays in the spool, since its own place does not take it.
+pub(crate) fn complain_of_place(spool: &Spooled, error: &io::Error) {
+    complain(&format!(
+        "cannot put {} in its place: {error}; the file is complete in the spool, {}: copy it before the node is given back, or \
+         run 'turbidite salvage --spool {} --put-in-place' on it",
+        spool.path().display(),
+        spool.place().display(),
+        spool.root().display(),
+    ));
+}
+
+/// Whether this process is the one of a launcher's that speaks, as far as that can be told without MPI.
+pub(crate) fn is_first_of_launch() -> bool {
+    const RANKS: [&str; 5] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
+    let rank = RANKS.iter().find_map(|name| std::env::var(name).ok());
+    rank.is_none_or(|rank| rank.trim() == "0")
+}
+
+/// Returns a path as people read it: against the folder the program was started in.
+pub(crate) fn display(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let shown = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    shown.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned()).display().to_string()
+}
+
+/// Returns a number with its thousands apart.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Returns "1 epoch", "2 epochs".
+pub(crate) fn count(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// Returns the end of a message that says how to index files later, with the command that does it; `example` is one of them.
+pub(crate) fn ingest_command(plan: &Plan, example: Option<&Path>) -> String {
+    let (names, description, how) = match plan.format {
+        // The command knows the folders of steps.
+        Format::Vpic => (2, species(example).map(|name| format!("--species {}", quoted(&name))), String::new()),
+        Format::Records if !plan.pattern.names_records() => {
+            let config = plan.config.display();
+            let how = format!(", with the files and fields of {config} in a layout file (turbidite ingest --help),");
+            (plan.pattern.names(), Some("--layout LAYOUT.toml".to_owned()), how)
+        }
+        Format::Records | Format::Lammps => return String::new(),
+    };
+    let folder = example.and_then(|path| path.ancestors().nth(names));
+    let folder = folder.map_or_else(|| "FOLDER".to_owned(), |folder| quoted(&folder.display().to_string()));
+    let mut command = vec![format!("turbidite ingest {folder}")];
+    command.extend(description);
+    let (out, key) = (plan.out.display().to_string(), &plan.schema.key().name);
+    command.push(format!("--out {} --key {}", quoted(&out), quoted(key)));
+    command.extend(plan.derivation_texts.iter().map(|text| format!("--derive {}", quoted(text))));
+    command.extend(plan.dropped.iter().map(|name| format!("--drop {}", quoted(name))));
+    format!("; index them later{how} with: {} --if-exists skip", command.join(" "))
+}
+
+/// Returns the species of a VPIC dump, by its name.
+fn species(example: Option<&Path>) -> Option<String> {
+    let name = example?.file_name()?.to_str()?;
+    name.split_once('.').map(|(species, _)| species.to_owned())
+}
+
+/// Returns a word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
+    if !word.is_empty() && word.bytes().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// Returns what is to be said of files that a killed run left in a spool.
+pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&Plan]) -> String {
+    let who = leftover.owner.as_ref().map_or_else(
+        || "a run that was killed".to_owned(),
+        |owner| {
+            format!("a run that was killed (process {} on {}, {})", owner.process, owner.host, owner.config.display())
+        },
+    );
+    let first = leftover.paths.first();
+    let of = |plan: &&&Plan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
+    let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path())));
+    format!(
+        "{who} left {} of {:.1} MB in the spool, {}: {}{}; put them in their places with: turbidite salvage --spool {} \
+         --put-in-place{}",
+        count(leftover.paths.len() as u64, "file"),
+        leftover.bytes as f64 / 1e6,
+        leftover.folder.display(),
+        first.map(|path| path.display().to_string()).unwrap_or_default(),
+        if leftover.paths.len() > 1 { ", …" } else { "" },
+        quoted(&root.display().to_string()),
+        later.unwrap_or_default(),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        let grouped = [0, 12, 123, 1234, 7_340_032].map(grouped);
+        assert_eq!(grouped, ["0", "12", "123", "1,234", "7,340,032"]);
+        assert_eq!((count(1, "epoch"), count(2, "epoch")), ("1 epoch".to_owned(), "2 epochs".to_owned()));
+    }
+
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        assert_eq!(quoted("/a/b_c.tbd"), "/a/b_c.tbd");
+        assert_eq!(quoted("energy = sqrt(x)"), "'energy = sqrt(x)'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

@@ -1,0 +1,159 @@
+//! What this run has indexed, for programs that write an epoch's files again: a dump that is made twice in a step, a
+//! collective between the two.
+//!
+//! An epoch that comes again is made of all of its files: those that were written again, and as they are the others.
+//! It then takes the place of what this run has stored of it, whatever is asked for epochs of earlier runs.
+//!
+//! Invariant: no record is lost by that. Where a file of the first time cannot be read any more, since it was removed
+//! when it was indexed, or is no longer what it was, the epoch is not indexed again and what is stored of it stays.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::pending::{EpochFiles, Finished};
+
+/// Epochs that are remembered. Every rank forgets the same ones.
+const EPOCHS: usize = 256;
+
+/// What tells a file from an earlier one of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    bytes: u64,
+    modified: SystemTime,
+}
+
+impl Stamp {
+    /// `None` where there is no such file.
+    fn of(path: &Path) -> Option<Self> {
+        let about = path.metadata().ok()?;
+        Some(Self { inode: about.ino(), bytes: about.len(), modified: about.modified().ok()? })
+    }
+}
+
+/// An epoch that was indexed, or was to be.
+#[derive(Debug)]
+struct Entry {
+    epoch: u64,
+    committed: bool,
+    /// The files of this rank; without a stamp those that are gone.
+    files: Vec<(PathBuf, Option<Stamp>)>,
+}
+
+/// The epochs of one dataset that came up last, the latest at the end.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    entries: VecDeque<Entry>,
+}
+
+impl Past {
+    /// Takes note of an epoch and its files; `committed` says whether they are stored.
+    pub(crate) fn remember(&mut self, epoch: u64, files: &[Finished], committed: bool) {
+        let mut entry = Entry { epoch, committed, files: Vec::new() };
+        entry.files.extend(files.iter().map(|file| (file.path.clone(), Stamp::of(&file.path))));
+        let before = self.entries.iter().position(|entry| entry.epoch == epoch);
+        if let Some(before) = before.and_then(|index| self.entries.remove(index)) {
+            // What was stored before is still there when the second attempt fails, and is of all files of the first.
+            entry.committed |= before.committed;
+            let left = before.files.into_iter().filter(|(path, _)| files.iter().all(|file| file.path != *path));
+            entry.files.extend(left);
+        }
+        self.entries.push_back(entry);
+        if self.entries.len() > EPOCHS {
+            self.entries.pop_front();
+        }
+    }
+
+    /// Whether this run has stored the epoch.
+    pub(crate) fn has(&self, epoch: u64) -> bool {
+        self.entries.iter().any(|entry| entry.epoch == epoch && entry.committed)
+    }
+
+    /// Adds the epoch's files that were not written again. Where one cannot be read any more, the epoch fails.
+    pub(crate) fn recall(&self, epoch: u64, files: &mut EpochFiles) {
+        let Some(entry) = self.entries.iter().find(|entry| entry.epoch == epoch) else { return };
+        for (path, stamp) in &entry.files {
+            let why = match files.finished.iter().find(|file| file.path == *path) {
+                Some(file) if stamp.is_some() || file.anew => continue,
+                Some(_) => "was removed when it was indexed, and what is there now was not begun anew",
+                None if stamp.is_none() => "was removed when it was indexed, and only others were written again",
+                None if Stamp::of(path) != *stamp => {
+                    "is not the file that was indexed, and this rank has not written it"
+                }
+                None => {
+                    files.finished.push(Finished::whole(path.clone(), None));
+                    continue;
+                }
+            };
+            files.failure.get_or_insert_with(|| format!("{}: {why}", path.display()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &Path, anew: bool) -> Finished {
+        Finished { anew, ..Finished::whole(path.to_owned(), None) }
+    }
+
+    /// The files an epoch is made of the second time, or why it fails.
+    fn again(past: &Past, epoch: u64, written: Vec<Finished>) -> Result<Vec<PathBuf>, String> {
+        let mut files = EpochFiles { finished: written, ..EpochFiles::default() };
+        past.recall(epoch, &mut files);
+        let paths = files.finished.into_iter().map(|file| file.path).collect();
+        files.failure.map_or(Ok(paths), Err)
+    }
+
+    #[test]
+    fn an_epoch_is_made_of_all_of_its_files() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        std::fs::write(&one, "one").unwrap();
+        std::fs::write(&other, "other").unwrap();
+        let mut past = Past::default();
+        past.remember(5, &[file(&one, true), file(&other, true)], true);
+        assert!(past.has(5) && !past.has(6));
+        assert_eq!(again(&past, 5, vec![file(&other, false)]), Ok(vec![other.clone(), one.clone()]));
+        assert_eq!(again(&past, 6, vec![file(&other, false)]), Ok(vec![other.clone()]));
+        std::fs::write(&one, "something else").unwrap();
+        let said = again(&past, 5, vec![file(&other, true)]).unwrap_err();
+        assert!(said.contains("one: is not the file that was indexed"), "{said}");
+        assert_eq!(again(&past, 5, vec![file(&one, false)]), Ok(vec![one, other]));
+    }
+
+    #[test]
+    fn files_that_were_removed_have_to_be_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let [one, other] = ["one", "other"].map(|name| folder.path().join(name));
+        let mut past = Past::default();
+        past.remember(5, &[file(&one, true), file(&other, true)], true);
+        assert_eq!(again(&past, 5, vec![file(&one, true), file(&other, true)]).unwrap().len(), 2);
+        let said = again(&past, 5, vec![file(&one, true)]).unwrap_err();
+        assert!(said.contains("other: was removed when it was indexed, and only others"), "{said}");
+        let said = again(&past, 5, vec![file(&one, false), file(&other, true)]).unwrap_err();
+        assert!(said.contains("one: was removed when it was indexed, and what is there now"), "{said}");
+        // The attempt with one of them has failed: the file is in its place, the other one still missing.
+        std::fs::write(&one, "one").unwrap();
+        past.remember(5, &[file(&one, true)], false);
+        assert!(past.has(5) && again(&past, 5, vec![file(&one, true)]).is_err());
+        assert_eq!(again(&past, 5, vec![file(&other, true)]), Ok(vec![other, one]));
+    }
+
+    #[test]
+    fn a_second_attempt_that_fails_leaves_the_first() {
+        let mut past = Past::default();
+        past.remember(5, &[], true);
+        past.remember(5, &[], false);
+        assert!(past.has(5) && past.entries.len() == 1);
+        past.remember(6, &[], false);
+        assert!(!past.has(6));
+        for epoch in 7..7 + EPOCHS as u64 {
+            past.remember(epoch, &[], true);
+        }
+        assert!(!past.has(5) && past.has(7) && past.entries.len() == EPOCHS);
+    }
+}

@@ -1,0 +1,171 @@
+//! What a process has from its first call on: its configuration, and the session that follows it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use crate::config::{self, Configuration};
+use crate::mpi::World;
+use crate::nearest::Nearest;
+use crate::notices::{complain, complain_in_lines, is_first_of_launch};
+use crate::pattern::Pattern;
+use crate::session::Session;
+use crate::spool::{DatasetNote, describe_owner};
+
+/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open files
+/// while it is held.
+pub(crate) struct Watched {
+    pattern: Pattern,
+    files: String,
+    /// Where files wait that the index replaces.
+    pub(crate) spool: Option<PathBuf>,
+    nearest: Mutex<Option<Nearest>>,
+}
+
+struct Process {
+    watched: Vec<Watched>,
+    quiet: bool,
+    session: Mutex<Session>,
+}
+
+/// What is known of the configuration.
+enum Configured {
+    /// There is none.
+    Unset,
+    /// It cannot be followed: the mistakes.
+    Broken(Vec<String>),
+    Ready(Box<Process>),
+}
+
+/// What ranks have to have in common, in the order in which they are told.
+const UNSET: i64 = -1;
+const BROKEN: i64 = -2;
+
+fn configured() -> &'static Configured {
+    static CONFIGURED: OnceLock<Configured> = OnceLock::new();
+    CONFIGURED.get_or_init(|| {
+        let Some(path) = std::env::var_os("TURBIDITE_CONFIG") else { return Configured::Unset };
+        match config::read(Path::new(&path)) {
+            Ok(configuration) => Configured::Ready(Box::new(Process::new(Path::new(&path), configuration))),
+            Err(mistakes) => Configured::Broken(mistakes),
+        }
+    })
+}
+
+fn ready() -> Option<&'static Process> {
+    if let Configured::Ready(process) = configured() { Some(process) } else { None }
+}
+
+impl Process {
+    fn new(path: &Path, Configuration { plans, quiet }: Configuration) -> Self {
+        let note = |plan: &config::Plan| DatasetNote { files: plan.pattern.to_string(), out: plan.out.clone() };
+        describe_owner(path, plans.iter().map(note).collect());
+        let watched = |plan: &config::Plan| Watched {
+            pattern: plan.pattern.clone(),
+            files: plan.pattern.to_string(),
+            spool: plan.spool_root().map(Path::to_owned),
+            nearest: Mutex::new(None),
+        };
+        let watched = plans.iter().map(watched).collect();
+        Self { watched, quiet, session: Mutex::new(Session::new(plans)) }
+    }
+}
+
+/// Returns the session; `None` without a configuration that can be followed.
+pub(crate) fn session() -> Option<&'static Mutex<Session>> {
+    ready().map(|process| &process.session)
+}
+
+/// Returns the dataset that a path is to be indexed into.
+pub(crate) fn watched(path: &Path) -> Option<&'static Watched> {
+    let path = path.to_str()?;
+    ready()?.watched.iter().find(|watched| watched.pattern.matches(path).is_some())
+}
+
+/// Returns whether a path is one of those to be indexed.
+pub(crate) fn is_of_interest(path: &Path) -> bool {
+    watched(path).is_some()
+}
+
+/// Returns whether nothing is to be said when all is well.
+pub(crate) fn is_quiet() -> bool {
+    ready().is_some_and(|process| process.quiet)
+}
+
+/// The program opens a file for writing that no dataset wants.
+pub(crate) fn note_other(path: &Path) {
+    match configured() {
+        Configured::Unset => {}
+        Configured::Ready(process) => {
+            for watched in &process.watched {
+                let mut nearest = watched.nearest.lock().unwrap_or_else(PoisonError::into_inner);
+                Nearest::consider(&mut nearest, &watched.files, path);
+            }
+        }
+        // A program without ranks; one with ranks lets one of them speak.
+        Configured::Broken(_) if World::find().is_alone() && !is_of_system(path) => say_broken(),
+        Configured::Broken(_) => {}
+    }
+}
+
+/// Whether a file is none that a program writes results to.
+fn is_of_system(path: &Path) -> bool {
+    ["/dev", "/proc", "/sys"].iter().any(|folder| path.starts_with(folder))
+}
+
+/// Returns the file nearest to a dataset's pattern that the program has opened for writing.
+pub(crate) fn nearest(dataset: usize) -> Option<Nearest> {
+    ready()?.watched.get(dataset)?.nearest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+static IS_BROKEN_SAID: AtomicBool = AtomicBool::new(false);
+
+fn say_broken() {
+    if let Configured::Broken(mistakes) = configured()
+        && !IS_BROKEN_SAID.swap(true, Ordering::Relaxed)
+    {
+        let mut lines = mistakes.clone();
+        if let Some(last) = lines.last_mut() {
+            last.push_str("; nothing is indexed");
+        }
+        complain_in_lines(&lines);
+    }
+}
+
+/// MPI has begun; every rank calls it. One rank says what is wrong with the configuration.
+pub(crate) fn mpi_started(world: World) {
+    let rank = i64::from(world.rank());
+    let state = match configured() {
+        Configured::Unset => UNSET,
+        Configured::Broken(_) => BROKEN,
+        Configured::Ready(process) => process.session.lock().unwrap_or_else(PoisonError::into_inner).fingerprint(),
+    };
+    let only_if = |condition: bool| if condition { rank } else { i64::MAX };
+    let mut values = [state, -state, only_if(state >= 0), only_if(state == BROKEN)];
+    let can_reach = world.minimum(&mut values);
+    let [least, most, first_ready, first_broken] = values;
+    let agrees = can_reach && least == -most;
+    if can_reach && first_broken == rank {
+        say_broken();
+    }
+    // Those without a configuration speak only where no other rank has one.
+    let speaks = !can_reach || first_ready == rank || (first_ready == i64::MAX && rank == 0);
+    if !agrees && speaks {
+        complain("ranks have different configurations; nothing is indexed");
+    } else if agrees && state == UNSET && rank == 0 {
+        complain(
+            "TURBIDITE_CONFIG is not set; nothing is indexed. It is the path of a configuration, docs/simulation.md",
+        );
+    }
+    IS_BROKEN_SAID.store(true, Ordering::Relaxed);
+    let Some(process) = ready() else { return };
+    let mut session = process.session.lock().unwrap_or_else(PoisonError::into_inner);
+    if agrees { session.join(world) } else { session.part(world) }
+}
+
+/// The process ends: what was not said by then.
+pub(crate) fn ended() {
+    if matches!(World::find(), World::Unknown) && is_first_of_launch() {
+        say_broken();
+    }
+}

@@ -1,0 +1,51 @@
+//! Files that killed processes left in a spool.
+
+use std::path::{Path, PathBuf};
+
+use super::folder::{self, note_of, user_folder};
+use super::{FILES, OwnerNote};
+
+/// The files that one dead process left.
+#[derive(Debug)]
+pub(crate) struct Leftover {
+    /// Its folder in the spool.
+    pub(crate) folder: PathBuf,
+    pub(crate) owner: Option<OwnerNote>,
+    /// The files, as its program knew them.
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) bytes: u64,
+}
+
+/// Returns what dead processes of this host left in a spool. Folders without files are removed.
+pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
+    let mut found = Vec::new();
+    for folder in folder::list(&user_folder(root)) {
+        if folder::is_alive(&folder) {
+            continue;
+        }
+        let files = folder.join(FILES);
+        let mut leftover = Leftover { owner: note_of(&folder), folder, paths: Vec::new(), bytes: 0 };
+        gather(&files, &files, &mut leftover);
+        if leftover.paths.is_empty() {
+            // Nothing is lost with folders; what is in the way of that is found again.
+            let _ = std::fs::remove_dir_all(&files);
+            folder::remove_if_empty(root, &leftover.folder);
+        } else {
+            leftover.paths.sort_unstable();
+            found.push(leftover);
+        }
+    }
+    found
+}
+
+fn gather(files: &Path, folder: &Path, leftover: &mut Leftover) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
+        if kind.is_dir() {
+            gather(files, &path, leftover);
+        } else if let Ok(relative) = path.strip_prefix(files) {
+            leftover.bytes += entry.metadata().map_or(0, |about| about.len());
+            leftover.paths.push(Path::new("/").join(relative));
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Moving a file from the spool to its own place.
+//!
+//! The copy is made under another name beside the own place and renamed when it is complete, never over a file that exists: at
+//! any time one complete file has the program's bytes. The one in the spool goes last.
+
+use std::fs::{File, Permissions};
+use std::io::{self, Seek};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags};
+
+use super::folder::moves_of;
+use super::system::{ByteLock, counterpart, replace};
+use super::{OwnFolder, Spooled};
+
+/// The permissions of a file's mode.
+const PERMISSIONS: u32 = 0o7777;
+
+/// Moves a file that this process does not have open.
+pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
+    let file = match File::open(spooled.place()) {
+        // Another process may have moved it already.
+        Err(error) if error.kind() == io::ErrorKind::NotFound && spooled.path().exists() => return Ok(()),
+        file => file?,
+    };
+    let own = OwnFolder::existing(&spooled.root).filter(|own| own.path() == spooled.folder);
+    let others = if own.is_none() { Some(moves_of(&spooled.folder)?) } else { None };
+    let moves = own.as_ref().map(|own| own.moves()).or(others.as_ref()).ok_or(io::ErrorKind::NotFound)?;
+    let _lock = ByteLock::take(moves, file.metadata()?.ino())?;
+    if file.metadata()?.nlink() == 0 {
+        return Ok(());
+    }
+    // On one file system nothing has to be copied.
+    if rustix::fs::renameat_with(CWD, spooled.place(), CWD, spooled.path(), RenameFlags::NOREPLACE).is_ok() {
+        return Ok(());
+    }
+    let draft = Draft::of(spooled.path(), &file)?;
+    draft.file.sync_all()?;
+    draft.keep(spooled.path())?;
+    std::fs::remove_file(spooled.place())
+}
+
+/// Moves a file that this process has open as `descriptors`, and exchanges those for ones of the moved file. The caller holds
+/// the locks.
+pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<()> {
+    let draft = Draft::of(spooled.path(), handle)?;
+    let new =
+        descriptors.iter().map(|&descriptor| counterpart(descriptor, &draft.path)).collect::<io::Result<Vec<_>>>()?;
+    draft.keep(spooled.path())?;
+    for (&descriptor, new) in descriptors.iter().zip(new) {
+        replace(descriptor, new.as_fd())?;
+    }
+    // It is of no use any more; one that stays is found by the next run.
+    let _ = spooled.remove();
+    Ok(())
+}
+
+/// Exchanges descriptors of a file that has been moved for ones of the file where it is now.
+pub(super) fn exchange(descriptors: &[i32], path: &Path) -> io::Result<()> {
+    let new = descriptors.iter().map(|&descriptor| counterpart(descriptor, path)).collect::<io::Result<Vec<_>>>()?;
+    descriptors.iter().zip(new).try_for_each(|(&descriptor, new)| replace(descriptor, new.as_fd()))
+}
+
+/// A copy under another name; removed unless it is kept.
+struct Draft {
+    file: File,
+    path: PathBuf,
+    permissions: Permissions,
+    is_kept: bool,
+}
+
+impl Draft {
+    /// Copies a file to a name beside its own place.
+    fn of(path: &Path, mut file: &File) -> io::Result<Self> {
+        let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".turbidite-{}", std::process::id()));
+        let draft = folder.join(hidden);
+        let permissions = Permissions::from_mode(file.metadata()?.mode() & PERMISSIONS);
+        // One that an earlier attempt of this process left is of no use.
+        let _ = std::fs::remove_file(&draft);
+        let new = File::options().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
+        let draft = Self { file: new, path: draft, permissions, is_kept: false };
+        file.rewind()?;
+        copy(file, &draft.file)?;
+        Ok(draft)
+    }
+
+    /// Gives the copy its name.
+    fn keep(mut self, path: &Path) -> io::Result<()> {
+        self.file.set_permissions(self.permissions.clone())?;
+        match rustix::fs::renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
+            // File systems that know no such flag.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+                std::fs::hard_link(&self.path, path)?;
+                std::fs::remove_file(&self.path)?;
+            }
+            renamed => renamed?,
+        }
+        self.is_kept = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // The copy is incomplete, and the original is where it was.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn copy(mut from: &File, mut to: &File) -> io::Result<()> {
+    let expected = from.metadata()?.len();
+    let copied = io::copy(&mut from, &mut to)?;
+    if copied == expected { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}

@@ -1,0 +1,218 @@
+//! A spooled file that the program has open.
+//!
+//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds against
+//! all processes of the node without any message between them; when the last descriptor is closed, what is left goes back.
+//! Where that is refused the file is copied to its own place and the program's descriptors are exchanged for ones of the copy,
+//! with the same offset, status flags and close-on-exec, so that the program meets errors of its own place only.
+//!
+//! Invariants
+//! - Bytes up to `reserved_bytes` can be written to the spool whatever others do, as long as the file is not truncated.
+//! - The state is locked by whoever writes or moves: within the process by the mutex, between processes by the move lock.
+//! - A file that another process has moved has no name in the spool any more. That is seen before each write, and the
+//!   descriptors are exchanged then.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::folder::OwnFolder;
+use super::system::{self, ByteLock};
+use super::{Spooled, moving, note_full, room};
+
+/// Reserved beyond what a call needs, for those of the C library's that are not seen.
+const MARGIN_BYTES: u64 = 64 << 10;
+
+/// Reserved at a time: a half of what there is, within these.
+const LEAST_STEP_BYTES: u64 = 256 << 10;
+const MOST_STEP_BYTES: u64 = 8 << 20;
+
+#[derive(Debug)]
+pub(crate) struct OpenFile {
+    spooled: Spooled,
+    /// A description of our own, readable and writable.
+    handle: File,
+    folder: Arc<OwnFolder>,
+    number: u64,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// From the beginning of the file.
+    reserved_bytes: u64,
+    descriptors: Vec<i32>,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Spool,
+    /// Where the program believes it is.
+    Own,
+    /// It has no name any more: the program has removed it.
+    Nowhere,
+}
+
+/// While it lives, the file is not moved; the space for what is to be written is reserved.
+#[derive(Debug)]
+pub(crate) struct Writing<'a> {
+    _state: MutexGuard<'a, State>,
+    _lock: Option<ByteLock<'a>>,
+    in_spool: bool,
+}
+
+impl Writing<'_> {
+    /// Whether the file is still in the spool.
+    pub(crate) fn is_in_spool(&self) -> bool {
+        self.in_spool
+    }
+}
+
+impl OpenFile {
+    /// Takes up a file that was opened as `descriptor`.
+    pub(super) fn new(spooled: Spooled, descriptor: i32) -> io::Result<Self> {
+        let folder = OwnFolder::existing(&spooled.root).ok_or(io::ErrorKind::NotFound)?;
+        let handle = system::high(system::reopen(descriptor)?);
+        let about = handle.metadata()?;
+        // What was written by an earlier opening has its space, but for holes.
+        let reserved_bytes = if about.blocks() * 512 >= about.len() { about.len() } else { 0 };
+        let state = State { reserved_bytes, descriptors: vec![descriptor], place: Place::Spool };
+        Ok(Self { spooled, folder, number: about.ino(), handle, state: Mutex::new(state) })
+    }
+
+    pub(super) fn is(&self, spooled: &Spooled) -> bool {
+        // One that has been moved is another file than one of the same name that was begun since.
+        self.spooled == *spooled && self.state().place == Place::Spool
+    }
+
+    /// The program has opened the file once more, perhaps truncating it.
+    pub(super) fn join(&self, descriptor: i32) {
+        let mut state = self.state();
+        let length = self.handle.metadata().map_or(0, |about| about.len());
+        state.reserved_bytes = state.reserved_bytes.min(length);
+        state.descriptors.push(descriptor);
+    }
+
+    /// The program has closed a descriptor; with the last one, what is reserved and not used is given back.
+    pub(crate) fn leave(&self, descriptor: i32) {
+        let mut state = self.state();
+        state.descriptors.retain(|&one| one != descriptor);
+        if state.descriptors.is_empty() && state.place == Place::Spool {
+            // What cannot be given back now is so when the file goes.
+            let _ = self.handle.metadata().and_then(|about| self.handle.set_len(about.len()));
+            state.reserved_bytes = 0;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gets ready for a call that may write `bytes`, at `offset` or, without one, where the descriptor stands or at the end.
+    ///
+    /// # Errors
+    /// That of the file's own place, where it is to go since the spool is full.
+    pub(crate) fn write(&self, descriptor: i32, bytes: u64, offset: impl Into<Option<u64>>) -> io::Result<Writing<'_>> {
+        let (mut state, lock) = self.lock()?;
+        if state.place == Place::Spool {
+            let length = self.handle.metadata()?.len();
+            let begin = offset.into().unwrap_or_else(|| system::offset_of(descriptor).unwrap_or(length).max(length));
+            let end = begin.saturating_add(bytes);
+            if let Err(why) = self.reserve(&mut state, end) {
+                self.move_out(&mut state, &why)?;
+            }
+        }
+        Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
+    }
+
+    /// Moves the file to its own place, as something is to happen to it that cannot be followed here.
+    pub(crate) fn move_to_own_place(&self) -> io::Result<()> {
+        let (mut state, _lock) = self.lock()?;
+        if state.place == Place::Spool { self.move_now(&mut state) } else { Ok(()) }
+    }
+
+    /// Moves the file to its own place, as the spool has failed in a call.
+    pub(crate) fn recover(&self, error: &io::Error) -> io::Result<Writing<'_>> {
+        let (mut state, lock) = self.lock()?;
+        if state.place == Place::Spool {
+            self.move_out(&mut state, &room::unusable(error))?;
+        }
+        Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
+    }
+
+    /// Runs a call that writes a stream's buffer to a descriptor, while neither the spool nor the own place has room for it.
+    pub(crate) fn while_full<T>(&self, descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
+        system::while_full(descriptor, closes, call)
+    }
+
+    /// The program has given the file another length.
+    pub(crate) fn truncated(&self, length: u64) {
+        let mut state = self.state();
+        state.reserved_bytes = state.reserved_bytes.min(length);
+    }
+
+    /// The program has removed the file, which it may go on using.
+    pub(crate) fn removed(&self) {
+        self.state().place = Place::Nowhere;
+    }
+
+    /// The file, and where it is in the spool.
+    pub(crate) fn spooled(&self) -> &Spooled {
+        &self.spooled
+    }
+
+    /// Locks the file against other threads and processes, and looks whether one of those has moved it.
+    fn lock(&self) -> io::Result<(MutexGuard<'_, State>, Option<ByteLock<'_>>)> {
+        let mut state = self.state();
+        if state.place != Place::Spool {
+            return Ok((state, None));
+        }
+        let lock = ByteLock::take(self.folder.moves(), self.number)?;
+        if self.handle.metadata()?.nlink() > 0 {
+            return Ok((state, Some(lock)));
+        }
+        drop(lock);
+        // Without a file there, somebody has removed it.
+        state.place = match moving::exchange(&state.descriptors, self.spooled.path()) {
+            Ok(()) => Place::Own,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Place::Nowhere,
+            Err(error) => return Err(error),
+        };
+        Ok((state, None))
+    }
+
+    /// Reserves the file's bytes up to `end` and a margin.
+    fn reserve(&self, state: &mut State, end: u64) -> Result<(), String> {
+        let least = end.saturating_add(MARGIN_BYTES);
+        if least <= state.reserved_bytes {
+            return Ok(());
+        }
+        let step = (state.reserved_bytes / 2).clamp(LEAST_STEP_BYTES, MOST_STEP_BYTES);
+        let ample = least.max(state.reserved_bytes.saturating_add(step));
+        if self.reserve_up_to(state, ample).is_ok() {
+            return Ok(());
+        }
+        self.reserve_up_to(state, least)
+    }
+
+    fn reserve_up_to(&self, state: &mut State, end: u64) -> Result<(), String> {
+        let bytes = end - state.reserved_bytes;
+        room::has_room(&self.spooled.root, bytes)?;
+        system::reserve(&self.handle, state.reserved_bytes, bytes).map_err(|error| room::unusable(&error))?;
+        state.reserved_bytes = end;
+        Ok(())
+    }
+
+    fn move_out(&self, state: &mut State, why: &str) -> io::Result<()> {
+        note_full(&self.spooled.root, why);
+        self.move_now(state)
+    }
+
+    fn move_now(&self, state: &mut State) -> io::Result<()> {
+        moving::move_open(&self.spooled, &self.handle, &state.descriptors)?;
+        state.place = Place::Own;
+        state.reserved_bytes = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,161 @@
+//! System calls on the program's descriptors, and those that libraries do not offer.
+//!
+//! Safety: a descriptor of the program's is in the table from its opening to its closing, and calls with it are made while the
+//! program calls with it. Its number stays the program's; nothing here closes it.
+
+use std::fs::{File, Permissions};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, SeekFrom};
+use rustix::io::{DupFlags, Errno, FdFlags};
+
+/// Descriptors of ours are beyond those that a program counts on, since it gets the lowest that is free.
+const LEAST_DESCRIPTOR: i32 = 700;
+
+/// Moves a file of ours to a high descriptor.
+pub(super) fn high(file: File) -> File {
+    let moved = rustix::io::fcntl_dupfd_cloexec(&file, LEAST_DESCRIPTOR).map(File::from);
+    // Where so many descriptors are not allowed, the low one serves.
+    moved.unwrap_or(file)
+}
+
+fn program(descriptor: &i32) -> BorrowedFd<'_> {
+    // SAFETY: see above.
+    unsafe { BorrowedFd::borrow_raw(*descriptor) }
+}
+
+/// Returns the offset at which a descriptor of the program's stands.
+pub(super) fn offset_of(descriptor: i32) -> io::Result<u64> {
+    Ok(rustix::fs::tell(program(&descriptor))?)
+}
+
+/// Opens the file of a descriptor once more, to read and write, whatever its permissions are.
+pub(super) fn reopen(descriptor: i32) -> io::Result<File> {
+    let path = format!("/proc/self/fd/{descriptor}");
+    let open = || File::options().read(true).write(true).open(&path);
+    open().or_else(|error| {
+        let permissions = std::fs::metadata(&path)?.permissions();
+        std::fs::set_permissions(&path, Permissions::from_mode(permissions.mode() | 0o600)).map_err(|_| error)?;
+        let opened = open();
+        std::fs::set_permissions(&path, permissions)?;
+        opened
+    })
+}
+
+/// Opens a file as the program has another one open: with its access, status flags and offset.
+pub(super) fn counterpart(descriptor: i32, path: &Path) -> io::Result<OwnedFd> {
+    let program = program(&descriptor);
+    // What says how to create a file is not among the flags of an open one, but for the kernel's own.
+    let flags = rustix::fs::fcntl_getfl(program)? & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW);
+    let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
+    // Where a file cannot be written directly, it is by way of the page cache.
+    let new =
+        open(flags).or_else(|error| if error == Errno::INVAL { open(flags - OFlags::DIRECT) } else { Err(error) })?;
+    rustix::fs::seek(&new, SeekFrom::Start(rustix::fs::tell(program)?))?;
+    Ok(new)
+}
+
+/// Puts a file in the place of a descriptor, which keeps its close-on-exec.
+pub(super) fn replace(descriptor: i32, new: BorrowedFd<'_>) -> io::Result<()> {
+    let closes_on_exec = rustix::io::fcntl_getfd(program(&descriptor))?.contains(FdFlags::CLOEXEC);
+    let flags = if closes_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
+    // SAFETY: see above; it is not dropped.
+    let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
+    Ok(rustix::io::dup3(new, &mut target, flags)?)
+}
+
+/// Returns another descriptor of the same open file.
+pub(super) fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
+    Ok(rustix::io::fcntl_dupfd_cloexec(program(&descriptor), LEAST_DESCRIPTOR)?)
+}
+
+/// Reserves space for the bytes of a file from `begin` on; its length stays.
+pub(super) fn reserve(file: &File, begin: u64, bytes: u64) -> io::Result<()> {
+    let number = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge));
+    let (begin, bytes) = (number(begin)?, number(bytes)?);
+    loop {
+        // By the C library, so that tests can stand in its way.
+        // SAFETY: numbers, and a descriptor that is open.
+        if unsafe { libc::fallocate64(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, begin, bytes) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// A lock on one byte of a file, released when it is dropped.
+#[derive(Debug)]
+pub(super) struct ByteLock<'a> {
+    file: &'a File,
+    byte: u64,
+}
+
+impl<'a> ByteLock<'a> {
+    /// Blocks until no other process has the byte locked. The threads of one process share its locks: they need another.
+    pub(super) fn take(file: &'a File, byte: u64) -> io::Result<Self> {
+        set_lock(file, byte, libc::F_WRLCK)?;
+        Ok(Self { file, byte })
+    }
+}
+
+impl Drop for ByteLock<'_> {
+    fn drop(&mut self) {
+        // A lock that cannot be released goes with the process.
+        let _ = set_lock(self.file, self.byte, libc::F_UNLCK);
+    }
+}
+
+fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
+    // SAFETY: the struct is plain numbers, of which all zero is a lock of nothing.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = kind as i16;
+    lock.l_whence = libc::SEEK_SET as i16;
+    // Two files whose numbers differ in the highest bit alone share a lock.
+    lock.l_start = (byte & i64::MAX as u64) as i64;
+    lock.l_len = 1;
+    loop {
+        // SAFETY: an open descriptor and a struct that lives until the call returns.
+        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &raw mut lock) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+/// Runs a call of the program's on a descriptor while that stands for a device that is always full, since neither the spool nor
+/// the file's own place takes more: the C library drops what a stream has buffered and says so to the program.
+pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
+    let prepared = duplicate(descriptor).and_then(|before| {
+        let full = File::options().read(true).write(true).open("/dev/full")?;
+        replace(descriptor, full.as_fd())?;
+        Ok(before)
+    });
+    let result = call();
+    if let (Ok(before), false) = (prepared, closes) {
+        let error = rustix_errno();
+        // It was open a moment ago.
+        let _ = replace(descriptor, before.as_fd());
+        drop(before);
+        set_errno(error);
+    }
+    result
+}
+
+fn rustix_errno() -> i32 {
+    io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+fn set_errno(value: i32) {
+    // SAFETY: the address of this thread's own variable.
+    unsafe { *libc::__errno_location() = value };
+}

@@ -1,0 +1,97 @@
+//! The spooled files that the program has open, by descriptor.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::{OpenFile, Spooled};
+
+/// Descriptors that can be told at a glance; files with larger ones are not spooled.
+const DESCRIPTORS: usize = 1 << 16;
+
+/// Whether a descriptor is that of a spooled file: calls with any other take no lock.
+static SPOOLED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
+
+static FILES: Mutex<Option<HashMap<i32, Arc<OpenFile>>>> = Mutex::new(None);
+
+fn flag(descriptor: i32) -> Option<&'static AtomicBool> {
+    usize::try_from(descriptor).ok().and_then(|number| SPOOLED.get(number))
+}
+
+fn files() -> MutexGuard<'static, Option<HashMap<i32, Arc<OpenFile>>>> {
+    FILES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns whether a descriptor may be that of a spooled file.
+#[inline]
+pub(crate) fn is_spooled(descriptor: i32) -> bool {
+    flag(descriptor).is_some_and(|flag| flag.load(Ordering::Acquire))
+}
+
+/// Returns the spooled file of a descriptor.
+pub(crate) fn lookup(descriptor: i32) -> Option<Arc<OpenFile>> {
+    is_spooled(descriptor).then(|| files().as_ref()?.get(&descriptor).cloned())?
+}
+
+/// Returns a file that this process has open in the spool.
+pub(crate) fn find_open(spooled: &Spooled) -> Option<Arc<OpenFile>> {
+    files().as_ref()?.values().find(|file| file.is(spooled)).cloned()
+}
+
+/// Adds a file that the program has opened in the spool, and reserves its first bytes; where the spool is full, the file is
+/// moved to its own place and the descriptor with it.
+///
+/// # Errors
+/// When neither the spool nor the own place takes it.
+pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
+    let Some(flag) = flag(descriptor) else { return Err(io::ErrorKind::Unsupported.into()) };
+    // A number that is given out again was closed behind our back.
+    close(descriptor);
+    let mut all = files();
+    let known = all.as_ref().and_then(|all| all.values().find(|file| file.is(spooled)).cloned());
+    let file = match known {
+        Some(file) => {
+            file.join(descriptor);
+            file
+        }
+        None => Arc::new(OpenFile::new(spooled.clone(), descriptor)?),
+    };
+    all.get_or_insert_default().insert(descriptor, Arc::clone(&file));
+    flag.store(true, Ordering::Release);
+    drop(all);
+    let ready = file.write(descriptor, 0, 0).map(drop);
+    if ready.is_err() {
+        close(descriptor);
+    }
+    ready
+}
+
+/// Takes a descriptor out that is about to be closed. Its number may be given out again as soon as it is.
+pub(crate) fn take(descriptor: i32) -> Option<Arc<OpenFile>> {
+    if !is_spooled(descriptor) {
+        return None;
+    }
+    let mut all = files();
+    if let Some(flag) = flag(descriptor) {
+        flag.store(false, Ordering::Release);
+    }
+    all.as_mut()?.remove(&descriptor)
+}
+
+fn close(descriptor: i32) {
+    if let Some(file) = take(descriptor) {
+        file.leave(descriptor);
+    }
+}
+
+/// Returns the descriptors of all spooled files.
+pub(crate) fn open_descriptors() -> Vec<i32> {
+    files().as_ref().map_or_else(Vec::new, |all| all.keys().copied().collect())
+}
+
+/// Runs a fork while no file is spooled by another thread, so that the child's copy of the table is not locked for ever.
+pub(crate) fn pause_for_fork<T>(fork: impl FnOnce() -> T) -> T {
+    let _paused = files();
+    fork()
+}

@@ -1,0 +1,54 @@
+/* Tells families of MPIs apart by what an MPI says of itself. See family.h. */
+#include <stddef.h>
+#include <string.h>
+
+#include "family.h"
+
+/* What the first line of a version has in it; the first that fits counts. */
+static const struct {
+    const char *part;
+    enum mpi_family family;
+} known[] = {
+    /* A layer over any MPI, with an ABI of its own, that may name what it wraps. */
+    {"MPItrampoline", FAMILY_UNKNOWN},
+    {"Open MPI", FAMILY_OPEN_MPI},
+    {"OpenMPI", FAMILY_OPEN_MPI},
+    {"Spectrum MPI", FAMILY_OPEN_MPI},
+    {"FUJITSU MPI", FAMILY_OPEN_MPI},
+    /* Cray's and MVAPICH's own names contain it, too; MVAPICH's does not where it is short. */
+    {"MPICH", FAMILY_MPICH},
+    {"MVAPICH", FAMILY_MPICH},
+    {"Intel(R) MPI Library", FAMILY_MPICH},
+    {"ParaStation MPI", FAMILY_MPICH},
+};
+
+enum mpi_family mpi_family_of(const char *version, int abi_major, const char *library)
+{
+    const char *slash = library == NULL ? NULL : strrchr(library, '/');
+    const char *file = slash == NULL ? library : slash + 1;
+    /* MPICH 4.3 had the library before the function. The name is the standard's. */
+    if (abi_major >= 0 || (file != NULL && strncmp(file, "libmpi_abi.", 11) == 0))
+        return FAMILY_STANDARD;
+    size_t line = strcspn(version, "\n");
+    for (size_t index = 0; index < sizeof known / sizeof *known; index++) {
+        const char *found = strstr(version, known[index].part);
+        if (found != NULL && found < version + line)
+            return known[index].family;
+    }
+    return FAMILY_UNKNOWN;
+}
+
+const char *mpi_family_name(enum mpi_family family)
+{
+    switch (family) {
+    case FAMILY_MPICH:
+        return "MPICH";
+    case FAMILY_OPEN_MPI:
+        return "Open MPI";
+    case FAMILY_STANDARD:
+        return "MPI 5's standard";
+    case FAMILY_UNKNOWN:
+        break;
+    }
+    return "an unknown MPI";
+}

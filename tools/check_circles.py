@@ -1,0 +1,122 @@
+"""Checks that no files of a crate use each other in a circle.
+
+A file uses another when it names something that is defined there: by `use`, or by a path in the code. A re-export counts as
+the file that defines it, so that a facade is no detour; what a file declares (`mod name;`) or re-exports is no use. Code under
+`#[cfg(test)]` is left out. Standard library only.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from check_layers import ROOT, leaves, test_files, without_comments_and_strings, without_tests
+
+# Crates that are free of circles; the others are to follow.
+CRATES = ("core", "capi")
+REEXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
+USE = re.compile(r"\buse\s+([^;]+);")
+PATH = re.compile(r"(?<![\w:])(\w+(?:\s*::\s*\w+)+)")
+
+Module = tuple[str, ...]
+
+
+class Crate:
+    """The files of a crate, as modules, and what each of them names."""
+
+    def __init__(self, source: Path):
+        self.source = source
+        self.code: dict[Module, str] = {}
+        self.tests: set[Module] = set()
+        for file in sorted(source.rglob("*.rs")):
+            text, module = without_comments_and_strings(file.read_text()), self.module(file)
+            self.tests |= {(*module, name) for name in test_files(text)}
+            self.code[module] = without_tests(text)
+        self.exports: dict[Module, dict[str, Module]] = defaultdict(dict)
+        for module, text in self.code.items():
+            for match in REEXPORT.finditer(text):
+                for path in leaves(match.group(1)):
+                    if (absolute := self.absolute(path, module)) is not None:
+                        self.exports[module][path[-1]] = absolute
+
+    def module(self, file: Path) -> Module:
+        parts = file.relative_to(self.source).with_suffix("").parts
+        return parts[:-1] if parts[-1] in ("mod", "lib", "main") else parts
+
+    def absolute(self, path: Module, here: Module) -> Module | None:
+        """A path from the crate's root; None when it leads out of the crate."""
+        if path[0] == "crate":
+            return path[1:]
+        if path[0] == "self":
+            return here + path[1:]
+        if path[0] == "super":
+            climbs = next((place for place, part in enumerate(path) if part != "super"), len(path))
+            return here[: max(len(here) - climbs, 0)] + path[climbs:]
+        return here + path if (*here, path[0]) in self.code else None
+
+    def home(self, path: Module, detours: int = 20) -> Module:
+        """The file that defines what an absolute path names."""
+        known = max((place for place in range(len(path) + 1) if path[:place] in self.code), default=0)
+        exported = self.exports[path[:known]].get(path[known]) if known < len(path) else None
+        if exported is None or detours == 0:
+            return path[:known]
+        return self.home(exported + path[known + 1 :], detours - 1)
+
+    def is_test(self, module: Module) -> bool:
+        return any(module[: len(test)] == test for test in self.tests)
+
+    def uses(self, module: Module) -> set[Module]:
+        text = REEXPORT.sub("", self.code[module])
+        paths = [path for match in USE.finditer(text) for path in leaves(match.group(1))]
+        plain = USE.sub("", text)
+        paths += [tuple(part.strip() for part in match.group(1).split("::")) for match in PATH.finditer(plain)]
+        absolute = [found for path in paths if (found := self.absolute(path, module)) is not None]
+        homes = {self.home(path) for path in absolute}
+        return {home for home in homes if home != module and home in self.code and not self.is_test(home)}
+
+    def circles(self) -> list[list[Module]]:
+        """Modules that reach each other, by Tarjan's algorithm."""
+        edges = {module: self.uses(module) for module in self.code if not self.is_test(module)}
+        order: dict[Module, int] = {}
+        lowest: dict[Module, int] = {}
+        stack: list[Module] = []
+        found = []
+
+        def visit(module: Module) -> None:
+            order[module] = lowest[module] = len(order)
+            stack.append(module)
+            for used in edges[module]:
+                if used not in order:
+                    visit(used)
+                    lowest[module] = min(lowest[module], lowest[used])
+                elif used in stack:
+                    lowest[module] = min(lowest[module], order[used])
+            if lowest[module] == order[module]:
+                place = stack.index(module)
+                component = stack[place:]
+                del stack[place:]
+                if len(component) > 1:
+                    found.append(sorted(component))
+
+        for module in edges:
+            if module not in order:
+                visit(module)
+        return found
+
+
+def main() -> None:
+    sys.setrecursionlimit(10_000)
+    files, problems = 0, []
+    for name in CRATES:
+        crate = Crate(ROOT / "crates" / name / "src")
+        files += len(crate.code)
+        for circle in crate.circles():
+            modules = ", ".join("::".join(module) or "lib.rs" for module in circle)
+            problems.append(f"crates/{name}: these files use each other in a circle: {modules}")
+    if problems:
+        sys.exit("\n".join(problems))
+    print(f"circles: none among {files} files of {', '.join(CRATES)}")
+
+
+if __name__ == "__main__":
+    main()
