@@ -20,8 +20,7 @@ mod station;
 mod traffic;
 
 pub use options::WriteOptions;
-pub use process::commons::Background;
-pub use process::commons::Commons;
+pub use process::commons::{Background, Commons};
 pub use process::host::{Host, Process};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use traffic::RankTraffic;
