@@ -276,6 +276,8 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
         let options = SimOptions {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
+            // Long enough that the network takes all: a sender that gave up would keep the rest for itself.
+            patience_turns: 10_000,
             batch_bytes: 512,
             outbox_bytes: BUDGET,
             receivers: 1 + (seed as u32 % 2) * 9,

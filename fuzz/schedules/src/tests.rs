@@ -13,7 +13,7 @@ use crate::writer::{Completion, PartFactory, Task};
 
 const RUNS: usize = 2_000;
 
-/// A rank with tasks to be done one after the other: what a station with a writer is to the pool.
+/// A rank with tasks to be done one after the other: what an endpoint with a writer is to the pool.
 #[derive(Debug, Default)]
 struct Rank {
     /// Tasks that have not been handed over.

@@ -4,8 +4,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use turbidite::format::RunKind;
 use turbidite::partition::{CutPoint, PartitionTable};
-use turbidite::shuffle::{Channel, Engine, EngineOptions, Event, Sent, Transport};
+use turbidite::shuffle::{Channel, Engine, EngineOptions, Event, Sent, Spill, Transport};
 use turbidite::{Column, ColumnView, DataType, Schema, Topology};
 
 use super::script::Script;
@@ -136,7 +137,7 @@ impl Job {
             5 => self.engine.idle(),
             6 if self.busy => {
                 let delivered = &mut self.delivered;
-                self.engine.spill(&mut |_, rows| *delivered += count(rows));
+                self.engine.spill(Spill::Oldest, &mut |_: RunKind, rows: &[u8]| *delivered += count(rows));
             }
             7 if self.busy => self.engine.request_renegotiation(),
             8 => {
@@ -201,7 +202,7 @@ impl Job {
         loop {
             let delivered = &mut self.delivered;
             self.post.control_sent = 0;
-            let moved = self.engine.exchange(&mut self.post, || true, &mut |_, rows| *delivered += count(rows));
+            let moved = self.engine.exchange(&mut self.post, &mut |_: RunKind, rows: &[u8]| *delivered += count(rows));
             let Ok(moved) = moved else { return false };
             assert!(self.post.control_sent <= MOST_CONTROL * 16, "{} control messages at once", self.post.control_sent);
             assert!(self.engine.resident_bytes() < MOST_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());

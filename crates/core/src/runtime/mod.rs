@@ -5,9 +5,10 @@
 //! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed; its network is an adversary.
 //! - [`machine`]: hundreds of thousands of virtual ranks in the time of a modelled machine; a planner.
 //!
-//! Map: `process` has what the ranks and datasets of a process share, its background threads among it; `station` joins one
+//! Map: `process` has what the ranks and datasets of a process share, its background threads among it; `endpoint` joins one
 //! rank's engine and writer; `opening` and `gather` are what all runtimes do to open a dataset and to make an epoch's manifest.
 
+mod endpoint;
 mod gather;
 pub mod local;
 pub mod machine;
@@ -16,7 +17,6 @@ mod options;
 mod process;
 pub mod rank;
 pub mod sim;
-mod station;
 mod traffic;
 
 pub use options::WriteOptions;

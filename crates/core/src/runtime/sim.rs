@@ -7,12 +7,13 @@
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::format::RunKind;
 use crate::schema::{ColumnView, Schema, SchemaError};
 use crate::shuffle::{
-    BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Renegotiation, Routing, Sent,
-    Topology, Transport,
+    Action, Backpressure, BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Patience,
+    Progress, Renegotiation, Routing, Sent, Topology, Transport,
 };
 
 /// The job and the network to simulate.
@@ -203,7 +204,9 @@ struct VirtualRank {
     memory: BatchMemory,
     /// Rows the program has handed over and the engine has not taken.
     pending: Vec<u8>,
-    stuck_turns: u32,
+    /// Turns of this rank with records to append, the clock of its backpressure.
+    turns: Duration,
+    backpressure: Backpressure,
     done: bool,
     over: bool,
 }
@@ -216,6 +219,9 @@ pub struct Simulation {
     ranks: Vec<VirtualRank>,
     network: Network,
 }
+
+/// A turn on the clock of a rank's backpressure.
+const TURN: Duration = Duration::from_nanos(1);
 
 /// Rows handed to an engine at once: a block, which it takes as a whole or not at all.
 const CHUNK_ROWS: usize = 64;
@@ -239,7 +245,10 @@ impl Simulation {
                 };
                 let engine = Engine::new(engine, Arc::clone(&schema));
                 let memory = BatchMemory::default();
-                VirtualRank { engine, memory, pending: Vec::new(), stuck_turns: 0, done: false, over: false }
+                let credit = TURN * options.patience_turns;
+                let backpressure = Backpressure::new(Patience { credit, table: Duration::ZERO });
+                let (pending, turns) = (Vec::new(), Duration::ZERO);
+                VirtualRank { engine, memory, pending, turns, backpressure, done: false, over: false }
             })
             .collect();
         let network = Network {
@@ -267,6 +276,7 @@ impl Simulation {
         for rank in &mut self.ranks {
             rank.done = false;
             rank.over = false;
+            rank.backpressure.begin();
             rank.engine.begin(Vec::new());
         }
         while !self.ranks.iter().all(|rank| rank.engine.is_open()) {
@@ -348,14 +358,16 @@ impl Simulation {
         if self.options.measure_memory {
             rank.memory = rank.memory.peak(rank.engine.batch_memory());
         }
-        if append.is_done() {
-            rank.stuck_turns = 0;
+        rank.turns += TURN;
+        let taken = append.is_done();
+        if taken {
             rank.pending.drain(..rows * row_bytes);
-        } else {
-            rank.stuck_turns += 1;
-            if rank.stuck_turns > self.options.patience_turns {
-                rank.engine.spill(&mut |kind, rows| deliver(index as u32, kind, rows));
-            }
+        }
+        let pressure = rank.engine.pressure();
+        if let Action::Spill(spill) = rank.backpressure.decide(rank.turns, Progress { taken, moved: false }, pressure)
+            && rank.engine.spill(spill, &mut |kind: RunKind, rows: &[u8]| deliver(index as u32, kind, rows)) > 0
+        {
+            rank.backpressure.spilled(spill, pressure);
         }
         Ok(())
     }
@@ -365,7 +377,7 @@ impl Simulation {
         let rank = &mut self.ranks[index];
         let mut link = Link { rank: number, network: &mut self.network };
         rank.engine
-            .exchange(&mut link, || true, &mut |kind, rows| deliver(number, kind, rows))
+            .exchange(&mut link, &mut |kind: RunKind, rows: &[u8]| deliver(number, kind, rows))
             .map_err(|source| SimError::Message { rank: number, source })?;
         if self.options.measure_memory {
             rank.memory = rank.memory.peak(rank.engine.batch_memory());

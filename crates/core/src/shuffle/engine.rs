@@ -5,25 +5,27 @@ mod forward;
 mod negotiation;
 mod order;
 mod quiescence;
+mod session;
 mod state;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::counts::Quiescence;
 use super::message::{Control, Failure};
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
+use super::receiver::Receiver;
 use super::round::{GROWTH, Loads, Round};
-use super::traffic::{Peers, Traffic};
+use super::traffic::Peers;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
-use crate::format::RunKind;
-use crate::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TableShelf, TieSequence};
+use crate::partition::{Pivots, PlannerOptions, Sketch, TableShelf, TieSequence};
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
+
+use session::{Phase, Session};
 
 /// What a driver has to act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,16 +49,6 @@ pub enum Event {
         /// What rank 0 said of the committed epoch ([`Engine::committed`]), or why there is none.
         outcome: Result<Vec<u8>, Failure>,
     },
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Idle,
-    Opening,
-    Open,
-    Ending,
-    Settled,
-    Sealing,
 }
 
 /// Counters of one rank over one epoch.
@@ -89,18 +81,6 @@ impl EngineFigures {
     }
 }
 
-/// The table in force, and what a rank derives from it.
-#[derive(Debug)]
-struct Installed {
-    table: PartitionTable,
-    /// Smallest and largest key seen when it was made.
-    range: (u64, u64),
-    /// Records of this rank after which it asks for the next table, if tables adapt.
-    interval_rows: u64,
-    /// Closed bounds of this rank's partition.
-    own_bounds: Option<(u64, u64)>,
-}
-
 /// What ranks hand over at the end of an epoch ([`Engine::sealed`]), each with a rank that it is of.
 pub type Payloads = Vec<(u32, Vec<u8>)>;
 
@@ -121,51 +101,31 @@ pub struct Engine {
     schema: Arc<Schema>,
     order: KeyOrder,
     key_offset: usize,
-    phase: Phase,
-    session: u32,
+    merge: Option<Merge>,
+    /// Tables that other ranks of this process may have decoded already.
+    shelf: Arc<TableShelf>,
+    session: Session,
     events: VecDeque<Event>,
     control: VecDeque<(u32, Control)>,
+    /// Children that have begun the session, or the one after: they may be ahead of this rank.
+    ready_children: u32,
     outbox: Outbox,
-    ties: TieSequence,
-    /// State of the generator behind sampling phases.
-    random: u64,
-    figures: EngineFigures,
-    traffic: Traffic,
-    /// Ranks that have taken nothing for as long as the driver's patience lasts.
-    unwilling: BTreeSet<u32>,
-    // Routing.
-    installed: Option<Installed>,
     /// Records without a destination yet, as stored rows.
     held: Vec<u8>,
-    /// Batches routed by a table newer than ours, put aside until it arrives.
+    /// Batches routed by a table newer than this rank's, buffered until it arrives.
     ahead: Vec<Vec<u8>>,
-    /// Tables that other ranks of this process may have read already.
-    shelf: Arc<TableShelf>,
-    // Negotiation.
     sketch: Sketch,
-    sketch_range: (u64, u64),
-    /// Keys observed since the last `Begin`.
-    since_begin: u64,
-    /// The version a request was last sent or passed on for.
-    requested: Option<u32>,
-    round: Option<Round>,
-    /// On rank 0, while an epoch is open: it knows the load of every partition.
-    planner: Option<Planner>,
-    seen_range: (u64, u64),
-    seen_mass: u64,
-    /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
-    seen_contributors: u32,
-    /// On rank 0: intervals are made longer by this power of two, since shorter ones end before much was seen.
-    interval_shift: u32,
-    // Phases.
-    ready_children: u32,
-    own_ready: bool,
-    announcement: Vec<u8>,
-    quiescence: Quiescence,
-    merge: Option<Merge>,
-    /// Scratch of `append`.
+    ties: TieSequence,
+    /// State of the generator of sampling phases.
+    random: u64,
+    scratch: Scratch,
+}
+
+/// Buffers of `append`, kept from block to block.
+#[derive(Debug, Default)]
+struct Scratch {
     block: Vec<u8>,
-    block_ordinals: Vec<u64>,
+    ordinals: Vec<u64>,
     destinations: Vec<u32>,
 }
 
@@ -181,7 +141,8 @@ fn planner_options(options: &EngineOptions) -> PlannerOptions {
     PlannerOptions { remainder, ..PlannerOptions::default() }
 }
 
-/// Batches put aside for a table that has not arrived; past it, data is not polled (control is, so the table comes).
+/// Maximum number of batches buffered for a newer table. At the limit data is no longer polled, but control is, so that the
+/// table can arrive.
 const AHEAD_LIMIT: usize = 8;
 
 impl Engine {
@@ -207,38 +168,19 @@ impl Engine {
             place,
             order: schema.key_order(),
             key_offset: schema.offset(schema.key_index()),
-            phase: Phase::Idle,
-            session: 0,
+            merge: None,
+            shelf: Arc::default(),
+            session: Session::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),
+            ready_children: 0,
             outbox,
-            ties: TieSequence::new(seed as u32),
-            random: seed,
-            figures: EngineFigures::default(),
-            traffic: Traffic::default(),
-            unwilling: BTreeSet::new(),
-            installed: None,
             held: Vec::new(),
             ahead: Vec::new(),
-            shelf: Arc::default(),
             sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
-            sketch_range: EMPTY_RANGE,
-            since_begin: 0,
-            requested: None,
-            round: None,
-            planner: None,
-            seen_range: EMPTY_RANGE,
-            seen_mass: 0,
-            seen_contributors: 0,
-            interval_shift: 0,
-            ready_children: 0,
-            own_ready: false,
-            announcement: Vec::new(),
-            quiescence: Quiescence::default(),
-            merge: None,
-            block: Vec::new(),
-            block_ordinals: Vec::new(),
-            destinations: Vec::new(),
+            ties: TieSequence::new(seed as u32),
+            random: seed,
+            scratch: Scratch::default(),
             schema,
             options,
         }
@@ -256,7 +198,7 @@ impl Engine {
     }
 
     /// A number in 0..1 from the seed's sequence (SplitMix64).
-    fn phase(&mut self) -> f64 {
+    fn sampling_phase(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.random;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -271,17 +213,17 @@ impl Engine {
 
     /// Counters of the epoch that is running or was last run.
     pub fn figures(&self) -> EngineFigures {
-        self.figures
+        self.session.figures
     }
 
     /// Version of the partition table in force, 0 before the first.
     pub fn table_version(&self) -> u32 {
-        self.installed.as_ref().map_or(0, |installed| installed.table.version())
+        self.session.installed.as_ref().map_or(0, |installed| installed.table.version())
     }
 
     /// This receiver's partition as keys, closed on both sides; `None` before the first table or for non-receivers.
     pub fn bounds(&self) -> Option<(Value, Value)> {
-        let (low, high) = self.installed.as_ref()?.own_bounds?;
+        let (low, high) = self.session.installed.as_ref()?.own_bounds?;
         // The outer ends lie beyond every value of the type.
         let (least, greatest) = self.order.extremes();
         let (first, last) = (self.order.ordinal_of(least), self.order.ordinal_of(greatest));
@@ -293,9 +235,7 @@ impl Engine {
     pub fn release(&mut self) {
         self.outbox.release();
         self.held.shrink_to_fit();
-        self.block = Vec::new();
-        self.block_ordinals = Vec::new();
-        self.destinations = Vec::new();
+        self.scratch = Scratch::default();
     }
 
     /// The next thing the driver has to act on.
@@ -305,52 +245,32 @@ impl Engine {
 
     /// Begins an epoch on this rank. On rank 0 `announcement` is what [`Event::Opened`] tells every rank.
     pub fn begin(&mut self, announcement: Vec<u8>) {
-        debug_assert_eq!(self.phase, Phase::Idle);
-        self.session += 1;
-        self.phase = Phase::Opening;
-        self.own_ready = true;
-        self.announcement = announcement;
-        self.figures = EngineFigures::default();
-        self.traffic = Traffic::default();
-        self.unwilling.clear();
-        self.installed = None;
+        debug_assert_eq!(self.session.phase, Phase::Idle);
+        self.session = self.session.next(announcement);
         self.sketch.clear();
-        self.sketch_range = EMPTY_RANGE;
-        self.since_begin = 0;
-        self.requested = None;
-        self.round = None;
-        self.planner = None;
-        self.seen_range = EMPTY_RANGE;
-        self.seen_mass = 0;
-        self.seen_contributors = 0;
-        self.interval_shift = 0;
-        self.quiescence = Quiescence::default();
         self.report_ready();
     }
 
     /// Whether records may be appended.
     pub fn is_open(&self) -> bool {
-        self.phase == Phase::Open
+        self.session.phase == Phase::Open
     }
 
     fn report_ready(&mut self) {
-        if !self.own_ready || self.ready_children < self.children_count() {
+        if self.ready_children < self.children_count() {
             return;
         }
-        self.own_ready = false;
+        let Some(announcement) = self.session.unreported.take() else { return };
         self.ready_children = 0;
         match self.place.parent() {
             Some(parent) => self.control.push_back((parent, Control::Ready)),
-            None => {
-                let announcement = std::mem::take(&mut self.announcement);
-                self.open(announcement);
-            }
+            None => self.open(announcement),
         }
     }
 
     fn open(&mut self, announcement: Vec<u8>) {
         self.tell_children(&Control::Go { announcement: announcement.clone() });
-        self.phase = Phase::Open;
+        self.session.phase = Phase::Open;
         self.events.push_back(Event::Opened { announcement });
     }
 
@@ -364,38 +284,28 @@ impl Engine {
         }
     }
 
-    /// Moves messages both ways until neither side has more, or the receiver is not `willing` to take more records.
-    /// Records for this rank go to `deliver`. Returns whether anything moved.
-    ///
-    /// Returns at once when a new table came into force, before any record is judged by it, so that the driver can tell
-    /// the writer ([`Engine::bounds`]); it must call again then.
+    /// Moves messages both ways until neither side has more, or `receiver` takes no more records. Returns whether anything
+    /// moved.
     ///
     /// # Errors
-    /// [`MessageError`] when a message cannot be understood; the job cannot go on then.
+    /// [`MessageError`] when a message cannot be decoded or is out of order; the job cannot go on then.
     pub fn exchange(
         &mut self,
         transport: &mut dyn Transport,
-        mut willing: impl FnMut() -> bool,
-        deliver: &mut dyn FnMut(RunKind, &[u8]),
+        receiver: &mut dyn Receiver,
     ) -> Result<bool, MessageError> {
-        let version = self.table_version();
-        let mut moved = self.deliver_ahead(deliver)?;
+        let mut moved = false;
         loop {
-            self.advance_round();
+            self.advance_round(receiver)?;
             let mut step = self.send(transport);
-            while self.table_version() == version
-                && let Some(message) = transport.poll(Channel::Control)
-            {
+            while let Some(message) = transport.poll(Channel::Control) {
                 step = true;
-                self.receive_control(&message)?;
+                self.receive_control(&message, receiver)?;
             }
-            if self.table_version() != version {
-                return Ok(true);
-            }
-            while self.ahead.len() < AHEAD_LIMIT && willing() {
+            while self.ahead.len() < AHEAD_LIMIT && receiver.accepts() {
                 let Some(message) = transport.poll(Channel::Data) else { break };
                 step = true;
-                self.receive_data(message, deliver)?;
+                self.receive_data(message, receiver)?;
             }
             step |= self.forward_arrived(transport)?;
             if !step {
@@ -405,14 +315,12 @@ impl Engine {
         }
     }
 
-    /// Takes the batches that were put aside for a table that is in force now.
-    fn deliver_ahead(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> Result<bool, MessageError> {
-        let waiting = std::mem::take(&mut self.ahead);
-        let before = waiting.len();
-        for message in waiting {
-            self.receive_data(message, deliver)?;
+    /// Delivers the batches that were buffered for the table now in force.
+    fn deliver_ahead(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
+        for message in std::mem::take(&mut self.ahead) {
+            self.receive_data(message, receiver)?;
         }
-        Ok(self.ahead.len() < before)
+        Ok(())
     }
 
     /// Tells the engine that nothing moved for a moment: rank 0 then counts again whether all records have arrived.
@@ -424,17 +332,17 @@ impl Engine {
         let mut sent = false;
         while let Some((to, message)) = self.control.pop_front() {
             // The transport's contract: control is always accepted.
-            transport.send(to, Channel::Control, message.encode(self.session));
-            self.figures.messages += 1;
+            transport.send(to, Channel::Control, message.encode(self.session.number));
+            self.session.figures.messages += 1;
             sent = true;
         }
         self.flush_at_the_end();
-        let Self { outbox, figures, traffic, unwilling, options, .. } = self;
+        let Self { outbox, session: Session { figures, traffic, unresponsive, .. }, options, .. } = self;
         outbox.offer(|to, channel, message| match transport.send(to, channel, message) {
             Sent::Accepted => {
                 figures.messages += 1;
                 traffic.sent(options.rank, to);
-                unwilling.remove(&to);
+                unresponsive.remove(&to);
                 sent = true;
                 None
             }
@@ -444,7 +352,7 @@ impl Engine {
         sent
     }
 
-    fn receive_control(&mut self, message: &[u8]) -> Result<(), MessageError> {
+    fn receive_control(&mut self, message: &[u8], receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let (session, message) = Control::decode(message)?;
         // A child may begin the next epoch before its parent's application does; anything else of another session is
         // what an ended epoch left on the way.
@@ -456,7 +364,7 @@ impl Engine {
             self.report_ready();
             return Ok(());
         }
-        if session != self.session {
+        if session != self.session.number {
             return Ok(());
         }
         self.check_order(&message)?;
@@ -478,7 +386,7 @@ impl Engine {
                 })?;
             }
             Control::Table { interval_rows, range, table } => {
-                self.receive_table(interval_rows, range, &table)?;
+                self.receive_table(interval_rows, range, &table, receiver)?;
             }
             Control::Settled { originated } => self.child_settled(originated)?,
             Control::Probe { round } => self.receive_probe(round),

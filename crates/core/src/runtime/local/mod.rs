@@ -17,13 +17,13 @@ use uuid::Uuid;
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::EpochFigures;
 use crate::partition::TableShelf;
+use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
 use crate::runtime::opening::{Opened, discard_attempts};
 use crate::runtime::process::pool::{Pool, TaskQueue};
-use crate::runtime::station::{Station, decode_figures};
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
-use crate::shuffle::{Engine, Failure};
+use crate::shuffle::{Action, Engine, Failure, Patience, Progress, Spill};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
 use crate::writer::{PartFactory, THREADS_PER_CORE};
@@ -34,7 +34,7 @@ const WAIT: Duration = Duration::from_micros(500);
 /// One rank and its connection to the others.
 #[derive(Debug)]
 struct Rank {
-    station: Station,
+    endpoint: Endpoint,
     link: MailboxLink,
 }
 
@@ -83,6 +83,7 @@ pub struct LocalJob {
     lock: Option<WriterLock>,
     notice: Option<LockNotice>,
     recovery: Recovery,
+    opened: Instant,
     /// Last, so that the threads end while the rest is still there.
     _pool: Pool,
 }
@@ -118,12 +119,15 @@ impl LocalJob {
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
         let shelf = Arc::new(TableShelf::default());
+        // Whoever waits drives the other ranks, so that a table arrives without waiting for it.
+        let patience = Patience { credit: options.patience, table: Duration::ZERO };
         let ranks = (0..options.ranks)
             .map(|rank| {
                 let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
                 engine.share_tables(Arc::clone(&shelf));
                 let link = MailboxLink { rank, office: Arc::clone(&office) };
-                Mutex::new(Rank { station: Station::new(engine, Arc::clone(&schema), Arc::default()), link })
+                let endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::default(), patience);
+                Mutex::new(Rank { endpoint, link })
             })
             .collect();
         let queue = Arc::new(TaskQueue::default());
@@ -137,8 +141,8 @@ impl LocalJob {
         let completed = Arc::clone(&shared);
         let pool = Pool::start(queue, threads, move |rank, completion| {
             let mut state = lock_rank(&completed.ranks[rank as usize]);
-            state.station.complete(completion);
-            completed.submit_next(rank, &mut state.station);
+            state.endpoint.complete(completion);
+            completed.submit_next(rank, &mut state.endpoint);
         })
         .map_err(|source| Error::Io {
             operation: "start threads for",
@@ -156,6 +160,7 @@ impl LocalJob {
             lock: Some(lock),
             notice,
             recovery,
+            opened: Instant::now(),
             _pool: pool,
         })
     }
@@ -198,15 +203,12 @@ impl LocalJob {
         });
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
-            let Rank { station, .. } = &mut *lock_rank(rank);
-            station.begin(Vec::new());
-            station.equip(self.options.writer(number as u32), Arc::clone(&factory));
-            if let Some(commit) = commit.take() {
-                station.will_commit(commit);
-            }
+            let Rank { endpoint, .. } = &mut *lock_rank(rank);
+            endpoint.begin(Vec::new());
+            endpoint.store(self.options.writer(number as u32), Arc::clone(&factory), commit.take());
         }
         *open = Some(OpenEpoch { epoch, commit: identity.commit, begun: Instant::now() });
-        self.drive_until(|station| station.engine.is_open(), false)?;
+        self.drive_until(|endpoint| endpoint.engine.is_open(), false)?;
         Ok(EpochStart::Started)
     }
 
@@ -219,31 +221,30 @@ impl LocalJob {
         let outside = UsageError::Rank { rank, ranks: self.options.ranks };
         let mutex = self.shared.ranks.get(rank as usize).ok_or(outside)?;
         let mut state = lock_rank(mutex);
-        if !state.station.engine.is_open() {
+        if !state.endpoint.engine.is_open() {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
         }
-        let mut append = state.station.engine.append(columns)?;
-        let mut stuck: Option<Instant> = None;
+        let mut append = state.endpoint.engine.append(columns)?;
+        let mut others_moved = false;
         loop {
-            state.station.advance(&mut append);
+            state.endpoint.advance(&mut append);
             let moved = self.shared.drive(rank, &mut state)?;
             if append.is_done() {
                 break;
             }
-            if moved {
-                stuck = None;
+            // Ranks of one process wait for each other as long as any of them gets on.
+            let progress = Progress { taken: moved || others_moved, moved };
+            let action = state.endpoint.decide(self.opened.elapsed(), progress);
+            if action == Action::Continue {
+                others_moved = false;
                 continue;
             }
             drop(state);
             let seen = self.shared.queue.completions();
-            // Without patience the other ranks are not driven on this rank's behalf either.
-            let spilled = self.options.patience.is_zero() && self.spill(rank);
-            if spilled || self.drive_others()? {
-                stuck = None;
-            } else if stuck.get_or_insert_with(Instant::now).elapsed() < self.options.patience {
+            let spilled = if let Action::Spill(spill) = action { self.spill(rank, spill) } else { false };
+            others_moved = !spilled && self.drive_others()?;
+            if !spilled && !others_moved {
                 self.shared.queue.wait(seen, WAIT);
-            } else {
-                self.spill(rank);
             }
             state = lock_rank(mutex);
         }
@@ -251,11 +252,11 @@ impl LocalJob {
         self.attend()
     }
 
-    /// Keeps on this rank what no other takes in time. Answers whether there was something to keep, and room for it.
-    fn spill(&self, rank: u32) -> bool {
+    /// Keeps records of this rank on it. Returns whether there were any to keep, and room for them.
+    fn spill(&self, rank: u32, spill: Spill) -> bool {
         let mut state = lock_rank(&self.shared.ranks[rank as usize]);
-        let spilled = state.station.spill();
-        self.shared.submit_next(rank, &mut state.station);
+        let spilled = state.endpoint.spill(spill);
+        self.shared.submit_next(rank, &mut state.endpoint);
         spilled
     }
 
@@ -264,7 +265,7 @@ impl LocalJob {
     /// # Errors
     /// When messages cannot be understood.
     pub fn renegotiate(&self) -> Result<()> {
-        lock_rank(&self.shared.ranks[0]).station.engine.request_renegotiation();
+        lock_rank(&self.shared.ranks[0]).endpoint.engine.request_renegotiation();
         self.drive_others().map(drop)
     }
 
@@ -279,11 +280,11 @@ impl LocalJob {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
         for rank in &self.shared.ranks {
-            lock_rank(rank).station.engine.end();
+            lock_rank(rank).endpoint.engine.end();
         }
         *open = None;
-        self.drive_until(Station::is_over, true)?;
-        match lock_rank(&self.shared.ranks[0]).station.take_outcome() {
+        self.drive_until(Endpoint::is_over, true)?;
+        match lock_rank(&self.shared.ranks[0]).endpoint.take_outcome() {
             Some(Err(Failure { rank, cause })) => {
                 self.failed().push((epoch, commit));
                 Err(Error::EpochFailed { epoch, rank, cause })
@@ -302,7 +303,7 @@ impl LocalJob {
             return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
         }
         let refused = Error::Refused { rank: 0, class: ErrorClass::Failed, refusal: None, cause };
-        lock_rank(&self.shared.ranks[0]).station.object(refused);
+        lock_rank(&self.shared.ranks[0]).endpoint.object(refused);
         Ok(())
     }
 
@@ -382,7 +383,7 @@ impl LocalJob {
     }
 
     /// Drives all ranks until each is `done`. With `count`, rank 0 counts deliveries again whenever nothing moves.
-    fn drive_until(&self, done: impl Fn(&Station) -> bool, count: bool) -> Result<()> {
+    fn drive_until(&self, done: impl Fn(&Endpoint) -> bool, count: bool) -> Result<()> {
         loop {
             let seen = self.shared.queue.completions();
             let mut moved = false;
@@ -390,14 +391,14 @@ impl LocalJob {
             for (number, rank) in self.shared.ranks.iter().enumerate() {
                 let mut state = lock_rank(rank);
                 moved |= self.shared.drive(number as u32, &mut state)?;
-                all &= done(&state.station);
+                all &= done(&state.endpoint);
             }
             if all {
                 return Ok(());
             }
             if !moved {
                 if count {
-                    lock_rank(&self.shared.ranks[0]).station.engine.idle();
+                    lock_rank(&self.shared.ranks[0]).endpoint.engine.idle();
                 }
                 self.shared.queue.wait(seen, WAIT);
             }
@@ -417,15 +418,15 @@ impl Drop for LocalJob {
 impl Shared {
     /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
-        let Rank { station, link } = state;
-        let mut moved = station.drive(link)?;
-        self.submit_next(rank, station);
-        moved |= station.report_when_finished();
+        let Rank { endpoint, link } = state;
+        let mut moved = endpoint.drive(link)?;
+        self.submit_next(rank, endpoint);
+        moved |= endpoint.report_when_finished();
         Ok(moved)
     }
 
-    fn submit_next(&self, rank: u32, station: &mut Station) {
-        if let Some((factory, task)) = station.next_task() {
+    fn submit_next(&self, rank: u32, endpoint: &mut Endpoint) {
+        if let Some((factory, task)) = endpoint.next_task() {
             self.queue.submit(rank, factory, task);
         }
     }

@@ -1,9 +1,9 @@
 //! The job: which rank acts when, and what its action does.
 
-use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::network::{Connection, Network};
 use super::processors::Processors;
@@ -12,8 +12,11 @@ use super::store::{Sealed, Store};
 use super::{MachineOptions, Time, nanoseconds};
 use crate::format::RunKind;
 use crate::partition::TableShelf;
-use crate::schema::{ColumnView, Schema, SchemaError};
-use crate::shuffle::{Engine, EngineFigures, EngineOptions, Event, MessageError, Topology};
+use crate::schema::{ColumnView, Schema, SchemaError, Value};
+use crate::shuffle::{
+    Action, Backpressure, Engine, EngineFigures, EngineOptions, Event, MessageError, Patience, Progress, Receiver,
+    Topology,
+};
 
 /// What the ranks' programs append.
 pub trait Program {
@@ -56,7 +59,7 @@ const COUNT_AGAIN_NS: Time = 20_000;
 const STEPS_PER_LOOK: u32 = 8;
 
 /// How long a program waits for a table that is being agreed on: as a rank of a parallel program does.
-const TABLE_PATIENCE_NS: Time = 50_000_000;
+const TABLE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Parts of a nanosecond that reading a table takes for each byte, beside planning.
 const DECODE_NS_PER_BYTE: f64 = 1.5;
@@ -67,34 +70,61 @@ struct VirtualRank {
     appended: u64,
     ended: bool,
     over: bool,
-    table_version: u32,
     /// The action it is to take next; an earlier one makes this one void.
     next: Time,
     busy_until: Time,
-    stuck_since: Option<Time>,
-    /// Since when its program waits for a table, and whether it still does: not after it has done so in vain.
-    table_since: Option<Time>,
-    expects_tables: bool,
+    /// What its program waits for.
+    backpressure: Backpressure,
+    awaits: Option<Awaited>,
     /// When its parts are stored, once it has sealed them.
     sealed_at: Option<Time>,
     steps: u32,
     bytes: RankBytes,
 }
 
-impl VirtualRank {
-    /// Until when the program waits for the table that is being agreed on.
-    fn awaits_table(&mut self, now: Time) -> Option<Time> {
-        if !self.engine.is_negotiating() {
-            (self.table_since, self.expects_tables) = (None, true);
-            return None;
-        }
-        if !self.expects_tables {
-            return None;
-        }
-        let until = *self.table_since.get_or_insert(now) + TABLE_PATIENCE_NS;
-        self.expects_tables = now < until;
-        self.expects_tables.then_some(until)
+/// What a rank's program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Table,
+    Credit,
+}
+
+/// Records that arrive on a rank, on their way to its model of a store.
+struct Arrivals<'a> {
+    rank: u32,
+    now: Time,
+    schema: &'a Schema,
+    store: &'a mut Store,
+    sealed: &'a mut Vec<Sealed>,
+    deliver: &'a mut dyn FnMut(u32, RunKind, &[u8]),
+    /// The newest table that came into force.
+    installed: Option<u32>,
+}
+
+impl Receiver for Arrivals<'_> {
+    fn accepts(&mut self) -> bool {
+        self.store.accepts(self.rank, self.now).is_ok()
     }
+
+    fn set_partition(&mut self, version: u32, bounds: Option<(Value, Value)>) {
+        self.installed = Some(version);
+        if let Some((low, high)) = bounds {
+            let order = self.schema.key_order();
+            self.store.set_bounds(self.rank, (order.ordinal_of(low), order.ordinal_of(high)), self.sealed);
+        }
+    }
+
+    fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
+        let key = rows.get(self.schema.offset(self.schema.key_index())..);
+        let key = key.map_or(0, |bytes| self.schema.key_order().ordinal(bytes));
+        self.store.push(self.rank, kind, (rows.len() / self.schema.row_bytes()) as u64, key, self.sealed);
+        (self.deliver)(self.rank, kind, rows);
+    }
+}
+
+/// A time of this clock, which ends after five centuries.
+fn time_of(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
 
 /// A job of virtual ranks on a modelled machine.
@@ -105,7 +135,7 @@ pub struct MachineJob {
     ranks: Vec<VirtualRank>,
     network: Network,
     processors: Processors,
-    store: RefCell<Store>,
+    store: Store,
     /// When a rank acts, and since when it could: of those that wait for a processor the first comes first.
     heap: BinaryHeap<Reverse<(Time, Time, u32)>>,
     now: Time,
@@ -126,6 +156,8 @@ impl MachineJob {
         let labels: Vec<u32> = (0..options.ranks).map(|rank| rank / per_node).collect();
         let topology = Topology::from_nodes(&labels);
         let shelf = Arc::new(TableShelf::default());
+        let credit = Duration::from_nanos(nanoseconds(options.patience_ns));
+        let patience = Patience { credit, table: TABLE_PATIENCE };
         let virtual_rank = |rank| {
             let engine = EngineOptions {
                 receivers: options.receivers,
@@ -144,12 +176,10 @@ impl MachineJob {
                 appended: 0,
                 ended: false,
                 over: false,
-                table_version: 0,
                 next: Time::MAX,
                 busy_until: 0,
-                stuck_since: None,
-                table_since: None,
-                expects_tables: true,
+                backpressure: Backpressure::new(patience),
+                awaits: None,
                 sealed_at: None,
                 steps: 0,
                 bytes: RankBytes::default(),
@@ -159,7 +189,7 @@ impl MachineJob {
             ranks: (0..options.ranks).map(virtual_rank).collect(),
             network: Network::new(&options),
             processors: Processors::new(&options.machine, options.nodes()),
-            store: RefCell::new(Store::new(&options, schema.row_bytes())),
+            store: Store::new(&options, schema.row_bytes()),
             heap: BinaryHeap::new(),
             now: 0,
             begun: 0,
@@ -220,14 +250,14 @@ impl MachineJob {
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
         self.network.traffic = super::Traffic::default();
-        *self.store.get_mut() = Store::new(&self.options, self.schema.row_bytes());
+        self.store = Store::new(&self.options, self.schema.row_bytes());
         for rank in 0..self.options.ranks {
             let state = &mut self.ranks[rank as usize];
             state.engine.begin(Vec::new());
-            (state.appended, state.table_version, state.steps) = (0, 0, 0);
+            (state.appended, state.steps) = (0, 0);
             (state.ended, state.over) = (false, false);
-            (state.stuck_since, state.sealed_at) = (None, None);
-            (state.table_since, state.expects_tables) = (None, true);
+            state.backpressure.begin();
+            (state.awaits, state.sealed_at) = (None, None);
             state.bytes = RankBytes::default();
             self.schedule(rank, self.now);
         }
@@ -289,11 +319,12 @@ impl MachineJob {
         if !state.engine.is_open() || state.ended {
             return Ok((0, None));
         }
-        if let Some(until) = state.awaits_table(self.now) {
-            // It waits for no room meanwhile.
-            state.stuck_since = None;
-            return Ok((0, Some(until)));
+        let now = Duration::from_nanos(self.now);
+        if let Some(until) = state.backpressure.awaits_table(now, state.engine.is_negotiating()) {
+            state.awaits = Some(Awaited::Table);
+            return Ok((0, Some(time_of(until))));
         }
+        state.awaits = None;
         let (total, first) = (program.rows(rank), state.appended);
         if first == total {
             state.ended = true;
@@ -324,27 +355,40 @@ impl MachineJob {
         state.engine.advance(&mut append);
         if append.is_done() {
             state.appended += rows;
-            state.stuck_since = None;
+            let progress = Progress { taken: true, moved: false };
+            state.backpressure.decide(now, progress, state.engine.pressure());
             return Ok((rows, Some(self.now)));
         }
         Ok((0, Some(self.wait_for_room(rank, deliver))))
     }
 
-    /// Without room a rank waits for credit, and after its patience keeps a batch for itself. Answers when it looks again.
+    /// Lets a rank without room wait for credit, or keep a batch for itself. Returns when it looks again.
     fn wait_for_room(&mut self, rank: u32, deliver: &mut dyn FnMut(u32, RunKind, &[u8])) -> Time {
-        let patience = nanoseconds(self.options.patience_ns);
         let state = &mut self.ranks[rank as usize];
-        let since = *state.stuck_since.get_or_insert(self.now);
-        if self.now < since + patience {
-            return since + patience;
-        }
-        let store = self.store.get_mut();
+        let pressure = state.engine.pressure();
+        let action = state.backpressure.decide(Duration::from_nanos(self.now), Progress::default(), pressure);
+        let spill = match action {
+            Action::Continue => return self.now,
+            Action::AwaitTable { until } => {
+                state.awaits = Some(Awaited::Table);
+                return time_of(until);
+            }
+            Action::AwaitCredit { until } => {
+                state.awaits = Some(Awaited::Credit);
+                return time_of(until);
+            }
+            Action::Spill(spill) => spill,
+        };
         let mut sealed = Vec::new();
-        state.engine.spill(&mut |kind, rows| {
-            store.push(rank, kind, (rows.len() / self.schema.row_bytes()) as u64, 0, &mut sealed);
+        let store = &mut self.store;
+        let row_bytes = self.schema.row_bytes();
+        let mut keep = |kind: RunKind, rows: &[u8]| {
+            store.push(rank, kind, (rows.len() / row_bytes) as u64, 0, &mut sealed);
             deliver(rank, kind, rows);
-        });
-        state.stuck_since = None;
+        };
+        if state.engine.spill(spill, &mut keep) > 0 {
+            state.backpressure.spilled(spill, pressure);
+        }
         self.store_sealed(rank, self.now, sealed);
         self.now
     }
@@ -358,40 +402,31 @@ impl MachineJob {
         sealed: &mut Vec<Sealed>,
     ) -> Result<(u64, bool, f64), MachineError> {
         let state = &mut self.ranks[rank as usize];
-        let (store, now) = (&self.store, self.now);
-        let (order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
-        let key_offset = self.schema.offset(self.schema.key_index());
         let message_ns = nanoseconds(self.options.costs.message_ns);
-        let mut connection = Connection { rank, now, message_ns, messages: 0, network: &mut self.network };
-        let (mut moved, mut extra_ns) = (false, 0.0);
-        loop {
-            moved |= state
-                .engine
-                .exchange(&mut connection, || store.borrow().accepts(rank, now).is_ok(), &mut |kind, rows| {
-                    let key = rows.get(key_offset..).map_or(0, |bytes| order.ordinal(bytes));
-                    store.borrow_mut().push(rank, kind, (rows.len() / row_bytes) as u64, key, sealed);
-                    deliver(rank, kind, rows);
-                })
-                .map_err(|source| MachineError::Message { rank, source })?;
-            let version = state.engine.table_version();
-            if version == state.table_version {
-                break;
-            }
-            state.table_version = version;
-            extra_ns += state.engine.table_bytes() as f64 * DECODE_NS_PER_BYTE;
-            if let Some((low, high)) = state.engine.bounds() {
-                let bounds = (order.ordinal_of(low), order.ordinal_of(high));
-                store.borrow_mut().set_bounds(rank, bounds, sealed);
-            }
-            let since_s = (now - self.begun) as f64 / 1e9;
-            if let Some(round) = self.rounds.iter_mut().find(|round| round.version == version) {
-                round.installed_s = since_s;
-                if rank == 0 {
-                    round.planned_s = since_s;
-                }
+        let mut connection = Connection { rank, now: self.now, message_ns, messages: 0, network: &mut self.network };
+        let mut arrivals = Arrivals {
+            rank,
+            now: self.now,
+            schema: &self.schema,
+            store: &mut self.store,
+            sealed,
+            deliver,
+            installed: None,
+        };
+        let moved = state
+            .engine
+            .exchange(&mut connection, &mut arrivals)
+            .map_err(|source| MachineError::Message { rank, source })?;
+        let (messages, installed) = (connection.messages, arrivals.installed);
+        let Some(version) = installed else { return Ok((messages, moved, 0.0)) };
+        let since_s = (self.now - self.begun) as f64 / 1e9;
+        for round in self.rounds.iter_mut().filter(|round| round.version == version) {
+            round.installed_s = since_s;
+            if rank == 0 {
+                round.planned_s = since_s;
             }
         }
-        Ok((connection.messages, moved, extra_ns))
+        Ok((messages, moved, state.engine.table_bytes() as f64 * DECODE_NS_PER_BYTE))
     }
 
     /// Notes a round that rank 0 has begun.
@@ -407,7 +442,7 @@ impl MachineJob {
         for Sealed { rows } in sealed {
             let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
             let encoded = self.processors.compute(rank, now, encode_ns);
-            self.store.get_mut().write(rank, rows, encoded);
+            self.store.write(rank, rows, encoded);
         }
     }
 
@@ -423,13 +458,13 @@ impl MachineJob {
                 Event::Closed => {
                     self.arrived_at = self.arrived_at.max(done);
                     let mut stored = done;
-                    for Sealed { rows } in self.store.get_mut().finish(rank) {
+                    for Sealed { rows } in self.store.finish(rank) {
                         let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
                         let encoded = self.processors.compute(rank, done, encode_ns);
-                        stored = self.store.get_mut().write(rank, rows, encoded);
+                        stored = self.store.write(rank, rows, encoded);
                     }
                     let stored_s = (stored - self.begun) as f64 / 1e9;
-                    let written_s = &mut self.store.get_mut().stored.written_s;
+                    let written_s = &mut self.store.stored.written_s;
                     *written_s = written_s.max(stored_s);
                     self.ranks[rank as usize].sealed_at = Some(stored);
                 }
@@ -478,11 +513,11 @@ impl MachineJob {
         consider(self.network.next_arrival(rank, self.now).map(|time| time.max(earliest)));
         consider(state.sealed_at.map(|time| time.max(earliest)));
         // What has left since made room for what the program waits with.
-        if state.stuck_since.is_some() && !state.ended && state.engine.has_room() {
+        if state.awaits == Some(Awaited::Credit) && !state.ended && state.engine.has_room() {
             consider(Some(done));
         }
         // The table that the program waited for is here.
-        if state.table_since.is_some() && !state.ended && !state.engine.is_negotiating() {
+        if state.awaits == Some(Awaited::Table) && !state.ended && !state.engine.is_negotiating() {
             consider(Some(done));
         }
         // An epoch that has just been opened is one to append to.
@@ -490,7 +525,7 @@ impl MachineJob {
         if opened || state.engine.has_control() {
             consider(Some(done.max(state.busy_until)));
         }
-        if let Err(time) = self.store.get_mut().accepts(rank, self.now) {
+        if let Err(time) = self.store.accepts(rank, self.now) {
             consider(Some(time.max(earliest)));
         }
         if rank == 0 && state.ended && !state.over {
@@ -518,7 +553,7 @@ impl MachineJob {
 
     fn report(&mut self) -> MachineReport {
         let seconds = |time: Time| (time - self.begun) as f64 / 1e9;
-        let store = self.store.get_mut();
+        let store = &mut self.store;
         let most_bytes = self.ranks.iter().fold(RankBytes::default(), |most, rank| most.peak(rank.bytes));
         let sum: usize = self.ranks.iter().map(|rank| rank.bytes.sum()).sum();
         MachineReport {

@@ -3,7 +3,7 @@
 //!
 //! Messages pass for all of them while one waits: ranks are not all busy with the same dataset.
 //!
-//! Invariant: whoever locks one dataset's station here holds nothing of another's, so that they cannot wait for each other.
+//! Invariant: whoever locks one dataset's endpoint here holds nothing of another's, so that they cannot wait for each other.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::error::{Error, Result};
 use crate::format::EncodeBuffers;
+use crate::runtime::endpoint::Endpoint;
 use crate::runtime::process::memory::MemtableMemory;
 use crate::runtime::process::pool::{Pool, TaskQueue};
-use crate::runtime::station::Station;
 use crate::shuffle::Transport;
 use crate::writer::Completion;
 
@@ -24,9 +24,9 @@ pub struct Background {
     commons: Arc<Commons>,
     /// Which of the process' datasets it is.
     number: u32,
-    /// Locked before the station.
+    /// Locked before the endpoint.
     line: Mutex<Line>,
-    station: Mutex<Station>,
+    endpoint: Mutex<Endpoint>,
 }
 
 /// The way to the other ranks.
@@ -57,11 +57,11 @@ impl Background {
     pub(in crate::runtime) fn new(
         commons: Arc<Commons>,
         transport: Box<dyn Transport + Send>,
-        station: impl FnOnce(&Commons) -> Station,
+        endpoint: impl FnOnce(&Commons) -> Endpoint,
     ) -> Self {
-        let (number, station) = (commons.next_number(), Mutex::new(station(&commons)));
+        let (number, endpoint) = (commons.next_number(), Mutex::new(endpoint(&commons)));
         let line = Line { transport, in_epoch: false, caller: this_thread(), deferred: None };
-        Self { commons, number, line: Mutex::new(line), station }
+        Self { commons, number, line: Mutex::new(line), endpoint }
     }
 
     fn line(&self) -> MutexGuard<'_, Line> {
@@ -79,12 +79,12 @@ impl Background {
     }
 
     fn exchange(&self, line: &mut Line) -> Result<bool> {
-        let mut station = self.station();
-        let moved = station.drive(&mut *line.transport)?;
-        self.submit_next(&mut station);
-        let reported = station.report_when_finished();
+        let mut endpoint = self.endpoint();
+        let moved = endpoint.drive(&mut *line.transport)?;
+        self.submit_next(&mut endpoint);
+        let reported = endpoint.report_when_finished();
         match line.transport.failure() {
-            Some(cause) => Err(Error::Transport { rank: station.engine.options().rank, cause: cause.to_owned() }),
+            Some(cause) => Err(Error::Transport { rank: endpoint.engine.options().rank, cause: cause.to_owned() }),
             None => Ok(moved | reported),
         }
     }
@@ -130,13 +130,13 @@ impl Background {
     }
 
     /// A panic while a rank was driven leaves it in an unknown state; its writer is gone then, and the epoch fails.
-    pub(in crate::runtime) fn station(&self) -> MutexGuard<'_, Station> {
-        self.station.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(in crate::runtime) fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
+        self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands over the writer's next task, if one may be begun now.
-    pub(in crate::runtime) fn submit_next(&self, station: &mut Station) {
-        if let Some((factory, task)) = station.next_task() {
+    pub(in crate::runtime) fn submit_next(&self, endpoint: &mut Endpoint) {
+        if let Some((factory, task)) = endpoint.next_task() {
             self.commons.queue.submit(self.number, factory, task);
         }
     }
@@ -160,10 +160,10 @@ impl Background {
     }
 
     pub(in crate::runtime) fn complete(&self, completion: Completion) {
-        let mut station = self.station();
-        station.complete(completion);
+        let mut endpoint = self.endpoint();
+        endpoint.complete(completion);
         // The writer goes on by itself while the program computes.
-        self.submit_next(&mut station);
+        self.submit_next(&mut endpoint);
     }
 }
 
@@ -234,9 +234,9 @@ impl Commons {
     /// Has all datasets but `newcomer` keep to what is left to them, now that it has an epoch too.
     pub(in crate::runtime) fn make_room(&self, newcomer: u32) {
         for other in self.others(newcomer) {
-            let mut station = other.station();
-            station.keep_to_share();
-            other.submit_next(&mut station);
+            let mut endpoint = other.endpoint();
+            endpoint.keep_to_share();
+            other.submit_next(&mut endpoint);
         }
     }
 }

@@ -21,16 +21,16 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use super::endpoint::{Endpoint, decode_figures};
 use super::opening::discard_attempts;
 use super::process::commons::Background;
 use super::process::host::Host;
-use super::station::{Station, decode_figures};
 use super::traffic::RankTraffic;
 use super::{EpochStart, WriteOptions};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::format::{EpochFigures, PartIdentity};
 use crate::schema::ColumnView;
-use crate::shuffle::{EngineFigures, Failure};
+use crate::shuffle::{Action, EngineFigures, Failure, Progress, Spill};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, truncate_after};
 use crate::writer::PartFactory;
@@ -70,10 +70,6 @@ pub struct RankJob {
     failed: Vec<(u64, Uuid)>,
     /// When the epoch was begun, by the host's time.
     begun: Duration,
-    /// An append has waited in vain for the epoch's first table; until it comes the next ones do not wait.
-    impatient: bool,
-    /// Tables have come in time so far.
-    expects_tables: bool,
     /// On rank 0.
     lock: Option<WriterLock>,
 }
@@ -131,21 +127,16 @@ impl RankJob {
             options: self.options.part(),
             identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
         });
-        let mut station = self.background.station();
-        station.equip(self.options.writer(self.rank), factory);
-        if let Some(commit) = commit {
-            station.will_commit(commit);
-        }
+        let mut endpoint = self.background.endpoint();
+        endpoint.store(self.options.writer(self.rank), factory, commit);
         if begun != epoch {
             // The others append already; the epoch's end tells them.
             let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
-            station.object(UsageError::Option { option: "epoch", what }.into());
+            endpoint.object(UsageError::Option { option: "epoch", what }.into());
         }
-        drop(station);
+        drop(endpoint);
         self.background.enter_epoch();
         self.attempt = identity;
-        // All ranks are here now, whatever they were doing in the epoch before.
-        (self.impatient, self.expects_tables) = (false, true);
         self.state = State::InEpoch(begun);
         Ok(EpochStart::Started)
     }
@@ -169,55 +160,31 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
         };
-        let mut append = self.background.station().engine.append(columns)?;
-        let mut stuck: Option<Duration> = None;
+        let mut append = self.background.endpoint().engine.append(columns)?;
         let mut waiting = Waiting::default();
+        let mut action = Action::Continue;
         loop {
-            let taken = self.background.station().advance(&mut append);
+            let appends = !matches!(action, Action::AwaitTable { .. });
+            let taken = appends && self.background.endpoint().advance(&mut append);
             let seen = self.background.completions();
             let moved = self.drive()?;
             if append.is_done() {
                 self.background.drive_others();
                 return Ok(());
             }
-            self.await_table()?;
             if moved || taken {
                 waiting = Waiting::default();
             }
-            // A rank is waited for once, until it takes something again: not for each of its batches, and however much
-            // passes between others.
-            if taken || self.spill(Station::spill_unwilling) {
-                stuck = None;
-                continue;
-            }
-            let first_table = self.background.station().engine.table_version() == 0;
-            let patience = if self.impatient && first_table { Duration::ZERO } else { self.options.patience };
-            let now = self.host.now();
-            if now.saturating_sub(*stuck.get_or_insert(now)) >= patience && self.spill(Station::spill) {
-                self.impatient |= first_table;
-            } else if !moved {
+            action = self.background.endpoint().decide(self.host.now(), Progress { taken, moved });
+            let waits = match action {
+                Action::Continue => false,
+                Action::AwaitTable { .. } | Action::AwaitCredit { .. } => !moved,
+                Action::Spill(spill) => !self.spill(spill) && !moved,
+            };
+            if waits {
                 self.pause(&mut waiting, seen);
             }
         }
-    }
-
-    /// Waits a moment for the table that is being negotiated: what goes out before it comes is spread by an older one. When
-    /// it did not come in time, ranks are not all here, and the next ones are not waited for until one has come.
-    fn await_table(&mut self) -> Result<()> {
-        if !self.background.station().engine.is_negotiating() {
-            self.expects_tables = true;
-            return Ok(());
-        }
-        let mut waiting = Waiting::default();
-        while self.expects_tables && self.background.station().engine.is_negotiating() {
-            let seen = self.background.completions();
-            if self.drive()? {
-                continue;
-            }
-            self.pause(&mut waiting, seen);
-            self.expects_tables = waiting.waited(&*self.host) < TABLE_PATIENCE;
-        }
-        Ok(())
     }
 
     /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.
@@ -228,7 +195,7 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
         };
-        self.background.station().object(Error::Refused {
+        self.background.endpoint().object(Error::Refused {
             rank: self.rank,
             class: ErrorClass::Failed,
             refusal: None,
@@ -245,7 +212,7 @@ impl RankJob {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
         };
-        self.background.station().engine.request_renegotiation();
+        self.background.endpoint().engine.request_renegotiation();
         self.drive().map(drop)
     }
 
@@ -281,8 +248,8 @@ impl RankJob {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
         self.state = State::Ending(epoch);
-        self.background.station().engine.end();
-        self.drive_until("end_epoch", Station::is_closed)
+        self.background.endpoint().engine.end();
+        self.drive_until("end_epoch", Endpoint::is_closed)
     }
 
     /// The second half of [`RankJob::end_epoch`].
@@ -293,10 +260,10 @@ impl RankJob {
         let State::Ending(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
         };
-        self.drive_until("end_epoch", Station::is_over)?;
+        self.drive_until("end_epoch", Endpoint::is_over)?;
         self.state = State::Between;
         self.background.leave_epoch();
-        match self.background.station().take_outcome() {
+        match self.background.endpoint().take_outcome() {
             Some(Err(Failure { rank, cause })) => {
                 self.failed.push((epoch, self.attempt));
                 Err(Error::EpochFailed { epoch, rank, cause })
@@ -336,7 +303,7 @@ impl RankJob {
 
     /// What this rank had to do with the others in the epoch that is running or was last run.
     pub fn traffic(&self) -> RankTraffic {
-        self.background.station().traffic()
+        self.background.endpoint().traffic()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -359,12 +326,12 @@ impl RankJob {
 
     /// This rank's counters of the epoch that is running or was last run.
     pub fn figures(&self) -> EngineFigures {
-        self.background.station().engine.figures()
+        self.background.endpoint().engine.figures()
     }
 
     /// Bytes in the buffers that hold this rank's records: batches, what is held back, memtables.
     pub fn resident_bytes(&self) -> usize {
-        self.background.station().resident_bytes()
+        self.background.endpoint().resident_bytes()
     }
 
     fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
@@ -408,17 +375,17 @@ impl RankJob {
 
     /// Begins a session and waits for what rank 0 announces; it gives its own words.
     fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
-        self.background.station().begin(words.map(|words| words.encode()).unwrap_or_default());
-        self.drive_until(call, Station::has_announcement)?;
-        let words = self.background.station().take_announcement().unwrap_or_default();
+        self.background.endpoint().begin(words.map(|words| words.encode()).unwrap_or_default());
+        self.drive_until(call, Endpoint::has_announcement)?;
+        let words = self.background.endpoint().take_announcement().unwrap_or_default();
         Announcement::decode(self.rank, &words)
     }
 
     /// Ends a session without records; an objection of any rank is an error on all.
     fn end_session(&mut self, call: &'static str) -> Result<()> {
-        self.background.station().engine.end();
-        self.drive_until(call, Station::is_over)?;
-        match self.background.station().take_outcome() {
+        self.background.endpoint().engine.end();
+        self.drive_until(call, Endpoint::is_over)?;
+        match self.background.endpoint().take_outcome() {
             Some(Err(Failure { rank, cause })) => {
                 Err(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
             }
@@ -426,10 +393,10 @@ impl RankJob {
         }
     }
 
-    fn spill(&self, spill: fn(&mut Station) -> bool) -> bool {
-        let mut station = self.background.station();
-        let spilled = spill(&mut station);
-        self.background.submit_next(&mut station);
+    fn spill(&self, spill: Spill) -> bool {
+        let mut endpoint = self.background.endpoint();
+        let spilled = endpoint.spill(spill);
+        self.background.submit_next(&mut endpoint);
         spilled
     }
 
@@ -454,12 +421,12 @@ impl RankJob {
         self.background.abandon();
     }
 
-    fn drive_until(&mut self, call: &'static str, done: impl Fn(&Station) -> bool) -> Result<()> {
+    fn drive_until(&mut self, call: &'static str, done: impl Fn(&Endpoint) -> bool) -> Result<()> {
         let mut waiting = Waiting::default();
         loop {
             let seen = self.background.completions();
             let moved = self.drive()?;
-            if done(&self.background.station()) {
+            if done(&self.background.endpoint()) {
                 return Ok(());
             }
             if moved {
@@ -467,7 +434,7 @@ impl RankJob {
                 continue;
             }
             // Rank 0 counts deliveries again whenever nothing moves.
-            self.background.station().engine.idle();
+            self.background.endpoint().engine.idle();
             let written = self.pause(&mut waiting, seen);
             if written {
                 waiting = Waiting::default();

@@ -8,17 +8,17 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::{RankJob, State, refusal};
+use super::{RankJob, State, TABLE_PATIENCE, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
+use crate::runtime::endpoint::Endpoint;
 use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
 use crate::runtime::opening::{Opened, open_dataset};
 use crate::runtime::process::commons::Background;
 use crate::runtime::process::commons::Commons;
 use crate::runtime::process::host::{Host, Process};
-use crate::runtime::station::Station;
 use crate::schema::{Column, DataType, Schema};
-use crate::shuffle::{Engine, Transport};
+use crate::shuffle::{Engine, Patience, Transport};
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, Layout};
 
@@ -104,8 +104,9 @@ impl RankJob {
             ..DatasetDescriptor::new(Arc::clone(&schema))
         };
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
-        let station = |commons: &Commons| Station::new(engine, schema, Arc::clone(&commons.memory));
-        let background = Arc::new(Background::new(host.commons(), transport, station));
+        let patience = Patience { credit: options.patience, table: TABLE_PATIENCE };
+        let endpoint = |commons: &Commons| Endpoint::new(engine, schema, Arc::clone(&commons.memory), patience);
+        let background = Arc::new(Background::new(host.commons(), transport, endpoint));
         let running = host.start(&background);
         let running =
             running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
@@ -122,8 +123,6 @@ impl RankJob {
             attempt: Uuid::nil(),
             failed: Vec::new(),
             begun: Duration::ZERO,
-            impatient: false,
-            expects_tables: true,
             lock: None,
         })
     }
@@ -164,7 +163,7 @@ impl RankJob {
             _ => Ok(()),
         };
         if let Err(error) = verdict {
-            self.background.station().object(error);
+            self.background.endpoint().object(error);
         }
         self.end_session("open")?;
         refusal(announced).map_or(Ok(()), Err)
@@ -174,7 +173,7 @@ impl RankJob {
         let words = (self.rank == 0).then(|| Announcement::refused(&cause));
         let announced = self.begin_session("open", words)?;
         if self.rank != 0 {
-            self.background.station().object(cause);
+            self.background.endpoint().object(cause);
         }
         self.end_session("open")?;
         refusal(announced).map_or(Ok(()), Err)

@@ -338,7 +338,7 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
         job.begin_epoch(0).unwrap();
         let begun = Instant::now();
         if rank == 2 {
-            while job.background.station().engine.table_version() == 0 {
+            while job.background.endpoint().engine.table_version() == 0 {
                 job.progress().unwrap();
             }
             // It has taken part in a table and no record; the other two go on exchanging theirs.

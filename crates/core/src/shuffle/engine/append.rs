@@ -5,11 +5,15 @@
 //! beginning of the sequence is a sample of the whole: tables are made from all of the domain, not from the corner that
 //! comes first in memory.
 
-use super::{EMPTY_RANGE, Engine, EngineOptions, Installed, Phase, RunKind};
+use super::session::{Installed, Phase};
+use super::{EMPTY_RANGE, Engine, EngineOptions};
+use crate::format::RunKind;
 use crate::partition::{PartitionTable, TieSequence};
 use crate::schema::{ColumnView, Packing, Schema, SchemaError};
+use crate::shuffle::backpressure::Spill;
 use crate::shuffle::message::DataHeader;
 use crate::shuffle::outbox::Batch;
+use crate::shuffle::receiver::Receiver;
 use crate::shuffle::wire::MessageError;
 
 /// Rows of a block for narrow rows; wide ones have fewer.
@@ -83,13 +87,12 @@ impl Engine {
     }
 
     /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
-    /// that was all. When it was not, the driver exchanges messages and comes back, or after a bounded time calls
-    /// [`Engine::spill`].
+    /// that was all. When it was not, the runtime does what [`crate::shuffle::Backpressure`] decides.
     pub fn advance(&mut self, append: &mut Append<'_>) {
-        debug_assert_eq!(self.phase, Phase::Open);
+        debug_assert_eq!(self.session.phase, Phase::Open);
         let was_negotiating = self.is_negotiating();
         while !append.is_done() && self.outbox.has_room() {
-            if self.installed.is_none() && self.hold_is_full() {
+            if self.session.installed.is_none() && self.hold_is_full() {
                 break;
             }
             self.take_block(append);
@@ -110,8 +113,8 @@ impl Engine {
         let row_bytes = self.schema.row_bytes();
         let (columns, rows) = (append.columns, append.next_rows());
         let count = rows.len();
-        let mut block = std::mem::take(&mut self.block);
-        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        let mut block = std::mem::take(&mut self.scratch.block);
+        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
         let stored = match append.stored {
             Some(stored) => &stored[rows.start * row_bytes..rows.end * row_bytes],
             None => {
@@ -122,29 +125,29 @@ impl Engine {
         };
         ordinals.clear();
         columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
-        self.figures.originated += count as u64;
+        self.session.figures.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
-        match self.installed {
+        match self.session.installed {
             Some(_) => self.route(stored, &ordinals, true),
             None => {
                 self.held.extend_from_slice(stored);
-                self.figures.held += count as u64;
+                self.session.figures.held += count as u64;
             }
         }
-        self.block = block;
-        self.block_ordinals = ordinals;
+        self.scratch.block = block;
+        self.scratch.ordinals = ordinals;
     }
 
     /// Lets batches grow with the epoch.
     pub(in crate::shuffle) fn size_batches(&mut self) {
-        let rows = self.figures.originated.saturating_add(self.figures.forwarded);
+        let rows = self.session.figures.originated.saturating_add(self.session.figures.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
         self.outbox.size_batches(bytes, self.options.receivers);
     }
 
     fn observe(&mut self, ordinals: &[u64]) {
-        self.since_begin += ordinals.len() as u64;
+        self.session.negotiation.observed += ordinals.len() as u64;
         let range = span(ordinals);
         if self.order.is_nan(range.1) {
             let numbers: Vec<u64> = ordinals.iter().copied().filter(|&ordinal| !self.order.is_nan(ordinal)).collect();
@@ -155,14 +158,15 @@ impl Engine {
     }
 
     fn observe_numbers(&mut self, ordinals: &[u64], (low, high): (u64, u64)) {
-        self.sketch_range = (self.sketch_range.0.min(low), self.sketch_range.1.max(high));
+        self.session.negotiation.observed_range =
+            (self.session.negotiation.observed_range.0.min(low), self.session.negotiation.observed_range.1.max(high));
         self.sketch.observe(ordinals);
     }
 
     /// Sends stored rows to their destinations; with `may_hold`, rows outside of all keys known so far are held back
     /// while there is room, since the table says nothing about them.
     fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
-        let Some(installed) = &self.installed else { return };
+        let Some(installed) = &self.session.installed else { return };
         let (low, high) = span(ordinals);
         let known = low >= installed.range.0 && high <= installed.range.1;
         if self.order.is_nan(high) || (may_hold && !known) {
@@ -170,14 +174,14 @@ impl Engine {
             return;
         }
         let version = installed.table.version();
-        self.destinations.clear();
-        receivers(&installed.table, &self.options, ordinals, &mut self.ties, &mut self.destinations);
-        self.outbox.push_all(&self.destinations, rows, self.session, version);
+        self.scratch.destinations.clear();
+        receivers(&installed.table, &self.options, ordinals, &mut self.ties, &mut self.scratch.destinations);
+        self.outbox.push_all(&self.scratch.destinations, rows, self.session.number, version);
     }
 
     /// As [`Engine::route`], looking at every record for keys that are not known or no number.
     fn route_singly(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
-        let Some(installed) = &self.installed else { return };
+        let Some(installed) = &self.session.installed else { return };
         let row_bytes = self.schema.row_bytes();
         let version = installed.table.version();
         let (low, high) = installed.range;
@@ -187,19 +191,20 @@ impl Engine {
             let nan = self.order.is_nan(ordinal);
             if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
                 self.held.extend_from_slice(row);
-                self.figures.held += 1;
+                self.session.figures.held += 1;
                 continue;
             }
             let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
-            self.outbox.push(destination, row, self.session, version);
+            self.outbox.push(destination, row, self.session.number, version);
         }
     }
 
     /// Routes what waits in batches by the table in force.
     pub(in crate::shuffle) fn reroute_waiting(&mut self) {
-        let Self { installed, outbox, options, order, ties, block_ordinals: ordinals, key_offset, .. } = self;
-        let Some(Installed { table, .. }) = installed else { return };
-        let rerouted = outbox.reroute(self.session, table.version(), |rows, stride, destinations| {
+        let Self { session, outbox, options, order, ties, scratch, key_offset, .. } = self;
+        let ordinals = &mut scratch.ordinals;
+        let Some(Installed { table, .. }) = &session.installed else { return };
+        let rerouted = outbox.reroute(session.number, table.version(), |rows, stride, destinations| {
             ordinals.clear();
             order.ordinals(&rows[*key_offset..], stride, rows.len().div_ceil(stride), ordinals);
             if order.is_nan(span(ordinals).1) {
@@ -211,12 +216,12 @@ impl Engine {
                 receivers(table, options, ordinals, ties, destinations);
             }
         });
-        self.figures.rerouted += rerouted;
+        self.session.figures.rerouted += rerouted;
     }
 
     /// Routes what was held back, by the table in force.
     pub(in crate::shuffle) fn route_held(&mut self) {
-        if self.installed.is_none() || self.held.is_empty() {
+        if self.session.installed.is_none() || self.held.is_empty() {
             return;
         }
         let rows = std::mem::take(&mut self.held);
@@ -240,16 +245,25 @@ impl Engine {
         }
     }
 
-    /// Gives up waiting for credit: the batch that has waited longest, or the held records when there is no table,
-    /// stay on this rank as unordered records. Returns how many; others' records that shared the batch are among them.
-    /// All ranks that records wait for are unwilling from now on.
-    pub fn spill(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
-        self.unwilling.extend(self.outbox.awaited());
-        if let Some(batch) = self.outbox.pop_own() {
-            self.keep(batch, deliver)
-        } else if self.installed.is_none() && self.hold_is_full() {
+    /// Keeps records that wait for other ranks on this one, unordered: a batch, or what is held back while there is no table.
+    /// Returns how many; forwarded records that share the batch are among them. All ranks that records wait for count as
+    /// unresponsive until they take a batch.
+    pub fn spill(&mut self, spill: Spill, receiver: &mut dyn Receiver) -> u64 {
+        let batch = match spill {
+            Spill::Unresponsive => match self.outbox.pop_own_to(&self.session.unresponsive) {
+                None => return 0,
+                batch => batch,
+            },
+            Spill::Oldest => {
+                self.session.unresponsive.extend(self.outbox.awaited());
+                self.outbox.pop_own()
+            }
+        };
+        if let Some(batch) = batch {
+            self.keep(batch, receiver)
+        } else if self.session.installed.is_none() && self.hold_is_full() {
             let rows = std::mem::take(&mut self.held);
-            let count = self.deliver_unordered(&rows, deliver);
+            let count = self.deliver_unordered(&rows, receiver);
             self.held = rows;
             self.held.clear();
             self.count_kept(count)
@@ -258,25 +272,19 @@ impl Engine {
         }
     }
 
-    /// Keeps, as [`Engine::spill`] does, a batch for a rank that was waited for in vain and has taken none since.
-    pub fn spill_unwilling(&mut self, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
-        let Some(batch) = self.outbox.pop_own_to(&self.unwilling) else { return 0 };
-        self.keep(batch, deliver)
-    }
-
-    fn keep(&mut self, batch: Batch, deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
-        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), deliver);
+    fn keep(&mut self, batch: Batch, receiver: &mut dyn Receiver) -> u64 {
+        let count = self.deliver_unordered(&batch.rows(self.schema.row_bytes()), receiver);
         self.outbox.recycle(batch.message);
         self.count_kept(count)
     }
 
     fn count_kept(&mut self, rows: u64) -> u64 {
-        self.figures.spills += rows;
-        self.figures.delivered += rows;
+        self.session.figures.spills += rows;
+        self.session.figures.delivered += rows;
         rows
     }
 
-    fn deliver_unordered(&mut self, rows: &[u8], deliver: &mut dyn FnMut(RunKind, &[u8])) -> u64 {
+    fn deliver_unordered(&mut self, rows: &[u8], receiver: &mut dyn Receiver) -> u64 {
         let mut ordinals = Vec::new();
         self.key_ordinals(rows, &mut ordinals);
         let kinds = ordinals.iter().map(
@@ -284,7 +292,7 @@ impl Engine {
                 if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
             },
         );
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
         ordinals.len() as u64
     }
 
@@ -292,13 +300,13 @@ impl Engine {
     pub(in crate::shuffle) fn receive_data(
         &mut self,
         message: Vec<u8>,
-        deliver: &mut dyn FnMut(RunKind, &[u8]),
+        receiver: &mut dyn Receiver,
     ) -> Result<(), MessageError> {
         let (header, rows) = DataHeader::read(&message, self.schema.row_bytes())?;
-        if header.session != self.session || header.destination != self.options.rank {
+        if header.session != self.session.number || header.destination != self.options.rank {
             return Err(MessageError::Field { field: "destination or session" });
         }
-        self.traffic.received(header.origin, self.options.rank);
+        self.session.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
             // Nobody has a table before every rank has the one before it.
             if header.table_version - 1 > self.table_version() {
@@ -307,17 +315,17 @@ impl Engine {
             self.ahead.push(message);
             return Ok(());
         }
-        let mut ordinals = std::mem::take(&mut self.block_ordinals);
+        let mut ordinals = std::mem::take(&mut self.scratch.ordinals);
         ordinals.clear();
         self.key_ordinals(rows, &mut ordinals);
-        let bounds = self.installed.as_ref().and_then(|installed| installed.own_bounds);
+        let bounds = self.session.installed.as_ref().and_then(|installed| installed.own_bounds);
         let (least, largest) = span(&ordinals);
         if bounds.is_some_and(|(low, high)| low <= least && largest <= high) && !self.order.is_nan(largest) {
             if !rows.is_empty() {
-                deliver(RunKind::Regular, rows);
+                receiver.deliver(RunKind::Regular, rows);
             }
-            self.figures.delivered += u64::from(header.rows);
-            self.block_ordinals = ordinals;
+            self.session.figures.delivered += u64::from(header.rows);
+            self.scratch.ordinals = ordinals;
             self.outbox.recycle(message);
             return Ok(());
         }
@@ -332,10 +340,10 @@ impl Engine {
                 RunKind::Stray
             }
         });
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, deliver);
-        self.figures.delivered += u64::from(header.rows);
-        self.figures.strays += strays;
-        self.block_ordinals = ordinals;
+        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
+        self.session.figures.delivered += u64::from(header.rows);
+        self.session.figures.strays += strays;
+        self.scratch.ordinals = ordinals;
         self.outbox.recycle(message);
         Ok(())
     }
@@ -368,19 +376,14 @@ fn span(ordinals: &[u64]) -> (u64, u64) {
 }
 
 /// Hands over rows in stretches of one kind.
-fn deliver_stretches(
-    rows: &[u8],
-    row_bytes: usize,
-    kinds: impl Iterator<Item = RunKind>,
-    deliver: &mut dyn FnMut(RunKind, &[u8]),
-) {
+fn deliver_stretches(rows: &[u8], row_bytes: usize, kinds: impl Iterator<Item = RunKind>, receiver: &mut dyn Receiver) {
     let mut start = 0;
     let mut current = None;
     let mut end = 0;
     for kind in kinds {
         if current != Some(kind) {
             if let Some(kind) = current {
-                deliver(kind, &rows[start..end]);
+                receiver.deliver(kind, &rows[start..end]);
             }
             current = Some(kind);
             start = end;
@@ -388,6 +391,6 @@ fn deliver_stretches(
         end += row_bytes;
     }
     if let Some(kind) = current {
-        deliver(kind, &rows[start..end]);
+        receiver.deliver(kind, &rows[start..end]);
     }
 }

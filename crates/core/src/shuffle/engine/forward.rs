@@ -36,11 +36,11 @@ impl Engine {
 
     fn forward(&mut self, channel: Channel, message: Vec<u8>) -> Result<(), MessageError> {
         let (header, rows) = DataHeader::read(&message, self.schema.row_bytes() + DESTINATION_BYTES)?;
-        if header.session != self.session || header.destination != self.options.rank {
+        if header.session != self.session.number || header.destination != self.options.rank {
             return Err(MessageError::Field { field: "destination or session" });
         }
-        self.figures.forwarded += u64::from(header.rows);
-        self.traffic.received(header.origin, self.options.rank);
+        self.session.figures.forwarded += u64::from(header.rows);
+        self.session.traffic.received(header.origin, self.options.rank);
         self.size_batches();
         let versions = (header.table_version, self.table_version());
         self.outbox.forward(channel, rows, header.session, versions)?;

@@ -4,9 +4,11 @@
 //! round, merges its children's summaries into its own and passes them up; rank 0 plans the table and sends it down. One
 //! round is under way at a time. Records flow with the old table meanwhile.
 
-use super::{EMPTY_RANGE, Engine, Installed, Phase, Renegotiation, planner_options};
+use super::session::{Installed, Phase};
+use super::{EMPTY_RANGE, Engine, Renegotiation, planner_options};
 use crate::partition::{PartitionTable, Pivots, Planner};
 use crate::shuffle::message::Control;
+use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{GROWTH, Loads, Round};
 use crate::shuffle::wire::MessageError;
 
@@ -26,19 +28,20 @@ impl Engine {
 
     /// Whether this rank waits for a new table: it asked for one, or takes part in a round.
     pub fn is_negotiating(&self) -> bool {
-        self.round.is_some() || self.requested.is_some_and(|version| version >= self.table_version())
+        self.session.negotiation.round.is_some()
+            || self.session.negotiation.requested.is_some_and(|version| version >= self.table_version())
     }
 
     /// Asks for a table when the rule in force says so.
     pub(in crate::shuffle) fn consider_renegotiation(&mut self) {
         let held_rows = self.held.len() / self.schema.row_bytes();
-        let due = match &self.installed {
+        let due = match &self.session.installed {
             None => held_rows >= self.options.out_of_bounds_rows || self.hold_is_full(),
             Some(_) if held_rows >= self.options.out_of_bounds_rows => true,
             Some(installed) => match self.options.renegotiation {
-                Renegotiation::Every(rows) => self.since_begin >= rows,
+                Renegotiation::Every(rows) => self.session.negotiation.observed >= rows,
                 Renegotiation::OnRequest => false,
-                Renegotiation::Adaptive => self.since_begin >= installed.interval_rows,
+                Renegotiation::Adaptive => self.session.negotiation.observed >= installed.interval_rows,
             },
         };
         if due {
@@ -48,10 +51,13 @@ impl Engine {
 
     pub(in crate::shuffle) fn receive_request(&mut self, version: u32) {
         let ours = self.table_version();
-        if version < ours || self.requested.is_some_and(|requested| requested >= version) || self.round.is_some() {
+        if version < ours
+            || self.session.negotiation.requested.is_some_and(|requested| requested >= version)
+            || self.session.negotiation.round.is_some()
+        {
             return;
         }
-        self.requested = Some(version);
+        self.session.negotiation.requested = Some(version);
         match self.place.parent() {
             Some(parent) => self.control.push_back((parent, Control::Request { version })),
             None => self.start_round(ours + 1),
@@ -59,14 +65,14 @@ impl Engine {
     }
 
     fn start_round(&mut self, version: u32) {
-        if matches!(self.phase, Phase::Open | Phase::Ending | Phase::Settled) && !self.quiescence.is_counting() {
+        if self.session.phase.records_flow() && !self.session.quiescence.is_counting() {
             self.tell_children(&Control::Begin { version });
             self.open_round(version);
         }
     }
 
     pub(in crate::shuffle) fn join_round(&mut self, version: u32) -> Result<(), MessageError> {
-        if self.round.is_some() || version != self.table_version() + 1 {
+        if self.session.negotiation.round.is_some() || version != self.table_version() + 1 {
             return Err(MessageError::Field { field: "table version" });
         }
         self.tell_children(&Control::Begin { version });
@@ -76,30 +82,30 @@ impl Engine {
 
     /// Summarizes this rank's keys. A rank without children has all it needs at once; `exchange` passes it on.
     fn open_round(&mut self, version: u32) {
-        let phase = self.phase();
+        let phase = self.sampling_phase();
         let own = self.sketch.summarize(self.options.pivots as usize, phase);
         let mut loads = match self.place.parent() {
             Some(_) => Loads::Subtree(Vec::new()),
             None => Loads::All(vec![0; self.options.receivers as usize]),
         };
-        loads.add(self.options.partition().map(|own| (own, self.figures.received())).into_iter().collect());
-        self.round = Some(Round {
+        loads.add(self.options.partition().map(|own| (own, self.session.figures.received())).into_iter().collect());
+        self.session.negotiation.round = Some(Round {
             version,
             missing_children: self.children_count(),
-            contributors: u32::from(self.since_begin > 0),
-            range: self.sketch_range,
+            contributors: u32::from(self.session.negotiation.observed > 0),
+            range: self.session.negotiation.observed_range,
             backlog: self.outbox.rows(),
             loads,
             pivots: vec![own],
         });
         self.sketch.begin(self.expected_rows());
-        self.sketch_range = EMPTY_RANGE;
-        self.since_begin = 0;
+        self.session.negotiation.observed_range = EMPTY_RANGE;
+        self.session.negotiation.observed = 0;
     }
 
     /// About how many records this rank will append until the next round.
     fn expected_rows(&self) -> u64 {
-        match (&self.installed, self.options.renegotiation) {
+        match (&self.session.installed, self.options.renegotiation) {
             (None, _) | (_, Renegotiation::OnRequest) => 0,
             (_, Renegotiation::Every(rows)) => rows,
             (Some(installed), Renegotiation::Adaptive) => installed.interval_rows,
@@ -108,11 +114,11 @@ impl Engine {
 
     pub(in crate::shuffle) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
         // All records have arrived, and the round this answers was dropped: a child may count its deliveries before it answers.
-        if matches!(self.phase, Phase::Sealing | Phase::Idle) {
+        if matches!(self.session.phase, Phase::Sealing | Phase::Idle) {
             return Ok(());
         }
         let expected = |round: &&mut Round| round.version == answer.version && round.missing_children > 0;
-        let Some(round) = self.round.as_mut().filter(expected) else {
+        let Some(round) = self.session.negotiation.round.as_mut().filter(expected) else {
             return Err(MessageError::Field { field: "round" });
         };
         round.missing_children -= answer.missing_children;
@@ -127,11 +133,12 @@ impl Engine {
     }
 
     /// Passes a complete round on, or plans the table on rank 0.
-    pub(in crate::shuffle) fn advance_round(&mut self) {
-        let Some(round) = self.round.take_if(|round| round.missing_children == 0) else { return };
+    pub(in crate::shuffle) fn advance_round(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
+        let complete = |round: &mut Round| round.missing_children == 0;
+        let Some(round) = self.session.negotiation.round.take_if(complete) else { return Ok(()) };
         match (self.place.parent(), round.loads) {
             (Some(parent), Loads::Subtree(loads)) => {
-                let phase = self.phase();
+                let phase = self.sampling_phase();
                 let merged = Pivots::merge(&round.pivots, self.options.pivots as usize, phase);
                 let mut encoded = Vec::new();
                 merged.encode(&mut encoded);
@@ -148,41 +155,43 @@ impl Engine {
                 ));
             }
             (_, loads) => {
-                self.seen_range = widen(self.seen_range, round.range);
+                self.session.negotiation.seen_range = widen(self.session.negotiation.seen_range, round.range);
                 let mass = round.pivots.iter().map(Pivots::mass).fold(0, u64::saturating_add);
-                self.seen_contributors = self.seen_contributors.max(round.contributors).max(1);
+                self.session.negotiation.seen_contributors =
+                    self.session.negotiation.seen_contributors.max(round.contributors).max(1);
                 let interval_rows = self.adapt_interval(mass);
                 // What waits will be routed by this table too, like the keys that are still to come.
                 let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
                 let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
                 let options = &self.options;
-                let planner =
-                    self.planner.get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
+                let planner = self
+                    .session
+                    .negotiation
+                    .planner
+                    .get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
                 let table = planner.plan_with_loads(&pivots, loads.of_all());
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
-                let installed = Control::Table { interval_rows, range: self.seen_range, table: encoded };
+                let installed =
+                    Control::Table { interval_rows, range: self.session.negotiation.seen_range, table: encoded };
                 self.tell_children(&installed);
-                self.install(table, interval_rows, self.seen_range);
+                return self.install(table, interval_rows, self.session.negotiation.seen_range, receiver);
             }
         }
+        Ok(())
     }
 
     /// After an interval in which the ranks saw `mass` keys: how many records a rank appends before it asks again, so that
     /// the keys seen grow by [`GROWTH`] from table to table.
     ///
-    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing:
-    /// intervals that turn out too short are made longer.
+    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing: the
+    /// interval after one that turned out too short is twice as long.
     fn adapt_interval(&mut self, mass: u64) -> u64 {
-        let wanted = self.seen_mass / GROWTH;
-        if mass < wanted / 2 {
-            self.interval_shift = (self.interval_shift + 1).min(1);
-        } else {
-            self.interval_shift = self.interval_shift.saturating_sub(1);
-        }
-        self.seen_mass = self.seen_mass.saturating_add(mass);
-        let share = self.seen_mass / (GROWTH * u64::from(self.seen_contributors));
-        (share << self.interval_shift).max(LEAST_INTERVAL_ROWS)
+        let negotiation = &mut self.session.negotiation;
+        let was_short = mass < negotiation.seen_mass / GROWTH / 2;
+        negotiation.seen_mass = negotiation.seen_mass.saturating_add(mass);
+        let share = negotiation.seen_mass / (GROWTH * u64::from(negotiation.seen_contributors));
+        (share << u32::from(was_short)).max(LEAST_INTERVAL_ROWS)
     }
 
     pub(in crate::shuffle) fn receive_table(
@@ -190,24 +199,32 @@ impl Engine {
         interval_rows: u64,
         range: (u64, u64),
         table: &[u8],
+        receiver: &mut dyn Receiver,
     ) -> Result<(), MessageError> {
         let decoded = self.shelf.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
             return Err(MessageError::Field { field: "table" });
         }
         self.tell_children(&Control::Table { interval_rows, range, table: table.to_vec() });
-        self.install(decoded, interval_rows, range);
-        Ok(())
+        self.install(decoded, interval_rows, range, receiver)
     }
 
-    /// Puts a table in force. Batches that were put aside for it are taken by the next `exchange`.
-    fn install(&mut self, table: PartitionTable, interval_rows: u64, range: (u64, u64)) {
+    /// Puts a table in force: on the receiver first, so that no record is judged by bounds it does not have.
+    fn install(
+        &mut self,
+        table: PartitionTable,
+        interval_rows: u64,
+        range: (u64, u64),
+        receiver: &mut dyn Receiver,
+    ) -> Result<(), MessageError> {
         let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
-        self.installed = Some(Installed { table, range, interval_rows, own_bounds });
-        self.figures.tables += 1;
+        self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
+        self.session.figures.tables += 1;
+        receiver.set_partition(self.table_version(), self.bounds());
         // Batches that have not left yet would arrive as strays.
         self.reroute_waiting();
         self.route_held();
+        self.deliver_ahead(receiver)
     }
 }
 
@@ -217,6 +234,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::format::RunKind;
     use crate::schema::{Column, DataType, Schema};
     use crate::shuffle::{Channel, EngineOptions, Event, Sent, Transport};
 
@@ -247,7 +265,7 @@ mod tests {
         let mut post = Post { queues: Default::default(), rank: 0 };
         let mut exchange = |engines: &mut [Engine; 2], rank: usize| {
             post.rank = rank;
-            engines[rank].exchange(&mut post, || true, &mut |_, _| unreachable!("there are no records"))
+            engines[rank].exchange(&mut post, &mut |_: RunKind, _: &[u8]| unreachable!("there are no records"))
         };
         engines.iter_mut().for_each(|engine| engine.begin(Vec::new()));
         for rank in [1, 0, 1] {

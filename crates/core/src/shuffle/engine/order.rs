@@ -5,25 +5,28 @@
 //! the first that comes down is `Go`; `Probe` follows only after every rank has settled, `Closed` after `Probe`, and `Outcome`
 //! after every rank has sealed. What comes up answers what went down, once for each child.
 
-use super::{Engine, Phase};
+use super::Engine;
+use super::session::Phase;
 use crate::shuffle::message::Control;
 use crate::shuffle::wire::MessageError;
 
 impl Engine {
     pub(in crate::shuffle) fn check_order(&self, message: &Control) -> Result<(), MessageError> {
         let (above, children) = (self.place.parent().is_some(), self.children_count());
-        let records_flow = matches!(self.phase, Phase::Open | Phase::Ending | Phase::Settled);
+        let records_flow = self.session.phase.records_flow();
         let fits = match message {
             // Any child may be in the next session already.
             Control::Ready => true,
-            Control::Go { .. } => above && self.phase == Phase::Opening,
+            Control::Go { .. } => above && self.session.phase == Phase::Opening,
             Control::Begin { .. } | Control::Table { .. } => above && records_flow,
-            Control::Probe { .. } | Control::Closed => above && self.phase == Phase::Settled,
-            Control::Outcome(_) => above && self.phase == Phase::Sealing,
+            Control::Probe { .. } | Control::Closed => above && self.session.phase == Phase::Settled,
+            Control::Outcome(_) => above && self.session.phase == Phase::Sealing,
             // A round may be overtaken by the end of its epoch.
             Control::Request { .. } | Control::Pivots { .. } | Control::Delivered { .. } => children > 0,
-            Control::Settled { .. } => records_flow && self.quiescence.awaits_settled(children),
-            Control::Sealed(_) => self.phase == Phase::Sealing && self.quiescence.awaits_sealed(children),
+            Control::Settled { .. } => records_flow && self.session.quiescence.awaits_settled(children),
+            Control::Sealed(_) => {
+                self.session.phase == Phase::Sealing && self.session.quiescence.awaits_sealed(children)
+            }
         };
         if fits { Ok(()) } else { Err(MessageError::Field { field: "place in the order of messages" }) }
     }
@@ -35,6 +38,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::format::RunKind;
     use crate::schema::{Column, DataType, Schema};
     use crate::shuffle::message::Sealed;
     use crate::shuffle::{Channel, EngineOptions, Sent, Transport};
@@ -58,10 +62,10 @@ mod tests {
         let mut engine = Engine::new(EngineOptions::new(rank, 3), schema);
         engine.begin(Vec::new());
         let mut peer = Broken(messages.iter().map(|message| message.encode(1)).collect());
-        let result = engine.exchange(&mut peer, || true, &mut |_, _| ());
+        let result = engine.exchange(&mut peer, &mut |_: RunKind, _: &[u8]| ());
         if result.is_ok() && engine.is_open() {
             engine.end();
-            return engine.exchange(&mut peer, || true, &mut |_, _| ());
+            return engine.exchange(&mut peer, &mut |_: RunKind, _: &[u8]| ());
         }
         result
     }

@@ -5,7 +5,8 @@
 //! rank's count only grows, so agreement means that nothing is on its way. Then the parts are sealed, the entries
 //! gathered on rank 0, and its outcome sent to all.
 
-use super::{Engine, Event, Phase};
+use super::session::Phase;
+use super::{Engine, Event};
 use crate::shuffle::counts::Probe;
 use crate::shuffle::message::{Control, Failure, Sealed};
 use crate::shuffle::wire::MessageError;
@@ -18,9 +19,9 @@ fn add_count(sum: u64, more: u64) -> Result<u64, MessageError> {
 impl Engine {
     /// Enters the end of the epoch: what is buffered is sent, and no more is appended.
     pub fn end(&mut self) {
-        debug_assert_eq!(self.phase, Phase::Open);
-        self.phase = Phase::Ending;
-        if self.installed.is_none() && !self.held.is_empty() {
+        debug_assert_eq!(self.session.phase, Phase::Open);
+        self.session.phase = Phase::Ending;
+        if self.session.installed.is_none() && !self.held.is_empty() {
             self.request_renegotiation();
         }
         self.route_held();
@@ -30,31 +31,32 @@ impl Engine {
     /// passes on, which may come long after its own are gone. But while a batch has to wait for credit, the next one for
     /// the same hop may fill up: to queue it at once would make a message of every few records, and no quota would hold them.
     pub(in crate::shuffle) fn flush_at_the_end(&mut self) {
-        if matches!(self.phase, Phase::Ending | Phase::Settled) {
-            self.outbox.flush(self.session, self.table_version());
+        if matches!(self.session.phase, Phase::Ending | Phase::Settled) {
+            self.outbox.flush(self.session.number, self.table_version());
         }
     }
 
     /// Once everything is handed over, this rank's count is final.
     pub(in crate::shuffle) fn settle_when_empty(&mut self) {
-        if self.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
-            self.phase = Phase::Settled;
-            self.quiescence.own_settled = true;
+        if self.session.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
+            self.session.phase = Phase::Settled;
+            self.session.quiescence.own_settled = true;
             // More than can be counted is what a child made up; then the sums never agree, and the epoch ends nowhere.
-            self.quiescence.originated = self.quiescence.originated.saturating_add(self.figures.originated);
+            self.session.quiescence.originated =
+                self.session.quiescence.originated.saturating_add(self.session.figures.originated);
             self.report_settled();
         }
     }
 
     pub(in crate::shuffle) fn child_settled(&mut self, originated: u64) -> Result<(), MessageError> {
-        self.quiescence.settled_children += 1;
-        self.quiescence.originated = add_count(self.quiescence.originated, originated)?;
+        self.session.quiescence.settled_children += 1;
+        self.session.quiescence.originated = add_count(self.session.quiescence.originated, originated)?;
         self.report_settled();
         Ok(())
     }
 
     fn report_settled(&mut self) {
-        let state = &mut self.quiescence;
+        let state = &mut self.session.quiescence;
         if !state.own_settled || state.settled_children < self.place.children().len() as u32 {
             return;
         }
@@ -70,22 +72,22 @@ impl Engine {
     }
 
     pub(in crate::shuffle) fn probe_again(&mut self) {
-        if std::mem::take(&mut self.quiescence.again) {
-            let round = self.quiescence.last_probe + 1;
+        if std::mem::take(&mut self.session.quiescence.again) {
+            let round = self.session.quiescence.last_probe + 1;
             self.receive_probe(round);
         }
     }
 
     pub(in crate::shuffle) fn receive_probe(&mut self, round: u32) {
         self.tell_children(&Control::Probe { round });
-        self.quiescence.last_probe = round;
-        self.quiescence.probe =
-            Some(Probe { round, missing_children: self.children_count(), delivered: self.figures.delivered });
+        self.session.quiescence.last_probe = round;
+        self.session.quiescence.probe =
+            Some(Probe { round, missing_children: self.children_count(), delivered: self.session.figures.delivered });
         self.report_delivered();
     }
 
     pub(in crate::shuffle) fn child_delivered(&mut self, round: u32, delivered: u64) -> Result<(), MessageError> {
-        if let Some(probe) = self.quiescence.probe.as_mut().filter(|probe| probe.round == round) {
+        if let Some(probe) = self.session.quiescence.probe.as_mut().filter(|probe| probe.round == round) {
             probe.missing_children -= 1;
             probe.delivered = add_count(probe.delivered, delivered)?;
             self.report_delivered();
@@ -94,21 +96,21 @@ impl Engine {
     }
 
     fn report_delivered(&mut self) {
-        let Some(probe) = self.quiescence.probe.take_if(|probe| probe.missing_children == 0) else { return };
+        let Some(probe) = self.session.quiescence.probe.take_if(|probe| probe.missing_children == 0) else { return };
         match self.place.parent() {
             Some(parent) => {
                 self.control.push_back((parent, Control::Delivered { round: probe.round, delivered: probe.delivered }));
             }
-            None if self.quiescence.total == Some(probe.delivered) => self.close(),
-            None => self.quiescence.again = true,
+            None if self.session.quiescence.total == Some(probe.delivered) => self.close(),
+            None => self.session.quiescence.again = true,
         }
     }
 
     pub(in crate::shuffle) fn close(&mut self) {
         self.tell_children(&Control::Closed);
-        self.phase = Phase::Sealing;
+        self.session.phase = Phase::Sealing;
         // A round that nobody needs any more may still be open.
-        self.round = None;
+        self.session.negotiation.round = None;
         self.events.push_back(Event::Closed);
     }
 
@@ -120,18 +122,18 @@ impl Engine {
             Err(cause) => Sealed::Failed(Failure { rank, cause }),
         };
         self.add_sealed(own);
-        self.quiescence.own_sealed = true;
+        self.session.quiescence.own_sealed = true;
         self.report_sealed();
     }
 
     pub(in crate::shuffle) fn child_sealed(&mut self, sealed: Sealed) {
-        self.quiescence.sealed_children += 1;
+        self.session.quiescence.sealed_children += 1;
         self.add_sealed(sealed);
         self.report_sealed();
     }
 
     fn add_sealed(&mut self, sealed: Sealed) {
-        let sum = match (self.quiescence.sealed.take(), sealed) {
+        let sum = match (self.session.quiescence.sealed.take(), sealed) {
             (None, sealed) => sealed,
             (Some(Sealed::Payloads(mut all)), Sealed::Payloads(more)) => {
                 all.extend(more);
@@ -142,17 +144,17 @@ impl Engine {
             }
             (Some(failed @ Sealed::Failed(_)), _) | (_, failed @ Sealed::Failed(_)) => failed,
         };
-        self.quiescence.sealed = Some(sum);
+        self.session.quiescence.sealed = Some(sum);
     }
 
     fn report_sealed(&mut self) {
-        if self.phase != Phase::Sealing
-            || !self.quiescence.own_sealed
-            || self.quiescence.sealed_children < self.children_count()
+        if self.session.phase != Phase::Sealing
+            || !self.session.quiescence.own_sealed
+            || self.session.quiescence.sealed_children < self.children_count()
         {
             return;
         }
-        let Some(sealed) = self.quiescence.sealed.take() else { return };
+        let Some(sealed) = self.session.quiescence.sealed.take() else { return };
         match (self.place.parent(), self.merged(sealed)) {
             (Some(parent), sealed) => self.control.push_back((parent, Control::Sealed(sealed))),
             (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
@@ -185,7 +187,7 @@ impl Engine {
 
     pub(in crate::shuffle) fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         self.tell_children(&Control::Outcome(outcome.clone()));
-        self.phase = Phase::Idle;
+        self.session.phase = Phase::Idle;
         self.events.push_back(Event::Over { outcome });
     }
 }

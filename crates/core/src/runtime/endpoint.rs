@@ -1,0 +1,479 @@
+//! One rank's engine and writer, joined: what every runtime that stores records does for a rank, whatever carries its
+//! messages.
+//!
+//! A *session* is what the engine calls an epoch: begun on all ranks, announced by rank 0, ended with one outcome for all.
+//! Ranks agree on something, such as opening a dataset, in a session without records.
+//!
+//! Invariant: no record is taken before the endpoint has a writer, and none is dropped afterwards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::gather;
+use super::traffic::RankTraffic;
+use crate::error::{Error, Result};
+use crate::format::{BucketBounds, EpochFigures, Memtable, PartId, PartIdentity, RunKind};
+use crate::runtime::process::memory::{MemtableMemory, Share};
+use crate::schema::{Schema, Value};
+use crate::shuffle::{
+    Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Patience, Payloads, Peers,
+    Progress, Receiver, Spill, Transport,
+};
+use crate::store::EpochCommit;
+use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
+
+/// One rank: its state machines and what they need.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    pub(super) engine: Engine,
+    schema: Arc<Schema>,
+    session: Session,
+    backpressure: Backpressure,
+    /// Where the memory of memtables comes from.
+    memory: Arc<MemtableMemory>,
+    /// How the rows of the last memtable were spread.
+    spread: Option<BucketBounds>,
+    /// Seconds spent routing in this session.
+    route_s: f64,
+    /// Peak memory of outgoing batches in this session.
+    batches: BatchMemory,
+}
+
+/// How far the session has come on this rank.
+#[derive(Debug)]
+enum Session {
+    /// None has begun, or the outcome of the last one was taken.
+    Idle,
+    /// Nothing is stored (yet).
+    Agreement {
+        /// What rank 0 announced, until it is taken.
+        announcement: Option<Vec<u8>>,
+        /// Why this rank does not agree.
+        objection: Option<String>,
+    },
+    /// Records are stored.
+    Storing(Box<Storing>),
+    /// This rank's parts are sealed and reported to rank 0.
+    Reported(Epoch),
+    /// Over, with one outcome for all ranks.
+    Over(Result<Vec<u8>, Failure>),
+}
+
+/// The writer of a session that stores records.
+#[derive(Debug)]
+struct Storing {
+    epoch: Epoch,
+    writer: Writer,
+    /// The writer's share of the process' memtable memory.
+    share: Share,
+    /// The size of a memtable while no other dataset needs memory.
+    memtable_bytes: usize,
+    /// Every record of the session has been delivered.
+    all_arrived: bool,
+}
+
+/// What is made of an epoch's records.
+#[derive(Debug)]
+struct Epoch {
+    factory: Arc<PartFactory>,
+    /// On rank 0: the epoch to commit, and when it was begun.
+    commit: Option<(EpochCommit, Instant)>,
+}
+
+/// Records that arrive on a rank, on their way to its writer. Without one, as before the epoch is begun here and after its
+/// parts are sealed, none are taken.
+struct Arrivals<'a>(Option<&'a mut Writer>);
+
+impl Receiver for Arrivals<'_> {
+    fn accepts(&mut self) -> bool {
+        self.0.as_ref().is_some_and(|writer| writer.accepts())
+    }
+
+    fn set_partition(&mut self, version: u32, bounds: Option<(Value, Value)>) {
+        if let Some(writer) = &mut self.0 {
+            writer.set_partition(version, bounds);
+        }
+    }
+
+    fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
+        if let Some(writer) = &mut self.0 {
+            writer.push(kind, rows);
+        }
+    }
+}
+
+impl Endpoint {
+    pub(super) fn new(
+        mut engine: Engine,
+        schema: Arc<Schema>,
+        memory: Arc<MemtableMemory>,
+        patience: Patience,
+    ) -> Self {
+        let merging = Arc::clone(&schema);
+        engine.merge_payloads(move |payloads| gather::merge(&merging, payloads).map_err(|error| error.to_string()));
+        Self {
+            engine,
+            schema,
+            session: Session::Idle,
+            backpressure: Backpressure::new(patience),
+            memory,
+            spread: None,
+            route_s: 0.0,
+            batches: BatchMemory::default(),
+        }
+    }
+
+    /// Begins a session. What rank 0 announces reaches every rank.
+    pub(super) fn begin(&mut self, announcement: Vec<u8>) {
+        self.route_s = 0.0;
+        self.batches = BatchMemory::default();
+        self.session = Session::Agreement { announcement: None, objection: None };
+        self.engine.begin(announcement);
+    }
+
+    /// Takes the session's records from now on, into parts of `factory`; rank 0 commits them at the session's end.
+    pub(super) fn store(&mut self, options: WriterOptions, factory: Arc<PartFactory>, commit: Option<EpochCommit>) {
+        let share = Share::of(&self.memory);
+        let memtable_bytes = share.memtable_bytes(options.memtable_bytes);
+        let mut writer = Writer::new(WriterOptions { memtable_bytes, ..options }, Arc::clone(&self.schema));
+        for memory in std::iter::from_fn(|| share.take()) {
+            writer.reuse(memory, self.spread);
+        }
+        // Others may have opened the epoch earlier and agreed on a table meanwhile.
+        writer.set_partition(self.engine.table_version(), self.engine.bounds());
+        let epoch = Epoch { factory, commit: commit.map(|commit| (commit, Instant::now())) };
+        let memtable_bytes = options.memtable_bytes;
+        self.session = Session::Storing(Box::new(Storing { epoch, writer, share, memtable_bytes, all_arrived: false }));
+        self.backpressure.begin();
+    }
+
+    fn storing(&mut self) -> Option<&mut Storing> {
+        if let Session::Storing(storing) = &mut self.session { Some(storing) } else { None }
+    }
+
+    /// Limits the writer to the memory it is entitled to now.
+    pub(super) fn keep_to_share(&mut self) {
+        if let Some(Storing { writer, share, memtable_bytes, .. }) = self.storing() {
+            writer.set_memtable_bytes(share.memtable_bytes(*memtable_bytes));
+        }
+    }
+
+    /// Makes the session fail on this rank, and so on all.
+    pub(super) fn object(&mut self, cause: Error) {
+        match &mut self.session {
+            Session::Storing(storing) => storing.writer.fail(cause),
+            Session::Agreement { objection, .. } => *objection = Some(cause.cause()),
+            Session::Idle | Session::Reported(_) | Session::Over(_) => {}
+        }
+    }
+
+    /// Returns the bytes in the engine's buffers and in memtables.
+    pub(super) fn resident_bytes(&self) -> usize {
+        let writer = if let Session::Storing(storing) = &self.session { storing.writer.resident_bytes() } else { 0 };
+        self.engine.resident_bytes() + writer + self.memory.spare_bytes()
+    }
+
+    /// Returns whether all records of the session have been delivered, on all ranks.
+    pub(super) fn is_closed(&self) -> bool {
+        match &self.session {
+            Session::Idle | Session::Agreement { .. } => false,
+            Session::Storing(storing) => storing.all_arrived,
+            Session::Reported(_) | Session::Over(_) => true,
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.session, Session::Over(_))
+    }
+
+    pub(super) fn has_announcement(&self) -> bool {
+        matches!(self.session, Session::Agreement { announcement: Some(_), .. })
+    }
+
+    pub(super) fn take_announcement(&mut self) -> Option<Vec<u8>> {
+        if let Session::Agreement { announcement, .. } = &mut self.session { announcement.take() } else { None }
+    }
+
+    /// Takes the session's outcome, once it is over.
+    pub(super) fn take_outcome(&mut self) -> Option<Result<Vec<u8>, Failure>> {
+        match std::mem::replace(&mut self.session, Session::Idle) {
+            Session::Over(outcome) => Some(outcome),
+            running => {
+                self.session = running;
+                None
+            }
+        }
+    }
+
+    /// Takes rows of an append, as many as fit. Returns whether any did.
+    pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
+        let begun = Instant::now();
+        let before = self.engine.figures().originated;
+        self.engine.advance(append);
+        self.route_s += begun.elapsed().as_secs_f64();
+        self.batches = self.batches.peak(self.engine.batch_memory());
+        self.engine.figures().originated > before
+    }
+
+    /// Decides what an append does next that is not done.
+    pub(super) fn decide(&mut self, now: Duration, progress: Progress) -> Action {
+        self.backpressure.decide(now, progress, self.engine.pressure())
+    }
+
+    /// Returns this rank's traffic with others since the session began.
+    pub(super) fn traffic(&self) -> RankTraffic {
+        let Peers { recipients, senders } = self.engine.peers();
+        let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
+        RankTraffic {
+            recipients,
+            senders,
+            forwarded: self.engine.figures().forwarded,
+            open_batch_bytes: open_bytes as u64,
+            batch_bytes: resident_bytes as u64,
+        }
+    }
+
+    /// Exchanges messages and acts on the engine's events until there are none. Returns whether anything moved;
+    /// [`Endpoint::next_task`] may have a task then.
+    pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+        let mut moved = false;
+        loop {
+            if self.exchange(transport)? {
+                moved = true;
+                self.batches = self.batches.peak(self.engine.batch_memory());
+            }
+            let Some(event) = self.engine.event() else { return Ok(moved) };
+            moved = true;
+            // The engine's messages about it are sent before this rank counts as done.
+            self.act(event);
+        }
+    }
+
+    fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
+        let rank = self.engine.options().rank;
+        self.keep_to_share();
+        let writer = if let Session::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
+        self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| Error::Message { rank, source })
+    }
+
+    fn act(&mut self, event: Event) {
+        match event {
+            Event::GatherFailed => {}
+            Event::Opened { announcement: announced } => {
+                if let Session::Agreement { announcement, .. } = &mut self.session {
+                    *announcement = Some(announced);
+                }
+            }
+            Event::Closed => match &mut self.session {
+                Session::Storing(storing) => {
+                    storing.all_arrived = true;
+                    storing.writer.finish();
+                }
+                Session::Agreement { objection, .. } => {
+                    let objection = objection.take();
+                    self.engine.sealed(objection.map_or(Ok(Vec::new()), Err));
+                }
+                // The engine closes a session once.
+                Session::Idle | Session::Reported(_) | Session::Over(_) => {}
+            },
+            Event::Gathered { payloads } => {
+                let result = self.commit(payloads);
+                self.engine.committed(result.map_err(|error| error.cause()));
+            }
+            Event::Over { outcome } => self.finish(outcome),
+        }
+    }
+
+    /// The writer's next task, if one may be begun now.
+    pub(super) fn next_task(&mut self) -> Option<(Arc<PartFactory>, Task)> {
+        let Storing { writer, epoch, .. } = self.storing()?;
+        Some((Arc::clone(&epoch.factory), writer.next_task()?))
+    }
+
+    /// Takes the result of a task.
+    pub(super) fn complete(&mut self, completion: Completion) {
+        if let Some(storing) = self.storing() {
+            storing.writer.complete(completion);
+        }
+    }
+
+    /// Reports what this rank's writer achieved to rank 0, once it has finished. Returns whether it had.
+    pub(super) fn report_when_finished(&mut self) -> bool {
+        let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, Session::Idle) {
+            Session::Storing(storing) if storing.writer.is_finished() => *storing,
+            running => {
+                self.session = running;
+                return false;
+            }
+        };
+        let mut outcome = writer.into_outcome();
+        let (memory, spread): (Vec<_>, Vec<_>) = outcome.spare.drain(..).map(Memtable::into_memory).unzip();
+        self.spread = spread.into_iter().flatten().last().or(self.spread);
+        share.leave(memory.into_iter());
+        let PartIdentity { epoch: number, commit, .. } = epoch.factory.identity;
+        let result = match outcome.error.take() {
+            Some(error) => Err(error),
+            None => {
+                let traffic = self.traffic();
+                gather::report(&self.schema, number, commit, &self.engine, traffic, self.route_s, outcome)
+            }
+        };
+        self.session = Session::Reported(epoch);
+        self.engine.sealed(result.map_err(|error| error.cause()));
+        self.engine.release();
+        true
+    }
+
+    /// Keeps records on this rank that others do not take. Returns whether there were any, and room for them.
+    pub(super) fn spill(&mut self, spill: Spill) -> bool {
+        let pressure = self.engine.pressure();
+        let Session::Storing(storing) = &mut self.session else { return false };
+        // The rank's own storage is no other rank's progress: waiting for it is allowed.
+        let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(&mut storing.writer))) > 0;
+        if kept {
+            self.backpressure.spilled(spill, pressure);
+        }
+        kept
+    }
+
+    /// Commits what the ranks report. Returns the epoch's figures, for all ranks to know.
+    fn commit(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
+        let Session::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
+        let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
+        let PartIdentity { epoch, commit: identity, .. } = factory.identity;
+        let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
+        if manifest.parts.is_empty() {
+            // An epoch without records is one part without rows: the folder must open in every tool.
+            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
+        }
+        // What the manifest says of itself ends before it is written.
+        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
+        let figures = encode_figures(&manifest.figures);
+        commit.commit(manifest)?;
+        Ok(figures)
+    }
+
+    fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
+        let session = std::mem::replace(&mut self.session, Session::Over(outcome));
+        // After a failure rank 0 has an epoch that is not to be committed.
+        if let Session::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
+            commit.abandon();
+        }
+    }
+}
+
+fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
+    // Numbers only: there is nothing JSON could refuse.
+    serde_json::to_vec(figures).unwrap_or_default()
+}
+
+/// The figures in the outcome of an epoch that was committed.
+pub(super) fn decode_figures(rank: u32, words: &[u8]) -> Result<EpochFigures> {
+    serde_json::from_slice(words)
+        .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::path::Path;
+
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::format::{PartOptions, scan_seals};
+    use crate::schema::{Column, ColumnView, DataType};
+    use crate::shuffle::{Channel, EngineOptions, Sent};
+    use crate::storage::{MemoryStorage, Storage};
+
+    const PATIENCE: Patience = Patience { credit: Duration::from_secs(10), table: Duration::ZERO };
+
+    /// What was sent to each of two ranks, and which of them polls.
+    #[derive(Default)]
+    struct Post {
+        queues: [VecDeque<(Channel, Vec<u8>)>; 2],
+        rank: usize,
+    }
+
+    impl Transport for Post {
+        fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
+            self.queues[to as usize].push_back((channel, message));
+            Sent::Accepted
+        }
+
+        fn poll(&mut self, channel: Channel) -> Option<Vec<u8>> {
+            let queue = &mut self.queues[self.rank];
+            let place = queue.iter().position(|(of, _)| *of == channel)?;
+            queue.remove(place).map(|(_, message)| message)
+        }
+    }
+
+    fn drive(endpoints: &mut [Endpoint; 2], post: &mut Post) {
+        for _ in 0..20 {
+            for (rank, endpoint) in endpoints.iter_mut().enumerate() {
+                post.rank = rank;
+                endpoint.drive(post).unwrap();
+                while let Some((factory, task)) = endpoint.next_task() {
+                    endpoint.complete(factory.execute(task, &mut Default::default()));
+                }
+                endpoint.report_when_finished();
+            }
+        }
+    }
+
+    /// Appends keys on rank 0.
+    fn append(endpoints: &mut [Endpoint; 2], post: &mut Post, keys: impl Iterator<Item = u32>) {
+        let bytes: Vec<u8> = keys.flat_map(u32::to_le_bytes).collect();
+        let views = [ColumnView::new(&bytes, 4, bytes.len() / 4, DataType::U32).unwrap()];
+        let mut append = endpoints[0].engine.append(&views).unwrap();
+        while endpoints[0].advance(&mut append) {
+            drive(endpoints, post);
+        }
+        assert!(append.is_done());
+    }
+
+    /// A rank may be the last to open an epoch, when the others have agreed on a table already. Found by a test of the preload
+    /// library: after the second table the run's bounds were those of that one alone, and `verify` called its keys damage.
+    #[test]
+    fn a_table_that_is_there_before_the_writer_counts() {
+        let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
+        let memory = Arc::new(MemtableMemory::default());
+        let mut endpoints = [0, 1].map(|rank| {
+            let engine = Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema));
+            Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), PATIENCE)
+        });
+        let storage = MemoryStorage::new();
+        let factory = Arc::new(PartFactory {
+            storage: Arc::new(storage.clone()),
+            directory: "/epoch".into(),
+            schema: Arc::clone(&schema),
+            options: PartOptions::default(),
+            identity: PartIdentity { dataset: Uuid::nil(), commit: Uuid::nil(), epoch: 0 },
+        });
+        storage.create_dir_all(Path::new("/epoch")).unwrap();
+        let mut post = Post::default();
+        let equip = |endpoint: &mut Endpoint, rank| {
+            endpoint.store(crate::runtime::WriteOptions::new(2).writer(rank), Arc::clone(&factory), None);
+        };
+        endpoints.iter_mut().for_each(|endpoint| endpoint.begin(Vec::new()));
+        drive(&mut endpoints, &mut post);
+        equip(&mut endpoints[0], 0);
+        append(&mut endpoints, &mut post, 0..4096);
+        let first = endpoints[1].engine.bounds().expect("a table is in force before the rank has a writer");
+        equip(&mut endpoints[1], 1);
+        drive(&mut endpoints, &mut post);
+        append(&mut endpoints, &mut post, 100_000..104_096);
+        endpoints[0].engine.request_renegotiation();
+        drive(&mut endpoints, &mut post);
+        let second = endpoints[1].engine.bounds().expect("a table is in force");
+        assert!(first.0.compare(second.0).is_some_and(|order| order.is_lt()), "{first:?} {second:?}");
+        endpoints.iter_mut().for_each(|endpoint| endpoint.engine.end());
+        drive(&mut endpoints, &mut post);
+        endpoints[0].engine.idle();
+        drive(&mut endpoints, &mut post);
+        let path = factory.directory.join(PartId { rank: 1, roll: 0 }.file_name());
+        let runs = scan_seals(&*storage.open(&path).unwrap(), &path, &schema).unwrap();
+        let bounds: Vec<_> = runs.iter().filter(|run| run.kind == RunKind::Regular).map(|run| run.bounds).collect();
+        assert_eq!(bounds.first().and_then(|bounds| bounds.map(|(low, _)| low)), Some(first.0), "{runs:?}");
+    }
+}

@@ -1,0 +1,226 @@
+//! Whether an append goes on, waits or spills when other ranks take no records.
+//!
+//! A receiver that lags behind gives no credit, and its senders' buffers fill up. They wait for it, but not for ever: past
+//! its patience a sender keeps the batch on its own rank as a *spill*. A rank that let the patience pass is not waited for
+//! again until it has taken a batch, so that it costs each sender the patience once, not once a batch. A state machine without a clock:
+//! the runtime says what time it is.
+
+use std::time::Duration;
+
+/// How long an append waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// For a receiver's credit.
+    pub credit: Duration,
+    /// For a partition table that is being negotiated. Records that leave before it arrives are routed by an older one.
+    pub table: Duration,
+}
+
+/// What an attempt to append and an exchange of messages achieved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Records were taken from the application.
+    pub taken: bool,
+    /// Messages were sent or received.
+    pub moved: bool,
+}
+
+/// What holds an engine's records back ([`super::Engine::pressure`]).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// The rank takes part in a negotiation.
+    pub is_negotiating: bool,
+    /// A partition table is in force.
+    pub has_table: bool,
+    /// A batch waits for a rank that was waited for in vain and has taken nothing since.
+    pub is_unresponsive: bool,
+}
+
+/// Which records a rank keeps as a spill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spill {
+    /// The batch that has waited longest, or what is held back for the first table.
+    Oldest,
+    /// A batch for an unresponsive rank.
+    Unresponsive,
+}
+
+/// What an append does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Appends again at once.
+    Continue,
+    /// Exchanges messages and appends nothing, until the time given at most: a table is on its way.
+    AwaitTable {
+        /// The time, on the runtime's clock.
+        until: Duration,
+    },
+    /// Exchanges messages, and appends again when something moved or at the time given.
+    AwaitCredit {
+        /// The time, on the runtime's clock.
+        until: Duration,
+    },
+    /// Keeps records on this rank ([`super::Engine::spill`]); when none could be kept, as for [`Action::AwaitCredit`].
+    Spill(Spill),
+}
+
+/// One rank's backpressure over an epoch.
+#[derive(Debug)]
+pub struct Backpressure {
+    patience: Patience,
+    /// Since when nothing has been taken.
+    blocked_since: Option<Duration>,
+    /// Since when the next table is awaited.
+    table_since: Option<Duration>,
+    /// The last table arrived in time: the next one is worth waiting for.
+    expects_table: bool,
+    /// The epoch's first table was awaited in vain; until it arrives nothing waits for it.
+    gave_up_first_table: bool,
+}
+
+impl Backpressure {
+    /// A rank that has waited for nobody.
+    pub fn new(patience: Patience) -> Self {
+        Self { patience, blocked_since: None, table_since: None, expects_table: true, gave_up_first_table: false }
+    }
+
+    /// Begins an epoch: all ranks take part again, whatever they did in the epoch before.
+    pub fn begin(&mut self) {
+        *self = Self::new(self.patience);
+    }
+
+    /// Decides what an append does next that has not come to its end.
+    pub fn decide(&mut self, now: Duration, progress: Progress, pressure: Pressure) -> Action {
+        let awaited = self.table_since.is_some();
+        if let Some(until) = self.awaits_table(now, pressure.is_negotiating) {
+            return Action::AwaitTable { until };
+        }
+        if progress.taken || awaited {
+            self.blocked_since = None;
+            return Action::Continue;
+        }
+        if pressure.is_unresponsive {
+            return Action::Spill(Spill::Unresponsive);
+        }
+        let hurried = self.gave_up_first_table && !pressure.has_table;
+        let patience = if hurried { Duration::ZERO } else { self.patience.credit };
+        let until = self.blocked_since.get_or_insert(now).saturating_add(patience);
+        if now >= until {
+            Action::Spill(Spill::Oldest)
+        } else if progress.moved {
+            Action::Continue
+        } else {
+            Action::AwaitCredit { until }
+        }
+    }
+
+    /// Returns until when to wait for the table being negotiated, if one is and the last one came in time.
+    pub fn awaits_table(&mut self, now: Duration, is_negotiating: bool) -> Option<Duration> {
+        if !is_negotiating {
+            (self.table_since, self.expects_table) = (None, true);
+            return None;
+        }
+        if !self.expects_table {
+            return None;
+        }
+        let until = self.table_since.get_or_insert(now).saturating_add(self.patience.table);
+        self.expects_table = now < until;
+        if self.expects_table {
+            // Meanwhile nothing waits for credit.
+            self.blocked_since = None;
+            return Some(until);
+        }
+        self.table_since = None;
+        None
+    }
+
+    /// Notes that records were kept as [`Action::Spill`] said.
+    pub fn spilled(&mut self, spill: Spill, pressure: Pressure) {
+        match spill {
+            Spill::Unresponsive => self.blocked_since = None,
+            Spill::Oldest => self.gave_up_first_table |= !pressure.has_table,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CREDIT: Duration = Duration::from_millis(100);
+    const TABLE: Duration = Duration::from_millis(10);
+    const NOTHING: Progress = Progress { taken: false, moved: false };
+    const TAKEN: Progress = Progress { taken: true, moved: false };
+    const MOVED: Progress = Progress { taken: false, moved: true };
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    fn backpressure() -> Backpressure {
+        Backpressure::new(Patience { credit: CREDIT, table: TABLE })
+    }
+
+    /// A table is in force and all ranks take records.
+    const OPEN: Pressure = Pressure { is_negotiating: false, has_table: true, is_unresponsive: false };
+
+    #[test]
+    fn a_receiver_without_credit_is_waited_for_once() {
+        let mut rank = backpressure();
+        assert_eq!(rank.decide(at(0), NOTHING, OPEN), Action::AwaitCredit { until: CREDIT });
+        // Messages of others do not lengthen the wait.
+        assert_eq!(rank.decide(at(60), MOVED, OPEN), Action::Continue);
+        assert_eq!(rank.decide(at(99), NOTHING, OPEN), Action::AwaitCredit { until: CREDIT });
+        assert_eq!(rank.decide(at(100), MOVED, OPEN), Action::Spill(Spill::Oldest));
+        rank.spilled(Spill::Oldest, OPEN);
+        let unresponsive = Pressure { is_unresponsive: true, ..OPEN };
+        assert_eq!(
+            rank.decide(at(101), TAKEN, unresponsive),
+            Action::Continue,
+            "nothing is spilled while there is room"
+        );
+        assert_eq!(rank.decide(at(102), NOTHING, unresponsive), Action::Spill(Spill::Unresponsive));
+        rank.spilled(Spill::Unresponsive, unresponsive);
+        // Another rank has its own patience.
+        assert_eq!(rank.decide(at(110), NOTHING, OPEN), Action::AwaitCredit { until: at(210) });
+    }
+
+    #[test]
+    fn tables_are_waited_for_while_they_arrive_in_time() {
+        let mut rank = backpressure();
+        let negotiating = Pressure { is_negotiating: true, ..OPEN };
+        assert_eq!(rank.decide(at(0), TAKEN, negotiating), Action::AwaitTable { until: TABLE });
+        assert_eq!(rank.decide(at(9), MOVED, negotiating), Action::AwaitTable { until: TABLE });
+        assert_eq!(rank.decide(at(9), NOTHING, OPEN), Action::Continue, "it arrived: append again");
+        assert_eq!(rank.decide(at(20), TAKEN, negotiating), Action::AwaitTable { until: at(30) });
+        assert_eq!(rank.decide(at(30), NOTHING, negotiating), Action::Continue, "it did not: append without it");
+        assert_eq!(rank.decide(at(31), TAKEN, negotiating), Action::Continue, "nor is it waited for again");
+        assert_eq!(rank.decide(at(32), NOTHING, negotiating), Action::AwaitCredit { until: at(132) });
+        assert_eq!(rank.decide(at(40), NOTHING, OPEN), Action::AwaitCredit { until: at(132) });
+        assert_eq!(rank.decide(at(41), TAKEN, negotiating), Action::AwaitTable { until: at(51) });
+    }
+
+    #[test]
+    fn the_first_table_is_given_up_once_an_epoch() {
+        let mut rank = backpressure();
+        let without = Pressure { has_table: false, ..OPEN };
+        assert_eq!(rank.decide(at(0), NOTHING, without), Action::AwaitCredit { until: CREDIT });
+        assert_eq!(rank.decide(at(100), NOTHING, without), Action::Spill(Spill::Oldest));
+        rank.spilled(Spill::Oldest, without);
+        assert_eq!(rank.decide(at(101), TAKEN, without), Action::Continue);
+        assert_eq!(rank.decide(at(102), NOTHING, without), Action::Spill(Spill::Oldest), "at once");
+        assert_eq!(rank.decide(at(103), TAKEN, OPEN), Action::Continue);
+        assert_eq!(rank.decide(at(104), NOTHING, OPEN), Action::AwaitCredit { until: at(204) }, "a table is in force");
+        rank.begin();
+        assert_eq!(rank.decide(at(300), NOTHING, without), Action::AwaitCredit { until: at(400) });
+    }
+
+    #[test]
+    fn without_patience_nothing_waits() {
+        let mut rank = Backpressure::new(Patience { credit: Duration::ZERO, table: Duration::ZERO });
+        let negotiating = Pressure { is_negotiating: true, ..OPEN };
+        assert_eq!(rank.decide(at(0), NOTHING, negotiating), Action::Spill(Spill::Oldest));
+        assert_eq!(rank.decide(at(0), MOVED, OPEN), Action::Spill(Spill::Oldest));
+        assert_eq!(rank.decide(at(0), TAKEN, negotiating), Action::Continue);
+    }
+}
