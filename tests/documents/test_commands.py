@@ -15,6 +15,7 @@ import pytest
 from support.command import AMPLE_S, ROOT, binary
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINKING = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").rglob("*.md")])
 
 
 def blocks(document: Path) -> list[str]:
@@ -54,7 +55,7 @@ def test_the_readme_has_commands_to_run():
     assert len(commands(ROOT / "README.md")) >= 4
 
 
-@pytest.mark.parametrize("document", sorted({*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")}), ids=lambda path: path.name)
+@pytest.mark.parametrize("document", LINKING, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_documents_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", document.read_text()):
         if "://" not in target:
