@@ -11,6 +11,7 @@ mod state;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::figures::EngineFigures;
 use super::message::{Control, Failure};
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
@@ -49,36 +50,6 @@ pub enum Event {
         /// What rank 0 said of the committed epoch ([`Engine::committed`]), or why there is none.
         outcome: Result<Vec<u8>, Failure>,
     },
-}
-
-/// Counters of one rank over one epoch.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EngineFigures {
-    /// Records the application appended here.
-    pub originated: u64,
-    /// Records delivered here, spills included.
-    pub delivered: u64,
-    /// Delivered records that lay outside of this receiver's partition.
-    pub strays: u64,
-    /// Records kept here because no credit came.
-    pub spills: u64,
-    /// Records held back for a table that says something of their keys: the first one, or one that reaches as far.
-    pub held: u64,
-    /// Records of other ranks passed on from here.
-    pub forwarded: u64,
-    /// Times that a record which waited here was routed once more, by a new table.
-    pub rerouted: u64,
-    /// Messages sent.
-    pub messages: u64,
-    /// Tables installed.
-    pub tables: u32,
-}
-
-impl EngineFigures {
-    /// Records that came by the shuffle, from other ranks or this one.
-    pub fn received(&self) -> u64 {
-        self.delivered - self.spills
-    }
 }
 
 /// What ranks hand over at the end of an epoch ([`Engine::sealed`]), each with a rank that it is of.
@@ -128,9 +99,6 @@ struct Scratch {
     ordinals: Vec<u64>,
     destinations: Vec<u32>,
 }
-
-/// Key range of nothing: every key widens it.
-const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
 
 /// Tables that adapt stay for about a sixth of what came before; a table must not try to even out the loads faster.
 fn planner_options(options: &EngineOptions) -> PlannerOptions {

@@ -27,6 +27,7 @@
 mod backpressure;
 mod counts;
 mod engine;
+mod figures;
 mod message;
 mod options;
 mod outbox;
@@ -39,7 +40,8 @@ mod tree;
 mod wire;
 
 pub use backpressure::{Action, Backpressure, Patience, Pressure, Progress, Spill};
-pub use engine::{Append, Engine, EngineFigures, Event, Payloads};
+pub use engine::{Append, Engine, Event, Payloads};
+pub use figures::EngineFigures;
 pub use message::{ControlPurpose, Failure, control_name};
 pub use options::{EngineOptions, Renegotiation, Routing};
 pub use outbox::BatchMemory;

@@ -5,8 +5,8 @@
 //! beginning of the sequence is a sample of the whole: tables are made from all of the domain, not from the corner that
 //! comes first in memory.
 
-use super::session::{Installed, Phase};
-use super::{EMPTY_RANGE, Engine, EngineOptions};
+use super::session::{EMPTY_RANGE, Installed, Phase};
+use super::{Engine, EngineOptions};
 use crate::format::RunKind;
 use crate::partition::{PartitionTable, TieSequence};
 use crate::schema::{ColumnView, Packing, Schema, SchemaError};

@@ -4,8 +4,8 @@
 //! round, merges its children's summaries into its own and passes them up; rank 0 plans the table and sends it down. One
 //! round is under way at a time. Records flow with the old table meanwhile.
 
-use super::session::{Installed, Phase};
-use super::{EMPTY_RANGE, Engine, Renegotiation, planner_options};
+use super::session::{EMPTY_RANGE, Installed, Phase};
+use super::{Engine, Renegotiation, planner_options};
 use crate::partition::{PartitionTable, Pivots, Planner};
 use crate::shuffle::message::Control;
 use crate::shuffle::receiver::Receiver;

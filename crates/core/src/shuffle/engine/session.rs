@@ -2,11 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{EMPTY_RANGE, EngineFigures};
 use crate::partition::{PartitionTable, Planner};
 use crate::shuffle::counts::Quiescence;
+use crate::shuffle::figures::EngineFigures;
 use crate::shuffle::round::Round;
 use crate::shuffle::traffic::Traffic;
+
+/// Key range of nothing: every key widens it.
+pub(in crate::shuffle) const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
 
 /// How far the session has come on this rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
