@@ -1,4 +1,52 @@
 //! Turbidite: in-situ indexing for scientific simulations.
+//!
+//! A parallel program hands over each timestep's records as it writes them. Turbidite partitions the records by a key
+//! column, sorts each partition in memory on its way to storage, and commits every timestep (*epoch*) as one layer of plain
+//! Parquet files with page indexes and a manifest. Nothing is written twice, and a committed epoch can be queried at once: by
+//! this crate, by the `turbidite` command, or by any engine that reads Parquet.
+//!
+//! # Ingest and query
+//!
+//! ```
+//! use turbidite::expr::col;
+//! use turbidite::{Column, ColumnView, DataType, Dataset, LocalJob, Query, Schema, WriteOptions};
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("electrons.tbd");
+//! // Two ranks write one epoch of electrons, indexed by energy.
+//! let columns = vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U64)];
+//! let job = LocalJob::open(&path, Schema::new(columns, "energy")?, WriteOptions::new(2))?;
+//! job.begin_epoch(4000)?;
+//! for rank in 0..2u32 {
+//!     let ids: Vec<u64> = (0..10_000).map(|number| number * 2 + u64::from(rank)).collect();
+//!     let energies: Vec<f32> = ids.iter().map(|id| (id % 977) as f32 / 100.0).collect();
+//!     job.append(rank, &[ColumnView::from(&energies), ColumnView::from(&ids)])?;
+//! }
+//! let statistics = job.end_epoch()?;
+//! assert_eq!(statistics.rows, 20_000);
+//! job.close()?;
+//!
+//! // The most energetic of them, in key order, as Arrow record batches.
+//! let dataset = Dataset::open(&path)?;
+//! let query = Query::new().epochs(4000).filter(col("energy").ge(9.5)).columns(["id", "energy"]).ordered(true);
+//! let mut rows = 0;
+//! for batch in dataset.run(&query)? {
+//!     rows += batch?.num_rows();
+//! }
+//! assert_eq!(rows, 540);
+//! # Ok::<(), turbidite::Error>(())
+//! ```
+//!
+//! # Which type for what
+//!
+//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, with a
+//!   [`shuffle::Transport`] such as MPI. Both take [`WriteOptions`] and rows as [`ColumnView`]s of a [`Schema`].
+//! * Reading: [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s, [`query::Quantiles`] and
+//!   [`query::Tracks`]. [`expr`] is the language of predicates and derived columns, as text or composed.
+//! * Upkeep: [`compact`] rewrites an epoch as few large files; [`store`] verifies, recovers and truncates datasets.
+//!
+//! The other modules are the parts that these are made of: [`partition`] chooses where records go, [`shuffle`] takes them
+//! there, [`writer`] and [`format`] make Parquet of them, [`runtime`] gives them threads, time and [`storage`].
 
 pub mod compact;
 mod error;

@@ -26,11 +26,12 @@
 //!
 //! # Map
 //!
-//! `parse` turns text into sqlparser's tree within fixed limits; `bind` turns that into our own typed `tree`; `plan`
+//! `builder` makes text of expressions that programs compose. `parse` turns text into sqlparser's tree within fixed limits; `bind` turns that into our own typed `tree`; `plan`
 //! decides how each comparison runs: on native slices (`mask`) or in `f64` chunks (`program`). [`Predicate`] evaluates
 //! and prunes (`prune`: interval arithmetic over column summaries), [`Derivation`] computes columns.
 
 mod bind;
+mod builder;
 mod derive;
 mod error;
 mod mask;
@@ -45,6 +46,7 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub use builder::{Expr, col, lit};
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
 pub use predicate::{Predicate, PredicateInput};

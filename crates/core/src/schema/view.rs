@@ -5,9 +5,18 @@
 
 use std::ops::Range;
 
+use arrow_buffer::ToByteSlice;
+
 use super::{DataType, SchemaError};
 
 /// A borrowed column of `len` values that begin `stride` bytes apart.
+///
+/// ```
+/// use turbidite::{ColumnView, DataType};
+/// let energies = [0.5f32, 2.0];
+/// let column = ColumnView::from(&energies[..]);
+/// assert_eq!((column.len(), column.data_type()), (2, DataType::F32));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct ColumnView<'a> {
     bytes: &'a [u8],
@@ -88,3 +97,31 @@ impl<'a> ColumnView<'a> {
         super::KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
     }
 }
+/// Contiguous values of a type, as [`ColumnView::new`] takes them as bytes.
+macro_rules! typed_views {
+    ($($native:ty => $data_type:ident),* $(,)?) => {$(
+        impl<'a> From<&'a [$native]> for ColumnView<'a> {
+            /// Views a slice as a column, without a copy.
+            fn from(values: &'a [$native]) -> Self {
+                let (bytes, stride) = (values.to_byte_slice(), size_of::<$native>());
+                Self { bytes, stride, len: values.len(), data_type: DataType::$data_type }
+            }
+        }
+
+        impl<'a> From<&'a Vec<$native>> for ColumnView<'a> {
+            /// Views a vector as a column, without a copy.
+            fn from(values: &'a Vec<$native>) -> Self {
+                Self::from(values.as_slice())
+            }
+        }
+    )*};
+}
+
+typed_views! {
+    u8 => U8, u16 => U16, u32 => U32, u64 => U64,
+    i8 => I8, i16 => I16, i32 => I32, i64 => I64,
+    f32 => F32, f64 => F64,
+}
+
+#[cfg(target_endian = "big")]
+compile_error!("columns are read as little-endian values");

@@ -62,8 +62,8 @@ struct OpenEpoch {
 /// let job = LocalJob::open(&path, schema, WriteOptions::new(4))?;
 /// job.begin_epoch(0)?;
 /// for rank in 0..4u32 {
-///     let energies: Vec<u8> = (0..100).flat_map(|i| ((i * 4 + rank) as f32).to_le_bytes()).collect();
-///     job.append(rank, &[ColumnView::new(&energies, 4, 100, DataType::F32)?])?;
+///     let energies: Vec<f32> = (0..100).map(|number| (number * 4 + rank) as f32).collect();
+///     job.append(rank, &[ColumnView::from(&energies)])?;
 /// }
 /// let figures = job.end_epoch()?;
 /// assert_eq!(figures.rows, 400);
