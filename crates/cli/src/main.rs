@@ -14,9 +14,7 @@ mod corpora;
 mod failure;
 mod mpi;
 mod output;
-mod panics;
 mod report;
-mod source;
 mod spool;
 mod text;
 
@@ -27,6 +25,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 
 use failure::{Failure, complain};
+use turbidite_source::panics;
 
 /// Index simulation output as it is written, and query it.
 #[derive(Debug, Parser)]

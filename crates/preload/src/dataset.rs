@@ -8,6 +8,7 @@ use std::time::Duration;
 use turbidite::runtime;
 use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, IfExists, RankJob, WriteOptions};
+use turbidite_source::Named;
 
 use crate::advice;
 use crate::config::Plan;
@@ -15,7 +16,6 @@ use crate::intake;
 use crate::mpi::World;
 use crate::notices::{complain, complain_of_place, display, ingest_command};
 use crate::past::Past;
-use crate::pattern::Named;
 use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
 

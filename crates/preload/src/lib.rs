@@ -15,18 +15,15 @@
 //! - What our own threads and calls do with files passes through untouched (`guard`).
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
-//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` and `pattern`
-//! say which files, `process` has them from the first call on; `pending` is what is open and closed of each epoch, `past`
-//! what was indexed already, `growing` files of several epochs; `intake` reads files back, `vpic` and `lammps` know the files of
-//! these programs and `checks` what headers of others say; `session` decides when an epoch is indexed
+//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` says which files,
+//! `process` has them from the first call on; `pending` is what is open and closed of each epoch, `past` what was indexed already,
+//! `growing` files of several epochs; `intake` reads files back (`turbidite_source` knows what is in them), `conversion` makes
+//! LAMMPS' doubles the types asked for; `session` decides when an epoch is indexed
 //! and `dataset` does it, `pace` says how often ranks ask each other; `spool` is where files wait that the index replaces;
 //! `notices`, `nearest`, `summary` and `advice` are what is said;
 //! `locking` is how a process ends while another thread waits.
 
 mod advice;
-#[allow(dead_code, reason = "as it stands in the command, so that layout files and configurations mean the same")]
-#[path = "../../cli/src/source/checks.rs"]
-mod checks;
 mod config;
 mod conversion;
 #[cfg(test)]
@@ -36,17 +33,14 @@ mod growing;
 mod guard;
 mod intake;
 pub mod interpose;
-mod lammps;
 mod locking;
 pub mod mpi;
 mod nearest;
 mod notices;
 mod pace;
 mod past;
-mod pattern;
 mod pending;
 mod process;
 mod session;
 mod spool;
 mod summary;
-mod vpic;

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+use turbidite_source::PathPattern;
+
 use crate::config::{self, Configuration};
 use crate::mpi::World;
 use crate::nearest::Nearest;
 use crate::notices::{complain, complain_in_lines, is_first_of_launch};
-use crate::pattern::Pattern;
 use crate::session::Session;
 use crate::spool::{DatasetNote, describe_owner};
 
 /// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open files
 /// while it is held.
 pub(crate) struct Watched {
-    pattern: Pattern,
+    pattern: PathPattern,
     files: String,
     /// Where files wait that the index replaces.
     pub(crate) spool: Option<PathBuf>,

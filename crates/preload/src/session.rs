@@ -12,6 +12,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use turbidite::runtime;
+use turbidite_source::Named;
 
 use crate::config::Plan;
 use crate::dataset::Dataset;
@@ -20,7 +21,6 @@ use crate::locking::lock_unless;
 use crate::mpi::{self, World};
 use crate::notices::{complain, complain_in_lines, complain_of_place, of_leftover};
 use crate::pace::Pace;
-use crate::pattern::Named;
 use crate::pending::Finished;
 use crate::process::{self, Watched};
 use crate::spool::{self, Choice, Spooled};

@@ -18,8 +18,8 @@ use super::job::{Job, STALL_S};
 use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
-use crate::source::{Source, SourceOptions, parse_columns};
 use crate::text;
+use turbidite_source::{Source, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
 ///

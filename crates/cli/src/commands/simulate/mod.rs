@@ -22,7 +22,7 @@ use super::{say, say_json};
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::render_forecast;
-use crate::source::{Source, SourceOptions};
+use turbidite_source::{Source, SourceOptions};
 
 use forecast::{Forecast, Plan};
 use program::{Keys, Records};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use turbidite::runtime::machine::Program;
 use turbidite::{Column, DataType, Schema, Value};
+use turbidite_source::splitmix;
 
 use super::Distribution;
 use crate::failure::Failure;
@@ -108,12 +109,9 @@ fn normal(random: u64) -> f64 {
     (-2.0 * part(random).ln()).sqrt() * (std::f64::consts::TAU * part(random >> 32)).cos()
 }
 
-/// SplitMix64's finish.
-fn mix(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+/// Returns the number that SplitMix64 gives in this place, from a state of 0 on.
+fn mix(place: u64) -> u64 {
+    splitmix::mix(place.wrapping_add(1).wrapping_mul(splitmix::STEP))
 }
 
 /// The records of one job.
