@@ -15,13 +15,13 @@
 //! - What our own threads and calls do with files passes through untouched (`guard`).
 //! - Nothing is exchanged between ranks outside of calls that all of them make together.
 //!
-//! Map: `interpose` are the C library's functions in our place, `mpi` what the MPI shim calls; `config` says which files,
-//! `process` has them from the first call on; `pending` is what is open and closed of each epoch, `past` what was indexed already,
-//! `growing` files of several epochs; `intake` reads files back (`turbidite_source` knows what is in them), `conversion` makes
-//! LAMMPS' doubles the types asked for; `session` decides when an epoch is indexed
-//! and `dataset` does it, `pace` says how often ranks ask each other; `spool` is where files wait that the index replaces;
-//! `notices`, `nearest`, `summary` and `advice` are what is said;
-//! `locking` is how a process ends while another thread waits.
+//! Map, from the top: `interpose` are the C library's functions in our place and `mpi` what the MPI shim calls, with `starting`;
+//! `session` decides when an epoch is indexed and `dataset` does it, `pace` says how often ranks ask each other; `intake` reads files
+//! back (`turbidite_source` knows what is in them), `conversion` makes LAMMPS' doubles the types asked for. `pending` is what is open
+//! and closed of each epoch, `past` what was indexed already, `growing` files of several epochs; `spool` is where files wait that the
+//! index replaces. `process` has the configuration from the first call on, and `config` reads it; `world` is the other ranks.
+//! `notices`, `nearest`, `summary` and `advice` are what is said, `guard` tells the program's calls from ours, `locking` is how a
+//! process ends while another thread waits.
 
 mod advice;
 mod config;
@@ -43,4 +43,6 @@ mod pending;
 mod process;
 mod session;
 mod spool;
+mod starting;
 mod summary;
+mod world;

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use libc::{FILE, mode_t};
 
-use super::{errno, given, is_original, number_of, set_errno, watched};
+use super::program::{errno, given, is_original, number_of, set_errno, watched};
 use crate::guard::Guard;
 use crate::process;
 use crate::session::{self, Placement, session};

@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::FILES;
 use super::system::high;
 
 const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
+
+/// The folder below a process's that has the files.
+pub(super) const FILES: &str = "files";
 
 /// How often a folder is made that others remove meanwhile.
 const ATTEMPTS: u32 = 100;

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::folder::moves_of;
+use super::Spooled;
+use super::folder::{OwnFolder, moves_of};
 use super::system::{ByteLock, counterpart, replace};
-use super::{OwnFolder, Spooled};
 
 /// The permissions of a file's mode.
 const PERMISSIONS: u32 = 0o7777;

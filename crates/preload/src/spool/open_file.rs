@@ -17,8 +17,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::folder::OwnFolder;
+use super::room::{self, note_full};
 use super::system::{self, ByteLock};
-use super::{Spooled, moving, note_full, room};
+use super::{Spooled, moving};
 
 /// Reserved beyond what a call needs, for those of the C library's that are not seen.
 const MARGIN_BYTES: u64 = 64 << 10;

@@ -1,9 +1,8 @@
 //! Path patterns such as `T.{epoch}/eparticle.{epoch}.{rank}`.
 //!
 //! Placeholders stand for digits; one that stands twice has the same value both times. `syntax` splits patterns into pieces and
-//! matches those. A layout's pattern names files below a folder, which `folder` looks for; one of the preload library's
-//! configuration stands for the end of a path that a program opens, which `path` judges. What either allows differs: only the
-//! first can have no file of several epochs and no file for each record, and it is ambiguous wherever a listed name is.
+//! matches those. Two kinds of patterns are made of them, with rules of their own: a layout's names the files below a folder
+//! (`folder`), one of the preload library's configuration the end of a path that a program gives (`path`).
 
 mod folder;
 mod path;
