@@ -2,15 +2,30 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
+use serde::Serialize;
 use turbidite::runtime::machine::Program;
 use turbidite::{Column, DataType, Schema, Value};
 use turbidite_source::splitmix;
 
-use super::Distribution;
 use crate::failure::Failure;
 
 /// Most records of a trace whose keys are kept.
 pub(super) const MOST_TRACED: usize = 4_000_000;
+
+/// Distributions of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Distribution {
+    /// From 0 to 1
+    Uniform,
+    /// Around 0
+    Normal,
+    /// As energies of particles are: most small, a thin tail of large ones
+    Lognormal,
+    /// Half of all keys are 0, the others as in lognormal
+    HalfZero,
+}
 
 /// Where keys come from.
 #[derive(Debug)]
