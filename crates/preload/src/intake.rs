@@ -36,8 +36,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of which
-    /// every beginning is a sample of the whole, another one on every rank.
+    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of
+    /// which every beginning is a sample of the whole, another one on every rank.
     fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let length = block_records(records, BLOCK_BYTES / stride);
         let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);

@@ -1,7 +1,7 @@
 //! What the MPI shim (libturbidite_preload_mpi.so) calls, which wraps MPI's calls: all of `turbidite_preload.h`.
 //!
-//! `unsafe` trusts the shim: its tables stay until MPI ends, and all ranks call these functions together, but for those of a rank
-//! that ends by itself.
+//! `unsafe` trusts the shim: its tables stay until MPI ends, and all ranks call these functions together, but for those
+//! of a rank that ends by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

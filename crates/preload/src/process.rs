@@ -12,8 +12,8 @@ use crate::notices::{complain_in_lines, is_first_of_launch};
 use crate::spool::{DatasetNote, describe_owner};
 use crate::world::World;
 
-/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open files
-/// while it is held.
+/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open
+/// files while it is held.
 pub(crate) struct Watched {
     pattern: PathPattern,
     files: String,

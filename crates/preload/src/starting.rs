@@ -9,8 +9,8 @@ use crate::world::World;
 const UNSET: i64 = -1;
 const BROKEN: i64 = -2;
 
-/// Begins indexing together with all ranks, where all have the same configuration. All ranks call it together, when MPI has begun;
-/// one of them says what is wrong with the configuration.
+/// Begins indexing together with all ranks, where all have the same configuration. All ranks call it together, when MPI
+/// has begun; one of them says what is wrong with the configuration.
 pub(crate) fn mpi_started(world: World) {
     let rank = i64::from(world.rank());
     let state = match (process::standing(), session()) {

@@ -1,7 +1,8 @@
-//! The ranks of the program, as the MPI shim (libturbidite_preload_mpi.so) gives them to us: asking all of them, and connections.
+//! The ranks of the program, as the MPI shim (libturbidite_preload_mpi.so) gives them to us: asking all of them, and
+//! connections.
 //!
-//! Without the shim the process is a program of one rank. `unsafe` trusts the shim: its tables stay until MPI ends, and all ranks
-//! call these functions together.
+//! Without the shim the process is a program of one rank. `unsafe` trusts the shim: its tables stay until MPI ends, and
+//! all ranks call these functions together.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};

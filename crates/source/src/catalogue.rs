@@ -68,8 +68,8 @@ impl Source {
         self.epochs.get(&epoch).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the number of ranks that wrote the largest epoch; for an epoch in one Parquet file as many as can read it side by
-    /// side.
+    /// Returns the number of ranks that wrote the largest epoch; for an epoch in one Parquet file as many as can read it
+    /// side by side.
     pub fn ranks(&self) -> u32 {
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
             [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),

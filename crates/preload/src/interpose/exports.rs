@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Exports functions of the C library, each under its name and with its own type: `fn name(argument: type, …) -> type, c"name"`,
-/// and a body that is given the real function, `real`. They are found when we are loaded: asking the loader later would take the
-/// program's last error from it (`dlerror`).
+/// Exports functions of the C library, each under its name and with its own type: `fn name(argument: type, …) -> type,
+/// c"name"`, and a body that is given the real function, `real`. They are found when we are loaded: asking the loader
+/// later would take the program's last error from it (`dlerror`).
 macro_rules! exports {
     ($(fn $symbol:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $name:literal, |$real:ident| $body:expr;)*) => {
         $(
@@ -21,8 +21,8 @@ macro_rules! exports {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $symbol($($argument: $type),*) -> $result {
                 let found = crate::interpose::exports::next(&$symbol::FOUND, $name);
-                // SAFETY: the symbol of this name is a function of this type. One that the C library lacks is not called by a
-                // program that could be loaded with it.
+                // SAFETY: the symbol of this name is a function of this type. One that the C library lacks is not called
+                // by a program that could be loaded with it.
                 let $real = unsafe {
                     std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(found)
                 };

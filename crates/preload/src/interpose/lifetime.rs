@@ -30,8 +30,8 @@ extern "C" fn at_load() {
         .iter()
         .for_each(|find| find());
     keep_original();
-    // Registered before the program's own, so that it runs after them. Without room for it nothing is indexed at the end, which
-    // files that stay in the spool would show.
+    // Registered before the program's own, so that it runs after them. Without room for it nothing is indexed at the end,
+    // which files that stay in the spool would show.
     // SAFETY: registers a function that stays as long as we do.
     unsafe { libc::atexit(at_exit) };
 }

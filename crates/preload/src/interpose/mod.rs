@@ -6,10 +6,11 @@
 //!
 //! Safety: pointers come from the program as it would give them to the C library and are used as that would.
 //!
-//! Map: `exports` defines functions under the C library's names and finds the real ones, `program` is what is known of the caller,
-//! `lifetime` the beginning and the end of the process. `opening`, `closing` and `naming` tell the session; `writing` and `streams` (with `formatted.c`, since Rust defines no
-//! functions of variable arguments) reserve space in the spool before bytes are written; `sharing` moves a file out of the spool
-//! before it is used in ways that cannot be followed there.
+//! Map: `exports` defines functions under the C library's names and finds the real ones, `program` is what is known of
+//! the caller, `lifetime` the beginning and the end of the process. `opening`, `closing` and `naming` tell the session;
+//! `writing` and `streams` (with `formatted.c`, since Rust defines no functions of variable arguments) reserve space in
+//! the spool before bytes are written; `sharing` moves a file out of the spool before it is used in ways that cannot be
+//! followed there.
 
 // First: its macro is for the others.
 #[macro_use]

@@ -1,5 +1,5 @@
-//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child. The file is
-//! moved to its own place before.
+//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child. The
+//! file is moved to its own place before.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,8 +10,8 @@ use crate::guard::Guard;
 use crate::session;
 use crate::spool;
 
-/// Moves the file of a descriptor to its own place, if it is spooled. Where that does not take it, the file stays: the call may
-/// yet succeed there, and does what it can.
+/// Moves the file of a descriptor to its own place, if it is spooled. Where that does not take it, the file stays: the
+/// call may yet succeed there, and does what it can.
 fn move_out(descriptor: c_int) {
     if !spool::is_spooled(descriptor) {
         return;

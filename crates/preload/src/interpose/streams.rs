@@ -1,5 +1,6 @@
-//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes cannot be
-//! seen from here: space for what is buffered and for what comes is reserved before each call after which it may write.
+//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes
+//! cannot be seen from here: space for what is buffered and for what comes is reserved before each call after which it
+//! may write.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_long, c_void};

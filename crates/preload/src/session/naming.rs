@@ -43,7 +43,8 @@ impl Session {
         (is_closed || !open.is_empty()).then_some(Moved { is_closed, open })
     }
 
-    /// The program has given a file the name `to`; `moved` is what is known of it, and nothing where it had a name of no interest.
+    /// The program has given a file the name `to`; `moved` is what is known of it, and nothing where it had a name of no
+    /// interest.
     pub(crate) fn renamed(&mut self, moved: Option<Moved>, to: Option<&Path>) {
         let path = to.and_then(|to| std::path::absolute(to).ok());
         let target = path.and_then(|path| Some((self.dataset_of(&path)?, path)));

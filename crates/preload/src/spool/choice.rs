@@ -64,8 +64,8 @@ impl Spooled {
         made.map(|()| spooled)
     }
 
-    /// Moves the copy to where the program believes the file to be. It must not be open in this process; another process that
-    /// has it open goes on there.
+    /// Moves the copy to where the program believes the file to be. It must not be open in this process; another process
+    /// that has it open goes on there.
     ///
     /// # Errors
     /// When the own place does not take it: the copy stays in the spool then.

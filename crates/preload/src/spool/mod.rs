@@ -14,9 +14,9 @@
 //! - What a process writes is reserved before ([`open_file`]), so that a full spool moves files instead of losing bytes.
 //! - Folders go when they become empty, the process's own with the last of its files.
 //!
-//! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` says which files are spooled; `open_file` is a file
-//! that the program has open, `table` finds it by descriptor, `moving` copies to the own place, `room` says how much the spool may
-//! take, `leftovers` finds what dead processes left, `system` are system calls.
+//! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` says which files are spooled;
+//! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` copies to the own place,
+//! `room` says how much the spool may take, `leftovers` finds what dead processes left, `system` are system calls.
 
 mod choice;
 mod folder;

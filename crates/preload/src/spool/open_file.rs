@@ -1,9 +1,10 @@
 //! A spooled file that the program has open.
 //!
-//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds against
-//! all processes of the node without any message between them; when the last descriptor is closed, what is left goes back.
-//! Where that is refused the file is copied to its own place and the program's descriptors are exchanged for ones of the copy,
-//! with the same offset, status flags and close-on-exec, so that the program meets errors of its own place only.
+//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds
+//! against all processes of the node without any message between them; when the last descriptor is closed, what is left
+//! goes back. Where that is refused the file is copied to its own place and the program's descriptors are exchanged for
+//! ones of the copy, with the same offset, status flags and close-on-exec, so that the program meets errors of its own
+//! place only.
 //!
 //! Invariants
 //! - Bytes up to `reserved_bytes` can be written to the spool whatever others do, as long as the file is not truncated.

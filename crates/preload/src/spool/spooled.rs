@@ -22,7 +22,8 @@ impl Spooled {
         Self { root: root.to_owned(), folder: folder.to_owned(), path: path.to_owned() }
     }
 
-    /// Returns the copy of a file, whichever living process of this host has created it; `None` where the file itself exists.
+    /// Returns the copy of a file, whichever living process of this host has created it; `None` where the file itself
+    /// exists.
     pub(crate) fn find(root: &Path, path: &Path) -> Option<Self> {
         if path.symlink_metadata().is_ok() {
             return None;
@@ -81,8 +82,8 @@ impl Spooled {
         Ok(())
     }
 
-    /// Removes the folders that are empty. Another rank may be about to open a file in one of them: that file is opened in its
-    /// own place then.
+    /// Removes the folders that are empty. Another rank may be about to open a file in one of them: that file is opened
+    /// in its own place then.
     pub(crate) fn remove_empty_folders(&self) {
         let files = self.folder.join(FILES);
         for folder in self.place().ancestors().skip(1).take_while(|folder| folder.starts_with(&files)) {

@@ -8,8 +8,8 @@
 //! column of dictionary-encoded numbers is one of numbers. Nothing is converted. Columns of other types are refused before
 //! anything is written, and so are nulls where the statistics tell of them; others are refused when they are met.
 //!
-//! `open` makes a source of files: `file` reads bytes, `footer` what a file says of itself, `columns` chooses columns. `reader`
-//! decodes a rank's share (`shares`), and `decoded` has the values.
+//! `open` makes a source of files: `file` reads bytes, `footer` what a file says of itself, `columns` chooses columns.
+//! `reader` decodes a rank's share (`shares`), and `decoded` has the values.
 
 mod columns;
 mod decoded;

@@ -15,8 +15,8 @@ pub(super) struct RowGroup {
     pub(super) records: u64,
 }
 
-/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which any beginning is a sample of the
-/// whole, as far as whole row groups allow.
+/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which any beginning is a
+/// sample of the whole, as far as whole row groups allow.
 ///
 /// As many ranks as files: each reads its own file. Otherwise the row groups of all files are one sequence, and each goes
 /// to the rank in whose even share of the records its middle lies: a row group is decoded once, by one rank, so shares

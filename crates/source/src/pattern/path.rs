@@ -1,4 +1,5 @@
-//! Patterns that match the end of a path, from the beginning of a name on, so that they hold whatever folder a program runs in.
+//! Patterns that match the end of a path, from the beginning of a name on, so that they hold whatever folder a program
+//! runs in.
 
 use super::syntax::{Bound, Malformed, Piece, Pieces, bind};
 

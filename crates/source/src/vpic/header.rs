@@ -1,7 +1,7 @@
 //! The 115 bytes that begin every VPIC dump, and what each of them may be.
 //!
-//! Layout (little-endian, packed): [`MARKS`], which are the same in every dump of particles, and the places below. A field that
-//! has a value it cannot have is an error that names the file, the offset, the value and what was expected.
+//! Layout (little-endian, packed): [`MARKS`], which are the same in every dump of particles, and the places below. A
+//! field that has a value it cannot have is an error that names the file, the offset, the value and what was expected.
 
 use std::path::Path;
 
