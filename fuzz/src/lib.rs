@@ -1,7 +1,8 @@
 //! Targets for libFuzzer, of everything in Turbidite that reads bytes.
 //!
-//! `core` and `sources` go through the public interfaces of the crates. `preload` needs the preload library's configuration, which
-//! is private to a library that has no interface in Rust: it is compiled here by path, as it stands. `docs/reliability.md` says what is fuzzed and what is not.
+//! `core` and `sources` go through the public interfaces of the crates. `preload` needs the preload library's
+//! configuration, which is private to a library that has no interface in Rust: it is compiled here by path, as it stands.
+//! `docs/reliability.md` says what is fuzzed and what is not.
 
 pub mod core;
 pub mod preload;
@@ -11,8 +12,8 @@ pub mod sources;
 #[path = "../../crates/preload/src/config.rs"]
 mod config;
 
-/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches that is
-/// part of what is judged. A panic that gets out of a target ends the process all the same.
+/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches
+/// that is part of what is judged. A panic that gets out of a target ends the process all the same.
 pub fn let_panics_be_caught() {
     std::panic::set_hook(Box::new(|_| {}));
 }
