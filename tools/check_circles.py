@@ -12,8 +12,8 @@ from pathlib import Path
 
 from check_layers import ROOT, leaves, test_files, without_comments_and_strings, without_tests
 
-# Crates that are free of circles; the others are to follow.
-CRATES = ("core", "capi")
+# All crates of the workspace.
+CRATES = ("core", "capi", "cli", "preload", "source")
 REEXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 USE = re.compile(r"\buse\s+([^;]+);")
 PATH = re.compile(r"(?<![\w:])(\w+(?:\s*::\s*\w+)+)")

@@ -1,43 +1,19 @@
 //! Targets for libFuzzer, of everything in Turbidite that reads bytes.
 //!
-//! `core` goes through the public interface of the core. `sources` and `preload` are of modules that are private to the
-//! command and to the preload library; those are compiled here by path, as they stand, so that no interface has to be opened
-//! and no code built differently for a fuzzer. `docs/reliability.md` says what is fuzzed and what is not.
+//! `core` and `sources` go through the public interfaces of the crates. `preload` needs the preload library's
+//! configuration, which is private to a library that has no interface in Rust: it is compiled here by path, as it stands.
+//! `docs/reliability.md` says what is fuzzed and what is not.
 
 pub mod core;
 pub mod preload;
 pub mod sources;
 
-#[allow(dead_code, unused_imports, unreachable_pub, reason = "as it stands in the command, which uses all of it")]
-#[path = "../../crates/cli/src/source/mod.rs"]
-mod source;
-
-#[allow(dead_code, unreachable_pub, reason = "as above")]
-#[path = "../../crates/cli/src/panics.rs"]
-mod panics;
-
 #[allow(dead_code, unreachable_pub, reason = "as it stands in the preload library")]
 #[path = "../../crates/preload/src/config.rs"]
 mod config;
 
-#[allow(dead_code, unreachable_pub, reason = "as above")]
-#[path = "../../crates/cli/src/source/checks.rs"]
-mod checks;
-
-#[allow(dead_code, unreachable_pub, reason = "as above")]
-#[path = "../../crates/preload/src/lammps.rs"]
-mod lammps;
-
-#[allow(dead_code, unreachable_pub, reason = "as above")]
-#[path = "../../crates/preload/src/vpic.rs"]
-mod vpic;
-
-#[allow(dead_code, unreachable_pub, reason = "as above")]
-#[path = "../../crates/preload/src/pattern.rs"]
-mod pattern;
-
-/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches that is
-/// part of what is judged. A panic that gets out of a target ends the process all the same.
+/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches
+/// that is part of what is judged. A panic that gets out of a target ends the process all the same.
 pub fn let_panics_be_caught() {
     std::panic::set_hook(Box::new(|_| {}));
 }

@@ -1,6 +1,8 @@
 //! What the preload library reads: its configuration, and every path that the program opens.
 
-use crate::{config, pattern::Pattern};
+use turbidite_source::PathPattern;
+
+use crate::config;
 
 /// What the corpus begins with.
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -31,7 +33,7 @@ pub fn target(data: &[u8]) {
     }
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
-    let Ok(pattern) = Pattern::parse(lines.next().unwrap_or_default()) else { return };
+    let Ok(pattern) = PathPattern::parse(lines.next().unwrap_or_default()) else { return };
     for path in lines {
         let named = pattern.matches(path);
         assert!(named.is_none_or(|named| named.id.is_some() == pattern.names_records()), "{path}");

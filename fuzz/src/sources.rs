@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use crate::source::{RankReader, Source, SourceOptions, parse_columns};
+use turbidite_source::{RankReader, Source, SourceOptions, parse_columns};
 
 /// A folder of this process in memory. Files in it are written anew for every input.
 fn folder(name: &str) -> PathBuf {

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use turbidite::{Error, ErrorClass, Refusal, SchemaError};
 
-use crate::source::SourceError;
+use turbidite_source::SourceError;
 
 /// Why a command ended early.
 #[derive(Debug, thiserror::Error)]

@@ -1,154 +1,26 @@
 //! The `turbidite` command: index simulation output and query it.
 //!
-//! `commands` has one file per command: its options, what it does, what it says. `source` reads records, `output` writes
-//! them, `report` draws a page, `spool` knows what killed runs left
-//! of the preload library, `text` puts numbers into words, `failure` knows exit codes and messages, `mpi` finds other ranks under mpiexec, `panics` makes
-//! those of other people's code into errors. Results go to standard output, all else (progress, notes, errors) to
-//! standard error; with `--json` both are for machines.
+//! `command_line` runs one of `commands`, each a file: its options, what it does, what it says. `turbidite_source` reads
+//! records, `output` writes them, `report` draws a page, `spool` knows what killed runs left of the preload library,
+//! `text` puts numbers into words, `failure` knows exit codes and messages, `mpi` finds other ranks under mpiexec.
+//! Results go to standard output, all else (progress, notes, errors) to standard error; with `--json` both are for
+//! machines.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
+mod command_line;
 mod commands;
 #[cfg(test)]
 mod corpora;
 mod failure;
 mod mpi;
 mod output;
-mod panics;
 mod report;
-mod source;
 mod spool;
 mod text;
 
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
-
-use failure::{Failure, complain};
-
-/// Index simulation output as it is written, and query it.
-#[derive(Debug, Parser)]
-#[command(name = "turbidite", version, about, max_term_width = 100, disable_help_subcommand = true)]
-#[command(after_help = "\
-Exit codes: 0 done, 1 failed, 2 the request was wrong, 3 stored data is damaged.
-
-  turbidite ingest dumps --out particles --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1'
-  turbidite query particles --epoch 4000 --where 'energy >= 1.2 AND energy < 3' -o hot.parquet")]
-struct CommandLine {
-    #[command(subcommand)]
-    command: Command,
-    /// Answer in JSON, for programs
-    #[arg(long, global = true)]
-    json: bool,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Ingest(Box<commands::ingest::Ingest>),
-    Query(commands::query::QueryCommand),
-    Compact(commands::compact::Compact),
-    Tracks(commands::tracks::TracksCommand),
-    Stats(commands::stats::Stats),
-    Hist(commands::hist::Hist),
-    Quantiles(commands::quantiles::QuantilesCommand),
-    Report(commands::report::Report),
-    Verify(commands::verify::Verify),
-    Inspect(commands::inspect::Inspect),
-    Salvage(commands::salvage::Salvage),
-    Simulate(Box<commands::simulate::Simulate>),
-    Truncate(commands::truncate::Truncate),
-    Completions(commands::completions::Completions),
-    Man(commands::man::Man),
-}
-
 fn main() -> ExitCode {
-    let wants_json = std::env::args_os().any(|argument| argument == "--json");
-    hook_panics(wants_json);
-    let line = match CommandLine::try_parse() {
-        Ok(line) => line,
-        Err(error) => return refuse(&error, wants_json),
-    };
-    // Threads of our own report panics as errors; this catches one of the thread in hand, which the hook has reported.
-    match std::panic::catch_unwind(|| run(&line)) {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(failure)) => failure.report(line.json),
-        Err(_) => ExitCode::from(1),
-    }
-}
-
-fn run(line: &CommandLine) -> Result<(), Failure> {
-    match &line.command {
-        Command::Ingest(command) => command.run(line.json),
-        Command::Query(command) => command.run(line.json),
-        Command::Compact(command) => command.run(line.json),
-        Command::Tracks(command) => command.run(line.json),
-        Command::Stats(command) => command.run(line.json),
-        Command::Hist(command) => command.run(line.json),
-        Command::Quantiles(command) => command.run(line.json),
-        Command::Report(command) => command.run(line.json),
-        Command::Verify(command) => command.run(line.json),
-        Command::Inspect(command) => command.run(line.json),
-        Command::Salvage(command) => command.run(line.json),
-        Command::Simulate(command) => command.run(line.json),
-        Command::Truncate(command) => command.run(line.json),
-        Command::Completions(command) => command.run(CommandLine::command(), line.json),
-        Command::Man(command) => command.run(CommandLine::command(), line.json),
-    }
-}
-
-/// Answers a command line that is not one: help and version are results, all else is a usage error.
-fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let shown = error.render();
-        let styled = std::io::IsTerminal::is_terminal(&std::io::stdout());
-        let text = if styled { shown.ansi().to_string() } else { shown.to_string() };
-        let _ = std::io::stdout().write_all(text.as_bytes());
-        return ExitCode::SUCCESS;
-    }
-    let text = error.render().to_string();
-    let message = text.strip_prefix("error: ").unwrap_or(&text).trim_end();
-    Failure::Usage(message.to_owned()).report(as_json)
-}
-
-/// Makes a panic one line in the form of an error; where it happened helps whoever mends it.
-fn hook_panics(as_json: bool) {
-    std::panic::set_hook(Box::new(move |panic| {
-        if panics::is_caught() {
-            return;
-        }
-        let what = panics::text(panic.payload());
-        let place = panic.location().map(|place| format!(" at {}:{}", place.file(), place.line())).unwrap_or_default();
-        let failure = Failure::Internal(format!("{what}{place}"));
-        if as_json {
-            let _ = failure.report(true);
-        } else {
-            complain(&format!("turbidite: {failure}"));
-        }
-    }));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_line_is_consistent() {
-        CommandLine::command().debug_assert();
-    }
-
-    #[test]
-    fn every_command_and_every_option_is_described() {
-        fn check(command: &clap::Command) {
-            let name = command.get_name();
-            assert!(command.get_about().is_some_and(|about| about.to_string().len() > 5), "{name}");
-            for argument in command.get_arguments() {
-                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
-                assert!(help.len() > 10 || argument.get_id() == "dataset", "{name} {}: '{help}'", argument.get_id());
-            }
-            command.get_subcommands().for_each(check);
-        }
-        check(&CommandLine::command());
-    }
+    command_line::main()
 }

@@ -47,10 +47,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use turbidite::expr::DerivationSet;
 use turbidite::{Column, DataType, IfExists, Schema};
-
-use crate::checks::{Checks, Texts};
-use crate::pattern::Pattern;
-use crate::{lammps, vpic};
+use turbidite_source::checks::{Checks, Texts};
+use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,19 +98,9 @@ struct Written {
     memtable_bytes: Option<usize>,
     stall_s: Option<u64>,
     #[serde(rename = "field", default)]
-    fields: Vec<WrittenField>,
+    fields: Vec<FieldLayout>,
     #[serde(rename = "constant", default)]
-    constants: Vec<WrittenField>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenField {
-    name: String,
-    #[serde(rename = "type")]
-    data_type: String,
-    unit: Option<String>,
-    offset: Option<usize>,
+    constants: Vec<FieldLayout>,
 }
 
 /// How records lie in a file.
@@ -148,19 +136,12 @@ enum Existing {
     Skip,
 }
 
-/// A value's place in a record or header.
-#[derive(Debug, Clone)]
-pub(crate) struct Field {
-    pub(crate) column: Column,
-    pub(crate) offset: usize,
-}
-
 /// One dataset and the files it is made of.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The configuration that it is part of.
     pub(crate) config: PathBuf,
-    pub(crate) pattern: Pattern,
+    pub(crate) pattern: PathPattern,
     pub(crate) out: PathBuf,
     pub(crate) schema: Schema,
     pub(crate) format: Format,
@@ -230,10 +211,10 @@ fn refuse_twice(plans: &[Plan], plan: Plan) -> Result<Plan, String> {
     }
 }
 
-fn fields(written: Vec<WrittenField>, follow: bool) -> Result<Vec<Field>, String> {
+fn fields(written: Vec<FieldLayout>, follow: bool) -> Result<Vec<Field>, String> {
     let mut fields: Vec<Field> = Vec::new();
     let mut end = 0;
-    for WrittenField { name, data_type, unit, offset } in written {
+    for FieldLayout { name, data_type, unit, offset } in written {
         let data_type: DataType = data_type.parse().map_err(|error: turbidite::SchemaError| error.to_string())?;
         let offset = match offset {
             Some(offset) => offset,
@@ -266,7 +247,7 @@ impl Written {
 }
 
 /// What a format asks of the rest of the configuration.
-fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
+fn check_format(written: &Written, pattern: &PathPattern) -> Result<(), String> {
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
         Format::Records if !pattern.names_epochs() => unnamed(),
@@ -281,7 +262,7 @@ fn check_format(written: &Written, pattern: &Pattern) -> Result<(), String> {
     }
 }
 
-fn check_vpic(written: &Written, pattern: &Pattern) -> Result<(), String> {
+fn check_vpic(written: &Written, pattern: &PathPattern) -> Result<(), String> {
     let mut given = written.descriptions();
     if !written.fields.is_empty() {
         given.push("[[dataset.field]]");
@@ -298,7 +279,7 @@ fn check_vpic(written: &Written, pattern: &Pattern) -> Result<(), String> {
     Ok(())
 }
 
-fn check_lammps(written: &Written, pattern: &Pattern) -> Result<(), String> {
+fn check_lammps(written: &Written, pattern: &PathPattern) -> Result<(), String> {
     let given = written.descriptions();
     if !given.is_empty() || written.fields.iter().any(|field| field.offset.is_some()) {
         return Err(
@@ -321,7 +302,7 @@ fn check_lammps(written: &Written, pattern: &Pattern) -> Result<(), String> {
 }
 
 /// The constants of a dataset's files.
-fn constants(written: Vec<WrittenField>, format: Format) -> Result<Vec<Field>, String> {
+fn constants(written: Vec<FieldLayout>, format: Format) -> Result<Vec<Field>, String> {
     let constant =
         |(index, name): (usize, &&str)| Field { column: Column::new(*name, DataType::F64), offset: 8 * index };
     match format {
@@ -332,10 +313,10 @@ fn constants(written: Vec<WrittenField>, format: Format) -> Result<Vec<Field>, S
 }
 
 fn plan(written: Written, config: &Path) -> Result<Plan, String> {
-    let pattern = Pattern::parse(&written.files)?;
+    let pattern = PathPattern::parse(&written.files)?;
     check_format(&written, &pattern)?;
     let (header_bytes, mut fields) = match written.format {
-        Format::Vpic => (vpic::HEADER_BYTES, vpic::fields()),
+        Format::Vpic => (vpic::HEADER_BYTES, vpic::particle_fields()),
         _ => (written.header_bytes.unwrap_or(0), fields(written.fields, true)?),
     };
     if written.format == Format::Lammps

@@ -3,9 +3,10 @@
 //! Invariant: an integer is stored only where the double is that integer.
 
 use turbidite::DataType;
+use turbidite_source::Field;
+use turbidite_source::lammps::Step;
 
-use crate::config::{Field, Plan};
-use crate::lammps::Step;
+use crate::config::Plan;
 
 /// Up to here every integer is a double of its own.
 const EXACT: f64 = 9_007_199_254_740_992.0;

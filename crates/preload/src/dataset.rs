@@ -8,16 +8,16 @@ use std::time::Duration;
 use turbidite::runtime;
 use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, IfExists, RankJob, WriteOptions};
+use turbidite_source::Named;
 
 use crate::advice;
 use crate::config::Plan;
 use crate::intake;
-use crate::mpi::World;
 use crate::notices::{complain, complain_of_place, display, ingest_command};
 use crate::past::Past;
-use crate::pattern::Named;
 use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
+use crate::world::World;
 
 /// How long ranks wait for one that does not come before they give indexing up.
 const STALL_LIMIT: Duration = Duration::from_secs(300);

@@ -7,7 +7,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use crate::lammps;
+use turbidite_source::lammps;
+
 use crate::pending::Finished;
 
 /// One such file.
@@ -82,7 +83,19 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::lammps::tests::written;
+
+    /// A step of two chunks as old releases of LAMMPS write it, three values for each atom.
+    fn written(step: i64, rows: [usize; 2]) -> Vec<u8> {
+        let mut bytes = [step, (rows[0] + rows[1]) as i64].map(i64::to_le_bytes).concat();
+        bytes.extend([0i32; 7].map(i32::to_le_bytes).concat());
+        bytes.extend([0f64; 6].map(f64::to_le_bytes).concat());
+        bytes.extend([3i32, 2].map(i32::to_le_bytes).concat());
+        for rows in rows {
+            bytes.extend((3 * rows as i32).to_le_bytes());
+            bytes.extend((0..3 * rows).flat_map(|number| (number as f64).to_le_bytes()));
+        }
+        bytes
+    }
 
     #[test]
     fn epochs_are_found_as_they_become_complete() {
@@ -91,7 +104,7 @@ mod tests {
         let mut file = File::create(&path).unwrap();
         let mut growing = Growing::opened(&path);
         assert!(growing.is_new());
-        let (first, second) = (written(2, 50, false, [3, 1]), written(2, 100, false, [2, 2]));
+        let (first, second) = (written(50, [3, 1]), written(100, [2, 2]));
         let mut steps = |growing: &mut Growing, bytes: &[u8]| {
             file.write_all(bytes).unwrap();
             growing.look().iter().map(|(step, part)| (*step, part.begin)).collect::<Vec<_>>()
@@ -116,7 +129,7 @@ mod tests {
     fn nothing_is_read_behind_damage() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("melt.bin");
-        let mut bytes = [written(2, 50, false, [3, 1]), written(2, 100, false, [2, 2])].concat();
+        let mut bytes = [written(50, [3, 1]), written(100, [2, 2])].concat();
         std::fs::write(&path, &bytes).unwrap();
         let mut growing = Growing::named(&path);
         assert_eq!(growing.look().len(), 2);
@@ -125,7 +138,7 @@ mod tests {
         std::fs::write(&path, &bytes).unwrap();
         assert!(growing.look().is_empty());
         bytes.truncate(length);
-        bytes.extend(written(2, 150, false, [1, 1]));
+        bytes.extend(written(150, [1, 1]));
         std::fs::write(&path, &bytes).unwrap();
         assert!(growing.look().is_empty(), "what was damaged once is not believed later");
         assert!(growing.damage().is_some());

@@ -10,11 +10,12 @@ use std::path::Path;
 
 use turbidite::partition::{block_records, sample_order};
 use turbidite::{ColumnView, DataType, RankJob};
+use turbidite_source::checks::Lengths;
+use turbidite_source::{Field, lammps, vpic};
 
-use crate::checks::Lengths;
 use crate::config::{Format, Plan};
+use crate::conversion;
 use crate::pending::{EpochFiles, Gathered};
-use crate::{conversion, lammps, vpic};
 
 /// Most bytes read at a time, unless a record is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
@@ -35,8 +36,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of which
-    /// every beginning is a sample of the whole, another one on every rank.
+    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of
+    /// which every beginning is a sample of the whole, another one on every rank.
     fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let length = block_records(records, BLOCK_BYTES / stride);
         let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);
@@ -192,9 +193,8 @@ fn append_records(plan: &Plan, records: &[u8], constants: &[f64], job: &mut Rank
     if count == 0 {
         return Ok(());
     }
-    let view = |field: &crate::config::Field| {
-        ColumnView::new(&records[field.offset..], plan.record_bytes, count, field.column.data_type)
-    };
+    let view =
+        |field: &Field| ColumnView::new(&records[field.offset..], plan.record_bytes, count, field.column.data_type);
     let mut views = plan.fields.iter().map(view).collect::<Result<Vec<_>, _>>().map_err(|error| error.to_string())?;
     let constant = |name: &str| plan.constant(name).map(|index| constants[index]);
     let derived = plan.derivations.evaluate(&views, count, &constant).map_err(|error| error.to_string())?;
@@ -204,7 +204,7 @@ fn append_records(plan: &Plan, records: &[u8], constants: &[f64], job: &mut Rank
 }
 
 /// The value of a constant; the configuration's check has it lie inside of the header.
-fn number(bytes: &[u8], field: &crate::config::Field) -> f64 {
+fn number(bytes: &[u8], field: &Field) -> f64 {
     macro_rules! read {
         ($type:ty) => {
             bytes.first_chunk().map_or(f64::NAN, |bytes| <$type>::from_le_bytes(*bytes) as f64)

@@ -1,161 +1,24 @@
-//! The ranks of the program, as the MPI shim (libturbidite_preload_mpi.so) shows them to us.
+//! What the MPI shim (libturbidite_preload_mpi.so) calls, which wraps MPI's calls: all of `turbidite_preload.h`.
 //!
-//! The shim wraps MPI's calls and calls the exported functions here; without it the process is a program of one rank. `unsafe`
-//! trusts the shim: its tables stay until MPI ends, and all ranks call these functions together.
+//! `unsafe` trusts the shim: its tables stay until MPI ends, and all ranks call these functions together, but for those
+//! of a rank that ends by itself.
 
-use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use turbidite::runtime::{ForeignTransport, TransportTable};
-use turbidite::{Result, Topology};
+use turbidite::runtime::TransportTable;
 
 use crate::guard::Guard;
+use crate::interpose::flush_all;
 use crate::notices::complain;
-use crate::process;
 use crate::session::{session, session_at_exit};
+use crate::starting;
+use crate::world::{World, together};
 
-type Reduce = unsafe extern "C" fn(*mut c_void, *mut i64, usize) -> i32;
-type Connect = unsafe extern "C" fn(*mut c_void) -> *const TransportTable;
-
-/// `turbidite_agreement` of mpi/turbidite_preload.h.
-#[repr(C)]
-#[derive(Debug, Clone, Copy)]
-pub struct AgreementTable {
-    struct_size: u32,
-    context: *mut c_void,
-    minimum: Option<Reduce>,
-    sum: Option<Reduce>,
-    connect: Option<Connect>,
-}
-
-/// The other ranks.
-#[derive(Debug)]
-pub(crate) enum World {
-    /// There are none.
-    Alone,
-    /// An MPI library is there, but MPI has not begun, or its beginning was not seen.
-    Unknown,
-    /// All ranks of MPI_COMM_WORLD.
-    Ranks { transport: TransportTable, agreement: AgreementTable },
-    /// There are some, but nothing is agreed on with them (any more).
-    Parted,
-    /// MPI has ended.
-    Ended,
-}
-
-// SAFETY: the tables are the shim's, and used under the session's lock in calls of the thread that uses MPI.
-unsafe impl Send for World {}
-
-impl World {
-    /// What the process looks like before MPI begins.
-    pub(crate) fn find() -> Self {
-        // Not PMPI_Init: the shim has that itself.
-        // SAFETY: only asks whether the symbol is there.
-        let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Comm_rank".as_ptr()) };
-        if mpi.is_null() { Self::Alone } else { Self::Unknown }
-    }
-
-    pub(crate) fn is_alone(&self) -> bool {
-        matches!(self, Self::Alone)
-    }
-
-    /// Whether ranks can ask each other now.
-    pub(crate) fn can_agree(&self) -> bool {
-        matches!(self, Self::Alone | Self::Ranks { .. })
-    }
-
-    pub(crate) fn why_not(&self) -> &'static str {
-        match self {
-            Self::Ended => "files were written after MPI_Finalize; they stay as they are and are not indexed",
-            _ => {
-                "this program uses MPI, but its calls are not seen; preload libturbidite_preload_mpi.so as well. The files \
-                 stay as they are and are not indexed"
-            }
-        }
-    }
-
-    pub(crate) fn rank(&self) -> u32 {
-        if let Self::Ranks { transport, .. } = self { transport.rank } else { 0 }
-    }
-
-    pub(crate) fn ranks(&self) -> u32 {
-        if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
-    }
-
-    /// Whether MPI has begun and not ended, so that a job may hold a connection to other ranks.
-    pub(crate) fn is_connected(&self) -> bool {
-        matches!(self, Self::Ranks { .. } | Self::Parted)
-    }
-
-    /// Whether this rank is the first of its node.
-    pub(crate) fn leads_node(&self) -> bool {
-        self.topology().is_first_of_node(self.rank())
-    }
-
-    pub(crate) fn leave(&mut self) {
-        if let Self::Ranks { .. } = self {
-            *self = Self::Ended;
-        }
-    }
-
-    pub(crate) fn part(&mut self) {
-        if let Self::Ranks { .. } = self {
-            *self = Self::Parted;
-        }
-    }
-
-    /// The smallest of all ranks' values, each for itself. Answers whether it could be found out.
-    pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
-        self.reduce(values, |agreement| agreement.minimum)
-    }
-
-    /// The sums of all ranks' values.
-    pub(crate) fn sum(&self, values: &mut [i64]) -> bool {
-        self.reduce(values, |agreement| agreement.sum)
-    }
-
-    fn reduce(&self, values: &mut [i64], which: impl Fn(&AgreementTable) -> Option<Reduce>) -> bool {
-        let Self::Ranks { agreement, .. } = self else { return self.is_alone() };
-        // SAFETY: the function and its context are the shim's; the values are ours.
-        which(agreement)
-            .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
-    }
-
-    /// Which ranks share a node.
-    pub(crate) fn topology(&self) -> Topology {
-        let Self::Ranks { transport, .. } = self else { return Topology::one_node() };
-        // SAFETY: the shim names the node of every rank, or none.
-        unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
-    }
-
-    /// A new connection to the other ranks, if there are any, for one dataset: two on one would take each other's
-    /// messages. All ranks call it together.
-    pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
-        let Self::Ranks { agreement, .. } = self else { return None };
-        // SAFETY: the function and its context are the shim's; NULL is looked for.
-        let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
-        let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
-        // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
-        Some(unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string()))
-    }
-}
-
-/// Set while ranks wait for each other in our code.
-static TOGETHER: AtomicBool = AtomicBool::new(false);
-
-/// Returns whether a thread of this process waits for other ranks in our code, which may be for ever.
-pub(crate) fn is_waiting_for_ranks() -> bool {
-    TOGETHER.load(Ordering::Acquire)
-}
+pub use crate::world::AgreementTable;
 
 /// As [`call`], for what all ranks do together.
 fn call_together(body: impl FnOnce()) {
-    call(|| {
-        TOGETHER.store(true, Ordering::Release);
-        body();
-        TOGETHER.store(false, Ordering::Release);
-    });
+    call(|| together(body));
 }
 
 /// Runs what the shim asks for; a panic ends here.
@@ -183,7 +46,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
         if agreement.struct_size as usize != size_of::<AgreementTable>() {
             return complain("the two preloaded libraries are of different releases; nothing is indexed");
         }
-        process::mpi_started(World::Ranks { transport, agreement });
+        starting::mpi_started(World::Ranks { transport, agreement });
     });
 }
 
@@ -210,7 +73,7 @@ pub extern "C" fn turbidite_preload_at_collective() {
 /// MPI is about to end; every rank calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_finalize() {
-    crate::interpose::flush_all();
+    flush_all();
     call_together(|| {
         if let Some(mut session) = session() {
             session.end();
@@ -221,7 +84,7 @@ pub extern "C" fn turbidite_preload_before_finalize() {
 /// The program ends by MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_abort() {
-    crate::interpose::flush_all();
+    flush_all();
     call(|| {
         if let Some(mut session) = session_at_exit() {
             session.exit();

@@ -1,31 +1,39 @@
-//! What a process has from its first call on: its configuration, and the session that follows it.
+//! What a process has from its first call on: its configuration, and which paths that concerns.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::config::{self, Configuration};
-use crate::mpi::World;
-use crate::nearest::Nearest;
-use crate::notices::{complain, complain_in_lines, is_first_of_launch};
-use crate::pattern::Pattern;
-use crate::session::Session;
-use crate::spool::{DatasetNote, describe_owner};
+use turbidite_source::PathPattern;
 
-/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open files
-/// while it is held.
+use crate::config::{self, Configuration, Plan};
+use crate::nearest::Nearest;
+use crate::notices::{complain_in_lines, is_first_of_launch};
+use crate::spool::{DatasetNote, describe_owner};
+use crate::world::World;
+
+/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open
+/// files while it is held.
 pub(crate) struct Watched {
-    pattern: Pattern,
+    pattern: PathPattern,
     files: String,
     /// Where files wait that the index replaces.
     pub(crate) spool: Option<PathBuf>,
     nearest: Mutex<Option<Nearest>>,
 }
 
+/// What a session begins with.
+pub(crate) struct Start {
+    pub(crate) plans: Vec<Plan>,
+    /// The other ranks as the process looked when it read its configuration.
+    pub(crate) world: World,
+}
+
 struct Process {
     watched: Vec<Watched>,
     quiet: bool,
-    session: Mutex<Session>,
+    /// Until the session takes it.
+    start: Mutex<Option<Start>>,
 }
 
 /// What is known of the configuration.
@@ -37,9 +45,15 @@ enum Configured {
     Ready(Box<Process>),
 }
 
-/// What ranks have to have in common, in the order in which they are told.
-const UNSET: i64 = -1;
-const BROKEN: i64 = -2;
+/// Whether there is something to follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// No configuration is named.
+    Unset,
+    /// It cannot be followed.
+    Broken,
+    Ready,
+}
 
 fn configured() -> &'static Configured {
     static CONFIGURED: OnceLock<Configured> = OnceLock::new();
@@ -58,22 +72,31 @@ fn ready() -> Option<&'static Process> {
 
 impl Process {
     fn new(path: &Path, Configuration { plans, quiet }: Configuration) -> Self {
-        let note = |plan: &config::Plan| DatasetNote { files: plan.pattern.to_string(), out: plan.out.clone() };
+        let note = |plan: &Plan| DatasetNote { files: plan.pattern.to_string(), out: plan.out.clone() };
         describe_owner(path, plans.iter().map(note).collect());
-        let watched = |plan: &config::Plan| Watched {
+        let watched = |plan: &Plan| Watched {
             pattern: plan.pattern.clone(),
             files: plan.pattern.to_string(),
             spool: plan.spool_root().map(Path::to_owned),
             nearest: Mutex::new(None),
         };
         let watched = plans.iter().map(watched).collect();
-        Self { watched, quiet, session: Mutex::new(Session::new(plans)) }
+        Self { watched, quiet, start: Mutex::new(Some(Start { plans, world: World::find() })) }
     }
 }
 
-/// Returns the session; `None` without a configuration that can be followed.
-pub(crate) fn session() -> Option<&'static Mutex<Session>> {
-    ready().map(|process| &process.session)
+/// Returns whether there is something to follow.
+pub(crate) fn standing() -> Standing {
+    match configured() {
+        Configured::Unset => Standing::Unset,
+        Configured::Broken(_) => Standing::Broken,
+        Configured::Ready(_) => Standing::Ready,
+    }
+}
+
+/// Takes, once, what the session begins with; `None` without a configuration that can be followed.
+pub(crate) fn take_start() -> Option<Start> {
+    ready()?.start.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// Returns the dataset that a path is to be indexed into.
@@ -120,7 +143,8 @@ pub(crate) fn nearest(dataset: usize) -> Option<Nearest> {
 
 static IS_BROKEN_SAID: AtomicBool = AtomicBool::new(false);
 
-fn say_broken() {
+/// Says, once, what is wrong with the configuration.
+pub(crate) fn say_broken() {
     if let Configured::Broken(mistakes) = configured()
         && !IS_BROKEN_SAID.swap(true, Ordering::Relaxed)
     {
@@ -132,35 +156,9 @@ fn say_broken() {
     }
 }
 
-/// MPI has begun; every rank calls it. One rank says what is wrong with the configuration.
-pub(crate) fn mpi_started(world: World) {
-    let rank = i64::from(world.rank());
-    let state = match configured() {
-        Configured::Unset => UNSET,
-        Configured::Broken(_) => BROKEN,
-        Configured::Ready(process) => process.session.lock().unwrap_or_else(PoisonError::into_inner).fingerprint(),
-    };
-    let only_if = |condition: bool| if condition { rank } else { i64::MAX };
-    let mut values = [state, -state, only_if(state >= 0), only_if(state == BROKEN)];
-    let can_reach = world.minimum(&mut values);
-    let [least, most, first_ready, first_broken] = values;
-    let agrees = can_reach && least == -most;
-    if can_reach && first_broken == rank {
-        say_broken();
-    }
-    // Those without a configuration speak only where no other rank has one.
-    let speaks = !can_reach || first_ready == rank || (first_ready == i64::MAX && rank == 0);
-    if !agrees && speaks {
-        complain("ranks have different configurations; nothing is indexed");
-    } else if agrees && state == UNSET && rank == 0 {
-        complain(
-            "TURBIDITE_CONFIG is not set; nothing is indexed. It is the path of a configuration, docs/simulation.md",
-        );
-    }
+/// Leaves what is wrong with the configuration unsaid from now on: another rank has said it.
+pub(crate) fn keep_broken_unsaid() {
     IS_BROKEN_SAID.store(true, Ordering::Relaxed);
-    let Some(process) = ready() else { return };
-    let mut session = process.session.lock().unwrap_or_else(PoisonError::into_inner);
-    if agrees { session.join(world) } else { session.part(world) }
 }
 
 /// The process ends: what was not said by then.

@@ -1,9 +1,9 @@
 //! What is said at the end: a line a dataset.
 
 use crate::dataset::{Dataset, Tally};
-use crate::mpi::World;
 use crate::notices::{complain_in_lines, count, display, grouped};
 use crate::process;
+use crate::world::World;
 
 /// Says what has become of the datasets. All ranks call it together; each line is said by one of them.
 pub(crate) fn say(datasets: &[Dataset], world: &World) {

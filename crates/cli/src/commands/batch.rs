@@ -8,7 +8,7 @@ use std::time::Instant;
 use serde::Serialize;
 use turbidite::query::{Dataset, Query, QueryFigures};
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::text;

@@ -11,8 +11,9 @@ use turbidite::format::EpochFigures;
 use turbidite::query::Dataset;
 use turbidite::store::EpochRange;
 
+use super::answers::{say, say_json};
+use super::epochs::{Existing, chosen_epochs};
 use super::figures::write_amplification;
-use super::{Existing, chosen_epochs, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
 

@@ -4,7 +4,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use serde_json::json;
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::Failure;
 
 /// Print a script that completes commands and options in a shell

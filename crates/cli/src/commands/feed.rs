@@ -13,7 +13,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::{Column, ColumnView, LocalJob, RankJob};
 
 use crate::failure::Failure;
-use crate::source::{Chunk, RankReader, Source};
+use turbidite_source::{Chunk, RankReader, Source};
 
 /// Records of a rank's first turn.
 pub(super) const FIRST_TURN: u64 = 128;

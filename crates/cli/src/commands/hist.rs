@@ -8,7 +8,8 @@ use turbidite::Value;
 use turbidite::query::{BinScale, Bins, Bounded, Dataset, Histogram, Precision};
 use turbidite::store::EpochRange;
 
-use super::{aligned, json_number, of_epochs, say, say_json};
+use super::answers::{aligned, json_number, say, say_json};
+use super::epochs::of_epochs;
 use crate::failure::Failure;
 use crate::text;
 

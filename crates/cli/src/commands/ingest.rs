@@ -12,14 +12,15 @@ use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
 
+use super::answers::{say, say_json};
+use super::epochs::Existing;
 use super::feed::{Crew, Recipe};
 use super::figures::write_amplification;
 use super::job::{Job, STALL_S};
-use super::{Existing, say, say_json};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
-use crate::source::{Source, SourceOptions, parse_columns};
 use crate::text;
+use turbidite_source::{Source, SourceOptions, parse_columns};
 
 /// Index the records of dump files, epoch by epoch
 ///

@@ -10,7 +10,8 @@ use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
 use turbidite::{Schema, Value};
 
-use super::{aligned, chosen_epochs, say, say_json};
+use super::answers::{aligned, say, say_json};
+use super::epochs::chosen_epochs;
 use crate::failure::Failure;
 use crate::text;
 

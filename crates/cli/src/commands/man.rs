@@ -3,7 +3,7 @@
 use clap::{Args, Command};
 use serde_json::json;
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::{Failure, on_stdout};
 
 /// Print a manual page: of turbidite as a whole, or of one of its commands

@@ -11,7 +11,8 @@ use turbidite::Error;
 use turbidite::query::{Dataset, Query, QueryFigures};
 use turbidite::store::EpochRange;
 
-use super::{batch, say, say_json, to_json};
+use super::answers::{say, say_json, to_json};
+use super::batch;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;

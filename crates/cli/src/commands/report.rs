@@ -8,7 +8,8 @@ use serde_json::json;
 use turbidite::query::Dataset;
 use turbidite::store::EpochRange;
 
-use super::{chosen_epochs, say, say_json};
+use super::answers::{say, say_json};
+use super::epochs::chosen_epochs;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::{Model, render};

@@ -9,7 +9,8 @@ use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::salvage::{SalvagedEpoch, UnfinishedEpoch, discard, list, recover_into};
 use turbidite::store::{DatasetDescriptor, Layout, WriterLock, lock_holder};
 
-use super::{aligned, say, say_json, spooled};
+use super::answers::{aligned, say, say_json};
+use super::spooled;
 use crate::failure::{Failure, complain};
 use crate::text;
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::{Failure, FileContext};
 use crate::spool::{self, Leftover, OwnedDataset, SpooledFile};
 use crate::text;

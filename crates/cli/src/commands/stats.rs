@@ -9,8 +9,9 @@ use turbidite::format::{EpochFigures, EpochManifest};
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint, key_profile};
 use turbidite::store::EpochRange;
 
+use super::answers::{aligned, say, say_json};
+use super::epochs::chosen_epochs;
 use super::figures::{largest_load, write_amplification};
-use super::{aligned, chosen_epochs, say, say_json};
 use crate::failure::Failure;
 use crate::text;
 

@@ -11,7 +11,7 @@ use turbidite::Error;
 use turbidite::query::{Dataset, TrackFigures, TrackProgress, TrackRequest};
 use turbidite::store::EpochRange;
 
-use super::{say_json, to_json};
+use super::answers::{say_json, to_json};
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;

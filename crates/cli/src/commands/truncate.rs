@@ -8,7 +8,7 @@ use serde_json::json;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetDescriptor, Layout, WriterLock, truncate_after};
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
 

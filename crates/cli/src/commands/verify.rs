@@ -10,7 +10,7 @@ use serde_json::json;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{EpochRange, Finding, FindingKind, Layout, VerifyOptions, VerifyProgress, VerifyReport, verify};
 
-use super::{say, say_json};
+use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
 

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use super::TextFormat;
 use super::cells::Cells;
+use super::format::TextFormat;
 use crate::failure::Failure;
 
 /// Rows from which a table takes the widths of its columns.

@@ -1,13 +1,16 @@
 //! Every format is read back by a reader of its own, or compared with text written by hand.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, FixedSizeBinaryArray, Float32Array, Float64Array, Int32Array, UInt64Array};
+use arrow_array::{ArrayRef, FixedSizeBinaryArray, Float32Array, Float64Array, Int32Array, RecordBatch, UInt64Array};
 use arrow_ipc::reader::FileReader;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
+use super::rows::TextRows;
 use super::*;
+use crate::failure::Failure;
 
 /// Values that are easily lost in text.
 fn batch() -> RecordBatch {

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use libc::FILE;
 
-use super::{aside, is_original, streams, watched};
+use super::program::{aside, is_original, watched};
+use super::streams;
 use crate::guard::Guard;
 use crate::session;
 use crate::spool;

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
 
-use super::{aside, given, is_original};
+use super::program::{aside, given, is_original};
 use crate::guard::Guard;
 use crate::process::is_of_interest;
 use crate::session::{Removal, session};

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use libc::{FILE, mode_t};
 
-use super::{errno, given, is_original, number_of, set_errno, watched};
+use super::program::{errno, given, is_original, number_of, set_errno, watched};
 use crate::guard::Guard;
 use crate::process;
 use crate::session::{self, Placement, session};
@@ -133,8 +133,8 @@ unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*con
         // SAFETY: a stream that was opened just now.
         if stream.get().is_null() { -1 } else { unsafe { libc::fileno(stream.get()) } }
     });
-    // The descriptor of a stream that is not to be opened is closed; the little memory it has is left, since the C library would
-    // close that number once more.
+    // The descriptor of a stream that is not to be opened is closed; the little memory it has is left, since the C
+    // library would close that number once more.
     if descriptor >= 0 { stream.get() } else { std::ptr::null_mut() }
 }
 

@@ -1,17 +1,17 @@
-//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child. The file is
-//! moved to its own place before.
+//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child. The
+//! file is moved to its own place before.
 
 use std::ffi::{c_int, c_void};
 
 use libc::{off_t, off64_t, pid_t, size_t, ssize_t};
 
-use super::{aside, is_original};
+use super::program::{aside, is_original, watched};
 use crate::guard::Guard;
 use crate::session;
 use crate::spool;
 
-/// Moves the file of a descriptor to its own place, if it is spooled. Where that does not take it, the file stays: the call may
-/// yet succeed there, and does what it can.
+/// Moves the file of a descriptor to its own place, if it is spooled. Where that does not take it, the file stays: the
+/// call may yet succeed there, and does what it can.
 fn move_out(descriptor: c_int) {
     if !spool::is_spooled(descriptor) {
         return;
@@ -29,7 +29,7 @@ fn move_out(descriptor: c_int) {
 /// Duplicates a descriptor by `call`; the file is open until both are closed.
 fn duplicate_by(from: c_int, to: Option<c_int>, call: impl FnOnce() -> c_int) -> c_int {
     move_out(from);
-    let is_watched = super::watched(from).is_some_and(|watched| watched.load(std::sync::atomic::Ordering::Acquire));
+    let is_watched = watched(from).is_some_and(|watched| watched.load(std::sync::atomic::Ordering::Acquire));
     let overwritten = to.filter(|&to| to != from);
     let new = match overwritten {
         // What had that number is closed.
@@ -41,7 +41,7 @@ fn duplicate_by(from: c_int, to: Option<c_int>, call: impl FnOnce() -> c_int) ->
         aside(|| {
             if let Some(mut session) = session::session()
                 && session.duplicated(from, new)
-                && let Some(watched) = super::watched(new)
+                && let Some(watched) = watched(new)
             {
                 watched.store(true, std::sync::atomic::Ordering::Release);
             }

@@ -1,5 +1,6 @@
-//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes cannot be
-//! seen from here: space for what is buffered and for what comes is reserved before each call after which it may write.
+//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes
+//! cannot be seen from here: space for what is buffered and for what comes is reserved before each call after which it
+//! may write.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -7,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use libc::{FILE, off_t, off64_t, size_t};
 
-use super::{errno, number_of, set_errno};
+use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
@@ -120,7 +121,7 @@ pub(crate) fn flush_all() -> c_int {
         // SAFETY: open: it is taken out when it is closed.
         unsafe { fflush(stream as *mut FILE) };
     }
-    let real = super::next(&fflush::FOUND, c"fflush");
+    let real = super::exports::next(&fflush::FOUND, c"fflush");
     // SAFETY: the symbol of this name is a function of this type.
     let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut FILE) -> c_int>(real) };
     // SAFETY: NULL stands for all streams.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use libc::{iovec, off_t, off64_t, size_t, ssize_t};
 
-use super::{errno, number_of, set_errno};
+use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 

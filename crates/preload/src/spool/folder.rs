@@ -1,7 +1,7 @@
 //! The folder of one process in a spool, and who owns it.
 //!
-//! A process holds a lock on `.owner` as long as it lives, so that what a killed process left can be told from what another is
-//! writing now. Each process has a folder of its own, so that nothing a killed one left is overwritten.
+//! A process holds a lock on `.owner` as long as it lives, so that what a killed process left can be told from what
+//! another is writing now. Each process has a folder of its own, so that nothing a killed one left is overwritten.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +11,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::FILES;
 use super::system::high;
 
 const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
+
+/// The folder below a process's that has the files.
+pub(super) const FILES: &str = "files";
 
 /// How often a folder is made that others remove meanwhile.
 const ATTEMPTS: u32 = 100;
@@ -94,8 +96,8 @@ impl OwnFolder {
         let make = || -> io::Result<Self> {
             folder(&path)?;
             let owner = create(OWNER)?;
-            // Locked before it says anything: a note that nobody has locked is a dead process's. Others hold the lock only for
-            // a moment, to see whether this process lives.
+            // Locked before it says anything: a note that nobody has locked is a dead process's. Others hold the lock
+            // only for a moment, to see whether this process lives.
             owner.lock()?;
             // One who did so before may have removed what it took for a dead process's.
             if path.join(OWNER).metadata()?.ino() != owner.metadata()?.ino() {

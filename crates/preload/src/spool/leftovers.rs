@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::folder::{self, note_of, user_folder};
-use super::{FILES, OwnerNote};
+use super::folder::{self, FILES, OwnerNote, note_of, user_folder};
 
 /// The files that one dead process left.
 #[derive(Debug)]

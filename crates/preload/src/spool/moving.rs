@@ -1,7 +1,7 @@
 //! Moving a file from the spool to its own place.
 //!
-//! The copy is made under another name beside the own place and renamed when it is complete, never over a file that exists: at
-//! any time one complete file has the program's bytes. The one in the spool goes last.
+//! The copy is made under another name beside the own place and renamed when it is complete, never over a file that
+//! exists: at any time one complete file has the program's bytes. The one in the spool goes last.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Seek};
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags};
 
-use super::folder::moves_of;
+use super::Spooled;
+use super::folder::{OwnFolder, moves_of};
 use super::system::{ByteLock, counterpart, replace};
-use super::{OwnFolder, Spooled};
 
 /// The permissions of a file's mode.
 const PERMISSIONS: u32 = 0o7777;
@@ -42,8 +42,8 @@ pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     std::fs::remove_file(spooled.place())
 }
 
-/// Moves a file that this process has open as `descriptors`, and exchanges those for ones of the moved file. The caller holds
-/// the locks.
+/// Moves a file that this process has open as `descriptors`, and exchanges those for ones of the moved file. The caller
+/// holds the locks.
 pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<()> {
     let draft = Draft::of(spooled.path(), handle)?;
     let new =

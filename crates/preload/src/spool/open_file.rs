@@ -1,9 +1,10 @@
 //! A spooled file that the program has open.
 //!
-//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds against
-//! all processes of the node without any message between them; when the last descriptor is closed, what is left goes back.
-//! Where that is refused the file is copied to its own place and the program's descriptors are exchanged for ones of the copy,
-//! with the same offset, status flags and close-on-exec, so that the program meets errors of its own place only.
+//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds
+//! against all processes of the node without any message between them; when the last descriptor is closed, what is left
+//! goes back. Where that is refused the file is copied to its own place and the program's descriptors are exchanged for
+//! ones of the copy, with the same offset, status flags and close-on-exec, so that the program meets errors of its own
+//! place only.
 //!
 //! Invariants
 //! - Bytes up to `reserved_bytes` can be written to the spool whatever others do, as long as the file is not truncated.
@@ -17,8 +18,9 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::folder::OwnFolder;
+use super::room::{self, note_full};
 use super::system::{self, ByteLock};
-use super::{Spooled, moving, note_full, room};
+use super::{Spooled, moving};
 
 /// Reserved beyond what a call needs, for those of the C library's that are not seen.
 const MARGIN_BYTES: u64 = 64 << 10;

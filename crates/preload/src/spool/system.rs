@@ -1,7 +1,7 @@
 //! System calls on the program's descriptors, and those that libraries do not offer.
 //!
-//! Safety: a descriptor of the program's is in the table from its opening to its closing, and calls with it are made while the
-//! program calls with it. Its number stays the program's; nothing here closes it.
+//! Safety: a descriptor of the program's is in the table from its opening to its closing, and calls with it are made
+//! while the program calls with it. Its number stays the program's; nothing here closes it.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -132,8 +132,8 @@ fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Runs a call of the program's on a descriptor while that stands for a device that is always full, since neither the spool nor
-/// the file's own place takes more: the C library drops what a stream has buffered and says so to the program.
+/// Runs a call of the program's on a descriptor while that stands for a device that is always full, since neither the
+/// spool nor the file's own place takes more: the C library drops what a stream has buffered and says so to the program.
 pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
     let prepared = duplicate(descriptor).and_then(|before| {
         let full = File::options().read(true).write(true).open("/dev/full")?;

@@ -2,14 +2,30 @@
 
 use std::sync::Arc;
 
+use clap::ValueEnum;
+use serde::Serialize;
 use turbidite::runtime::machine::Program;
 use turbidite::{Column, DataType, Schema, Value};
+use turbidite_source::splitmix;
 
-use super::Distribution;
 use crate::failure::Failure;
 
 /// Most records of a trace whose keys are kept.
 pub(super) const MOST_TRACED: usize = 4_000_000;
+
+/// Distributions of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Distribution {
+    /// From 0 to 1
+    Uniform,
+    /// Around 0
+    Normal,
+    /// As energies of particles are: most small, a thin tail of large ones
+    Lognormal,
+    /// Half of all keys are 0, the others as in lognormal
+    HalfZero,
+}
 
 /// Where keys come from.
 #[derive(Debug)]
@@ -108,12 +124,9 @@ fn normal(random: u64) -> f64 {
     (-2.0 * part(random).ln()).sqrt() * (std::f64::consts::TAU * part(random >> 32)).cos()
 }
 
-/// SplitMix64's finish.
-fn mix(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+/// Returns the number that SplitMix64 gives in this place, from a state of 0 on.
+fn mix(place: u64) -> u64 {
+    splitmix::mix(place.wrapping_add(1).wrapping_mul(splitmix::STEP))
 }
 
 /// The records of one job.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::advice::Advice;
 use super::forecast::{Forecast, Plan};
-use crate::commands::aligned;
+use crate::commands::answers::aligned;
 use crate::text;
 
 pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Option<&Path>) -> String {

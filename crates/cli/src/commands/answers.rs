@@ -1,0 +1,64 @@
+//! Results on standard output: lines, JSON and aligned columns.
+
+use std::io::Write;
+
+use serde::Serialize;
+use turbidite::Value;
+
+use crate::failure::{Failure, on_stdout};
+
+/// Writes lines to standard output.
+pub(super) fn say(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(on_stdout)
+}
+
+/// Writes a JSON document of one line to standard output.
+pub(super) fn say_json(answer: &impl Serialize) -> Result<(), Failure> {
+    say(&to_json(answer)?)
+}
+
+/// Returns a JSON document of one line.
+pub(super) fn to_json(answer: &impl Serialize) -> Result<String, Failure> {
+    serde_json::to_string(answer).map_err(|error| Failure::Internal(format!("cannot write JSON: {error}")))
+}
+
+/// Returns a value as a JSON number; infinities, which JSON lacks, as the text `query` writes for them.
+pub(super) fn json_number(value: Value) -> serde_json::Value {
+    match value {
+        Value::Float(float) if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.into(),
+        Value::Float(float) => float.into(),
+        Value::Int(integer) => match (i64::try_from(integer), u64::try_from(integer)) {
+            (Ok(integer), _) => integer.into(),
+            (_, Ok(integer)) => integer.into(),
+            _ => (integer as f64).into(),
+        },
+    }
+}
+
+/// Returns lines of columns, each as wide as its widest cell; the first column to the left, the others to the right.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
+        let text = aligned(&[row(&["epoch", "rows"]), row(&["1", "12345"]), row(&["µs", ""])]);
+        assert_eq!(text, "epoch   rows\n1      12345\nµs");
+    }
+}

@@ -1,0 +1,50 @@
+//! Which epochs of a dataset a command is about, and what to do with those that exist.
+
+use std::path::Path;
+
+use clap::ValueEnum;
+use turbidite::Error;
+use turbidite::query::Dataset;
+use turbidite::store::{EpochRange, IfExists};
+
+use crate::failure::Failure;
+use crate::text;
+
+/// What to do with an epoch that the dataset has already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Existing {
+    /// Fail
+    Error,
+    /// Write it anew; the old one stays readable until then
+    Replace,
+    /// Leave it and go on
+    Skip,
+}
+
+impl From<Existing> for IfExists {
+    fn from(existing: Existing) -> Self {
+        match existing {
+            Existing::Error => Self::Error,
+            Existing::Replace => Self::Replace,
+            Existing::Skip => Self::Skip,
+        }
+    }
+}
+
+/// Returns the epochs of a dataset within a range; a single one must exist.
+pub(super) fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<EpochRange>) -> Result<Vec<u64>, Failure> {
+    let wanted = wanted.unwrap_or(EpochRange::ALL);
+    let chosen: Vec<u64> = dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)).collect();
+    if chosen.is_empty() && wanted.first == wanted.last {
+        return Err(Error::EpochMissing { epoch: wanted.first, path: path.to_owned() }.into());
+    }
+    Ok(chosen)
+}
+
+/// Returns what an answer is about: `of epoch 200`, `of 8 epochs`.
+pub(super) fn of_epochs(epochs: usize, wanted: Option<EpochRange>) -> String {
+    match (epochs, wanted) {
+        (1, Some(one)) if one.first == one.last => format!("of epoch {one}"),
+        _ => format!("of {}", text::counted(epochs as u64, "epoch", "epochs")),
+    }
+}

@@ -1,0 +1,258 @@
+//! The options of `simulate`, and its run.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use turbidite::expr::DerivationSet;
+use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
+
+use super::forecast::{Forecast, Plan};
+use super::program::{Distribution, Keys, MOST_TRACED, Records};
+use super::{advice, words};
+use crate::commands::answers::{say, say_json};
+use crate::commands::feed::Recipe;
+use crate::failure::{Failure, FileContext};
+use crate::output::PendingFile;
+use crate::report::render_forecast;
+use turbidite_source::{Source, SourceOptions};
+
+/// Foretell how a run on your machine would go, and what to choose for it
+///
+/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch happen as they
+/// would. Processors, network and storage are a model with the figures given here. The records' keys come from a trace (as
+/// `ingest` reads it) or from a named distribution.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Where a run has more records than can be simulated (--most-records), every rank appends the first part of its own, at the
+same rate; times, messages and files are then scaled up, and the answer says so.
+
+  turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --record-bytes 64
+  turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16 --ranks-per-node 128")]
+pub(crate) struct Simulate {
+    /// A folder or file whose records give the keys, in their order; without it --distribution does
+    source: Option<PathBuf>,
+    /// The trace's key
+    #[arg(long, value_name = "COLUMN", requires = "source")]
+    key: Option<String>,
+    /// A column of the trace to compute, as for `ingest` (may be repeated)
+    #[arg(long, value_name = "DERIVATION", requires = "source")]
+    derive: Vec<String>,
+    /// A TOML file that describes the trace's records, as for `ingest`
+    #[arg(long, value_name = "FILE", requires = "source")]
+    layout: Option<PathBuf>,
+    /// Which particles of a trace of several species
+    #[arg(long, value_name = "NAME", requires = "source")]
+    species: Option<String>,
+    /// Which epoch of the trace [default: the first]
+    #[arg(long, value_name = "E", requires = "source")]
+    epoch: Option<u64>,
+    /// How keys are distributed where there is no trace
+    #[arg(long, value_enum, default_value_t = Distribution::Lognormal, conflicts_with = "source")]
+    distribution: Distribution,
+    /// By what factor keys grow from the beginning of the epoch to its end
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    drift: f64,
+    /// Nodes of the run
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    nodes: u32,
+    /// Ranks on each node
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    ranks_per_node: u32,
+    /// Records of each rank and epoch
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    records: u64,
+    /// Bytes of a record
+    #[arg(long, value_name = "BYTES", default_value_t = 64)]
+    record_bytes: usize,
+    /// Records a second that each rank makes [default: all are there at once, as in a dump]
+    #[arg(long, value_name = "N")]
+    rate: Option<f64>,
+    /// Ranks that receive and store records [default: all]
+    #[arg(long, value_name = "N")]
+    receivers: Option<u32>,
+    /// Pivots a rank sends to agree on partitions
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    pivots: u32,
+    /// Records of a rank after which partitions are agreed on anew [default: adapts]
+    #[arg(long, value_name = "RECORDS")]
+    renegotiate: Option<u64>,
+    /// Simulate no more records than this in all
+    #[arg(long, value_name = "N", default_value_t = 20_000_000)]
+    most_records: u64,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Write a page with plots
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Leave out the runs that recommendations are made from
+    #[arg(long)]
+    no_advice: bool,
+    #[command(flatten)]
+    model: Model,
+}
+
+/// What the machine is like.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "The machine")]
+struct Model {
+    /// Processors of a node [default: one for each rank]
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
+    /// Microseconds a message takes between nodes
+    #[arg(long, value_name = "US", default_value_t = 2.0)]
+    latency_us: f64,
+    /// Gigabytes a second into and out of a node
+    #[arg(long, value_name = "GB", default_value_t = 25.0)]
+    network_gb_per_s: f64,
+    /// Gigabytes a second that a node can store
+    #[arg(long, value_name = "GB", default_value_t = 2.0)]
+    node_storage_gb_per_s: f64,
+    /// Gigabytes a second that all nodes together can store
+    #[arg(long, value_name = "GB", default_value_t = 500.0)]
+    storage_gb_per_s: f64,
+    /// Files that all nodes together can create in a second
+    #[arg(long, value_name = "N", default_value_t = 50_000.0)]
+    files_per_s: f64,
+    /// How fast a processor is next to the one that costs are estimated for
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    speed: f64,
+}
+
+impl Simulate {
+    pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
+        self.check()?;
+        let records = self.records()?;
+        let plan = self.plan();
+        let ranks = self.nodes * self.ranks_per_node;
+        let simulated = plan.simulated_records(ranks);
+        let bar = progress_bar(simulated * u64::from(ranks), as_json);
+        bar.set_message("the run");
+        let forecast = Forecast::of(&plan, ranks, &records, &mut |done| bar.set_position(done))?;
+        bar.set_message("advice");
+        let advice = if self.no_advice { Vec::new() } else { advice::advise(&plan, ranks, &records, &forecast)? };
+        bar.finish_and_clear();
+        if let Some(output) = &self.output {
+            let mut file = PendingFile::create(output)?;
+            file.write_all(render_forecast(&forecast.plots()).as_bytes()).on_file("write", output)?;
+            file.complete()?;
+        }
+        if as_json {
+            return say_json(&serde_json::json!({"forecast": forecast, "advice": advice}));
+        }
+        say(&words::of(&plan, &forecast, &advice, self.output.as_deref()))
+    }
+
+    /// Refuses what the model has no meaning for.
+    fn check(&self) -> Result<(), Failure> {
+        let refuse = |what: String| Err(Failure::Usage(what));
+        let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
+        if !(1..=1 << 20).contains(&ranks) {
+            return refuse(format!("--nodes times --ranks-per-node is {ranks}; 1 to 1,048,576 ranks can be simulated"));
+        }
+        if self.receivers.is_some_and(|receivers| receivers == 0 || u64::from(receivers) > ranks) {
+            return refuse(format!("--receivers: there are 1 to {ranks}"));
+        }
+        if !(2..=1 << 16).contains(&self.pivots) {
+            return refuse(format!("--pivots: {} is outside 2 to 65536", self.pivots));
+        }
+        if self.renegotiate == Some(0) || self.records == 0 || self.most_records < ranks {
+            return refuse(
+                "--renegotiate and --records are at least 1, --most-records at least 1 for each rank".into(),
+            );
+        }
+        let numbers = [
+            ("--rate", self.rate.unwrap_or(1.0)),
+            ("--drift", self.drift),
+            ("--network-gb-per-s", self.model.network_gb_per_s),
+            ("--node-storage-gb-per-s", self.model.node_storage_gb_per_s),
+            ("--storage-gb-per-s", self.model.storage_gb_per_s),
+            ("--files-per-s", self.model.files_per_s),
+            ("--speed", self.model.speed),
+        ];
+        match numbers.into_iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
+            Some((name, number)) => refuse(format!("{name}: {number} is not above 0")),
+            None if !(self.model.latency_us >= 0.0 && self.model.latency_us.is_finite()) => {
+                refuse(format!("--latency-us: {} is no duration", self.model.latency_us))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let defaults = Machine::cluster(self.ranks_per_node);
+        let machine = Machine {
+            cores_per_node: self.model.cores.unwrap_or(self.ranks_per_node).max(1),
+            remote: Link { latency_ns: self.model.latency_us * 1e3, bytes_per_s: self.model.network_gb_per_s * 1e9 },
+            storage: StorageModel {
+                node_bytes_per_s: self.model.node_storage_gb_per_s * 1e9,
+                bytes_per_s: self.model.storage_gb_per_s * 1e9,
+                files_per_s: self.model.files_per_s,
+                ..defaults.storage
+            },
+            ..defaults
+        };
+        Plan {
+            machine,
+            costs: Costs::of_rows(self.record_bytes).faster(self.model.speed),
+            receivers: self.receivers,
+            pivots: self.pivots,
+            renegotiate: self.renegotiate,
+            rate: self.rate,
+            records: self.records,
+            most_records: self.most_records,
+            seed: self.seed,
+        }
+    }
+
+    /// Where the ranks' records come from.
+    fn records(&self) -> Result<Records, Failure> {
+        let Some(path) = &self.source else {
+            return Records::new(Keys::Named(self.distribution), self.record_bytes, self.drift, self.seed);
+        };
+        let options = SourceOptions {
+            species: self.species.clone(),
+            layout: self.layout.clone(),
+            epoch: self.epoch.filter(|_| path.is_file()),
+            ..SourceOptions::default()
+        };
+        let source = Source::open(path, &options)?;
+        let epoch = self.epoch.or_else(|| source.epochs().next()).unwrap_or_default();
+        if source.records(epoch) == 0 {
+            return Err(Failure::Usage(format!("{} has no records of epoch {epoch}", path.display())));
+        }
+        let known = |name: &str| source.constant(name).map(|_| 0.0);
+        let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
+            .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
+        let mut recipe = Recipe { source: &source, derivations, stored: Vec::new() };
+        let columns = recipe.columns();
+        let Some(name) = &self.key else {
+            return Err(Failure::Usage("--key says which column of the trace is the key".into()));
+        };
+        let Some(index) = columns.iter().position(|column| column.name == *name) else {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            return Err(Failure::Usage(format!(
+                "--key: '{name}' is not a column; the columns are {}",
+                names.join(", ")
+            )));
+        };
+        recipe.stored = vec![index];
+        let values = recipe.values(epoch, source.ranks().max(1), 0, MOST_TRACED)?;
+        let key = Keys::Traced { data_type: columns[index].data_type, values };
+        Records::new(key, self.record_bytes, self.drift, self.seed)
+    }
+}
+
+/// A bar with the time left on a terminal, nothing elsewhere.
+fn progress_bar(records: u64, as_json: bool) -> ProgressBar {
+    if as_json {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(records);
+    if let Ok(style) = ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} records, {eta} left") {
+        bar.set_style(style);
+    }
+    bar
+}

@@ -1,0 +1,50 @@
+//! The kinds of output.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// A kind of file, told by the end of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FileFormat {
+    Parquet,
+    Arrow,
+    Csv,
+    JsonLines,
+}
+
+impl FileFormat {
+    /// The format that a name asks for.
+    pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some("parquet") => Ok(Self::Parquet),
+            Some("arrow") => Ok(Self::Arrow),
+            Some("csv") => Ok(Self::Csv),
+            Some("jsonl") => Ok(Self::JsonLines),
+            _ => Err(Failure::Usage(format!(
+                "cannot tell the format of '{}' by its name; use one that ends in .parquet, .arrow, .csv or .jsonl",
+                path.display()
+            ))),
+        }
+    }
+}
+
+/// Text on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum TextFormat {
+    /// Columns aligned for reading
+    Table,
+    /// Comma-separated, names first
+    Csv,
+    /// One JSON object a row
+    #[value(name = "jsonl")]
+    JsonLines,
+}
+
+impl TextFormat {
+    /// A table for a person, CSV for a pipe.
+    pub(crate) fn of_stdout() -> Self {
+        if std::io::stdout().is_terminal() { Self::Table } else { Self::Csv }
+    }
+}

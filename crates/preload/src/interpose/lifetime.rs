@@ -1,0 +1,42 @@
+//! The beginning and the end of the process.
+
+use super::program::{is_original, keep_original};
+use super::{closing, naming, opening, sharing, streams, writing};
+use crate::guard::Guard;
+use crate::notices::complain;
+use crate::process;
+use crate::session::session_at_exit;
+
+extern "C" fn at_exit() {
+    if !is_original() {
+        return;
+    }
+    // What the program left in its streams belongs to its files.
+    streams::flush_all();
+    let Some(_guard) = Guard::enter() else { return };
+    let ended = std::panic::catch_unwind(|| {
+        if let Some(mut session) = session_at_exit() {
+            session.exit();
+        }
+        process::ended();
+    });
+    if ended.is_err() {
+        complain("met a state it does not expect, please report it");
+    }
+}
+
+extern "C" fn at_load() {
+    [closing::find, naming::find, opening::find, sharing::find, streams::find, writing::find]
+        .iter()
+        .for_each(|find| find());
+    keep_original();
+    // Registered before the program's own, so that it runs after them. Without room for it nothing is indexed at the end,
+    // which files that stay in the spool would show.
+    // SAFETY: registers a function that stays as long as we do.
+    unsafe { libc::atexit(at_exit) };
+}
+
+/// The loader runs what lies in this section when it has loaded us.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_LOAD: extern "C" fn() = at_load;

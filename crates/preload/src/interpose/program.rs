@@ -1,0 +1,88 @@
+//! The calling program: its process, its paths, its descriptors and its last error.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+
+/// Descriptors that can be watched; of a file with a larger one the end is not seen before that of the program.
+const DESCRIPTORS: usize = 1 << 16;
+
+/// Descriptors whose end is of interest: closing any other takes no lock.
+static WATCHED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
+
+/// The process that loaded us; its children by `fork` leave its files alone.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Returns the number of this thread's last error.
+pub(super) fn errno() -> c_int {
+    // SAFETY: the address of this thread's own variable.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the number of this thread's last error.
+pub(super) fn set_errno(value: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// Returns the number of an error of the system.
+pub(super) fn number_of(error: &std::io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Runs what is ours; `errno` is as before afterwards.
+pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
+    let before = errno();
+    let result = ours();
+    set_errno(before);
+    result
+}
+
+/// Keeps that this process is the one that loaded us.
+pub(super) fn keep_original() {
+    // SAFETY: asks for a number.
+    PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
+}
+
+/// Returns whether this process is the one that loaded us.
+pub(super) fn is_original() -> bool {
+    // SAFETY: asks for a number.
+    PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
+}
+
+/// Returns the mark of a descriptor whose end is of interest.
+pub(super) fn watched(descriptor: c_int) -> Option<&'static AtomicBool> {
+    usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number))
+}
+
+/// Returns the path the program gave, against the folder it gave.
+///
+/// # Safety
+/// `path` is NULL or a C string.
+pub(super) unsafe fn given(folder: c_int, path: *const c_char) -> Option<PathBuf> {
+    if path.is_null() {
+        return None;
+    }
+    // SAFETY: not NULL.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    if folder == libc::AT_FDCWD || path.is_absolute() {
+        return Some(path.to_owned());
+    }
+    let folder = std::fs::read_link(format!("/proc/self/fd/{folder}")).ok()?;
+    Some(folder.join(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_taken_against_their_folder() {
+        let folder = std::fs::File::open("/usr").unwrap();
+        let number = std::os::fd::AsRawFd::as_raw_fd(&folder);
+        // SAFETY: both are C strings.
+        let (relative, absolute) = unsafe { (given(number, c"lib/x".as_ptr()), given(number, c"/etc".as_ptr())) };
+        assert_eq!((relative, absolute), (Some("/usr/lib/x".into()), Some("/etc".into())));
+    }
+}

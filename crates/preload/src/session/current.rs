@@ -1,0 +1,45 @@
+//! The session of this process.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::state::Session;
+use crate::locking::lock_unless;
+use crate::notices::complain;
+use crate::process::{self, Start};
+use crate::world::is_waiting_for_ranks;
+
+/// Returns the session, which begins with the first call; `None` without a configuration that can be followed.
+fn shared() -> Option<&'static Mutex<Session>> {
+    static SESSION: OnceLock<Option<Mutex<Session>>> = OnceLock::new();
+    let begin = |Start { plans, world }| Mutex::new(Session::new(plans, world));
+    SESSION.get_or_init(|| process::take_start().map(begin)).as_ref()
+}
+
+/// Returns the session of this process; `None` without a configuration.
+pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
+    shared().map(|session| session.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// How long the end of the process waits for a thread that waits for other ranks.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Returns the session for a thread that ends the process; none when another thread has it and may wait for other ranks for
+/// ever.
+pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
+    let begun = Instant::now();
+    let hopeless = || is_waiting_for_ranks() && begun.elapsed() >= PATIENCE;
+    let session = lock_unless(shared()?, hopeless);
+    if session.is_none() {
+        complain(
+            "the program ended while another of its threads waited for other ranks: epochs that are complete are not all \
+             indexed, and files may be left in the spool",
+        );
+    }
+    session
+}
+
+/// Returns the session of the process that loaded us; a child of a fork has none.
+pub(crate) fn of_original(is_original: bool) -> Option<MutexGuard<'static, Session>> {
+    is_original.then(session)?
+}

@@ -1,0 +1,115 @@
+//! Files that the program opens, duplicates and closes.
+
+use std::path::Path;
+
+use super::placement::{Open, Placement, c_path};
+use super::state::Session;
+use crate::growing::Growing;
+use crate::pending::Finished;
+use crate::spool::{Choice, Spooled};
+
+impl Session {
+    /// Looks at a path that is about to be opened.
+    pub(crate) fn before_open(&mut self, path: &Path, writes: bool, anew: bool) -> Option<Placement> {
+        let (plan, named) = self.dataset_of(path)?;
+        let path = std::path::absolute(path).ok()?;
+        let root = self.datasets[plan].plan.spool_root().map(Path::to_owned);
+        if !writes {
+            let copy = Spooled::find(root.as_deref()?, &path)?;
+            return Some(Placement { path: c_path(&copy.place()), ..Placement::default() });
+        }
+        if self.world.is_alone() {
+            self.look_for_leftovers();
+        }
+        let open = |spool| Open { plan, named, path: path.clone(), spool, anew, growing: None };
+        let Some(epoch) = named.epoch else {
+            return Some(Placement { open: Some(open(None)), ..Placement::default() });
+        };
+        if self.world.is_alone() && self.datasets[plan].largest_seen.is_some_and(|seen| seen < epoch) {
+            self.datasets[plan].observe(epoch);
+            self.settle(false);
+        }
+        self.datasets[plan].observe(epoch);
+        let dataset = &self.datasets[plan];
+        // Nothing more is spooled for a dataset that is given up, but for what is in the spool already.
+        let root = root.filter(|root| !dataset.has_given_up() || Spooled::find(root, &path).is_some());
+        let spool = match root.map(|root| (Spooled::choose(&root, &path), root)) {
+            None | Some((Ok(Choice::Own), _)) => None,
+            Some((Ok(Choice::Spool(spooled)), _)) => Some(spooled),
+            Some((Err(error), root)) => return Some(Placement::refuse(&Spooled::find(&root, &path)?, &error)),
+        };
+        let place = spool.as_ref().and_then(|spool| c_path(&spool.place()));
+        Some(Placement { path: place, open: Some(open(spool)), refused: None })
+    }
+
+    /// The file was opened as `descriptor`. Returns whether its end is of interest.
+    pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
+        let Some(mut open) = placement.open else { return false };
+        // A number that is given out again was closed behind our back.
+        self.closed(descriptor);
+        let dataset = &mut self.datasets[open.plan];
+        match open.named.epoch {
+            Some(epoch) => dataset.pending.entry(epoch).or_default().open += 1,
+            None => {
+                let growing = Growing::opened(&open.path);
+                if growing.is_new() {
+                    dataset.forget(&open.path);
+                }
+                open.growing = Some(growing);
+            }
+        }
+        let number = self.next_file;
+        self.next_file += 1;
+        self.files.insert(number, open);
+        self.descriptors.insert(descriptor, number);
+        true
+    }
+
+    /// The program has duplicated a descriptor. Returns whether the end of the new one is of interest.
+    pub(crate) fn duplicated(&mut self, from: i32, to: i32) -> bool {
+        self.closed(to);
+        let Some(&number) = self.descriptors.get(&from) else { return false };
+        self.descriptors.insert(to, number);
+        true
+    }
+
+    /// The program has closed a descriptor of interest; with the last one of a file, that is complete.
+    pub(crate) fn closed(&mut self, descriptor: i32) {
+        let Some(number) = self.descriptors.remove(&descriptor) else { return };
+        if self.descriptors.values().any(|&other| other == number) {
+            return;
+        }
+        let Some(Open { plan, named, path, spool, anew, growing }) = self.files.remove(&number) else { return };
+        if let Some(growing) = growing {
+            return self.grown(plan, growing);
+        }
+        let Some(epoch) = named.epoch else { return };
+        let dataset = &mut self.datasets[plan];
+        dataset.no_longer_open(epoch);
+        dataset.finished(named, epoch, Finished { anew, ..Finished::whole(path, spool) });
+    }
+
+    /// A file of several epochs is complete.
+    pub(super) fn grown(&mut self, plan: usize, mut growing: Growing) {
+        self.found(plan, growing.look());
+        if let Some((path, what)) = growing.damage() {
+            self.datasets[plan].is_damaged(path, what);
+        }
+    }
+
+    /// Parts of files are complete.
+    fn found(&mut self, plan: usize, parts: Vec<(u64, Finished)>) {
+        for (epoch, part) in parts {
+            self.datasets[plan].found(epoch, part);
+        }
+    }
+
+    /// Looks for epochs that have become complete in files that are still open.
+    pub(super) fn look_at_growing(&mut self) {
+        let look = |open: &mut Open| open.growing.as_mut().map(|growing| (open.plan, growing.look()));
+        let parts: Vec<_> = self.files.values_mut().filter_map(look).collect();
+        for (plan, parts) in parts {
+            self.found(plan, parts);
+        }
+    }
+}

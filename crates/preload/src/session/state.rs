@@ -1,0 +1,67 @@
+//! Everything this process knows.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use turbidite::runtime;
+use turbidite_source::Named;
+
+use super::placement::Open;
+use crate::config::Plan;
+use crate::dataset::Dataset;
+use crate::pace::Pace;
+use crate::world::World;
+
+/// Everything this process knows.
+pub(crate) struct Session {
+    pub(super) datasets: Vec<Dataset>,
+    /// The files that are open, by numbers of ours; duplicated descriptors share one.
+    pub(super) files: HashMap<u64, Open>,
+    pub(super) descriptors: HashMap<i32, u64>,
+    pub(super) next_file: u64,
+    pub(super) world: World,
+    pub(super) calls: u64,
+    pub(super) next_question: u64,
+    pub(super) pace: Pace,
+    pub(super) asked: Instant,
+    /// How long the last question took on this rank.
+    pub(super) question: Duration,
+    pub(super) has_looked_for_leftovers: bool,
+}
+
+impl Session {
+    /// Begins with nothing open.
+    pub(super) fn new(plans: Vec<Plan>, world: World) -> Self {
+        let process = Arc::new(runtime::Process::new());
+        Self {
+            datasets: plans.into_iter().map(|plan| Dataset::new(plan, Arc::clone(&process))).collect(),
+            files: HashMap::new(),
+            descriptors: HashMap::new(),
+            next_file: 0,
+            world,
+            calls: 0,
+            next_question: 0,
+            pace: Pace::new(),
+            asked: Instant::now(),
+            question: Duration::ZERO,
+            has_looked_for_leftovers: false,
+        }
+    }
+
+    /// Returns the first dataset that wants a file of this path.
+    pub(super) fn dataset_of(&self, path: &Path) -> Option<(usize, Named)> {
+        let path = path.to_str()?;
+        let matches = |dataset: &Dataset| dataset.plan.pattern.matches(path);
+        self.datasets.iter().enumerate().find_map(|(index, dataset)| matches(dataset).map(|named| (index, named)))
+    }
+
+    /// Returns a number that differs where configurations do.
+    pub(crate) fn fingerprint(&self) -> i64 {
+        self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
+            let text = dataset.plan.summary();
+            text.bytes().fold(sum, |sum, byte| sum.wrapping_mul(31).wrapping_add(i64::from(byte)) & 0xffff_ffff)
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! A file's place in the spool.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::folder::{self, FILES, OwnFolder, user_folder};
+
+/// A file's place in the spool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Spooled {
+    /// The folder of the configuration, which is not ours to remove.
+    pub(super) root: PathBuf,
+    /// The folder of the process that has created it.
+    pub(super) folder: PathBuf,
+    /// Where the program believes the file to be.
+    pub(super) path: PathBuf,
+}
+
+impl Spooled {
+    /// Returns the place of a file in the folder of a process.
+    pub(super) fn of(root: &Path, folder: &Path, path: &Path) -> Self {
+        Self { root: root.to_owned(), folder: folder.to_owned(), path: path.to_owned() }
+    }
+
+    /// Returns the copy of a file, whichever living process of this host has created it; `None` where the file itself
+    /// exists.
+    pub(crate) fn find(root: &Path, path: &Path) -> Option<Self> {
+        if path.symlink_metadata().is_ok() {
+            return None;
+        }
+        if let Some(own) = OwnFolder::existing(root) {
+            let copy = Self::of(root, own.path(), path);
+            if copy.exists() {
+                return Some(copy);
+            }
+        }
+        let others = folder::list(&user_folder(root));
+        others.into_iter().map(|folder| Self::of(root, &folder, path)).find(|copy| {
+            // Whether its process lives takes longer to find out.
+            copy.exists() && folder::is_alive(&copy.folder)
+        })
+    }
+
+    /// Returns the copy that this process has made, also where the file exists beside it.
+    pub(crate) fn own_copy(root: &Path, path: &Path) -> Option<Self> {
+        let own = OwnFolder::existing(root)?;
+        Some(Self::of(root, own.path(), path)).filter(Self::exists)
+    }
+
+    /// The file in the spool.
+    pub(crate) fn place(&self) -> PathBuf {
+        self.folder.join(FILES).join(self.path.strip_prefix("/").unwrap_or(&self.path))
+    }
+
+    /// The folder of the configuration.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The file as the program knows it.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether there is still a copy: another process may have moved it.
+    pub(crate) fn exists(&self) -> bool {
+        self.place().symlink_metadata().is_ok_and(|data| data.is_file())
+    }
+
+    /// Returns whether this process has created it.
+    pub(super) fn is_own(&self) -> bool {
+        OwnFolder::existing(&self.root).is_some_and(|own| own.path() == self.folder)
+    }
+
+    /// Removes the copy, which is indexed or of no use any more.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.place()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.remove_empty_folders();
+        Ok(())
+    }
+
+    /// Removes the folders that are empty. Another rank may be about to open a file in one of them: that file is opened
+    /// in its own place then.
+    pub(crate) fn remove_empty_folders(&self) {
+        let files = self.folder.join(FILES);
+        for folder in self.place().ancestors().skip(1).take_while(|folder| folder.starts_with(&files)) {
+            if std::fs::remove_dir(folder).is_err() {
+                return;
+            }
+        }
+        folder::remove_if_empty(&self.root, &self.folder);
+    }
+}

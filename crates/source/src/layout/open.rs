@@ -1,0 +1,65 @@
+//! Opening the files that a layout describes.
+
+use std::path::Path;
+
+use super::document::{Format, Layout};
+use super::listing::{find, notes};
+use super::raw::RawRecords;
+use crate::catalogue::{FilesByRank, Source};
+use crate::error::SourceError;
+use crate::options::SourceOptions;
+use crate::pattern::FolderPattern;
+
+/// Opens the files below `root` that the layout describes.
+pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
+    if options.species.is_some() || !options.extra.is_empty() {
+        return Err(SourceError::Usage(
+            "--species and --extra are for VPIC dumps; with --layout the layout says it".into(),
+        ));
+    }
+    let layout = Layout::read(layout_path)?;
+    let wrong = |what: String| SourceError::Layout { path: layout_path.to_owned(), what };
+    let pattern = FolderPattern::parse(&layout.path).map_err(wrong)?;
+    let find = || find(root, layout_path, &layout, &pattern);
+    match layout.format {
+        Format::Raw if options.columns.is_some() => {
+            Err(SourceError::Usage("--columns is for Parquet files; --drop leaves out columns of other sources".into()))
+        }
+        Format::Raw => {
+            let records = RawRecords::of(&layout).map_err(wrong)?;
+            let files = find()?;
+            let notes = notes(&files);
+            records.open(files, notes)
+        }
+        Format::Parquet if !layout.describes_records() => {
+            let files = find()?;
+            let notes = notes(&files);
+            open_parquet(root, files, options, notes)
+        }
+        Format::Parquet => {
+            Err(wrong("Parquet files say themselves what lies in them: leave all but path and ranks out".into()))
+        }
+    }
+}
+
+/// Opens Parquet files.
+#[cfg(feature = "parquet")]
+fn open_parquet(
+    _root: &Path,
+    files: FilesByRank,
+    options: &SourceOptions,
+    notes: Vec<String>,
+) -> Result<Source, SourceError> {
+    crate::parquet::open(files, options, notes)
+}
+
+/// Refuses Parquet files.
+#[cfg(not(feature = "parquet"))]
+fn open_parquet(
+    root: &Path,
+    _files: FilesByRank,
+    _options: &SourceOptions,
+    _notes: Vec<String>,
+) -> Result<Source, SourceError> {
+    Err(SourceError::Unfit { path: root.to_owned(), what: "this build does not read Parquet files".into() })
+}

@@ -1,0 +1,43 @@
+//! Opening a source: the kind of its files is told by its path and the options.
+
+use std::path::Path;
+
+use crate::catalogue::Source;
+use crate::error::{SourceContext, SourceError};
+use crate::options::SourceOptions;
+use crate::{layout, vpic};
+
+impl Source {
+    /// Opens a folder, or a single file, and checks every file.
+    ///
+    /// # Errors
+    /// The first file that is missing, truncated or not what it should be, or the option that does not fit.
+    pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
+        let kind = std::fs::metadata(path).of("read", path)?;
+        let usage = |what: &str| Err(SourceError::Usage(what.into()));
+        match (&options.layout, kind.is_dir()) {
+            (None, false) => open_file(path, options),
+            (Some(_), false) => usage("--layout describes the files of a folder; SOURCE is a file"),
+            (_, true) if options.epoch.is_some() => {
+                usage("--epoch is for a source that is a single file; --epochs chooses among those of a folder")
+            }
+            (Some(layout), true) => layout::open(path, layout, options),
+            (None, true) if options.columns.is_some() => {
+                usage("--columns is for Parquet files; --drop leaves out columns of other sources")
+            }
+            (None, true) => vpic::open(path, options),
+        }
+    }
+}
+
+/// Opens a single file.
+#[cfg(feature = "parquet")]
+fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
+    crate::parquet::open_file(path, options)
+}
+
+/// Refuses a single file: only Parquet files are sources by themselves.
+#[cfg(not(feature = "parquet"))]
+fn open_file(path: &Path, _options: &SourceOptions) -> Result<Source, SourceError> {
+    Err(SourceError::Unfit { path: path.to_owned(), what: "this build does not read Parquet files".into() })
+}

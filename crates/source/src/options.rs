@@ -1,0 +1,48 @@
+//! What a user says about a source beside its path.
+
+use std::path::PathBuf;
+
+use turbidite::{Column, DataType};
+
+/// The settings of a source beside its path.
+#[derive(Debug, Clone, Default)]
+pub struct SourceOptions {
+    /// Which particles, where a folder holds several species.
+    pub species: Option<String>,
+    /// Columns in the bytes that follow VPIC's own 32 of each particle.
+    pub extra: Vec<Column>,
+    /// A TOML file that describes other files; without it a folder holds VPIC dumps.
+    pub layout: Option<PathBuf>,
+    /// Which columns to read of Parquet files; all without it.
+    pub columns: Option<Vec<String>>,
+    /// The epoch of a source that is a single file.
+    pub epoch: Option<u64>,
+}
+
+/// Parses columns that are written as `tag0:i64,tag1:i64`.
+///
+/// # Errors
+/// What is wrong with the text.
+pub fn parse_columns(text: &str) -> Result<Vec<Column>, String> {
+    text.split(',')
+        .map(|part| {
+            let (name, kind) =
+                part.split_once(':').ok_or_else(|| format!("'{part}' is not NAME:TYPE, as in tag0:i64"))?;
+            let data_type: DataType = kind.parse().map_err(|error: turbidite::SchemaError| error.to_string())?;
+            Ok(Column::new(name.trim(), data_type))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extra_columns_are_parsed() {
+        let columns = parse_columns("tag0:i64, rest:fixed_bytes(8)").unwrap();
+        assert_eq!(columns, [Column::new("tag0", DataType::I64), Column::new("rest", DataType::FixedBytes(8))]);
+        assert!(parse_columns("tag0").unwrap_err().contains("NAME:TYPE"));
+        assert!(parse_columns("tag0:i63").unwrap_err().contains("i63"));
+    }
+}

@@ -1,0 +1,190 @@
+//! Which columns of a Parquet file are read, and what they hold.
+
+use std::path::Path;
+
+use arrow_schema::DataType as ArrowType;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::ArrowReaderMetadata;
+use parquet::basic::Compression;
+use turbidite::{Column, DataType, MAX_FIXED_BYTES};
+
+use crate::error::SourceError;
+
+/// The columns to read of one file.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    /// Names and types, in the order asked for.
+    pub(super) columns: Vec<Column>,
+    /// Where each stands in the file's schema.
+    places: Vec<usize>,
+}
+
+impl Chosen {
+    /// Finds the columns asked for, or all.
+    pub(super) fn of(
+        path: &Path,
+        footer: &ArrowReaderMetadata,
+        wanted: Option<&[String]>,
+    ) -> Result<Self, SourceError> {
+        let fields = footer.schema().fields();
+        let places = match wanted {
+            None => (0..fields.len()).collect(),
+            Some(names) => names.iter().map(|name| place(path, footer, name.trim())).collect::<Result<Vec<_>, _>>()?,
+        };
+        let mut columns = Vec::with_capacity(places.len());
+        for &place in &places {
+            let field = &fields[place];
+            let data_type = stored_type(field.data_type()).ok_or_else(|| {
+                let names = fields.iter().filter(|field| stored_type(field.data_type()).is_some());
+                let names: Vec<&str> = names.map(|field| field.name().as_str()).collect();
+                SourceError::Usage(format!(
+                    "{}: column '{}' is {}; integers, floats of 32 and 64 bits and bytes of fixed size can be read: {}",
+                    path.display(),
+                    field.name(),
+                    in_words(field.data_type()),
+                    if names.is_empty() {
+                        "it has no such column".to_owned()
+                    } else {
+                        format!("--columns {}", names.join(","))
+                    },
+                ))
+            })?;
+            columns.push(Column::new(field.name(), data_type));
+        }
+        if columns.is_empty() {
+            return Err(SourceError::Unfit { path: path.to_owned(), what: "it has no columns".into() });
+        }
+        Ok(Self { columns, places })
+    }
+
+    /// What the decoder is to decode.
+    pub(super) fn mask(&self, footer: &ArrowReaderMetadata) -> ProjectionMask {
+        ProjectionMask::roots(footer.parquet_schema(), self.places.iter().copied())
+    }
+
+    /// For each column, its place among the decoded ones, which come in the file's order.
+    pub(super) fn decoded_places(&self) -> Vec<usize> {
+        self.places.iter().map(|place| self.places.iter().filter(|other| *other < place).count()).collect()
+    }
+
+    /// Refuses what the footer already tells: nulls, and compressions that cannot be read.
+    pub(super) fn check_content(&self, path: &Path, footer: &ArrowReaderMetadata) -> Result<(), SourceError> {
+        let schema = footer.parquet_schema();
+        for (column, place) in self.columns.iter().zip(&self.places) {
+            // Flat columns have one leaf.
+            let Some(leaf) = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == *place) else {
+                continue;
+            };
+            for (number, group) in footer.metadata().row_groups().iter().enumerate() {
+                let Some(chunk) = group.columns().get(leaf) else { continue };
+                if chunk.compression() == Compression::LZO {
+                    let name = &column.name;
+                    let what =
+                        format!("column '{name}' is compressed with LZO, which cannot be read; write it with zstd");
+                    return Err(SourceError::Unfit { path: path.to_owned(), what });
+                }
+                if chunk.statistics().and_then(|statistics| statistics.null_count_opt()).is_some_and(|nulls| nulls > 0)
+                {
+                    return Err(self.null(path, column, format_args!("row group {number}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a value that is not there.
+    pub(super) fn null(&self, path: &Path, column: &Column, place: std::fmt::Arguments<'_>) -> SourceError {
+        let others: Vec<&str> =
+            self.columns.iter().filter(|other| *other != column).map(|other| other.name.as_str()).collect();
+        let advice = match others.as_slice() {
+            [] => String::new(),
+            others => format!(", or leave it out: --columns {}", others.join(",")),
+        };
+        let name = &column.name;
+        let what =
+            format!("column '{name}' has nulls ({place}), and there is no value to store for them; fill them{advice}");
+        SourceError::Unfit { path: path.to_owned(), what }
+    }
+}
+
+/// Where a column stands.
+fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize, SourceError> {
+    let fields = footer.schema().fields();
+    let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name).map(|(place, _)| place);
+    match (found.next(), found.next()) {
+        (Some(place), None) => Ok(place),
+        (Some(_), Some(_)) => {
+            Err(SourceError::Unfit { path: path.to_owned(), what: format!("it has several columns called '{name}'") })
+        }
+        (None, _) => {
+            let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
+            Err(SourceError::Usage(format!(
+                "--columns: {} has no column '{name}'; its columns are {}",
+                path.display(),
+                known.join(", ")
+            )))
+        }
+    }
+}
+
+/// The type that values are stored as, unchanged; `None` for those that cannot be.
+fn stored_type(found: &ArrowType) -> Option<DataType> {
+    Some(match found {
+        ArrowType::Int8 => DataType::I8,
+        ArrowType::Int16 => DataType::I16,
+        ArrowType::Int32 => DataType::I32,
+        ArrowType::Int64 => DataType::I64,
+        ArrowType::UInt8 => DataType::U8,
+        ArrowType::UInt16 => DataType::U16,
+        ArrowType::UInt32 => DataType::U32,
+        ArrowType::UInt64 => DataType::U64,
+        ArrowType::Float32 => DataType::F32,
+        ArrowType::Float64 => DataType::F64,
+        ArrowType::FixedSizeBinary(bytes) => {
+            DataType::FixedBytes(u32::try_from(*bytes).ok().filter(|bytes| (1..=MAX_FIXED_BYTES).contains(bytes))?)
+        }
+        _ => return None,
+    })
+}
+
+/// A type that cannot be stored, as a person would call it.
+fn in_words(found: &ArrowType) -> String {
+    match found {
+        ArrowType::Boolean => "of truth values".to_owned(),
+        ArrowType::Float16 => "of 16-bit floats".to_owned(),
+        ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => "text".to_owned(),
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => "of bytes of varying length".to_owned(),
+        ArrowType::Timestamp(..)
+        | ArrowType::Date32
+        | ArrowType::Date64
+        | ArrowType::Time32(_)
+        | ArrowType::Time64(_) => "of dates or times".to_owned(),
+        ArrowType::Decimal32(..) | ArrowType::Decimal64(..) | ArrowType::Decimal128(..) | ArrowType::Decimal256(..) => {
+            "of decimals".to_owned()
+        }
+        other if other.is_nested() => "nested".to_owned(),
+        other => format!("of type {other}"),
+    }
+}
+
+/// Checks that a file has the columns of the first one.
+pub(super) fn same_columns(
+    path: &Path,
+    columns: &[Column],
+    first: &Path,
+    expected: &[Column],
+) -> Result<(), SourceError> {
+    let words = |columns: &[Column]| {
+        columns.iter().map(|column| format!("{} {}", column.name, column.data_type)).collect::<Vec<_>>().join(", ")
+    };
+    if columns == expected {
+        return Ok(());
+    }
+    let what = format!(
+        "its columns are {}, but those of {} are {}; --columns reads what they have in common",
+        words(columns),
+        first.display(),
+        words(expected)
+    );
+    Err(SourceError::Unfit { path: path.to_owned(), what })
+}

@@ -1,0 +1,65 @@
+//! Opening Parquet files and checking what they have in common.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use turbidite::Column;
+
+use super::columns::{Chosen, same_columns};
+use super::file::PagedFile;
+use super::footer::{load, row_groups};
+use crate::catalogue::{FilesByRank, Form, RecordFile, Source};
+use crate::error::{SourceContext, SourceError};
+use crate::files::file_bytes;
+use crate::options::SourceOptions;
+
+/// What every Parquet file begins and ends with.
+const MAGIC: [u8; 4] = *b"PAR1";
+
+/// Opens a source that is a single file.
+pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
+    let mut begin = [0; MAGIC.len()];
+    let is_short = file_bytes(path)? < MAGIC.len() as u64;
+    if !is_short {
+        File::open(path).of("open", path)?.read_exact(&mut begin).of("read", path)?;
+    }
+    if begin != MAGIC {
+        let what = "neither a folder nor a Parquet file; give the folder that holds the dumps of all epochs".into();
+        return Err(SourceError::Unfit { path: path.to_owned(), what });
+    }
+    let usage = |what: String| Err(SourceError::Usage(what));
+    if options.species.is_some() || !options.extra.is_empty() {
+        return usage("--species and --extra are for VPIC dumps; a Parquet file says itself what it holds".into());
+    }
+    let Some(epoch) = options.epoch else {
+        return usage(format!("{} holds the records of which epoch? Say it with --epoch", path.display()));
+    };
+    open(FilesByRank::from([(epoch, BTreeMap::from([(0, path.to_owned())]))]), options, Vec::new())
+}
+
+/// Checks all files and what they have in common.
+pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<String>) -> Result<Source, SourceError> {
+    let mut first: Option<(PathBuf, Vec<Column>)> = None;
+    let mut epochs = BTreeMap::new();
+    for (epoch, files) in files {
+        let mut checked = Vec::with_capacity(files.len());
+        for (rank, path) in files {
+            let footer = load(&PagedFile::open(&path)?, &path)?;
+            let chosen = Chosen::of(&path, &footer, options.columns.as_deref())?;
+            chosen.check_content(&path, &footer)?;
+            match &first {
+                Some((first, columns)) => same_columns(&path, &chosen.columns, first, columns)?,
+                None => first = Some((path.clone(), chosen.columns)),
+            }
+            let row_groups = row_groups(&path, &footer)?;
+            let records = row_groups.iter().sum();
+            checked.push(RecordFile { path, rank, records, constants: Box::default(), row_groups });
+        }
+        epochs.insert(epoch, checked);
+    }
+    let columns = first.map(|(_, columns)| columns).unwrap_or_default();
+    let record_bytes = columns.iter().map(|column| column.data_type.width()).sum();
+    Ok(Source { epochs, form: Form::Parquet(columns), record_bytes, notes })
+}

@@ -1,0 +1,82 @@
+//! Spreading the row groups of an epoch over a job of any size.
+
+use crate::slices::scattered;
+
+/// A piece of a file that can only be read from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct RowGroup {
+    /// Which file of the epoch.
+    pub(super) file: usize,
+    /// Which row group of the file.
+    pub(super) index: usize,
+    /// The record it begins with, counted over the file.
+    pub(super) first: u64,
+    /// How many records it has.
+    pub(super) records: u64,
+}
+
+/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which any beginning is a
+/// sample of the whole, as far as whole row groups allow.
+///
+/// As many ranks as files: each reads its own file. Otherwise the row groups of all files are one sequence, and each goes
+/// to the rank in whose even share of the records its middle lies: a row group is decoded once, by one rank, so shares
+/// are only as even as row groups are small.
+pub(super) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
+    let mut shares: Vec<Vec<RowGroup>> = (0..ranks).map(|_| Vec::new()).collect();
+    let total: u128 = files.iter().flat_map(|groups| groups.iter()).map(|&records| u128::from(records)).sum();
+    let mut before = 0u128;
+    for (file, groups) in files.iter().enumerate() {
+        let mut first = 0;
+        for (index, &records) in groups.iter().enumerate() {
+            let middle = before + u128::from(records) / 2;
+            let by_middle = (middle * u128::from(ranks)).checked_div(total).unwrap_or(0) as usize;
+            let rank = if files.len() == shares.len() { file } else { by_middle };
+            if records > 0
+                && let Some(share) = shares.get_mut(rank)
+            {
+                share.push(RowGroup { file, index, first, records });
+            }
+            before += u128::from(records);
+            first += records;
+        }
+    }
+    (0..).zip(&shares).map(|(rank, share)| scattered(share, rank)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_group_has_one_rank_and_shares_are_even() {
+        for files in [&[&[100u64, 100, 100, 40][..], &[], &[0, 100]][..], &[&[7]], &[&[]], &[&[0, 0]], &[&[50; 64]]] {
+            for ranks in [1u32, 2, 3, 5, 16] {
+                let shares = row_groups(files, ranks);
+                assert_eq!(shares.len(), ranks as usize);
+                let mut seen: Vec<(usize, usize, u64, u64)> =
+                    shares.iter().flatten().map(|one| (one.file, one.index, one.first, one.records)).collect();
+                seen.sort_unstable();
+                let mut expected = Vec::new();
+                for (file, groups) in files.iter().enumerate() {
+                    let mut first = 0;
+                    for (index, records) in groups.iter().enumerate() {
+                        expected.extend((*records > 0).then_some((file, index, first, *records)));
+                        first += records;
+                    }
+                }
+                assert_eq!(seen, expected, "{files:?} over {ranks}");
+                if files.len() != ranks as usize {
+                    let total: u64 = seen.iter().map(|one| one.3).sum();
+                    let largest = seen.iter().map(|one| one.3).max().unwrap_or(0);
+                    let most = shares.iter().map(|share| share.iter().map(|one| one.records).sum::<u64>()).max();
+                    assert!(most.unwrap() <= total / u64::from(ranks) + largest + 1, "{files:?} over {ranks}");
+                }
+            }
+        }
+        let own = row_groups(&[&[5, 6], &[], &[9]], 3);
+        assert_eq!(
+            own.iter().map(|share| share.iter().map(|one| one.file).collect()).collect::<Vec<Vec<_>>>(),
+            [vec![0, 0], vec![], vec![2]]
+        );
+    }
+}

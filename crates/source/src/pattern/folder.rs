@@ -1,0 +1,170 @@
+//! Patterns of the files below a folder, and finding those files.
+
+use std::path::{Path, PathBuf};
+
+use super::syntax::{Bound, Piece, Pieces, bind};
+use crate::error::SourceError;
+use crate::files::names;
+
+/// A relative path with places for the epoch and the rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FolderPattern {
+    components: Vec<Vec<Piece>>,
+}
+
+/// A file that matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Match {
+    /// Its epoch.
+    pub epoch: u64,
+    /// Its rank; 0 where the pattern has no place for one.
+    pub rank: u32,
+    /// Where it is.
+    pub path: PathBuf,
+}
+
+impl FolderPattern {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// What to change.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let components = text.split('/').map(parse_component).collect::<Result<Vec<_>, _>>()?;
+        let has = |wanted: &Piece| components.iter().flatten().any(|piece| piece == wanted);
+        if !has(&Piece::Epoch) {
+            return Err(format!("the pattern '{text}' has no {{epoch}}"));
+        }
+        Ok(Self { components })
+    }
+
+    /// Returns all files below `root` that match, in no particular order.
+    pub(crate) fn find(&self, root: &Path) -> Result<Vec<Match>, SourceError> {
+        let mut found = vec![(root.to_owned(), Bound::default())];
+        for (level, component) in self.components.iter().enumerate() {
+            let is_last = level + 1 == self.components.len();
+            let mut next = Vec::new();
+            for (folder, bound) in found {
+                for name in names(&folder)? {
+                    let path = folder.join(&name);
+                    if let Some(bound) = match_name(component, &name, bound)
+                        && path.is_dir() != is_last
+                    {
+                        next.push((path, bound));
+                    }
+                }
+            }
+            found = next;
+        }
+        let to_match = |(path, bound): (PathBuf, Bound)| {
+            let rank = bound.rank.map_or(Some(0), |rank| u32::try_from(rank).ok())?;
+            bound.epoch.map(|epoch| Match { epoch, rank, path })
+        };
+        Ok(found.into_iter().filter_map(to_match).collect())
+    }
+
+    /// Returns the path of an epoch and rank, numbers written plainly: for messages.
+    pub(crate) fn path(&self, root: &Path, epoch: u64, rank: u32) -> PathBuf {
+        let write = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Epoch => epoch.to_string(),
+            // A folder's pattern has no identity.
+            Piece::Rank | Piece::Id => rank.to_string(),
+        };
+        self.components
+            .iter()
+            .fold(root.to_owned(), |path, component| path.join(component.iter().map(write).collect::<String>()))
+    }
+}
+
+/// Splits one component into text and places.
+fn parse_component(text: &str) -> Result<Vec<Piece>, String> {
+    if text.is_empty() || text == "." || text == ".." {
+        return Err("a pattern is a path below the source, without '..', '.' or empty parts".into());
+    }
+    let mut pieces = Vec::new();
+    let mut rest = Pieces::of(text);
+    loop {
+        let from_here = rest.rest();
+        let Some(piece) = rest.next() else { return Ok(pieces) };
+        let after_place = matches!(pieces.last(), Some(Piece::Epoch | Piece::Rank));
+        match &piece {
+            Ok(Piece::Epoch | Piece::Rank) if after_place => {
+                return Err(format!("in '{text}' two numbers touch; put something between them"));
+            }
+            Ok(Piece::Text(plain)) if after_place && plain.starts_with(|first: char| first.is_ascii_digit()) => {
+                return Err(format!("in '{text}' a digit follows a number; it cannot be told where the number ends"));
+            }
+            Ok(Piece::Id) | Err(_) => return Err(format!("'{from_here}' is not {{epoch}} or {{rank}}")),
+            Ok(_) => {}
+        }
+        pieces.extend(piece);
+    }
+}
+
+/// Matches a name; a place that is bound already must have the same number again.
+fn match_name(component: &[Piece], name: &str, bound: Bound) -> Option<Bound> {
+    let is_rank = |rank: u64| u32::try_from(rank).is_ok();
+    bind(component, name, bound).filter(|bound| bound.rank.is_none_or(is_rank))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matched(pattern: &str, name: &str) -> Option<(Option<u64>, Option<u64>)> {
+        let component = parse_component(pattern).unwrap();
+        match_name(&component, name, Bound::default()).map(|bound| (bound.epoch, bound.rank))
+    }
+
+    #[test]
+    fn names_bind_numbers() {
+        assert_eq!(matched("e.{epoch}.{rank}", "e.500.12"), Some((Some(500), Some(12))));
+        assert_eq!(matched("e{epoch}x", "e007x"), Some((Some(7), None)));
+        assert_eq!(matched("{epoch}-{epoch}", "7-7"), Some((Some(7), None)));
+        for (pattern, name) in [
+            ("{epoch}-{epoch}", "7-8"),
+            ("e.{epoch}", "e."),
+            ("e.{epoch}", "e.5x"),
+            ("e.{epoch}", "x.5"),
+            ("{rank}", "4294967296"),
+            ("{epoch}", "18446744073709551616"),
+            ("{epoch}", "-1"),
+        ] {
+            assert_eq!(matched(pattern, name), None, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn ambiguous_patterns_are_refused() {
+        for (pattern, word) in [
+            ("{epoch}{rank}", "touch"),
+            ("{epoch}0", "digit"),
+            ("{step}", "{epoch} or {rank}"),
+            ("../{epoch}", "'..'"),
+            ("/tmp/{epoch}", "empty"),
+            ("data.{rank}", "no {epoch}"),
+        ] {
+            let message = FolderPattern::parse(pattern).unwrap_err();
+            assert!(message.contains(word), "{pattern}: {message}");
+        }
+    }
+
+    #[test]
+    fn files_are_found_and_named() {
+        let root = tempfile::tempdir().unwrap();
+        for (folder, file) in
+            [("T.5", "e.5.0"), ("T.5", "e.5.1"), ("T.5", "e.6.1"), ("T.10", "e.10.0"), ("U.10", "e.10.0")]
+        {
+            std::fs::create_dir_all(root.path().join(folder)).unwrap();
+            std::fs::write(root.path().join(folder).join(file), b"").unwrap();
+        }
+        std::fs::create_dir_all(root.path().join("T.5/e.5.2")).unwrap();
+        let pattern = FolderPattern::parse("T.{epoch}/e.{epoch}.{rank}").unwrap();
+        let mut found: Vec<_> =
+            pattern.find(root.path()).unwrap().into_iter().map(|one| (one.epoch, one.rank, one.path)).collect();
+        found.sort();
+        let expected =
+            [(5, 0), (5, 1), (10, 0)].map(|(epoch, rank)| (epoch, rank, pattern.path(root.path(), epoch, rank)));
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,126 @@
+//! Patterns that match the end of a path, from the beginning of a name on, so that they hold whatever folder a program
+//! runs in.
+
+use super::syntax::{Bound, Malformed, Piece, Pieces, bind};
+
+/// A pattern for the paths that a program gives, such as `particle/T.{epoch}/eparticle.{epoch}.{rank}`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathPattern {
+    pieces: Vec<Piece>,
+}
+
+impl std::fmt::Display for PathPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.pieces.iter().try_for_each(|piece| match piece {
+            Piece::Text(text) => f.write_str(text),
+            Piece::Epoch => f.write_str("{epoch}"),
+            Piece::Rank => f.write_str("{rank}"),
+            Piece::Id => f.write_str("{id}"),
+        })
+    }
+}
+
+/// The numbers in a path that matches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named {
+    /// The epoch of the file; `None` where files hold several.
+    pub epoch: Option<u64>,
+    /// The identity of the file's only record; `None` where files hold several.
+    pub id: Option<u64>,
+}
+
+impl PathPattern {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// What is wrong with the text.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let pieces: Vec<Piece> = Pieces::of(text).collect::<Result<_, _>>().map_err(|malformed| match malformed {
+            Malformed::Unclosed => format!("'{text}' has a {{ without a }}"),
+            Malformed::Unknown(other) => format!("'{other}' in '{text}' is none of {{epoch}}, {{rank}}, {{id}}"),
+        })?;
+        if pieces.windows(2).any(|pair| pair.iter().all(|piece| !matches!(piece, Piece::Text(_)))) {
+            return Err(format!("'{text}' has two placeholders with nothing between them"));
+        }
+        Ok(Self { pieces })
+    }
+
+    /// Returns whether a file belongs to one epoch, which its path names.
+    pub fn names_epochs(&self) -> bool {
+        self.pieces.contains(&Piece::Epoch)
+    }
+
+    /// Returns whether files hold one record each, named by it.
+    pub fn names_records(&self) -> bool {
+        self.pieces.contains(&Piece::Id)
+    }
+
+    /// Returns the number of names at the end of a path that the pattern stands for.
+    pub fn names(&self) -> usize {
+        let slashes = |piece: &Piece| if let Piece::Text(text) = piece { text.matches('/').count() } else { 0 };
+        self.pieces.iter().map(slashes).sum::<usize>() + 1
+    }
+
+    /// Returns the numbers in a path; `None` for one that does not match.
+    pub fn matches(&self, path: &str) -> Option<Named> {
+        // The pattern may begin at the path's beginning or after any slash; the longest beginning first.
+        let mut begin = Some(0);
+        while let Some(at) = begin {
+            if let Some(found) = bind(&self.pieces, &path[at..], Bound::default()) {
+                return Some(Named { epoch: found.epoch, id: found.id });
+            }
+            begin = path[at..].find('/').map(|slash| at + slash + 1);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_matched_from_any_folder_on() {
+        let pattern = PathPattern::parse("particle/T.{epoch}/eparticle.{epoch}.{rank}").unwrap();
+        let epoch = |path: &str| pattern.matches(path).and_then(|named| named.epoch);
+        assert_eq!(epoch("particle/T.500/eparticle.500.0"), Some(500));
+        assert_eq!(epoch("/scratch/run/particle/T.500/eparticle.500.13"), Some(500));
+        assert_eq!(epoch("./particle/T.0500/eparticle.500.13"), Some(500), "numbers, not texts");
+        for path in [
+            "particle/T.500/eparticle.501.0",
+            "particle/T.500/eparticle.500.0.gz",
+            "particle/T.500/eparticle.500.",
+            "myparticle/T.500/eparticle.500.0",
+            "particle/T.x/eparticle.x.0",
+            "particle/T.99999999999999999999/eparticle.99999999999999999999.0",
+            "",
+        ] {
+            assert_eq!(epoch(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn records_can_be_files() {
+        let pattern = PathPattern::parse("T.{epoch}/{id}").unwrap();
+        assert!(pattern.names_records());
+        assert_eq!(pattern.matches("out/T.3/17"), Some(Named { epoch: Some(3), id: Some(17) }));
+        assert_eq!(pattern.matches("out/T.3/17x"), None);
+    }
+
+    #[test]
+    fn epochs_can_be_inside_of_files() {
+        let pattern = PathPattern::parse("melt.{rank}.bin").unwrap();
+        assert!(!pattern.names_epochs());
+        assert_eq!(pattern.matches("out/melt.3.bin"), Some(Named { epoch: None, id: None }));
+        assert_eq!(pattern.matches("out/melt.3.bin.gz"), None);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, complaint) in
+            [("T.{epoch", "without a }"), ("T.{step}", "'{step}'"), ("T.{epoch}{rank}", "nothing between")]
+        {
+            assert!(PathPattern::parse(text).unwrap_err().contains(complaint), "{text}");
+        }
+    }
+}

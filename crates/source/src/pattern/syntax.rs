@@ -1,0 +1,97 @@
+//! The syntax that all patterns share: text, and placeholders in braces.
+
+/// A piece of a pattern.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Piece {
+    Text(String),
+    Epoch,
+    /// The rank that wrote the file.
+    Rank,
+    /// A record's identity, where every record is a file of its own.
+    Id,
+}
+
+/// The numbers that placeholders stand for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Bound {
+    pub(super) epoch: Option<u64>,
+    pub(super) rank: Option<u64>,
+    pub(super) id: Option<u64>,
+}
+
+/// Braces that are no placeholder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Malformed<'a> {
+    /// They are not closed.
+    Unclosed,
+    /// Another name is in them; with it the braces.
+    Unknown(&'a str),
+}
+
+/// An iterator over the pieces of a pattern's text.
+#[derive(Debug, Clone)]
+pub(super) struct Pieces<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Pieces<'a> {
+    /// Begins at the beginning of a pattern.
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { rest: text }
+    }
+
+    /// Returns the text from the next piece on.
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest
+    }
+}
+
+impl<'a> Iterator for Pieces<'a> {
+    type Item = Result<Piece, Malformed<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let begin = self.rest.find('{').unwrap_or(self.rest.len());
+        if begin > 0 {
+            let (text, rest) = self.rest.split_at(begin);
+            self.rest = rest;
+            return Some(Ok(Piece::Text(text.to_owned())));
+        }
+        let Some(end) = self.rest.find('}') else { return Some(Err(Malformed::Unclosed)) };
+        let (name, rest) = self.rest.split_at(end + 1);
+        let piece = match name {
+            "{epoch}" => Piece::Epoch,
+            "{rank}" => Piece::Rank,
+            "{id}" => Piece::Id,
+            other => return Some(Err(Malformed::Unknown(other))),
+        };
+        self.rest = rest;
+        Some(Ok(piece))
+    }
+}
+
+/// Returns what placeholders stand for where `text` as a whole matches, given what they stood for before it.
+pub(super) fn bind(pieces: &[Piece], text: &str, mut bound: Bound) -> Option<Bound> {
+    let mut rest = text;
+    for piece in pieces {
+        let number = match piece {
+            Piece::Text(text) => {
+                rest = rest.strip_prefix(text.as_str())?;
+                continue;
+            }
+            Piece::Epoch => &mut bound.epoch,
+            Piece::Rank => &mut bound.rank,
+            Piece::Id => &mut bound.id,
+        };
+        // All digits that follow: the text behind a placeholder may not begin with a digit of the number.
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let found: u64 = rest[..digits].parse().ok()?;
+        if *number.get_or_insert(found) != found {
+            return None;
+        }
+        rest = &rest[digits..];
+    }
+    rest.is_empty().then_some(bound)
+}

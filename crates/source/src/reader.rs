@@ -1,0 +1,59 @@
+//! Reading one rank's share of an epoch in bounded chunks, whatever the form of the files.
+
+use crate::catalogue::{Form, Source};
+use crate::chunk::Chunk;
+use crate::error::SourceError;
+#[cfg(feature = "parquet")]
+use crate::parquet::ParquetReader;
+use crate::records::RecordReader;
+
+/// A reader of one rank's share of an epoch.
+pub struct RankReader<'a> {
+    reader: Reader<'a>,
+}
+
+/// A reader of each form of files.
+enum Reader<'a> {
+    Records(RecordReader<'a>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<ParquetReader<'a>>),
+}
+
+impl<'a> RankReader<'a> {
+    /// Returns a reader for each rank of a job of `ranks` ranks.
+    pub fn of_epoch(source: &'a Source, epoch: u64, ranks: u32) -> Vec<Self> {
+        let files = source.files(epoch);
+        match &source.form {
+            Form::Records(form) => {
+                let readers = RecordReader::of_files(form, source.record_bytes, files, ranks);
+                readers.into_iter().map(|reader| Self { reader: Reader::Records(reader) }).collect()
+            }
+            #[cfg(feature = "parquet")]
+            Form::Parquet(columns) => {
+                let readers = ParquetReader::of_files(columns, source.record_bytes, files, ranks);
+                readers.into_iter().map(|reader| Self { reader: Reader::Parquet(Box::new(reader)) }).collect()
+            }
+        }
+    }
+
+    /// Reads the next records, at most `limit` of them, perhaps into `buffer`, whose content is replaced; `None` at the end.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is no longer what it was when the source was opened.
+    pub fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
+        match &mut self.reader {
+            Reader::Records(reader) => reader.next(limit, buffer),
+            #[cfg(feature = "parquet")]
+            Reader::Parquet(reader) => reader.next(limit),
+        }
+    }
+
+    /// Closes the file in hand; the next read opens it again. For jobs of more ranks than a process may open files.
+    pub fn release(&mut self) {
+        match &mut self.reader {
+            Reader::Records(reader) => reader.release(),
+            #[cfg(feature = "parquet")]
+            Reader::Parquet(reader) => reader.release(),
+        }
+    }
+}
