@@ -46,7 +46,7 @@
 //! * Upkeep: [`compact`] rewrites an epoch as few large files; [`store`] verifies, recovers and truncates datasets.
 //!
 //! The other modules are the parts that these are made of: [`partition`] chooses where records go, [`shuffle`] takes them
-//! there, [`writer`] and [`format`] make Parquet of them, [`runtime`] gives them threads, time and [`storage`].
+//! there, [`writer`] and [`mod@format`] make Parquet of them, [`runtime`] gives them threads, time and [`storage`].
 
 pub mod compact;
 mod error;
