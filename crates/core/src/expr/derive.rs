@@ -8,9 +8,8 @@ use crate::schema::{Column, ColumnView, DataType, EPOCH_COLUMN};
 use super::ExpressionError;
 use super::bind::{Binder, Names};
 use super::parse::{SourceText, parse};
-use super::predicate::gather;
 use super::program::{CHUNK_ROWS, Chunks, Program, Scalar, Stack};
-use super::tree::Number;
+use super::tree::{Number, gather};
 
 /// A column computed from others, in `f64`, and stored as its own type.
 ///

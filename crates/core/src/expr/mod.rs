@@ -32,6 +32,7 @@
 
 mod bind;
 mod builder;
+mod comparison;
 mod derive;
 mod error;
 mod mask;
@@ -47,6 +48,7 @@ mod tree;
 mod tests;
 
 pub use builder::{Expr, col, lit};
+pub use comparison::{Comparison, Connective};
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
 pub use predicate::{Predicate, PredicateInput};

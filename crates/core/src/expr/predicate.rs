@@ -14,13 +14,14 @@ use crate::schema::{DataType, Schema, Value};
 
 use super::ExpressionError;
 use super::bind::{Binder, Names};
+use super::comparison::{Comparison, Connective, fold};
 use super::mask::{Mask, WORD_ROWS};
 use super::members::{Code, Members};
 use super::parse::{SourceText, parse};
 use super::plan::{Computed, Plan, Planner, Source, type_range};
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
 use super::prune::{ColumnBounds, Pruner, Truth, range_of};
-use super::tree::{CompareOp, Condition, Number};
+use super::tree::{CompareOp, Condition, gather};
 
 /// A condition on records, bound to a schema.
 ///
@@ -318,20 +319,6 @@ impl<'a> PredicateInput<'a> {
     }
 }
 
-/// Gathers the columns a number reads, and whether it reads the epoch.
-pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool) {
-    match number {
-        Number::Column(column) | Number::Bits(column) => columns.push(column.index),
-        Number::Epoch => *epoch = true,
-        Number::Literal(_) | Number::Single(_) | Number::Constant(..) => {}
-        Number::Unary(_, operand) => gather(operand, columns, epoch),
-        Number::Binary(_, left, right) => {
-            gather(left, columns, epoch);
-            gather(right, columns, epoch);
-        }
-    }
-}
-
 fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool) {
     match condition {
         Condition::Constant(_) => {}
@@ -443,6 +430,19 @@ impl Predicate {
     /// the predicate alone. It may be empty: the first above the second.
     pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
         range_of(&self.plan, column)
+    }
+
+    /// Folds the predicate from its comparisons up: `comparison` gives each a value, `join` joins the values of a connective's
+    /// operands.
+    ///
+    /// # Errors
+    /// The first error of `comparison`.
+    pub fn fold<T, E>(
+        &self,
+        comparison: &mut dyn FnMut(&Comparison<'_>) -> Result<T, E>,
+        join: &dyn Fn(Connective, Vec<T>) -> T,
+    ) -> Result<T, E> {
+        fold(&self.plan, comparison, join)
     }
 
     /// What the predicate is over rows of `epoch` of which `summary` tells what is known, by schema index; `None` where

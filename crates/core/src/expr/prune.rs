@@ -37,7 +37,7 @@ pub struct ColumnBounds {
 }
 
 /// What a predicate is over a set of rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Truth {
     /// No row matches.
     Never,
@@ -57,7 +57,9 @@ impl Truth {
         }
     }
 
-    fn opposite(self) -> Self {
+    /// Returns what the negation of the predicate is.
+    #[must_use]
+    pub fn opposite(self) -> Self {
         match self {
             Self::Never => Self::Always,
             Self::Maybe => Self::Maybe,

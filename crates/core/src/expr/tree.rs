@@ -304,3 +304,17 @@ impl fmt::Display for Condition {
         }
     }
 }
+
+/// Gathers the columns a number reads, and whether it reads the epoch.
+pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool) {
+    match number {
+        Number::Column(column) | Number::Bits(column) => columns.push(column.index),
+        Number::Epoch => *epoch = true,
+        Number::Literal(_) | Number::Single(_) | Number::Constant(..) => {}
+        Number::Unary(_, operand) => gather(operand, columns, epoch),
+        Number::Binary(_, left, right) => {
+            gather(left, columns, epoch);
+            gather(right, columns, epoch);
+        }
+    }
+}

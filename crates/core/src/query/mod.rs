@@ -41,7 +41,7 @@ mod tests;
 
 pub(crate) use execution::groups::EpochGroups;
 pub(crate) use planning::extent::{Extent, READ_THROUGH_BYTES};
-pub(crate) use planning::plan::{PageIndex, pages_of};
+pub(crate) use planning::pages::{PageIndex, pages_of};
 pub(crate) use planning::scan::Group;
 
 pub use analytics::bins::{BinScale, Bins};

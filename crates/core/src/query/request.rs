@@ -6,7 +6,7 @@ use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 
 use crate::error::{Result, UsageError};
 use crate::expr::Predicate;
-use crate::query::planning::plan::Segment;
+use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
 
@@ -268,17 +268,17 @@ impl Shape {
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
     }
 
-    /// About how many bytes are read for stretches of rows. Where the key alone is tested, those to be tested lie at the ends
+    /// About how many bytes are read for a selection. Where the key alone is tested, those to be tested lie at the ends
     /// of its range, and half of them match; other predicates leave pages open wherever they are, and most are read.
-    pub(super) fn read_bytes(&self, chunk: &[Segment]) -> u64 {
+    pub(super) fn read_bytes(&self, chunk: &RowSelection) -> u64 {
         let whole = self.row_bytes();
         let open = match self.predicate_columns() {
             &[column] if column == self.schema.key_index() => whole.midpoint(self.width(column)),
             _ => whole,
         };
-        let per_row = |certain| if certain { whole } else { open };
-        let bytes = |segment: &Segment| segment.rows.len() as u64 * per_row(segment.certain) as u64;
-        chunk.iter().map(bytes).fold(0, u64::saturating_add)
+        let per_row = |is_exact| if is_exact { whole } else { open };
+        let bytes = |range: &RowRange| range.rows.len() as u64 * per_row(range.is_exact) as u64;
+        chunk.ranges().iter().map(bytes).fold(0, u64::saturating_add)
     }
 
     /// The column whose pages decide where chunks are cut: the widest, which has the shortest pages.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::error::Result;
+use crate::expr::Truth;
 use crate::format::{ColumnSummary, EpochManifest, Spread};
 use crate::query::analytics::bins::Cells;
 use crate::query::catalog::Catalog;
@@ -17,8 +18,11 @@ use crate::query::execution::fetch::Scratch;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::load;
 use crate::query::figures::{Counters, add};
-use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, page_end, push_segment, segment_rows};
+use crate::query::planning::choice::GroupChoice;
+use crate::query::planning::chunks::Cutter;
+use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::{EpochScan, Group, plan_epoch_by};
+use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 use crate::schema::KeyOrder;
 
@@ -60,7 +64,7 @@ impl Sieve {
         let open = |spread: Spread| spread.rows > 0 && self.settled(spread).is_none();
         let spreads = manifest.runs.iter().map(|run| Spread::of(run.columns.get(self.column), run.rows, self.order));
         let chosen = spreads.enumerate().filter(|(_, spread)| open(*spread));
-        chosen.map(|(entry, _)| GroupChoice { entry, certain: true }).collect()
+        chosen.map(|(entry, _)| GroupChoice { entry, is_exact: true }).collect()
     }
 }
 
@@ -138,11 +142,11 @@ impl Work {
     fn count(&self, sieve: &Sieve, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Tally> {
         let group = self.scan.group(&self.dataset, &self.shape, self.choice)?;
         let mut found = Tally { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
-        let segments = self.open_segments(&group, sieve, &mut found)?;
-        if segment_rows(&segments) > 0 && group.touch() {
+        let selection = self.open_rows(&group, sieve, &mut found)?;
+        if !selection.is_empty() && group.touch() {
             add(&counters.runs_touched, 1);
         }
-        let mut cutter = Cutter::new(segments, group.pages(sieve.column)?);
+        let mut cutter = Cutter::new(selection, group.pages(sieve.column)?);
         let mut ordinals = Vec::new();
         loop {
             let chunk = cutter.next_chunk(CHUNK_ROWS);
@@ -172,11 +176,11 @@ impl Work {
     }
 
     /// Counts pages that lie within a cell and returns the rows of the others.
-    fn open_segments(&self, group: &Group, sieve: &Sieve, found: &mut Tally) -> Result<Vec<Segment>> {
+    fn open_rows(&self, group: &Group, sieve: &Sieve, found: &mut Tally) -> Result<RowSelection> {
         let entry = group.entry();
         // A NaN may hide in any page of a row group that has one.
         let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
-        let mut segments = Vec::new();
+        let mut selection = RowSelection::default();
         for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
             let range = group.range(sieve.column, number).filter(|_| is_whole);
             let settled = range.and_then(|range| {
@@ -188,10 +192,10 @@ impl Work {
                 None => {
                     // `check_pages` made sure that row numbers fit.
                     let rows = page.first_row as u32..page_end(page) as u32;
-                    push_segment(&mut segments, Segment { rows, certain: true });
+                    selection.push(rows, Truth::Always);
                 }
             }
         }
-        Ok(segments)
+        Ok(selection)
     }
 }

@@ -17,7 +17,7 @@ use crate::query::execution::column::gather;
 use crate::query::execution::merge::Merger;
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::extent::{Extent, joined};
-use crate::query::planning::plan::{PageIndex, page_end};
+use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
 
 /// Memory a thread keeps from one fetch to the next.

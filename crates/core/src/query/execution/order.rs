@@ -28,8 +28,12 @@ use crate::query::execution::merge::Position;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{Piece, load};
 use crate::query::figures::{Counters, add, lap};
-use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, pages_of, segment_rows};
+use crate::query::planning::choice::GroupChoice;
+use crate::query::planning::chunks::Cutter;
+use crate::query::planning::pages::{PageIndex, pages_of};
+use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 use crate::schema::{NAN_ORDINAL, Schema};
 
@@ -55,7 +59,7 @@ struct Waiting {
 /// A stretch of a row group that is read at once, by whichever slab needs it first.
 struct Window {
     group: Arc<Group>,
-    chunk: Vec<Segment>,
+    chunk: RowSelection,
     rank: u32,
     number: u32,
     /// Bounds of its keys, by the summaries.
@@ -361,7 +365,7 @@ impl EpochMerge {
         while new_rows < target_rows {
             self.refine_due(dataset, shape)?;
             let Some((_, window)) = self.ready.pop_first() else { break };
-            new_rows += segment_rows(&window.chunk);
+            new_rows += window.chunk.rows();
             new_bytes = new_bytes.saturating_add(shape.read_bytes(&window.chunk));
             windows.push(window);
         }
@@ -394,14 +398,13 @@ impl EpochMerge {
     }
 
     fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, shape: &Shape) -> Result<()> {
-        let group = Arc::new(self.scan.group(dataset, shape, waiting.choice)?);
-        let segments = group.refine(shape, waiting.choice.certain)?;
-        let mut cutter = Cutter::new(segments, group.pages(shape.reference_column())?);
+        let RowGroupPlan { group, selection } = RowGroupPlan::new(dataset, shape, &self.scan, waiting.choice)?;
+        let mut cutter = Cutter::new(selection, group.pages(shape.reference_column())?);
         let schema = &shape.schema;
         let (mut least, greatest) = (least_key(group.entry(), schema), greatest_key(group.entry(), schema));
         for number in 0.. {
             let chunk = cutter.next_chunk(self.window_rows);
-            let (Some(first), Some(last)) = (chunk.first(), chunk.last()) else { break };
+            let (Some(first), Some(last)) = (chunk.ranges().first(), chunk.ranges().last()) else { break };
             let (low, high) = key_bounds(&group, schema, &(first.rows.start..last.rows.end))?;
             least = least.max(low.unwrap_or(0));
             let greatest = high.unwrap_or(greatest);

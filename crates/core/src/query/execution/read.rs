@@ -15,8 +15,9 @@ use crate::query::execution::column::{array, gather};
 use crate::query::execution::fetch::{Held, Scratch, Want, fetch};
 use crate::query::figures::{Counters, add, lap};
 use crate::query::planning::extent::gap_budget;
-use crate::query::planning::plan::{PageIndex, Segment, page_end, pages_of};
+use crate::query::planning::pages::{PageIndex, page_end, pages_of};
 use crate::query::planning::scan::Group;
+use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 
 /// Matching rows of one chunk (or, merged, of several): packed values of each column of [`Shape::stored`].
@@ -63,7 +64,7 @@ impl Drop for Piece {
 pub(in crate::query) fn load(
     group: &Group,
     shape: &Shape,
-    chunk: &[Segment],
+    chunk: &RowSelection,
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
 ) -> Result<Piece> {
@@ -87,8 +88,8 @@ struct ChunkWork<'a> {
 
 impl ChunkWork<'_> {
     /// The rows of the chunk that match.
-    fn select(&mut self, chunk: &[Segment]) -> Result<Vec<Range<u32>>> {
-        let tested = chunk.iter().filter(|segment| !segment.certain).map(|segment| segment.rows.clone());
+    fn select(&mut self, chunk: &RowSelection) -> Result<Vec<Range<u32>>> {
+        let tested = chunk.ranges().iter().filter(|range| !range.is_exact).map(|range| range.rows.clone());
         let tested: Vec<Range<u32>> = tested.collect();
         let predicate = match &self.shape.predicate {
             Some(predicate) if !tested.is_empty() => predicate,
@@ -180,10 +181,10 @@ fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buff
     Buffer::from_vec(out)
 }
 
-/// The rows of certain segments and those of the others whose bit is set, as ascending ranges, `limit` rows at most.
+/// Returns the rows of exact ranges, and those of the others whose bit is set, as ascending ranges, `limit` rows at most.
 ///
-/// The bits stand for the rows of the segments that are not certain, one after another.
-fn matching_rows(chunk: &[Segment], mask: Option<&BooleanBuffer>, limit: u64) -> Vec<Range<u32>> {
+/// The bits stand for the rows of the ranges that are not exact, one after another.
+fn matching_rows(chunk: &RowSelection, mask: Option<&BooleanBuffer>, limit: u64) -> Vec<Range<u32>> {
     let mut selected: Vec<Range<u32>> = Vec::new();
     let mut open = limit;
     let mut push = |range: Range<u32>| {
@@ -198,16 +199,16 @@ fn matching_rows(chunk: &[Segment], mask: Option<&BooleanBuffer>, limit: u64) ->
         }
     };
     let mut at = 0;
-    for segment in chunk {
-        if segment.certain {
-            push(segment.rows.clone());
+    for selected in chunk.ranges() {
+        if selected.is_exact {
+            push(selected.rows.clone());
             continue;
         }
-        let length = (segment.rows.end - segment.rows.start) as usize;
+        let length = selected.rows.len();
         let Some(bits) = mask.map(|mask| mask.slice(at, length)) else { continue };
         at += length;
         for (start, end) in bits.set_slices() {
-            push(segment.rows.start + start as u32..segment.rows.start + end as u32);
+            push(selected.rows.start + start as u32..selected.rows.start + end as u32);
         }
     }
     selected
@@ -218,6 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::expr::Truth;
 
     #[test]
     fn tested_rows_are_taken_out_of_whole_pages() {
@@ -241,13 +243,13 @@ mod tests {
             bits in prop::collection::vec(any::<bool>(), 60),
             limit in 0u64..70,
         ) {
-            let mut chunk = Vec::new();
+            let mut chunk = RowSelection::default();
             let mut row = 0;
             let mut expected = Vec::new();
             let mut bit = bits.iter();
             for (length, gap, certain) in stretches {
                 row += gap;
-                chunk.push(Segment { rows: row..row + length, certain });
+                chunk.push(row..row + length, if certain { Truth::Always } else { Truth::Maybe });
                 for row in row..row + length {
                     if certain || *bit.next().unwrap() {
                         expected.push(row);

@@ -20,8 +20,12 @@ use crate::query::execution::order::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{Piece, load};
 use crate::query::figures::{Counters, QueryFigures, add, lap};
-use crate::query::planning::plan::{Cutter, GroupChoice, PageIndex, Segment, segment_rows};
+use crate::query::planning::choice::GroupChoice;
+use crate::query::planning::chunks::Cutter;
+use crate::query::planning::pages::PageIndex;
+use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::planning::selection::RowSelection;
 use crate::query::request::{Output, Shape};
 
 /// Decoded bytes of a chunk at which it is cut, whatever number of rows that is.
@@ -37,7 +41,7 @@ const REFINE_COST_BYTES: u64 = 8 << 10;
 /// What came of looking into a row group.
 enum Refined {
     /// The stretches of it that may match.
-    Rows(Arc<Group>, Vec<Segment>),
+    Rows(RowGroupPlan),
     /// So many rows of an epoch match, of which only the number matters.
     Counted(u64, u64),
 }
@@ -157,9 +161,7 @@ impl Scan {
                 let scan = scan.clone();
                 let (dataset, shape, _) = self.shared();
                 self.refines.push_back(self.pool.submit(REFINE_COST_BYTES, move |_| {
-                    let group = Arc::new(scan.group(&dataset, &shape, choice)?);
-                    let segments = group.refine(&shape, choice.certain)?;
-                    Ok(Refined::Rows(group, segments))
+                    Ok(Refined::Rows(RowGroupPlan::new(&dataset, &shape, &scan, choice)?))
                 }));
                 continue;
             }
@@ -183,7 +185,7 @@ impl Scan {
             return plan.choices.iter().copied().collect();
         }
         let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
-            plan.choices.iter().partition(|choice| choice.certain);
+            plan.choices.iter().partition(|choice| choice.is_exact);
         let epoch = plan.manifest.epoch;
         let rows = certain.iter().map(|choice| plan.manifest.runs[choice.entry].rows).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
@@ -192,21 +194,20 @@ impl Scan {
 
     fn take_refined(&mut self) -> Result<()> {
         let Some(refine) = self.refines.pop_front() else { return Ok(()) };
-        let (group, mut segments) = match self.pool.wait(refine)? {
-            Refined::Rows(group, segments) => (group, segments),
+        let RowGroupPlan { group, mut selection } = match self.pool.wait(refine)? {
+            Refined::Rows(plan) => plan,
             Refined::Counted(epoch, rows) => {
                 self.hand_out_counted(epoch, rows);
                 return Ok(());
             }
         };
         if self.shape.stored.is_empty() {
-            let (certain, tested): (Vec<Segment>, Vec<Segment>) = segments.into_iter().partition(|one| one.certain);
-            self.hand_out_counted(group.epoch(), segment_rows(&certain));
-            segments = tested;
+            self.hand_out_counted(group.epoch(), selection.exact().rows());
+            selection = selection.inexact();
         }
-        if !segments.is_empty() {
+        if !selection.is_empty() {
             let pages = group.pages(self.shape.reference_column())?;
-            let cutter = Cutter::new(segments, pages);
+            let cutter = Cutter::new(selection, pages);
             self.cutter = Some((group, cutter));
         }
         Ok(())
@@ -227,9 +228,8 @@ impl Scan {
         }
     }
 
-    fn submit_load(&mut self, group: Arc<Group>, chunk: Vec<Segment>) {
-        let certain = chunk.iter().filter(|segment| segment.certain).cloned().collect::<Vec<_>>();
-        self.sure_rows = self.sure_rows.saturating_add(segment_rows(&certain));
+    fn submit_load(&mut self, group: Arc<Group>, chunk: RowSelection) {
+        self.sure_rows = self.sure_rows.saturating_add(chunk.exact().rows());
         let cost_bytes = self.shape.read_bytes(&chunk);
         if group.touch() {
             add(&self.counters.runs_touched, 1);

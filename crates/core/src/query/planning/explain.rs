@@ -6,14 +6,14 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::expr::{Predicate, Truth};
-use crate::format::{PageLocation, RunEntry, RunKind};
+use crate::format::{RunEntry, RunKind};
 use crate::query::catalog::Catalog;
 use crate::query::figures::Counters;
-use crate::query::planning::extent::gap_budget;
-use crate::query::planning::plan::{
-    GroupChoice, PageIndex, Segment, judge_run, page_end, pages_of, refine_by, segment_rows,
-};
-use crate::query::planning::scan::{EpochScan, Group, plan_epoch};
+use crate::query::planning::choice::GroupChoice;
+use crate::query::planning::pages::PageIndex;
+use crate::query::planning::plan::RowGroupPlan;
+use crate::query::planning::scan::{EpochScan, plan_epoch};
+use crate::query::planning::statistics::{judge_run, select_by};
 use crate::query::request::{Output, Shape};
 use crate::schema::EPOCH_COLUMN;
 
@@ -133,7 +133,7 @@ fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<E
                 note(&mut told.runs_skipped_by, by, 1, run.rows);
                 continue;
             }
-            Some(choice) if choice.certain => kind.whole += 1,
+            Some(choice) if choice.is_exact => kind.whole += 1,
             Some(_) => kind.tested += 1,
         }
         if let Some(choice) = choice {
@@ -189,18 +189,18 @@ fn explain_group(
     told: &mut EpochExplanation,
 ) -> Result<()> {
     let run = &scan.manifest.runs[choice.entry];
-    if choice.certain && shape.stored.is_empty() {
+    if choice.is_exact && shape.stored.is_empty() {
         told.rows_least += run.rows;
         told.rows_most += run.rows;
         return Ok(());
     }
-    let group = scan.group(dataset, shape, choice)?;
-    let segments = group.refine(shape, choice.certain)?;
-    if let Some(predicate) = shape.predicate.as_ref().filter(|_| !choice.certain) {
-        let mut ruled_out = run.rows - segment_rows(&segments);
+    let plan = RowGroupPlan::new(dataset, shape, scan, choice)?;
+    let RowGroupPlan { group, selection } = &plan;
+    if let Some(predicate) = shape.predicate.as_ref().filter(|_| !choice.is_exact) {
+        let mut ruled_out = run.rows - selection.rows();
         for &column in predicate.columns() {
-            let rest = refine_by(group.entry(), group.epoch(), predicate, &group, |of| of == column)?;
-            let rows = run.rows - segment_rows(&rest);
+            let rest = select_by(group.entry(), group.epoch(), predicate, &**group, |of| of == column)?;
+            let rows = run.rows - rest.rows();
             if rows > 0 {
                 note(&mut told.rows_skipped_by, shape.schema.columns()[column].name.clone(), 0, rows);
                 ruled_out = ruled_out.saturating_sub(rows);
@@ -211,74 +211,13 @@ fn explain_group(
             note(&mut told.rows_skipped_by, TOGETHER.to_owned(), 0, ruled_out);
         }
     }
-    let (certain, tested): (Vec<Segment>, Vec<Segment>) = segments.into_iter().partition(|segment| segment.certain);
-    let sure = segment_rows(&certain);
-    told.rows_least += sure;
-    told.rows_most += sure + segment_rows(&tested);
-    for &column in shape.predicate_columns() {
-        told.pages_tested += touched(group.pages(column)?, &tested).count() as u64;
-    }
-    told.bytes_least += least_bytes(&group, shape, &certain, &tested)?;
-    told.bytes_most += most_bytes(&group, shape, &certain, &tested)?;
+    let estimate = plan.estimate(shape)?;
+    told.rows_least += estimate.rows_least;
+    told.rows_most += estimate.rows_most;
+    told.pages_tested += estimate.pages_tested;
+    told.bytes_least += estimate.bytes_least;
+    told.bytes_most += estimate.bytes_most;
     Ok(())
-}
-
-/// The pages that hold rows of these (ascending) segments, each once.
-fn touched<'a>(pages: &'a [PageLocation], segments: &'a [Segment]) -> impl Iterator<Item = &'a PageLocation> {
-    let mut next = 0;
-    segments.iter().flat_map(move |segment| {
-        let touched = pages_of(pages, &segment.rows);
-        let from = touched.start.max(next);
-        next = next.max(touched.end);
-        &pages[from..next]
-    })
-}
-
-/// The columns a query reads pages of, and for each the segments it does: those that are tested for the predicate's, the
-/// `returned` ones for those that are handed back.
-fn read_columns(shape: &Shape, tested: &[Segment], returned: &[Segment]) -> Vec<(usize, Vec<Segment>)> {
-    let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
-    let columns = shape.stored.iter().chain(only_tested);
-    let read = columns.map(|column| {
-        let mut segments = Vec::new();
-        if shape.predicate_columns().contains(column) {
-            segments.extend_from_slice(tested);
-        }
-        if shape.stored.contains(column) {
-            segments.extend_from_slice(returned);
-        }
-        segments.sort_unstable_by_key(|segment| (segment.rows.start, segment.rows.end));
-        (*column, segments)
-    });
-    read.collect()
-}
-
-/// What is read in any case.
-fn least_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
-    let mut least = 0;
-    for (column, segments) in read_columns(shape, tested, certain) {
-        least += touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes)).sum::<u64>();
-    }
-    Ok(least)
-}
-
-/// What is read at most: if every row that may match does, with gaps. Rows are read in chunks that end where pages of one
-/// column do; a page of another column that lies across such an end is read for both chunks.
-fn most_bytes(group: &Group, shape: &Shape, certain: &[Segment], tested: &[Segment]) -> Result<u64> {
-    let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
-    let times = |page: &PageLocation| {
-        let inside =
-            ends.partition_point(|end| *end < page_end(page)) - ends.partition_point(|end| *end <= page.first_row);
-        1 + inside as u64
-    };
-    let possible: Vec<Segment> = certain.iter().chain(tested).cloned().collect();
-    let mut most = 0;
-    for (column, segments) in read_columns(shape, tested, &possible) {
-        let bytes = touched(group.pages(column)?, &segments).map(|page| u64::from(page.bytes) * times(page));
-        most += bytes.sum::<u64>();
-    }
-    let row_bytes: usize = shape.stored_widths().sum();
-    Ok(most + gap_budget(segment_rows(&possible).saturating_mul(row_bytes as u64)))
 }
 
 impl fmt::Display for Explanation {

@@ -1,9 +1,15 @@
-//! Which rows may match, as far as summaries tell, and where their bytes are.
+//! Which rows may match, and where their bytes are.
 //!
-//! `plan` decides without any I/O, `scan` is the way from an epoch to stretches of rows, `extent` joins pages into reads,
-//! `explain` says what would be read.
+//! `choice` takes row groups by the manifest, without any I/O; `scan` opens their parts; `plan` gives each a `selection` of its
+//! rows, by the access path of `statistics`, and estimates what that reads. `chunks` cuts selections for reading, `pages` tells
+//! where rows lie, `extent` joins pages into reads, `explain` prints the plans.
 
+pub(super) mod choice;
+pub(super) mod chunks;
 pub(super) mod explain;
 pub(super) mod extent;
+pub(super) mod pages;
 pub(super) mod plan;
 pub(super) mod scan;
+pub(super) mod selection;
+pub(super) mod statistics;

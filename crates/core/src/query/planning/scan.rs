@@ -14,7 +14,8 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RunEntry};
 use crate::query::catalog::Catalog;
 use crate::query::figures::{Counters, add};
-use crate::query::planning::plan::{GroupChoice, PageIndex, Segment, check_pages, choose_groups, refine};
+use crate::query::planning::choice::{GroupChoice, choose_groups};
+use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::request::Shape;
 use crate::schema::{Schema, Value};
 
@@ -107,7 +108,7 @@ fn open_scan(
 ) -> Result<EpochScan> {
     let most = if shape.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<PartId> = Vec::new();
-    for choice in choices.iter().filter(|choice| !choice.certain || !shape.stored.is_empty()) {
+    for choice in choices.iter().filter(|choice| !choice.is_exact || !shape.stored.is_empty()) {
         let part = manifest.runs[choice.entry].part;
         if needed.last() != Some(&part) && !needed.contains(&part) {
             if needed.len() == most {
@@ -242,15 +243,6 @@ impl Group {
     /// A column as messages name it.
     pub(crate) fn column_name(&self, column: usize) -> String {
         format!("column '{}'", self.schema.columns()[column].name)
-    }
-
-    /// The stretches of rows that may match.
-    pub(in crate::query) fn refine(&self, shape: &Shape, certain: bool) -> Result<Vec<Segment>> {
-        match &shape.predicate {
-            Some(predicate) if !certain => refine(self.entry(), self.epoch(), predicate, self),
-            // `check_pages` made sure that row numbers fit.
-            _ => Ok(vec![Segment { rows: 0..u32::try_from(self.entry().rows).unwrap_or(u32::MAX), certain: true }]),
-        }
     }
 
     /// Fills buffers, one after the other, with bytes of the file.

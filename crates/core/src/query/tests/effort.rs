@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::error::Error;
-use crate::query::planning::plan::Segment;
+use crate::expr::Truth;
+use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 use crate::storage::FaultStorage;
 use crate::store::EpochRange;
@@ -87,12 +88,13 @@ fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
     let dataset = fixture.open();
     let shape = |query: &Query| Shape::resolve(query, dataset.schema()).unwrap();
-    let segments = [(0..100, true), (100..300, false)].map(|(rows, certain)| Segment { rows, certain });
+    let mut selection = RowSelection::all(100);
+    selection.push(100..300, Truth::Maybe);
     // 23 bytes a row, 4 of them the key.
-    assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&segments), 100 * 23 + 200 * 13);
-    assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&segments), 300 * 23);
+    assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
+    assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
-    assert_eq!(shape(&key).read_bytes(&segments), 300 * 4);
+    assert_eq!(shape(&key).read_bytes(&selection), 300 * 4);
 }
 
 #[test]

@@ -1,0 +1,130 @@
+//! Which row groups of an epoch to read: decided from the manifest alone, without any I/O.
+
+use crate::expr::{Predicate, Truth};
+use crate::format::EpochManifest;
+use crate::query::planning::statistics::judge_run;
+use crate::schema::KeyOrder;
+
+/// A row group that may hold matching rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::query) struct GroupChoice {
+    /// Position in the manifest's list.
+    pub(in crate::query) entry: usize,
+    /// Whether all its rows match.
+    pub(in crate::query) is_exact: bool,
+}
+
+/// The keys of an epoch's row groups as ordinals, side by side: what a range of the key leaves is found by going through
+/// two lists of numbers, instead of judging each row group.
+#[derive(Debug, Default)]
+pub(in crate::query) struct KeyRanges {
+    least: Vec<u64>,
+    most: Vec<u64>,
+}
+
+impl KeyRanges {
+    /// Of a manifest whose key is column `key`. Where nothing is known of a row group, its keys may be any.
+    pub(in crate::query) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
+        let (least, most) = manifest.runs.ordinals(key, order).into_iter().unzip();
+        Self { least, most }
+    }
+
+    /// The row groups that may hold a key between two, both included.
+    fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
+        let pairs = self.least.iter().zip(&self.most).enumerate();
+        pairs.filter(move |(_, (least, most))| **least <= high && **most >= low).map(|(entry, _)| entry)
+    }
+}
+
+/// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly. Given
+/// the `keys` of the row groups and the range of it that the predicate allows, only those within it are judged.
+pub(in crate::query) fn choose_groups(
+    manifest: &EpochManifest,
+    predicate: Option<&Predicate>,
+    keys: Option<(&KeyRanges, (u64, u64))>,
+) -> Vec<GroupChoice> {
+    let judge = |entry: usize| {
+        let run = manifest.runs.get(entry).filter(|run| run.rows > 0)?;
+        let truth = predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true));
+        (truth != Truth::Never).then_some(GroupChoice { entry, is_exact: truth == Truth::Always })
+    };
+    match keys {
+        Some((keys, range)) => keys.overlapping(range).filter_map(judge).collect(),
+        None => (0..manifest.runs.len()).filter_map(judge).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{ColumnSummary, PartId, RunEntry, RunKind};
+    use crate::schema::{Column, DataType, Schema, Value};
+
+    fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RunEntry {
+        RunEntry {
+            part: PartId { rank: 0, roll: 0 },
+            run: 0,
+            row_group: 0,
+            offset: 4,
+            bytes: rows * 8,
+            rows,
+            kind: RunKind::Regular,
+            table_version: 1,
+            bounds: None,
+            checksum: 0,
+            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
+                .into(),
+        }
+    }
+
+    fn predicate(text: &str) -> Predicate {
+        let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
+        Predicate::parse(text, &schema).unwrap()
+    }
+
+    /// Whatever the predicate: judging only what its range of the key leaves chooses the same.
+    #[test]
+    fn the_keys_side_by_side_choose_what_judging_each_does() {
+        let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
+        let order = schema.key_order();
+        let mut runs: Vec<RunEntry> =
+            (0..60).map(|at| entry(10, (f64::from(at % 20) - 9.5, f64::from(at % 20 + at % 7) - 9.5), 0)).collect();
+        runs[3].columns[0] = ColumnSummary { range: None, nan_count: 10 };
+        runs[9].columns[0].range = None;
+        runs[12].columns[0].nan_count = 4;
+        runs[14].rows = 0;
+        let manifest = EpochManifest {
+            epoch: 5,
+            commit: uuid::Uuid::nil(),
+            parts: Vec::new(),
+            runs: runs.into(),
+            keys: Default::default(),
+            figures: Default::default(),
+        };
+        let keys = KeyRanges::of(&manifest, 0, order);
+        let (mut narrowed, mut found) = (0, 0);
+        for text in [
+            "energy > 2",
+            "energy >= -0.5 and energy < 3",
+            "energy between 1 and 2 or energy < -7",
+            "energy in (1.5, -4)",
+            "not energy < 3",
+            "energy != 1.5",
+            "isnan(energy)",
+            "energy > 1 or isnan(energy)",
+            "energy + 1 > 4",
+            "energy > 3 and energy < 2",
+            "epoch = 5 and energy <= -9.5",
+            "energy = 1e300",
+        ] {
+            let predicate = predicate(text);
+            let plain = choose_groups(&manifest, Some(&predicate), None);
+            found += plain.len();
+            let Some((low, high)) = predicate.range_of(0) else { continue };
+            narrowed += 1;
+            let range = (order.ordinal_of(low), order.ordinal_of(high));
+            assert_eq!(choose_groups(&manifest, Some(&predicate), Some((&keys, range))), plain, "{text}");
+        }
+        assert!(narrowed >= 6 && found > 60, "{narrowed}, {found}");
+    }
+}

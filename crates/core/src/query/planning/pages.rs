@@ -1,0 +1,118 @@
+//! The pages of a row group: where they lie and which rows they hold.
+
+use std::ops::Range;
+
+use crate::error::Result;
+use crate::format::{PageLocation, RunEntry};
+use crate::schema::Value;
+
+/// The page index of one row group.
+pub(crate) trait PageIndex {
+    /// The pages of a column: ascending, without gaps, over all rows of the row group ([`check_pages`]).
+    fn pages(&self, column: usize) -> Result<&[PageLocation]>;
+    /// Bounds of a page's values that are not NaN; `None` when nothing is known.
+    fn range(&self, column: usize, page: usize) -> Option<(Value, Value)>;
+}
+
+/// Whether pages cover the rows of their row group exactly and lie within its bytes; says what is wrong if not.
+pub(in crate::query) fn check_pages(entry: &RunEntry, pages: &[PageLocation]) -> std::result::Result<(), String> {
+    let end = entry.offset.saturating_add(entry.bytes);
+    let mut row = 0u64;
+    for (number, page) in pages.iter().enumerate() {
+        if page.first_row != row || page.rows == 0 {
+            return Err(format!("page {number} begins at row {} where {row} was expected", page.first_row));
+        }
+        row += u64::from(page.rows);
+        if page.offset < entry.offset || page.offset.checked_add(u64::from(page.bytes)).is_none_or(|last| last > end) {
+            return Err(format!("page {number} lies outside its row group"));
+        }
+    }
+    if row != entry.rows {
+        return Err(format!("its pages hold {row} rows, the manifest says {}", entry.rows));
+    }
+    if row > u64::from(u32::MAX) {
+        return Err(format!("{row} rows are more than a row group can have"));
+    }
+    Ok(())
+}
+
+/// The pages that hold any of these rows.
+pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
+    if rows.is_empty() {
+        return 0..0;
+    }
+    let first = pages.partition_point(|page| page_end(page) <= u64::from(rows.start));
+    let last = pages.partition_point(|page| page.first_row < u64::from(rows.end));
+    first..last.max(first)
+}
+
+/// One past the page's last row.
+pub(in crate::query) fn page_end(page: &PageLocation) -> u64 {
+    page.first_row + u64::from(page.rows)
+}
+
+#[cfg(test)]
+pub(in crate::query) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::format::{ColumnSummary, PartId, RunKind};
+
+    pub(in crate::query) fn locations(lengths: &[u32]) -> Vec<PageLocation> {
+        let mut first_row = 0;
+        let location = |rows: &u32| {
+            let page = PageLocation { offset: 4 + first_row * 8, bytes: rows * 8, first_row, rows: *rows };
+            first_row += u64::from(*rows);
+            page
+        };
+        lengths.iter().map(location).collect()
+    }
+
+    pub(in crate::query) fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RunEntry {
+        RunEntry {
+            part: PartId { rank: 0, roll: 0 },
+            run: 0,
+            row_group: 0,
+            offset: 4,
+            bytes: rows * 8,
+            rows,
+            kind: RunKind::Regular,
+            table_version: 1,
+            bounds: None,
+            checksum: 0,
+            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
+                .into(),
+        }
+    }
+
+    #[test]
+    fn page_lists_that_do_not_fit_are_refused() {
+        let run = entry(30, (0.0, 1.0), 0);
+        assert!(check_pages(&run, &locations(&[10, 20])).is_ok());
+        assert!(check_pages(&run, &locations(&[10, 19])).is_err(), "a row is missing");
+        assert!(check_pages(&run, &locations(&[10, 0, 20])).is_err(), "an empty page");
+        let mut outside = locations(&[10, 20]);
+        outside[1].offset += 1;
+        assert!(check_pages(&run, &outside).is_err(), "beyond the row group");
+        outside[1].offset = u64::MAX;
+        assert!(check_pages(&run, &outside).is_err(), "no overflow");
+    }
+
+    proptest! {
+        #[test]
+        fn the_pages_of_a_stretch_are_those_that_hold_its_rows(
+            lengths in prop::collection::vec(1u32..20, 1..12),
+            start in 0u32..100,
+            rows in 0u32..100,
+        ) {
+            let pages = locations(&lengths);
+            let total: u32 = lengths.iter().sum();
+            let wanted = start.min(total)..(start + rows).min(total);
+            let holds = |page: &PageLocation| {
+                page.first_row < u64::from(wanted.end) && page_end(page) > u64::from(wanted.start) && !wanted.is_empty()
+            };
+            let expected: Vec<usize> = (0..pages.len()).filter(|number| holds(&pages[*number])).collect();
+            prop_assert_eq!(pages_of(&pages, &wanted).collect::<Vec<_>>(), expected);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Row selections: the rows of one row group that may match a predicate.
+//!
+//! A selection is *exact* where all of its rows match, and a *superset* where they have to be tested; rows outside of it do
+//! not match. Every access path to a row group gives one. Selections of comparisons combine as the predicate does, by
+//! three-valued logic: no match, possible match, certain match.
+
+use std::ops::Range;
+
+use crate::expr::{Connective, Truth};
+
+/// Consecutive rows of a selection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::query) struct RowRange {
+    /// Rows, counted from the row group's first.
+    pub(in crate::query) rows: Range<u32>,
+    /// Whether all of them match.
+    pub(in crate::query) is_exact: bool,
+}
+
+impl RowRange {
+    /// Returns what the predicate is over these rows.
+    pub(in crate::query) fn truth(&self) -> Truth {
+        if self.is_exact { Truth::Always } else { Truth::Maybe }
+    }
+}
+
+/// Rows of a row group that may match: ascending, disjoint ranges. Neighbouring ranges that touch differ in exactness.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::query) struct RowSelection {
+    ranges: Vec<RowRange>,
+}
+
+impl RowSelection {
+    /// Selects all of a row group's rows, as certain matches.
+    pub(in crate::query) fn all(rows: u32) -> Self {
+        let mut selection = Self::default();
+        selection.push(0..rows, Truth::Always);
+        selection
+    }
+
+    /// Appends rows behind those selected so far, joined to the last range where they continue it.
+    pub(in crate::query) fn push(&mut self, rows: Range<u32>, truth: Truth) {
+        if truth == Truth::Never || rows.is_empty() {
+            return;
+        }
+        let is_exact = truth == Truth::Always;
+        match self.ranges.last_mut() {
+            Some(last) if last.is_exact == is_exact && last.rows.end == rows.start => last.rows.end = rows.end,
+            _ => self.ranges.push(RowRange { rows, is_exact }),
+        }
+    }
+
+    /// Returns the ranges, ascending.
+    pub(in crate::query) fn ranges(&self) -> &[RowRange] {
+        &self.ranges
+    }
+
+    /// Returns whether no row is selected.
+    pub(in crate::query) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Counts the rows selected.
+    pub(in crate::query) fn rows(&self) -> u64 {
+        self.ranges.iter().map(|range| range.rows.len() as u64).sum()
+    }
+
+    /// Returns the rows that match for certain.
+    pub(in crate::query) fn exact(&self) -> Self {
+        Self { ranges: self.ranges.iter().filter(|range| range.is_exact).cloned().collect() }
+    }
+
+    /// Returns the rows that have to be tested.
+    pub(in crate::query) fn inexact(&self) -> Self {
+        Self { ranges: self.ranges.iter().filter(|range| !range.is_exact).cloned().collect() }
+    }
+
+    /// Joins the selections of a connective's operands, in a row group of `rows` rows.
+    pub(in crate::query) fn join(connective: Connective, operands: Vec<Self>, rows: u32) -> Self {
+        let mut operands = operands.into_iter();
+        let Some(first) = operands.next() else {
+            return if connective == Connective::And { Self::all(rows) } else { Self::default() };
+        };
+        match connective {
+            Connective::Not => first.complement(rows),
+            Connective::And => operands.fold(first, |one, other| one.intersection(&other)),
+            Connective::Or => operands.fold(first, |one, other| one.union(&other)),
+        }
+    }
+
+    /// Returns the rows that are in either selection; exact where one is.
+    fn union(&self, other: &Self) -> Self {
+        self.combined(other, Truth::max)
+    }
+
+    /// Returns the rows that are in both selections; exact where both are.
+    fn intersection(&self, other: &Self) -> Self {
+        self.combined(other, Truth::min)
+    }
+
+    /// Returns the rows that may fail to match, of a row group of `rows` rows.
+    fn complement(&self, rows: u32) -> Self {
+        Self::all(rows).combined(self, |_, truth| truth.opposite())
+    }
+
+    fn combined(&self, other: &Self, combine: impl Fn(Truth, Truth) -> Truth) -> Self {
+        let mut combined = Self::default();
+        let (mut one, mut two) = (Cursor(&self.ranges), Cursor(&other.ranges));
+        let mut start = 0;
+        loop {
+            let ((left, left_end), (right, right_end)) = (one.at(start), two.at(start));
+            let Some(end) = left_end.into_iter().chain(right_end).min() else { return combined };
+            combined.push(start..end, combine(left, right));
+            start = end;
+        }
+    }
+}
+
+/// The ranges from some row on.
+struct Cursor<'a>(&'a [RowRange]);
+
+impl Cursor<'_> {
+    /// Returns what a selection says of a row, and the row at which that may change; `None` at the end. Rows ascend from call
+    /// to call.
+    fn at(&mut self, row: u32) -> (Truth, Option<u32>) {
+        while let Some((first, rest)) = self.0.split_first() {
+            if row < first.rows.start {
+                return (Truth::Never, Some(first.rows.start));
+            }
+            if row < first.rows.end {
+                return (first.truth(), Some(first.rows.end));
+            }
+            self.0 = rest;
+        }
+        (Truth::Never, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn truth() -> impl Strategy<Value = Truth> {
+        prop::sample::select(vec![Truth::Never, Truth::Maybe, Truth::Always])
+    }
+
+    fn selected(truths: &[Truth]) -> RowSelection {
+        let mut selection = RowSelection::default();
+        for (row, truth) in (0u32..).zip(truths) {
+            selection.push(row..row + 1, *truth);
+        }
+        selection
+    }
+
+    proptest! {
+        #[test]
+        fn selections_combine_row_by_row(
+            pairs in prop::collection::vec((truth(), truth(), 1usize..4), 0..20),
+        ) {
+            let repeated = |of: &dyn Fn(&(Truth, Truth, usize)) -> Truth| -> Vec<Truth> {
+                pairs.iter().flat_map(|pair| std::iter::repeat_n(of(pair), pair.2)).collect()
+            };
+            let (left, right) = (repeated(&|pair| pair.0), repeated(&|pair| pair.1));
+            let rows = left.len() as u32;
+            let (one, two) = (selected(&left), selected(&right));
+            let both = |of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
+                left.iter().zip(&right).map(|(left, right)| of(*left, *right)).collect()
+            };
+            let join = |connective, operands: &[&RowSelection]| {
+                RowSelection::join(connective, operands.iter().map(|operand| (*operand).clone()).collect(), rows)
+            };
+            prop_assert_eq!(join(Connective::And, &[&one, &two]), selected(&both(Truth::min)));
+            prop_assert_eq!(join(Connective::Or, &[&one, &two]), selected(&both(Truth::max)));
+            let opposites: Vec<Truth> = left.iter().map(|truth| truth.opposite()).collect();
+            prop_assert_eq!(join(Connective::Not, &[&one]), selected(&opposites));
+            prop_assert_eq!(join(Connective::And, &[]), RowSelection::all(rows));
+            prop_assert_eq!(one.exact().rows() + one.inexact().rows(), one.rows());
+            prop_assert_eq!(one.rows(), left.iter().filter(|truth| **truth != Truth::Never).count() as u64);
+        }
+    }
+}
