@@ -39,28 +39,37 @@
 //!
 //! # Which type for what
 //!
-//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, with a
-//!   [`shuffle::Transport`] such as MPI. Both take [`WriteOptions`] and rows as [`ColumnView`]s of a [`Schema`].
-//! * Reading: [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s, [`query::Quantiles`] and
+//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, over a [`Transport`]
+//!   such as MPI. Both take [`WriteOptions`], and rows as [`ColumnView`]s of a [`Schema`].
+//! * Reading: a [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s, [`query::Quantiles`] and
 //!   [`query::Tracks`]. [`expr`] is the language of predicates and derived columns, as text or composed.
-//! * Upkeep: [`compact`] rewrites an epoch as few large files; [`store`] verifies, recovers and truncates datasets.
+//! * Upkeep: a [`Compaction`] rewrites epochs as few large, fully sorted files; [`verify`] checks every byte.
 //!
-//! The other modules are the parts that these are made of: [`partition`] chooses where records go, [`shuffle`] takes them
-//! there, [`writer`] and [`mod@format`] make Parquet of them, [`runtime`] gives them threads, time and [`storage`].
+//! The hidden modules are the parts these are made of. They are public for the command, the libraries for simulations, tests
+//! and benchmarks of this repository, and may change with every release.
 
+#[doc(hidden)]
 pub mod compact;
 mod error;
 pub mod expr;
+#[doc(hidden)]
 pub mod format;
+#[doc(hidden)]
 pub mod partition;
 pub mod query;
+#[doc(hidden)]
 pub mod runtime;
 mod schema;
+#[doc(hidden)]
 pub mod shuffle;
+#[doc(hidden)]
 pub mod storage;
+#[doc(hidden)]
 pub mod store;
+#[doc(hidden)]
 pub mod writer;
 
+pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
 pub use format::EpochFigures;
 pub use query::{Dataset, Query};
@@ -71,5 +80,6 @@ pub use schema::{
     Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
     SchemaError, Value,
 };
-pub use shuffle::{Renegotiation, Routing, Topology};
-pub use store::{EpochRange, IfExists};
+pub use shuffle::{Channel, Renegotiation, Routing, Sent, Topology, Transport};
+pub use storage::{FileSystem, Storage};
+pub use store::{EpochRange, IfExists, VerifyOptions, VerifyReport, verify};
