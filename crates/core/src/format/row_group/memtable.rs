@@ -109,7 +109,7 @@ impl Memtable {
     /// rows distributed over `bounds`.
     pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
         let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
-        table.give_back();
+        table.free_surplus();
         table.clear_for(bounds);
         table
     }
@@ -126,12 +126,12 @@ impl Memtable {
         // The last chunk in use may be a short one: it limits the rows then.
         if used_rows <= self.limit_rows {
             self.limit_rows = rows.max(used_rows);
-            self.give_back();
+            self.free_surplus();
         }
     }
 
     /// Frees memory that no row can use.
-    fn give_back(&mut self) {
+    fn free_surplus(&mut self) {
         let most_bytes = self.most_bytes();
         self.data.truncate(most_bytes);
         self.data.shrink_to(most_bytes);

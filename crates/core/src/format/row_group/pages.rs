@@ -1,4 +1,4 @@
-//! Encoding sorted rows as row groups of pages, and copying encoded row groups to other places.
+//! Encoding sorted rows as row groups of pages.
 
 use crate::error::Result;
 use crate::format::manifest::entries::ColumnSummary;
