@@ -11,7 +11,7 @@
 //!
 //! # Meaning
 //!
-//! What NumPy would answer, which is IEEE 754:
+//! That of NumPy, which is IEEE 754:
 //!
 //! * NaN is in no relation to anything: `=`, `<`, `<=`, `>`, `>=`, `BETWEEN` and `IN` are false for it. Hence `<>`,
 //!   `NOT IN`, `NOT BETWEEN` and `NOT (x > 1)` are *true* for it. `isnan(x)` finds it. -0.0 equals 0.0; infinities are
@@ -22,13 +22,13 @@
 //!   of `i64` and `u64`.
 //! * Everything else is computed and compared in `f64`. Division and remainder by zero give infinities and NaN. `%` is C's
 //!   `fmod`: the result has the sign of the dividend, as in SQL (and as `np.fmod`, not `np.mod`).
-//! * Whole literals are exact; `+`, `-` and `*` of whole literals too, so `9007199254740992 + 1` is what it says.
+//! * Integer literals are exact; `+`, `-` and `*` of integer literals too, so `9007199254740992 + 1` is 9007199254740993.
 //!
 //! # Map
 //!
 //! `parse` turns text into sqlparser's tree within fixed limits; `bind` turns that into our own typed `tree`; `plan`
-//! decides how each comparison runs: on native slices (`mask`) or in `f64` chunks (`program`). [`Predicate`] evaluates
-//! and prunes (`prune`: interval arithmetic over column summaries), [`Derivation`] computes columns.
+//! chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks (`program`). [`Predicate`]
+//! evaluates and prunes (`prune`: interval arithmetic over column statistics), [`Derivation`] computes columns.
 
 mod bind;
 mod derive;
