@@ -271,7 +271,7 @@ impl fmt::Display for Derivation {
     }
 }
 
-/// Derivations over one set of source columns; later ones may read earlier ones, with the values as they are stored.
+/// Derivations over one set of source columns. Later ones may read the stored values of earlier ones.
 ///
 /// ```
 /// use turbidite::expr::DerivationSet;

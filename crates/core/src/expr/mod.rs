@@ -22,7 +22,7 @@
 //!   of `i64` and `u64`.
 //! * Everything else is computed and compared in `f64`. Division and remainder by zero give infinities and NaN. `%` is C's
 //!   `fmod`: the result has the sign of the dividend, as in SQL (and as `np.fmod`, not `np.mod`).
-//! * Integer literals are exact; `+`, `-` and `*` of integer literals too, so `9007199254740992 + 1` is 9007199254740993.
+//! * Integer literals are exact, and so are `+`, `-` and `*` of them: `9007199254740992 + 1` is 9007199254740993.
 //!
 //! # Map
 //!

@@ -164,7 +164,7 @@ impl Column {
     }
 }
 
-/// The columns of a dataset and which of them is the key.
+/// The columns of a dataset and its key.
 ///
 /// ```
 /// use turbidite::{Column, DataType, Schema};

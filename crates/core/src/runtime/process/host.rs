@@ -27,8 +27,8 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>>;
 }
 
-/// The process of a rank on a real machine. The datasets that are opened on the same one share a thread that sorts and
-/// writes, and the memory of memtables: together they need hardly more than one.
+/// The process of a rank on a real machine. Datasets opened on the same process share a thread that sorts and writes,
+/// and the memtable budget: together they need hardly more memory than one.
 ///
 /// ```
 /// # use std::sync::Arc;
