@@ -250,8 +250,8 @@ impl<'a> EpochWork<'a> {
                 }
                 let context = RunContext { run, kind: sequences.kind(), table_version: 0, bounds: None };
                 // A slab has at most `u32::MAX` rows.
-                let stretch = rows.start as usize..rows.end as usize;
-                runs.extend(part.append_sorted(&reader.table, stretch, context, buffers)?);
+                let range = rows.start as usize..rows.end as usize;
+                runs.extend(part.append_sorted(&reader.table, range, context, buffers)?);
                 run += 1;
                 progress(rows.end - rows.start);
             }

@@ -1,6 +1,6 @@
 //! Compaction options: every option, its default and its check.
 
-use super::reads::LONGEST_READ_BYTES;
+use super::reads::MAX_READ_BYTES;
 use crate::error::UsageError;
 use crate::format::{ColumnTable, EpochManifest, PartOptions, page_rows};
 use crate::schema::{Column, Schema};
@@ -11,7 +11,7 @@ use crate::writer::{MAX_RUN_ROWS, THREADS_PER_CORE};
 const RUN_BYTES: usize = 7 << 20;
 
 /// A thread's memory beside its slab and a row group of the copy: the bytes just read, and a decoded page.
-const READ_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20);
+const READ_BYTES: u64 = MAX_READ_BYTES + (1 << 20);
 
 /// Maximum bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
 pub(super) const PART_BYTES: u64 = 1 << 30;

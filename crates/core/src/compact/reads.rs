@@ -4,7 +4,7 @@ use crate::query::{Extent, READ_THROUGH_BYTES};
 
 /// Maximum length of a read that joins several pages, in bytes: beyond it, throughput no longer grows (see
 /// [`READ_THROUGH_BYTES`]) but buffers do.
-pub(super) const LONGEST_READ_BYTES: u64 = 4 << 20;
+pub(super) const MAX_READ_BYTES: u64 = 4 << 20;
 
 /// Returns the reads that fetch all of `wanted`, which ascend and do not overlap: gaps up to [`READ_THROUGH_BYTES`] are
 /// read through.
@@ -14,7 +14,7 @@ pub(super) fn coalesce(wanted: impl IntoIterator<Item = Extent>) -> Vec<Extent> 
         match reads.last_mut() {
             Some(last)
                 if extent.offset.saturating_sub(last.end()) <= READ_THROUGH_BYTES
-                    && extent.end() - last.offset <= LONGEST_READ_BYTES =>
+                    && extent.end() - last.offset <= MAX_READ_BYTES =>
             {
                 last.bytes = extent.end() - last.offset;
             }
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn joined_reads_stay_bounded() {
         let reads = coalesce((0..100).map(|page| extent(page * (1 << 20), 1 << 20)));
-        assert!(reads.iter().all(|read| read.bytes <= LONGEST_READ_BYTES));
+        assert!(reads.iter().all(|read| read.bytes <= MAX_READ_BYTES));
         assert_eq!(reads.len(), 25);
-        assert_eq!(coalesce([extent(0, 3 * LONGEST_READ_BYTES)]).len(), 1, "a page longer than that is one read");
+        assert_eq!(coalesce([extent(0, 3 * MAX_READ_BYTES)]).len(), 1, "a page longer than that is one read");
     }
 }

@@ -162,18 +162,18 @@ impl SlabReader {
     /// When a page is corrupt, keys contradict the page indexes, or storage fails.
     pub(super) fn load(&mut self, sequences: &Sequences<'_>, from: &Cut, to: &Cut) -> Result<()> {
         let begun = Instant::now();
-        let stretches = sequences.between(from, to);
-        let rows: usize = stretches.iter().map(|(_, rows)| rows.len()).sum();
+        let ranges = sequences.between(from, to);
+        let rows: usize = ranges.iter().map(|(_, rows)| rows.len()).sum();
         self.table.clear(rows);
-        for (sequence, rows) in &stretches {
-            self.load_stretch(&sequences.group(*sequence)?, rows)?;
+        for (sequence, rows) in &ranges {
+            self.load_range(&sequences.group(*sequence)?, rows)?;
         }
         let read = Instant::now();
         self.read_s += (read - begun).as_secs_f64();
         let order = self.schema.key_order();
         self.table.sort(|ordinals| {
             let mut rest = ordinals;
-            for (sequence, rows) in &stretches {
+            for (sequence, rows) in &ranges {
                 let (keys, others) = rest.split_at(rows.len());
                 rest = others;
                 let within =
@@ -192,7 +192,7 @@ impl SlabReader {
     }
 
     /// Appends a range of a row group's rows to the table.
-    fn load_stretch(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
+    fn load_range(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
         let mut wanted = Vec::new();
         for column in 0..self.schema.columns().len() {
             let pages = group.pages(column)?;

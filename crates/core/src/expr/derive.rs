@@ -105,8 +105,8 @@ fn round_ties_even(value: f64) -> f64 {
 }
 
 impl Derivation {
-    /// Parses a derivation over `inputs`, and over constants of the source that `constants` returns for their full names
-    /// (`"header.x0"`). Only the existence of a constant matters here; its value may differ in every file.
+    /// Parses a derivation over `inputs`, and over constants of the source that `constants` returns for their full
+    /// names (`"header.x0"`). Only the existence of a constant matters here; its value may differ in every file.
     ///
     /// # Errors
     /// [`ExpressionError`] with the place in the text.

@@ -171,12 +171,12 @@ impl Curve {
     /// Adds sorted keys of mass one; `end` is the begin of the next piece.
     fn keys(&mut self, keys: &[f64], end: Option<f64>) {
         let Some(&last) = keys.last() else { return };
-        let stretches = keys.len() - 1 + usize::from(end.is_some());
-        if stretches == 0 {
+        let intervals = keys.len() - 1 + usize::from(end.is_some());
+        if intervals == 0 {
             self.piece(last, last, 1.0);
             return;
         }
-        let mass = keys.len() as f64 / stretches as f64;
+        let mass = keys.len() as f64 / intervals as f64;
         for pair in keys.windows(2) {
             self.piece(pair[0], pair[1], mass);
         }
@@ -232,9 +232,9 @@ impl Sum {
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
         let mut builder = ModelBuilder::new(Scale::Even);
         for pivots in &known {
-            let stretch = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
+            let step_mass = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
             for pair in pivots.points.windows(2) {
-                builder.add_stretch(place(pair[0]), place(pair[1]), stretch);
+                builder.add_interval(place(pair[0]), place(pair[1]), step_mass);
             }
         }
         Some(Self { model: builder.build(), low, high, mass })

@@ -11,13 +11,13 @@ use super::cut_point::CutPoint;
 
 /// Maximum number of partitions whose cuts are all kept, and of knots beyond that, unless cuts are too close together
 /// to be left out: 64 KiB as a message.
-pub(super) const MOST_KNOTS: usize = 4096;
+pub(super) const MAX_KNOTS: usize = 4096;
 
 /// Finest allowed error, in partitions; it is doubled until the knots are few enough.
 const FINEST_ERROR: f64 = 1.0 / 128.0;
 
 /// Minimum number of places (of 2^-32 of a key) per partition between two knots: with fewer, rounding would decide.
-const LEAST_PLACES: u128 = 256;
+const MIN_PLACES: u128 = 256;
 
 /// Leading digits of a place used by routing, of all places between two knots.
 const PLACE_BITS: u32 = 40;
@@ -32,7 +32,7 @@ pub(super) struct Knots {
 
 /// The interval from a knot to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Interval {
     /// The partition that begins at the knot.
     reached: u32,
     /// The last partition before the next knot, minus `reached`.
@@ -48,15 +48,15 @@ fn place(cut: CutPoint) -> u128 {
     (u128::from(cut.ordinal) << 32) | u128::from(cut.tie)
 }
 
-impl Stretch {
+impl Interval {
     /// Returns the intervals that begin at each knot; the one behind the last knot is the last partition.
     pub(super) fn all(knots: &Knots) -> Vec<Self> {
         let next = |index: usize| knots.cuts.get(index + 1).zip(knots.reached.get(index + 1));
-        let stretch = |(index, (&cut, &reached)): (usize, (&CutPoint, &u32))| match next(index) {
+        let interval = |(index, (&cut, &reached)): (usize, (&CutPoint, &u32))| match next(index) {
             Some((&end, &to)) => Self::new(cut, end, reached, to - reached),
             None => Self { reached, last: 0, shift: 0, slope: 0 },
         };
-        knots.cuts.iter().zip(&knots.reached).enumerate().map(stretch).collect()
+        knots.cuts.iter().zip(&knots.reached).enumerate().map(interval).collect()
     }
 
     fn new(from: CutPoint, to: CutPoint, reached: u32, partitions: u32) -> Self {
@@ -83,15 +83,15 @@ impl Stretch {
 }
 
 impl Knots {
-    /// Keeps all cuts, or of more than [`MOST_KNOTS`] the fewest that approximate all others within an error.
+    /// Keeps all cuts, or of more than [`MAX_KNOTS`] the fewest that approximate all others within an error.
     pub(super) fn of(cuts: Vec<CutPoint>) -> Self {
-        if cuts.len() < MOST_KNOTS {
+        if cuts.len() < MAX_KNOTS {
             return Self::every(cuts);
         }
         let mut error = FINEST_ERROR;
         loop {
             let kept = kept(&cuts, error);
-            if kept.len() <= MOST_KNOTS || error > cuts.len() as f64 {
+            if kept.len() <= MAX_KNOTS || error > cuts.len() as f64 {
                 let reached = kept.iter().map(|&index| index as u32 + 1).collect();
                 return Self { cuts: kept.iter().map(|&index| cuts[index]).collect(), reached };
             }
@@ -132,11 +132,11 @@ fn next_knot(cuts: &[CutPoint], from: usize, error: f64) -> usize {
     for next in first..cuts.len() {
         let (width, partitions) = (place(cuts[next]) - place(cuts[from]), (next - from) as f64);
         let slope = partitions / width as f64;
-        if slope >= least && slope <= most && width >= LEAST_PLACES * (next - from) as u128 {
+        if slope >= least && slope <= most && width >= MIN_PLACES * (next - from) as u128 {
             reachable = next;
         }
         (least, most) = (least.max((partitions - error) / width as f64), most.min((partitions + error) / width as f64));
-        if least > most || width < LEAST_PLACES * (next - from) as u128 {
+        if least > most || width < MIN_PLACES * (next - from) as u128 {
             break;
         }
     }
@@ -153,11 +153,11 @@ mod tests {
     /// Cuts as in a job of thousands: regions of all densities, keys that several partitions share, and cuts that
     /// coincide.
     fn many_cuts() -> impl Strategy<Value = Vec<CutPoint>> {
-        let stretch = (0u64..1 << 40, 0u32..6, 1usize..700);
-        prop::collection::vec(stretch, 15..40).prop_map(|stretches| {
+        let interval = (0u64..1 << 40, 0u32..6, 1usize..700);
+        prop::collection::vec(interval, 15..40).prop_map(|intervals| {
             let mut cuts = Vec::new();
             let mut ordinal = 1u64 << 50;
-            for (width, kind, count) in stretches {
+            for (width, kind, count) in intervals {
                 for step in 0..count as u64 {
                     cuts.push(match kind {
                         0 => CutPoint { ordinal, tie: ((step << 32) / count as u64) as u32 },

@@ -73,7 +73,7 @@ impl ModelBuilder {
     }
 
     /// Adds mass spread between two keys; if they are equal, to that key.
-    pub(crate) fn add_stretch(&mut self, from: u64, to: u64, mass: u64) {
+    pub(crate) fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
         let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
         self.widen(from, to);
         let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };

@@ -12,7 +12,7 @@ use super::sketch::Random;
 const BLOCKS: u64 = 256;
 
 /// Minimum records per block.
-const LEAST_BLOCK_RECORDS: u64 = 64;
+const MIN_BLOCK_RECORDS: u64 = 64;
 
 /// Returns how many of `records` stored in sequence to read at a time, at most `limit`: few enough that there are
 /// sufficient blocks to reorder.
@@ -26,7 +26,7 @@ const LEAST_BLOCK_RECORDS: u64 = 64;
 /// ```
 pub fn block_records(records: u64, limit: u64) -> u64 {
     let limit = limit.max(1);
-    (records / BLOCKS).clamp(LEAST_BLOCK_RECORDS.min(limit), limit)
+    (records / BLOCKS).clamp(MIN_BLOCK_RECORDS.min(limit), limit)
 }
 
 /// Returns the positions 0 to `count` - 1, each once, in an order in which any prefix is a sample of all.

@@ -10,7 +10,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::curve::{Knots, Stretch};
+use super::curve::{Interval, Knots};
 use super::cut_point::CutPoint;
 
 /// The error for bytes that are not a table or pivots.
@@ -59,7 +59,7 @@ struct Shape {
     /// Cut points, ascending: all of them, or the kept ones.
     cuts: Vec<CutPoint>,
     /// The intervals that follow each cut; empty when all cuts are kept.
-    stretches: Vec<Stretch>,
+    intervals: Vec<Interval>,
     /// The partition that begins at each cut, unless all cuts are kept.
     reached: Vec<u32>,
     cells: Cells,
@@ -73,7 +73,7 @@ pub struct TableShelf {
 }
 
 /// While some ranks still route by one table, others receive the next.
-const MOST_SHELVED: usize = 2;
+const MAX_SHELVED: usize = 2;
 
 impl TableShelf {
     /// Decodes a table like [`PartitionTable::decode`]; equal bytes return tables that share their memory.
@@ -84,7 +84,7 @@ impl TableShelf {
             return Ok(table.clone());
         }
         let table = PartitionTable::decode(bytes)?;
-        if tables.len() == MOST_SHELVED {
+        if tables.len() == MAX_SHELVED {
             tables.remove(0);
         }
         tables.push((bytes.to_vec(), table.clone()));
@@ -105,7 +105,7 @@ struct Cells {
 }
 
 /// Minimum number of cells, and cells per partition when there are many.
-const LEAST_CELLS: usize = 1024;
+const MIN_CELLS: usize = 1024;
 const CELLS_PER_CUT: usize = 4;
 
 impl Cells {
@@ -114,7 +114,7 @@ impl Cells {
             (Some(first), Some(last)) => (first.ordinal, last.ordinal),
             _ => (0, 0),
         };
-        let wanted = LEAST_CELLS.max(cuts.len().saturating_mul(CELLS_PER_CUT)).next_power_of_two();
+        let wanted = MIN_CELLS.max(cuts.len().saturating_mul(CELLS_PER_CUT)).next_power_of_two();
         let span_bits = u64::BITS - (last - first).leading_zeros();
         let shift = span_bits.saturating_sub(wanted.trailing_zeros());
         let begin = first.saturating_sub(1 << shift);
@@ -176,9 +176,9 @@ impl PartitionTable {
     pub(super) fn of_knots(version: u32, partitions: u32, knots: Knots) -> Self {
         let cells = Cells::new(&knots.cuts);
         let all = knots.cuts.len() + 1 == partitions as usize;
-        let stretches = if all { Vec::new() } else { Stretch::all(&knots) };
+        let intervals = if all { Vec::new() } else { Interval::all(&knots) };
         let reached = if all { Vec::new() } else { knots.reached };
-        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, stretches, reached, cells }) }
+        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, intervals, reached, cells }) }
     }
 
     /// Returns the number of the renegotiation that made the table.
@@ -198,8 +198,8 @@ impl PartitionTable {
 
     /// Returns the memory that a rank needs for it.
     pub fn memory_bytes(&self) -> usize {
-        let Shape { cuts, stretches, reached, cells } = &*self.shape;
-        size_of_val(&cuts[..]) + size_of_val(&stretches[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
+        let Shape { cuts, intervals, reached, cells } = &*self.shape;
+        size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
     /// Returns the length of [`PartitionTable::encode`].
@@ -223,7 +223,7 @@ impl PartitionTable {
     /// that is cut inside accept it. The outermost partitions extend to the extremes. The bounds of an empty partition
     /// hold one key.
     pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
-        if !self.shape.stretches.is_empty() {
+        if !self.shape.intervals.is_empty() {
             return self.searched_bounds(partition);
         }
         let (partition, cuts) = (partition as usize, &self.shape.cuts);
@@ -308,8 +308,8 @@ impl Shape {
         };
         let passed = self.settle(below, ordinal, tie);
         match passed.checked_sub(1) {
-            Some(knot) if !self.stretches.is_empty() => {
-                self.stretches[knot as usize].destination(self.cuts[knot as usize], ordinal, tie)
+            Some(knot) if !self.intervals.is_empty() => {
+                self.intervals[knot as usize].destination(self.cuts[knot as usize], ordinal, tie)
             }
             _ => passed,
         }

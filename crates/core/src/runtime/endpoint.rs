@@ -368,8 +368,8 @@ fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
 }
 
 /// Decodes the statistics in the outcome of a committed epoch.
-pub(super) fn decode_figures(rank: u32, words: &[u8]) -> Result<EpochFigures> {
-    serde_json::from_slice(words)
+pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochFigures> {
+    serde_json::from_slice(bytes)
         .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
 }
 

@@ -17,7 +17,8 @@ pub struct ColumnView<'a> {
 }
 
 impl<'a> ColumnView<'a> {
-    /// Creates a view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the last.
+    /// Creates a view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the
+    /// last.
     ///
     /// A stride of 0 repeats one value. Values are little-endian and need no alignment.
     ///

@@ -130,7 +130,7 @@ impl Control {
             Self::Sealed(Sealed::Failed(failure)) => {
                 head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
             }
-            Self::Outcome(Ok(words)) => head(COMMITTED).block(words),
+            Self::Outcome(Ok(payload)) => head(COMMITTED).block(payload),
             Self::Outcome(Err(failure)) => head(FAILED).u32(failure.rank).block(failure.cause.as_bytes()),
         }
         .finish()

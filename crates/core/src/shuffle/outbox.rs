@@ -52,25 +52,25 @@ impl Batch {
 const WAITING_SHARE: u64 = 8;
 
 /// Maximum number of hops with several nodes.
-const MOST_HOPS: u64 = 3;
+const MAX_HOPS: u64 = 3;
 
 /// Minimum bytes of an early batch when there are at least [`MANY_HOPS`] next hops, as in jobs of thousands of ranks:
 /// there, messages of one row each would cost more than complete loads improve the tables. With fewer next hops early
 /// batches hold one row each. The minimum must stay small: at a few hundred bytes, nearly all of a small epoch waits
-/// until its end for the last table, and the partitions become unbalanced (`scale_study ranks=8192 per-node=64
-/// tables=9`).
-const LEAST_BATCH_BYTES: usize = 64;
+/// until its end for the last table, and the partitions become unbalanced
+/// (`scale_study ranks=8192 per-node=64 tables=9`).
+const MIN_BATCH_BYTES: usize = 64;
 const MANY_HOPS: usize = 128;
 
 /// Maximum number of pooled buffers, however small they are.
-const MOST_POOLED: usize = 64;
+const MAX_POOLED: usize = 64;
 
 /// Narrow rows are copied inline in whole multiples of this size: a call for a few bytes costs more than the copy. The
 /// surplus is overwritten by the next row, or cut off when the batch is closed.
 const STEP: usize = 16;
 
 /// Steps of the widest row that is copied in steps.
-const MOST_STEPS: usize = 8;
+const MAX_STEPS: usize = 8;
 
 /// Evaluates a call for rows of `$bytes` bytes, where `$chunk` is the constant number of bytes that copy a row in
 /// steps; 0 stands for a plain copy.
@@ -186,7 +186,7 @@ impl Outbox {
         let mut outbox = Self {
             origin,
             row_bytes,
-            margin_bytes: (row_bytes + DESTINATION_BYTES).next_multiple_of(STEP).min(STEP * MOST_STEPS),
+            margin_bytes: (row_bytes + DESTINATION_BYTES).next_multiple_of(STEP).min(STEP * MAX_STEPS),
             batch_bytes,
             current_bytes: 0,
             newest: vec![0; if routes.is_some() { hops } else { 0 }],
@@ -198,7 +198,7 @@ impl Outbox {
             queued: [0; 3],
             limits: quotas.map(|bytes| (bytes / batch_bytes).max(1)),
             pool: Vec::new(),
-            pool_limit: (half / batch_bytes / largest).clamp(1, MOST_POOLED),
+            pool_limit: (half / batch_bytes / largest).clamp(1, MAX_POOLED),
             pass: 0,
             refused: vec![0; hops],
         };
@@ -211,10 +211,9 @@ impl Outbox {
     pub(super) fn size_batches(&mut self, bytes: u64, partitions: u32) {
         let (batches, least) = match &self.routes {
             None => (u64::from(partitions), self.row_bytes),
-            Some(routes) => (MOST_HOPS * routes.hops().len() as u64, self.row_bytes + DESTINATION_BYTES),
+            Some(routes) => (MAX_HOPS * routes.hops().len() as u64, self.row_bytes + DESTINATION_BYTES),
         };
-        let least =
-            if self.open.len() < MANY_HOPS { least } else { least.max(LEAST_BATCH_BYTES).min(self.batch_bytes) };
+        let least = if self.open.len() < MANY_HOPS { least } else { least.max(MIN_BATCH_BYTES).min(self.batch_bytes) };
         let share = usize::try_from(bytes / (WAITING_SHARE * batches.max(1))).unwrap_or(usize::MAX);
         self.current_bytes = share.clamp(least, self.batch_bytes);
     }

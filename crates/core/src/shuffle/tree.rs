@@ -13,7 +13,7 @@ use super::topology::Topology;
 const MAX_FAN_OUT: u32 = 64;
 
 /// Minimum fan-out among leaders and within a node: two trees of few members each would be deeper than one tree of all.
-const LEAST_FAN_OUT: u32 = 8;
+const MIN_FAN_OUT: u32 = 8;
 
 /// Returns the smallest fan-out with which a tree of `members` is no deeper than `levels`, within bounds.
 fn fan_out(members: u32, levels: u32) -> u32 {
@@ -45,8 +45,8 @@ impl TreePlace {
         };
         // A tree of leaders alone may be as deep as a tree of ranks.
         let nodes = topology.node_count() as u32;
-        let across = fan_out(nodes, if nodes == ranks { 3 } else { 2 }).max(LEAST_FAN_OUT);
-        let within = fan_out(own.len() as u32, 2).max(LEAST_FAN_OUT);
+        let across = fan_out(nodes, if nodes == ranks { 3 } else { 2 }).max(MIN_FAN_OUT);
+        let within = fan_out(own.len() as u32, 2).max(MIN_FAN_OUT);
         let leader = |node: u32| topology.ranks_of(node).first().copied();
         let parent = match (index.checked_sub(1), node.checked_sub(1)) {
             (Some(before), _) => own.get((before / within) as usize).copied(),

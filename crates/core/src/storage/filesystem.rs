@@ -19,7 +19,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
 /// Maximum number of buffers in one vectored read: Linux' limit.
-const MOST_BUFFERS: usize = 1024;
+const MAX_BUFFERS: usize = 1024;
 
 /// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system supports them.
 #[derive(Debug, Clone)]
@@ -302,7 +302,7 @@ impl ReadableFile for ReadHandle {
         // Leading buffers of length zero would look like the end of the file.
         IoSliceMut::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
-            let count = rest.len().min(MOST_BUFFERS);
+            let count = rest.len().min(MAX_BUFFERS);
             match rustix::io::preadv(&self.file, &mut rest[..count], offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {

@@ -72,11 +72,11 @@ pub struct Outcome {
 
 /// Minimum size of a regular run that a change of table may end, as a fraction of a memtable. Smaller runs would cost
 /// more in row groups than they save in range.
-const LEAST_RUN_FRACTION: usize = 8;
+const MIN_RUN_FRACTION: usize = 8;
 
 /// A change of table ends the run when more than this share of its records lie outside the new partition. Cuts move as
 /// loads are balanced, and a run that mixes two overlapping partitions costs queries less than one more run.
-const MOST_OUTSIDE: f64 = 0.5;
+const MAX_OUTSIDE: f64 = 0.5;
 
 #[derive(Debug)]
 struct Waiting {
@@ -159,9 +159,9 @@ impl Writer {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         let moved_far = |rows: &Memtable| {
             let order = self.schema.key_order();
-            rows.bytes() >= capacity / LEAST_RUN_FRACTION
+            rows.bytes() >= capacity / MIN_RUN_FRACTION
                 && bounds.is_some_and(|(low, high)| {
-                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MOST_OUTSIDE
+                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MAX_OUTSIDE
                 })
         };
         if self.waiting.is_empty() && self.active[slot(RunKind::Regular)].as_ref().is_some_and(moved_far) {

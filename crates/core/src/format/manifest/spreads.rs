@@ -18,7 +18,7 @@ pub const MOST_SPREADS: usize = 8192;
 pub(crate) const MOST_RANK_SPREADS: usize = MOST_SPREADS / 2;
 
 /// Minimum number of spreads in the report of a rank of a large job.
-const LEAST_SPREADS: usize = 16;
+const MIN_SPREADS: usize = 16;
 
 /// A rank may report this many times an equal share of [`MOST_SPREADS`], so that merging the reports loses little.
 const REPORT_FACTOR: usize = 8;
@@ -228,7 +228,7 @@ impl Spreads {
 
     /// Merges the spreads to the number that one of `ranks` ranks may report.
     pub(crate) fn condense_for(&mut self, ranks: u32) {
-        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(LEAST_SPREADS, MOST_SPREADS);
+        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(MIN_SPREADS, MOST_SPREADS);
         let mut spreads = self.take();
         condense(&mut spreads, most);
         *self = Self::from(spreads);

@@ -50,7 +50,7 @@ pub(in crate::format) fn encode_page_header(
 }
 
 /// Returns the maximum bytes of a page header; `statistics` is the data type if the header has statistics (of the key).
-pub(in crate::format) fn most_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
+pub(in crate::format) fn max_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
     let mut header = Vec::new();
     let statistics = statistics.map(|data_type| {
         let any = match data_type {
@@ -159,7 +159,7 @@ mod tests {
             let header = PageHeader { body_bytes, crc: crc >> crc_bits, rows };
             let mut bytes = Vec::new();
             encode_page_header(header, is_key.then_some((data_type, summary)), &mut bytes);
-            let most = most_header_bytes(body_bytes, rows, is_key.then_some(data_type));
+            let most = max_header_bytes(body_bytes, rows, is_key.then_some(data_type));
             if is_key && nan_count > 0 {
                 prop_assert!(bytes.len() < most);
             } else {

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::format::parquet::page_header::most_header_bytes;
+use crate::format::parquet::page_header::max_header_bytes;
 use crate::format::parquet::physical::physical_width;
 use crate::schema::{DataType, Schema};
 
@@ -60,7 +60,7 @@ impl PageLayout {
             let last_rows = rows - page_rows * pages.saturating_sub(1);
             let statistics = (index == schema.key_index()).then_some(column.data_type);
             // Row numbers are u32.
-            let header_bytes = |rows: usize| most_header_bytes(rows * value_bytes, rows as u32, statistics);
+            let header_bytes = |rows: usize| max_header_bytes(rows * value_bytes, rows as u32, statistics);
             let pages_of_column = ColumnPages {
                 begin: bytes,
                 value_bytes,

@@ -63,7 +63,7 @@ impl PartOptions {
 }
 
 /// Minimum number of rows per spread: a few hundredths of a percent of an epoch of a million.
-const LEAST_SPREAD_ROWS: usize = 256;
+const MIN_SPREAD_ROWS: usize = 256;
 
 /// Pages of stray and unordered runs, whose keys lie far apart, are smaller by this factor.
 const SPARSE_PAGE_FRACTION: u32 = 4;
@@ -314,7 +314,7 @@ impl PartWriter {
     /// Returns the rows per spread: more in a large part, as only a limited number of spreads is kept.
     fn spread_rows(&self) -> usize {
         let rows: u64 = self.row_groups.iter().map(|group| group.rows).sum();
-        LEAST_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
+        MIN_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
     }
 
     /// Returns the rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run,

@@ -25,7 +25,7 @@ const CHUNK_ROWS: usize = 512;
 const LINE_BYTES: usize = 64;
 
 /// Minimum number of chunks of a memtable with buckets: smaller ones fit the cache as they are.
-const LEAST_CHUNKS: usize = 8 * BUCKETS;
+const MIN_CHUNKS: usize = 8 * BUCKETS;
 
 /// Keys that divide the rows of a memtable into buckets of about equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -321,8 +321,8 @@ impl Memtable {
         /// The interval of sampled rows, since neighbours in the order of arrival are alike, and the maximum number of
         /// them: each is a cache miss.
         const SAMPLED: usize = 61;
-        const MOST_SAMPLES: usize = 256;
-        let step = SAMPLED.max(self.rows / MOST_SAMPLES);
+        const MAX_SAMPLES: usize = 256;
+        let step = SAMPLED.max(self.rows / MAX_SAMPLES);
         let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
         let offset = self.schema.offset(self.schema.key_index());
         let (mut outside, mut sampled) = (0u32, 0u32);
@@ -347,7 +347,7 @@ impl Memtable {
     /// Drops the rows and distributes further ones over buckets.
     pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
         self.clear();
-        let is_large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
+        let is_large = self.limit_rows / self.chunk_rows >= MIN_CHUNKS;
         self.bounds = if is_large { bounds.or(self.bounds) } else { None };
     }
 

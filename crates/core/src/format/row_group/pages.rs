@@ -14,19 +14,19 @@ use crate::format::row_group::gather::{Gather, RowBlock};
 use crate::schema::{DataType, Schema};
 
 /// An upper limit of a page's bytes in both indexes together.
-const MOST_INDEX_BYTES: usize = 64;
+const MAX_INDEX_BYTES: usize = 64;
 
 /// Steps in which the memory of page indexes grows.
 const INDEX_STEP_BYTES: usize = 64 << 10;
 
 /// Rows per spread at the very ends of a run.
-const LEAST_STRETCH_ROWS: usize = 16;
+const MIN_EDGE_SPREAD_ROWS: usize = 16;
 
 /// Returns the rows of a run's next spread: `usual`, and fewer towards the run's ends, where the keys of a few rows may
 /// span decades.
-fn stretch_rows(usual: usize, before: usize, run_rows: usize) -> usize {
+fn next_spread_rows(usual: usize, before: usize, run_rows: usize) -> usize {
     let after = run_rows.saturating_sub(before);
-    (before / 2).min(after / 3).clamp(LEAST_STRETCH_ROWS, usual.max(LEAST_STRETCH_ROWS))
+    (before / 2).min(after / 3).clamp(MIN_EDGE_SPREAD_ROWS, usual.max(MIN_EDGE_SPREAD_ROWS))
 }
 
 /// Collects the pages of one column chunk and their indexes.
@@ -60,8 +60,8 @@ impl ChunkBuilder {
     pub(in crate::format) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
         let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
         // The indexes are kept until the part is closed: doubled capacity would be half empty.
-        if indexes.capacity() - indexes.len() < self.pages.len() * MOST_INDEX_BYTES {
-            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MOST_INDEX_BYTES));
+        if indexes.capacity() - indexes.len() < self.pages.len() * MAX_INDEX_BYTES {
+            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MAX_INDEX_BYTES));
         }
         let start = indexes.len();
         encode_offset_index(&self.pages, indexes);
@@ -121,7 +121,7 @@ impl RowGroupEncoder<'_> {
         let mut rest = body;
         let mut before = first;
         while !rest.is_empty() {
-            let rows = stretch_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
+            let rows = next_spread_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
             before += rows;
             // The keys are sorted, and begin with the bytes that are stored.
             let (keys, after) = rest.split_at(rows * width);
@@ -193,7 +193,7 @@ mod tests {
             let mut lengths = Vec::new();
             while lengths.iter().sum::<usize>() < run_rows {
                 let before = lengths.iter().sum();
-                lengths.push(stretch_rows(256, before, run_rows).min(run_rows - before));
+                lengths.push(next_spread_rows(256, before, run_rows).min(run_rows - before));
             }
             lengths
         };

@@ -98,9 +98,9 @@ impl Keys<'_> {
 
     /// Sorts sequences with equal top bits by whole ordinal and row.
     fn settle_ties(&self, packed: &mut [u64]) {
-        for stretch in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
-            if stretch.len() > 1 {
-                stretch.sort_unstable_by_key(|packed| (self.ordinal(*packed), *packed as u32));
+        for ties in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
+            if ties.len() > 1 {
+                ties.sort_unstable_by_key(|packed| (self.ordinal(*packed), *packed as u32));
             }
         }
     }

@@ -290,7 +290,7 @@ impl LocalJob {
                 self.failed().push((epoch, commit));
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
-            Some(Ok(words)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &words)? }),
+            Some(Ok(bytes)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &bytes)? }),
             None => Err(UsageError::State { call: "end_epoch", state: "while another thread ends the epoch" }.into()),
         }
     }

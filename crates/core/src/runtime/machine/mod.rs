@@ -55,8 +55,8 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Returns the costs on one core of an EPYC with AVX-512, with both cores busy: fitted to the ingests of `make
-    /// bench`, of 36 and 64-byte records by 4, 16 and 64 ranks, with and without shuffle and storage
+    /// Returns the costs on one core of an EPYC with AVX-512, with both cores busy: fitted to the ingests of
+    /// `make bench`, of 36 and 64-byte records by 4, 16 and 64 ranks, with and without shuffle and storage
     /// (docs/performance.md). The cost of forwarding was not measured separately.
     pub fn of_rows(row_bytes: usize) -> Self {
         let bytes = row_bytes as f64;

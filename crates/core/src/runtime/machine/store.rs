@@ -14,8 +14,8 @@ const REMEMBERED: usize = 32;
 /// As the writer's: the fraction of memtables for records that are not regular, the minimum size of a run that a new
 /// table ends, and the share that must lie outside.
 const SIDE_FRACTION: u64 = 32;
-const LEAST_RUN_FRACTION: u64 = 8;
-const MOST_OUTSIDE: f64 = 0.5;
+const MIN_RUN_FRACTION: u64 = 8;
+const MAX_OUTSIDE: f64 = 0.5;
 
 /// The storage of one receiver.
 #[derive(Debug, Clone, Default)]
@@ -121,11 +121,11 @@ impl Store {
 
     /// Installs a table that assigns `rank` the keys between `bounds`.
     pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<Sealed>) {
-        let least = self.capacity_rows / LEAST_RUN_FRACTION;
+        let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
         let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
         let filled = &mut receiver.filled[RunKind::Regular as usize];
-        if *filled >= least.max(1) && outside as f64 > MOST_OUTSIDE * receiver.keys.len() as f64 {
+        if *filled >= least.max(1) && outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64 {
             sealed.push(Sealed { rows: std::mem::take(filled) });
             receiver.runs += 1;
             receiver.keys.clear();

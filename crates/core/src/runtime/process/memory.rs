@@ -2,7 +2,7 @@
 //!
 //! The budget is divided equally among the datasets in an epoch; a dataset between two epochs has no share. Each
 //! further open epoch needs batches, sketches and tables of its own, so memtables shrink for these too: the sum stays
-//! that of a single dataset, until shares reach [`LEAST_MEMTABLE_BYTES`]. Shares are local to this process: each
+//! that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this process: each
 //! receiver decides how many records make a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::writer::MEMTABLES;
 const FURTHER_EPOCH_BYTES: usize = 13 << 18;
 
 /// Minimum size to which memtables shrink for the sake of other datasets.
-pub(in crate::runtime) const LEAST_MEMTABLE_BYTES: usize = 512 << 10;
+pub(in crate::runtime) const MIN_MEMTABLE_BYTES: usize = 512 << 10;
 
 /// The memtable budget and the number of writers that share it.
 #[derive(Debug, Default)]
@@ -50,7 +50,7 @@ impl Share {
         let writers = self.0.writers.load(Ordering::Relaxed).max(1);
         let further = (writers - 1).saturating_mul(FURTHER_EPOCH_BYTES);
         let shared = alone.saturating_mul(MEMTABLES).saturating_sub(further) / (MEMTABLES * writers);
-        shared.max(LEAST_MEMTABLE_BYTES.min(alone))
+        shared.max(MIN_MEMTABLE_BYTES.min(alone))
     }
 
     /// Takes a spare buffer, if there is one.
@@ -90,7 +90,7 @@ mod tests {
             let writers = 6 - ended;
             let bytes = share.memtable_bytes(alone);
             let all = 2 * writers * bytes + (writers - 1) * FURTHER_EPOCH_BYTES;
-            assert!(bytes == LEAST_MEMTABLE_BYTES || all <= 2 * alone, "{writers}: {bytes}");
+            assert!(bytes == MIN_MEMTABLE_BYTES || all <= 2 * alone, "{writers}: {bytes}");
             assert_eq!(share.memtable_bytes(1000), 1000, "tiny ones are not made larger");
             expected.push(bytes);
             share.release(std::iter::once(vec![0; bytes]));

@@ -30,8 +30,8 @@ impl Announcement {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    pub(super) fn decode(rank: u32, words: &[u8]) -> Result<Self> {
-        serde_json::from_slice(words)
+    pub(super) fn decode(rank: u32, bytes: &[u8]) -> Result<Self> {
+        serde_json::from_slice(bytes)
             .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "announcement" } })
     }
 }

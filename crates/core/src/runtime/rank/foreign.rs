@@ -133,11 +133,11 @@ impl TransportTable {
 impl ForeignTransport {
     fn fail(&mut self) {
         // SAFETY: the library guarantees a string that is valid until its next call.
-        let words = unsafe {
-            let words = (self.describe)(self.context);
-            if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
+        let text = unsafe {
+            let text = (self.describe)(self.context);
+            if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy().into_owned()) }
         };
-        self.failure.get_or_insert(words.unwrap_or_else(|| "the transport does not say why".to_owned()));
+        self.failure.get_or_insert(text.unwrap_or_else(|| "the transport does not say why".to_owned()));
     }
 
     /// Frees the memory of messages that have left.

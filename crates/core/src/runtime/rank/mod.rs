@@ -107,16 +107,16 @@ impl RankJob {
         self.expect_between("begin_epoch")?;
         self.begun = self.host.now();
         let mut commit = None;
-        let words = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
             Ok(Some(begun)) => {
-                let words = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
+                let announcement = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
                 commit = Some(begun);
-                words
+                announcement
             }
             Ok(None) => Announcement::Skipped { epoch },
             Err(error) => Announcement::refused(&error),
         });
-        let announced = self.begin_session("begin_epoch", words)?;
+        let announced = self.begin_session("begin_epoch", announcement)?;
         let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
             self.end_session("begin_epoch")?;
             return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
@@ -271,9 +271,9 @@ impl RankJob {
                 self.failed.push((epoch, self.attempt));
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
-            Some(Ok(words)) => {
+            Some(Ok(bytes)) => {
                 let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
-                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
+                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &bytes)? })
             }
             None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
         }
@@ -316,11 +316,11 @@ impl RankJob {
     /// The same on every rank: inside an epoch, or when a file operation fails.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
         self.expect_between("truncate_after")?;
-        let words = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+        let announcement = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
             Ok(epochs) => Announcement::Truncated { epochs },
             Err(error) => Announcement::refused(&error),
         });
-        let announced = self.begin_session("truncate_after", words)?;
+        let announced = self.begin_session("truncate_after", announcement)?;
         self.end_session("truncate_after")?;
         match announced {
             Announcement::Truncated { epochs } => Ok(epochs),
@@ -379,11 +379,11 @@ impl RankJob {
     }
 
     /// Begins a session and waits for rank 0's announcement; rank 0 passes its own.
-    fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
-        self.background.endpoint().begin(words.map(|words| words.encode()).unwrap_or_default());
+    fn begin_session(&mut self, call: &'static str, announcement: Option<Announcement>) -> Result<Announcement> {
+        self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
         self.drive_until(call, Endpoint::has_announcement)?;
-        let words = self.background.endpoint().take_announcement().unwrap_or_default();
-        Announcement::decode(self.rank, &words)
+        let bytes = self.background.endpoint().take_announcement().unwrap_or_default();
+        Announcement::decode(self.rank, &bytes)
     }
 
     /// Ends a session without records; an objection of any rank is an error on all.

@@ -156,8 +156,8 @@ impl RankJob {
     }
 
     fn agree_on_dataset(&mut self) -> Result<()> {
-        let words = if self.rank == 0 { Some(self.open_as_root()) } else { None };
-        let announced = self.begin_session("open", words)?;
+        let announcement = if self.rank == 0 { Some(self.open_as_root()) } else { None };
+        let announced = self.begin_session("open", announcement)?;
         let verdict = match &announced {
             Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
             _ => Ok(()),
@@ -170,8 +170,8 @@ impl RankJob {
     }
 
     fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
-        let words = (self.rank == 0).then(|| Announcement::refused(&cause));
-        let announced = self.begin_session("open", words)?;
+        let announcement = (self.rank == 0).then(|| Announcement::refused(&cause));
+        let announced = self.begin_session("open", announcement)?;
         if self.rank != 0 {
             self.background.endpoint().object(cause);
         }

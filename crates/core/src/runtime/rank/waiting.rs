@@ -9,7 +9,7 @@ use crate::runtime::{Background, Host};
 const YIELDS: u32 = 64;
 
 /// Maximum sleep, which sleeps grow to.
-const LONGEST_SLEEP: Duration = Duration::from_micros(200);
+const MAX_SLEEP: Duration = Duration::from_micros(200);
 
 const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 
@@ -27,7 +27,7 @@ impl Waiting {
         self.begun.get_or_insert_with(|| host.now());
         self.pauses = self.pauses.saturating_add(1);
         if self.pauses > YIELDS {
-            self.sleep = (self.sleep * 2).clamp(SHORTEST_SLEEP, LONGEST_SLEEP);
+            self.sleep = (self.sleep * 2).clamp(SHORTEST_SLEEP, MAX_SLEEP);
         }
         host.pause(self.sleep, background, seen);
         background.completions() != seen

@@ -292,7 +292,7 @@ impl Engine {
                 if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
             },
         );
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
+        deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
         ordinals.len() as u64
     }
 
@@ -340,7 +340,7 @@ impl Engine {
                 RunKind::Stray
             }
         });
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
+        deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
         self.session.figures.delivered += u64::from(header.rows);
         self.session.figures.strays += strays;
         self.scratch.ordinals = ordinals;
@@ -376,7 +376,7 @@ fn span(ordinals: &[u64]) -> (u64, u64) {
 }
 
 /// Delivers rows in contiguous sequences of one kind.
-fn deliver_stretches(rows: &[u8], row_bytes: usize, kinds: impl Iterator<Item = RunKind>, receiver: &mut dyn Receiver) {
+fn deliver_by_kind(rows: &[u8], row_bytes: usize, kinds: impl Iterator<Item = RunKind>, receiver: &mut dyn Receiver) {
     let mut start = 0;
     let mut current = None;
     let mut end = 0;

@@ -13,7 +13,7 @@ use crate::shuffle::round::{GROWTH, Loads, Round};
 use crate::shuffle::wire::MessageError;
 
 /// Minimum number of records since the last table before a rank requests another one on its own.
-const LEAST_INTERVAL_ROWS: u64 = 256;
+const MIN_INTERVAL_ROWS: u64 = 256;
 
 fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     (range.0.min(other.0), range.1.max(other.1))
@@ -193,7 +193,7 @@ impl Engine {
         let was_short = mass < negotiation.seen_mass / GROWTH / 2;
         negotiation.seen_mass = negotiation.seen_mass.saturating_add(mass);
         let share = negotiation.seen_mass / (GROWTH * u64::from(negotiation.seen_contributors));
-        (share << u32::from(was_short)).max(LEAST_INTERVAL_ROWS)
+        (share << u32::from(was_short)).max(MIN_INTERVAL_ROWS)
     }
 
     pub(in crate::shuffle) fn receive_table(

@@ -58,7 +58,7 @@ mod tests {
     }
 
     /// Returns the result of `messages` on one of three ranks after it has begun its first session.
-    fn told(rank: u32, messages: &[Control]) -> Result<bool, MessageError> {
+    fn receive(rank: u32, messages: &[Control]) -> Result<bool, MessageError> {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
         let mut engine = Engine::new(EngineOptions::new(rank, 3), schema);
         engine.begin(Vec::new());
@@ -77,10 +77,10 @@ mod tests {
         let go = || Control::Go { announcement: Vec::new() };
         let settled = || Control::Settled { originated: 0 };
         let sealed = || Control::Sealed(Sealed::Payloads(Vec::new()));
-        assert!(told(1, &[go()]).is_ok());
-        assert!(told(0, &[Control::Ready, Control::Ready]).is_ok());
+        assert!(receive(1, &[go()]).is_ok());
+        assert!(receive(0, &[Control::Ready, Control::Ready]).is_ok());
         for messages in [vec![Control::Closed], vec![go(), go()], vec![go(), Control::Closed], vec![settled()]] {
-            assert!(told(1, &messages).is_err(), "{messages:?}");
+            assert!(receive(1, &messages).is_err(), "{messages:?}");
         }
         for messages in [
             vec![go()],
@@ -91,7 +91,7 @@ mod tests {
             vec![Control::Ready, Control::Ready, settled(), settled(), settled()],
             vec![Control::Outcome(Ok(Vec::new()))],
         ] {
-            assert!(told(0, &messages).is_err(), "{messages:?}");
+            assert!(receive(0, &messages).is_err(), "{messages:?}");
         }
     }
 
@@ -99,6 +99,6 @@ mod tests {
     #[test]
     fn counts_beyond_all_numbers_are_refused() {
         let settled = || Control::Settled { originated: u64::MAX };
-        assert!(told(0, &[Control::Ready, Control::Ready, settled(), settled()]).is_err());
+        assert!(receive(0, &[Control::Ready, Control::Ready, settled(), settled()]).is_err());
     }
 }

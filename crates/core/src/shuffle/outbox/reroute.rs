@@ -105,8 +105,8 @@ fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &
     let &Place { wire_bytes, row_bytes, .. } = place;
     let staying = destinations.iter().filter(|&&destination| place.is_towards(destination)).count();
     let all_move = staying * wire_bytes < place.least_bytes;
-    // The remaining rows end at `kept`; the next rows to keep begin at `stretch`.
-    let (mut kept, mut stretch) = (DATA_HEADER_BYTES, DATA_HEADER_BYTES);
+    // The remaining rows end at `kept`; the next rows to keep begin at `pending`.
+    let (mut kept, mut pending) = (DATA_HEADER_BYTES, DATA_HEADER_BYTES);
     for (number, &destination) in destinations.iter().enumerate() {
         let begin = DATA_HEADER_BYTES + number * wire_bytes;
         let end = begin + wire_bytes;
@@ -118,19 +118,19 @@ fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &
         }
         moved.rows.extend_from_slice(&message[end - row_bytes..end]);
         moved.destinations.push(destination);
-        kept = keep(message, kept, stretch..begin);
-        stretch = end;
+        kept = keep(message, kept, pending..begin);
+        pending = end;
     }
     let end = message.len();
-    kept = keep(message, kept, stretch..end);
+    kept = keep(message, kept, pending..end);
     message.truncate(kept);
 }
 
 /// Moves a contiguous part of a message to the end of the kept rows. Returns the new end.
-fn keep(message: &mut [u8], kept: usize, stretch: std::ops::Range<usize>) -> usize {
-    let end = kept + stretch.len();
-    if kept < stretch.start {
-        message.copy_within(stretch, kept);
+fn keep(message: &mut [u8], kept: usize, pending: std::ops::Range<usize>) -> usize {
+    let end = kept + pending.len();
+    if kept < pending.start {
+        message.copy_within(pending, kept);
     }
     end
 }

@@ -16,8 +16,8 @@ fn open_and_write(storage: &Arc<dyn Storage>, options: &WriteOptions, epoch: Opt
         }
         job.close()
     });
-    let told = |result: &Result<()>| result.as_ref().map_err(|error| (error.to_string(), error.refusal())).copied();
-    assert!(results.iter().all(|result| told(result) == told(&results[0])), "{results:?}");
+    let outcome = |result: &Result<()>| result.as_ref().map_err(|error| (error.to_string(), error.refusal())).copied();
+    assert!(results.iter().all(|result| outcome(result) == outcome(&results[0])), "{results:?}");
     results.into_iter().next().unwrap()
 }
 
