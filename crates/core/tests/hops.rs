@@ -36,8 +36,8 @@ fn ranks_on(labels: &[u32], node: u32) -> usize {
     labels.iter().filter(|&&label| label == node).count()
 }
 
-/// Returns the limits in DESIGN on a rank's peers: the ranks of its node, itself included, and a share of the other
-/// nodes.
+/// Returns the limits on a rank's peers (docs/scale.md): the ranks of its node, itself included, and a share of the
+/// other nodes.
 fn allowed_peers(labels: &[u32], rank: usize) -> (usize, usize) {
     let nodes = labels.iter().max().unwrap() + 1;
     let own = ranks_on(labels, labels[rank]);

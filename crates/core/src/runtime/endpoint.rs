@@ -48,7 +48,7 @@ enum Session {
     Agreement {
         /// The announcement of rank 0, until it is taken.
         announcement: Option<Vec<u8>>,
-        /// Why this rank does not agree.
+        /// This rank's objection, if it does not agree.
         objection: Option<String>,
     },
     /// Records are stored.

@@ -40,9 +40,9 @@ pub struct WriteOptions {
     pub threads: usize,
     /// Maximum number of data batches waiting at a receiver.
     pub credit_batches: usize,
-    /// How long an append waits for credit before its records stay on their rank as spills.
+    /// Timeout of an append for credit, after which its records stay on their rank as spills.
     pub patience: Duration,
-    /// How long a collective call may wait without progress; `None`: forever.
+    /// Maximum time of a collective call without progress; `None`: unlimited.
     pub stall_limit: Option<Duration>,
     /// The origin of the records, as free text for dataset.json.
     pub source: Option<String>,

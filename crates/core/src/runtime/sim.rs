@@ -99,7 +99,7 @@ pub struct SimReport {
     pub steps: u64,
 }
 
-/// Why a simulated epoch did not end.
+/// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The step limit was reached.

@@ -132,8 +132,8 @@ struct Scratch {
 /// The empty key range, which every key widens.
 const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
 
-/// Adaptive tables stay in force for about a sixth of the keys before them, so a table must not try to balance the
-/// loads over a shorter span.
+/// Returns the planner's options. Adaptive tables stay in force for about a sixth of the keys before them, so a table
+/// must not try to balance the loads over a shorter span.
 fn planner_options(options: &EngineOptions) -> PlannerOptions {
     let remainder = match options.renegotiation {
         Renegotiation::Adaptive => 1.0 / GROWTH as f64,

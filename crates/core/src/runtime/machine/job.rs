@@ -26,7 +26,7 @@ pub trait Program {
     fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>);
 }
 
-/// Why an epoch could not be simulated.
+/// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// No action is due, and the epoch is not over.
@@ -82,7 +82,7 @@ struct VirtualRank {
     bytes: RankBytes,
 }
 
-/// What a rank's program waits for.
+/// The event a rank's program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Table,

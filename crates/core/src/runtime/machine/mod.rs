@@ -154,7 +154,7 @@ pub struct MachineOptions {
     pub held: [u16; Channel::COUNT],
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
-    /// How long an append waits for credit before records are spilled.
+    /// Timeout of an append for credit, after which records are spilled.
     pub patience_ns: f64,
     /// Minimum rows per append; never more than the engine takes as a whole.
     pub append_rows: u32,

@@ -49,7 +49,7 @@ enum State {
     Broken,
 }
 
-/// How long an append waits for a table: the duration of a round when ranks share processors.
+/// Timeout of an append for a table: the duration of a round when ranks share processors.
 const TABLE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A dataset open for writing, seen from one of several ranks.
@@ -148,7 +148,7 @@ impl RankJob {
         EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, if_exists)
     }
 
-    /// On rank 0: returns an error if this job no longer holds the writer lock.
+    /// Returns an error if this job no longer holds the writer lock. On rank 0 only.
     fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }

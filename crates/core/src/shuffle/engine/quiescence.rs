@@ -181,7 +181,7 @@ impl Engine {
         }
     }
 
-    /// On rank 0, after [`Event::Gathered`]: ends the epoch with the result for all ranks, or with the failure of the
+    /// Ends the epoch on rank 0, after [`Event::Gathered`], with the result for all ranks or with the failure of the
     /// commit.
     pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;
