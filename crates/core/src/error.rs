@@ -1,7 +1,7 @@
-//! The one error type of the crate.
+//! The error type of the crate.
 //!
-//! Every variant carries what a person needs to act: the file, the epoch, the rank. [`Error::class`] sorts them the way
-//! the command line's exit codes do, so that no caller has to match on text.
+//! Every variant carries the object concerned: the file, the epoch, the rank. [`Error::class`] maps errors to the
+//! command line's exit codes, so that no caller has to match on text.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,66 +10,66 @@ use crate::expr::ExpressionError;
 use crate::schema::SchemaError;
 use crate::shuffle::MessageError;
 
-/// Shorthand used throughout the crate.
+/// Result type used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, and where.
+/// An error, with the object it concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused a file operation.
+    /// A file operation failed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was attempted, as a verb: "write", "rename".
+        /// The operation, as a verb: "write", "rename".
         operation: &'static str,
         /// The file or folder concerned.
         path: PathBuf,
-        /// The system's answer.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Stored bytes are not what was written.
+    /// Stored bytes are corrupt.
     #[error("{} is damaged{}: {what}", path.display(), place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default())]
     Damage {
-        /// The damaged file.
+        /// The corrupt file.
         path: PathBuf,
-        /// Where in the file: a run, a page, the footer.
+        /// The place in the file: a run, a page, the footer.
         place: Option<String>,
-        /// What did not fit.
+        /// The mismatch.
         what: String,
     },
     /// A schema that cannot be stored, or rows that do not fit it.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A predicate or derivation that cannot be understood.
+    /// A predicate or derivation that cannot be parsed or evaluated.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
     /// The path holds no dataset.
     #[error("{} is not a Turbidite dataset: {what}", path.display())]
     NotADataset {
-        /// The path that was given.
+        /// The path.
         path: PathBuf,
-        /// What is missing.
+        /// The missing file or folder.
         what: &'static str,
     },
-    /// A dataset cannot be created at the path, since something else is there.
+    /// A dataset cannot be created at the path because it is occupied.
     #[error("{} {what}; give a new or empty folder", path.display())]
     Occupied {
-        /// The path that was given.
+        /// The path.
         path: PathBuf,
-        /// What is there, as "is a file".
+        /// The obstacle, as "is a file".
         what: String,
     },
     /// The dataset was written by a newer release.
     #[error("{} has format version {found}; this release reads up to {supported}: use a newer turbidite", path.display())]
     Version {
-        /// The file that states the version.
+        /// The file with the version.
         path: PathBuf,
         /// The version found.
         found: u32,
         /// The highest version this release reads.
         supported: u32,
     },
-    /// An existing dataset has another schema or key than the one asked for.
+    /// An existing dataset has another schema or key than the requested one.
     #[error("{} holds a dataset of another shape: {what}", path.display())]
     Mismatch {
         /// The dataset.
@@ -77,29 +77,29 @@ pub enum Error {
         /// The first difference.
         what: String,
     },
-    /// An existing dataset was written from another source than the one that is given now.
+    /// An existing dataset was written from another source than the given one.
     #[error("{} was written from another source: '{found}', and this one is '{wanted}'", path.display())]
     OtherSource {
         /// The dataset.
         path: PathBuf,
-        /// What its dataset.json says.
+        /// The source in its dataset.json.
         found: String,
-        /// What was given.
+        /// The given source.
         wanted: String,
     },
-    /// The dataset has epochs where the writer is to begin one.
+    /// The dataset has epochs, but the writer requires an empty one.
     #[error("{} has epochs of an earlier run: {}", path.display(), epochs_in_words(*count, *first, *last))]
     EpochsExist {
         /// The dataset.
         path: PathBuf,
-        /// How many epochs it has.
+        /// Number of epochs.
         count: usize,
         /// The lowest label.
         first: u64,
         /// The highest label.
         last: u64,
     },
-    /// The epoch is already there, and was neither to be replaced nor to be skipped.
+    /// The epoch already exists, and neither replace nor skip was requested.
     #[error("epoch {epoch} exists already in {}", path.display())]
     EpochExists {
         /// The epoch.
@@ -107,7 +107,7 @@ pub enum Error {
         /// The dataset.
         path: PathBuf,
     },
-    /// The epoch is not there.
+    /// The epoch does not exist.
     #[error("there is no epoch {epoch} in {}", path.display())]
     EpochMissing {
         /// The epoch.
@@ -122,27 +122,27 @@ pub enum Error {
         path: PathBuf,
         /// Host, process and job of the holder.
         holder: String,
-        /// The holder is a process of the same job, perhaps this one: its lock is not to be broken.
+        /// The holder is a process of the same job, perhaps this one: its lock must not be broken.
         by_own_job: bool,
     },
-    /// An epoch could not be completed; the cause happened on `rank`.
+    /// An epoch could not be completed because of an error on `rank`.
     #[error("epoch {epoch} failed on rank {rank}: {cause}")]
     EpochFailed {
         /// The epoch.
         epoch: u64,
-        /// The rank where it began.
+        /// The rank that failed.
         rank: u32,
         /// That rank's error, as text since it may have crossed a network.
         cause: String,
     },
-    /// Ranks did not agree, or one of them could not do its part of a call that all make together.
+    /// A collective call failed: ranks did not agree, or one of them could not do its part.
     #[error("rank {rank}: {cause}")]
     Refused {
-        /// The rank where it began.
+        /// The rank that failed.
         rank: u32,
-        /// How to treat it.
+        /// Its error class.
         class: ErrorClass,
-        /// What was refused, where a front end has words of its own for what to do.
+        /// The refused operation, if a front end can say how to allow it.
         refusal: Option<Refusal>,
         /// That rank's error, as text since it may have crossed a network.
         cause: String,
@@ -150,12 +150,12 @@ pub enum Error {
     /// Messages to and from other ranks no longer pass.
     #[error("rank {rank} has lost its connection to the others: {cause}; end the program, committed epochs are safe")]
     Transport {
-        /// The rank that noticed.
+        /// The rank that detected it.
         rank: u32,
-        /// What the transport says.
+        /// The transport's error.
         cause: String,
     },
-    /// A call that all ranks make together did not end.
+    /// A collective call did not end.
     #[error(
         "rank {rank} has waited {waited_s} s in {call} and nothing moved: another rank does not call it, or is gone"
     )]
@@ -164,32 +164,32 @@ pub enum Error {
         rank: u32,
         /// The call.
         call: &'static str,
-        /// How long nothing moved.
+        /// Seconds without progress.
         waited_s: u64,
     },
-    /// A message between ranks could not be understood: the ranks run different releases, or the transport is broken.
+    /// A message between ranks could not be decoded: the ranks run different releases, or the transport is broken.
     #[error("rank {rank} received a message it cannot understand: {source}")]
     Message {
         /// The receiving rank.
         rank: u32,
-        /// What is wrong with it.
+        /// The decoding error.
         source: MessageError,
     },
-    /// A call that the interface does not allow in this state or with these values.
+    /// A call that is invalid in this state or with these values.
     #[error("{0}")]
     Usage(#[from] UsageError),
 }
 
-/// Calls that are wrong whatever the data.
+/// Invalid calls, independent of the data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
-    /// An option's value is outside what it may be.
+    /// An option's value is outside its valid range.
     #[error("{option}: {what}")]
     Option {
         /// The option's name.
         option: &'static str,
-        /// What it may be.
+        /// The valid range.
         what: String,
     },
     /// `append` or `end_epoch` without `begin_epoch`, or `begin_epoch` twice.
@@ -197,43 +197,43 @@ pub enum UsageError {
     State {
         /// The call.
         call: &'static str,
-        /// The state it met, as "outside an epoch".
+        /// The current state, as "outside an epoch".
         state: &'static str,
     },
     /// A rank number outside the job.
     #[error("rank {rank} is outside a job of {ranks} ranks")]
     Rank {
-        /// The rank given.
+        /// The given rank.
         rank: u32,
-        /// How many there are.
+        /// Number of ranks.
         ranks: u32,
     },
     /// A column that the dataset does not have.
     #[error("there is no column '{name}'; the columns are {}", known.join(", "))]
     Column {
-        /// The name given.
+        /// The given name.
         name: String,
-        /// The names that exist.
+        /// The existing names.
         known: Vec<String>,
     },
 }
 
-/// How a caller should treat an error; the command line's exit codes follow it.
+/// The class of an error; the command line's exit codes follow it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ErrorClass {
     /// The operation failed: storage, locks, missing epochs.
     Failed,
     /// The request was wrong.
     Usage,
-    /// Stored data is damaged.
+    /// Stored data is corrupt.
     Damage,
 }
 
-/// What a user can decide otherwise: front ends add how to, in the words of their own options.
+/// A refusal that the user can override with an option: front ends name the option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The epoch is in the dataset already ([`Error::EpochExists`]).
+    /// The epoch already exists ([`Error::EpochExists`]).
     EpochExists,
     /// The dataset has epochs of an earlier run ([`Error::EpochsExist`]).
     EpochsExist,
@@ -247,13 +247,13 @@ fn locked_in_words(by_own_job: bool) -> &'static str {
     if by_own_job { ", of this very job; two datasets with one folder? give each a folder of its own" } else { "" }
 }
 
-/// "3 epochs, 50 to 400".
+/// Formats a range of epochs: "3 epochs, 50 to 400".
 fn epochs_in_words(count: usize, first: u64, last: u64) -> String {
     if count == 1 { format!("epoch {first}") } else { format!("{count} epochs, {first} to {last}") }
 }
 
 impl Error {
-    /// What was refused, if a user can decide it otherwise. It is the same on every rank.
+    /// Returns the refusal, if the user can override it. It is the same on every rank.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::EpochExists { .. } => Some(Refusal::EpochExists),
@@ -265,7 +265,7 @@ impl Error {
         }
     }
 
-    /// Sorts the error for exit codes and messages.
+    /// Returns the error's class, for exit codes and messages.
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::Damage { .. } => ErrorClass::Damage,
@@ -275,7 +275,7 @@ impl Error {
         }
     }
 
-    /// What happened, for ranks that are told where: without this rank's number.
+    /// Returns the error's text without this rank's number, for messages that already name the rank.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::Refused { cause, .. } => cause.clone(),
@@ -283,12 +283,12 @@ impl Error {
         }
     }
 
-    /// A [`Error::Damage`] of a whole file.
+    /// Creates a [`Error::Damage`] of a whole file.
     pub(crate) fn damage(path: &Path, what: impl Into<String>) -> Self {
         Self::Damage { path: path.to_owned(), place: None, what: what.into() }
     }
 
-    /// A [`Error::Damage`] at a named place of a file.
+    /// Creates a [`Error::Damage`] at a named place of a file.
     pub(crate) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Damage { path: path.to_owned(), place: Some(place.into()), what: what.into() }
     }
@@ -296,7 +296,7 @@ impl Error {
 
 /// Adds the file and the operation to an [`io::Error`].
 pub(crate) trait IoContext<T> {
-    /// Names what was attempted (`"write"`) and on which file.
+    /// Adds the operation (`"write"`) and the path.
     fn at(self, operation: &'static str, path: &Path) -> Result<T>;
 }
 

@@ -1,4 +1,4 @@
-//! The fuzzers' targets over what the core reads, replayed.
+//! Replays the fuzzers' corpora against the targets that read the core's formats.
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;

@@ -1,6 +1,7 @@
-//! Exhaustive damage: of a small dataset with everything in it, every byte of every file is changed in two ways and every
-//! file is cut at every length. Each time all questions are asked and the dataset is verified: an answer is the right one or
-//! an error that tells of damage, and verification finds the change, but for bytes that mean nothing, which are listed here.
+//! Exhaustive corruption of a small dataset with all kinds of content: every byte of every file is changed in two ways
+//! and every file is truncated at every length. Each time all queries are run and the dataset is verified: a query
+//! returns the right result or an error that reports corruption, and verification finds the change, except in bytes
+//! without meaning, which are listed here.
 //!
 //! `make test` tries every seventh place of the parts and every place of the other files; `make damage` all of them.
 
@@ -24,7 +25,7 @@ enum Change {
     Cut { bytes: usize },
 }
 
-/// A tried change, and what became of it.
+/// A change and its result.
 struct Case<'a> {
     path: &'a Path,
     change: Change,
@@ -33,19 +34,19 @@ struct Case<'a> {
 
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// Whether every place is tried.
+/// Returns whether every place is tried.
 fn is_whole() -> bool {
     std::env::var_os("TURBIDITE_DAMAGE_WHOLE").is_some()
 }
 
-/// The places of a file that are tried: all, or of a part those that a stride and its blocks' borders reach.
+/// Returns the places of a file to try: all, or those of a part that a stride and its blocks' borders reach.
 fn places(path: &Path, bytes: usize) -> Vec<usize> {
     let stride = if is_whole() || path.extension().is_none_or(|name| name != "parquet") { 1 } else { 7 };
     let near_border = |at: usize| at % 4096 < 6 || at % 4096 >= 4088;
     (0..bytes).filter(|at| at % stride == mix(stride as u64) as usize % stride || near_border(*at)).collect()
 }
 
-/// Runs changes of all files on two threads.
+/// Applies changes to all files on two threads.
 fn each_change(
     sample: &Sample,
     changes: impl Fn(usize) -> Vec<Change> + Sync,
@@ -75,12 +76,13 @@ fn each_change(
     tasks.len()
 }
 
-/// Whether a change lies in an attempt, of which readers and verification know nothing but that it is there.
+/// Returns whether a change lies in an attempt, whose content readers and verification do not read.
 fn is_unfinished(path: &Path) -> bool {
     path.starts_with("/ds/_turbidite/tmp")
 }
 
-/// What holds for every change: answers are right or tell of damage, naming a file, and verification finds it.
+/// Checks the property of every change: results are right or errors report corruption and name a file, and verification
+/// finds the change.
 fn judge(expected: &Answers, case: &Case<'_>) {
     let Case { path, change, answers } = case;
     let place = format!("{change:?} of {}", path.display());

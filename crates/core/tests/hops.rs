@@ -13,17 +13,17 @@ mod virtual_ranks;
 
 use virtual_ranks::{Outcome, bits, key, rows, run, schema};
 
-/// What a message takes beside its rows: a header, and room for copying in steps.
+/// Bytes of a message beside its rows: a header, and room for copying in steps.
 const MARGIN_BYTES: usize = 20 + 128;
 
-/// A node for each rank, at random but none without a rank: the numbers of ranks differ, and so may the ranks' order.
+/// Returns a random node for each rank, none without a rank: the numbers of ranks differ, and so may the ranks' order.
 fn scattered(ranks: u32, nodes: u32, seed: u64) -> Vec<u32> {
     (0..ranks)
         .map(|rank| if rank < nodes { rank } else { (bits(seed ^ (u64::from(rank) << 20)) % u64::from(nodes)) as u32 })
         .collect()
 }
 
-/// Nodes with equally many ranks, one after the other.
+/// Returns nodes with equally many ranks, one after the other.
 fn even(ranks: u32, per_node: u32) -> Vec<u32> {
     (0..ranks).map(|rank| rank / per_node).collect()
 }
@@ -36,15 +36,16 @@ fn ranks_on(labels: &[u32], node: u32) -> usize {
     labels.iter().filter(|&&label| label == node).count()
 }
 
-/// What DESIGN allows a rank: the ranks of its node, itself included, and a share of the other nodes.
+/// Returns the limits on a rank's peers (docs/scale.md): the ranks of its node, itself included, and a share of the
+/// other nodes.
 fn allowed_peers(labels: &[u32], rank: usize) -> (usize, usize) {
     let nodes = labels.iter().max().unwrap() + 1;
     let own = ranks_on(labels, labels[rank]);
     (own, (nodes as usize).div_ceil(own))
 }
 
-/// Every link stays within a node, or connects the only two ranks through which two nodes talk; the numbers of links
-/// are those of the design.
+/// Checks that every link stays within a node, or connects the two representatives of a pair of nodes, and that the
+/// numbers of links are those of the design.
 fn check_links(labels: &[u32], report: &SimReport) {
     let mut between = BTreeMap::new();
     let mut remote = vec![std::collections::BTreeSet::new(); labels.len()];
@@ -108,7 +109,7 @@ fn every_record_arrives_once_on_any_nodes() {
             strays += figures.strays;
         }
     }
-    // The seeds must have met what they are there for.
+    // The seeds must cover the situations they are for.
     assert!(forwarded > 100_000 && spills > 1_000 && strays > 1_000, "{forwarded}, {spills}, {strays}");
 }
 
@@ -127,7 +128,8 @@ fn seven_ranks_on_three_nodes_with_one_credit() {
             let outcome = run(options, 4000, 100, false);
             check_links(labels, &outcome.report);
             let spills: u64 = outcome.report.ranks.iter().map(|rank| rank.spills).sum();
-            // Full queues wait for each other, but not in a circle: with all patience nothing is spilled, and it ends.
+            // Full queues wait for each other, but not in a cycle: with an unlimited timeout no record is spilled, and
+            // the run ends.
             assert!(patience_turns < 1_000_000 || spills == 0, "{spills} spills");
         }
     }
@@ -144,13 +146,13 @@ fn three_hops_deliver_what_direct_routes_do() {
     assert_eq!(records(&hops), records(&direct));
     let forwarded = |outcome: &Outcome| outcome.report.ranks.iter().map(|rank| rank.forwarded).sum::<u64>();
     assert_eq!(forwarded(&direct), 0);
-    // Four of five records go to another node, most of them by two representatives.
+    // Four of five records go to another node, most of them through two representatives.
     assert!(forwarded(&hops) > 23 * 3000, "{}", forwarded(&hops));
     assert!(direct.report.links.iter().any(|&(from, to, _)| labels[from as usize] != labels[to as usize]));
 }
 
-/// With one table for all records none can be a stray, however early a batch overtakes the table; and each receiver's
-/// keys lie beside its neighbours'.
+/// With one table for all records no record can be a stray, however early a batch overtakes the table; and each
+/// receiver's keys lie beside its neighbours'.
 #[test]
 fn batches_wait_for_their_table_and_go_to_its_partitions() {
     for seed in 0..40 {
@@ -188,7 +190,7 @@ fn tables_that_change_under_way_make_strays_that_lie_apart() {
     }
 }
 
-/// Rank r appends only after rank r-1 is done and is deaf before that: representatives pass nothing on, credit runs
+/// Rank r appends only after rank r-1 is done and is deaf before that: representatives forward nothing, credit runs
 /// out.
 #[test]
 fn passing_a_token_does_not_hang() {
@@ -243,7 +245,7 @@ fn memory_and_links_obey_the_formula() {
     let budget = 16 << 10;
     let tight = run(options(Routing::ByNode, budget), 2000, 500, false);
     for memory in &tight.report.memory {
-        // Half of it at most is open; a block of 1,024 rows, or a batch of others', may close what is open.
+        // At most half of it is open; a block of 1,024 rows, or a batch of forwarded rows, may close open batches.
         assert!(memory.open_bytes <= budget / 2 + memory.open_batches * MARGIN_BYTES, "{memory:?}");
     }
 }
@@ -265,7 +267,7 @@ fn a_thousand_ranks_on_32_nodes() {
     assert!(*loads.iter().max().unwrap() < 150 * 2, "{:?}", loads.iter().max());
 }
 
-/// One rank has all records: those who pass them on have none of their own, and have settled long before.
+/// One rank has all records: the representatives have none of their own, and have settled long before.
 #[test]
 fn representatives_without_records_pass_on_until_all_have_arrived() {
     const RECORDS: u64 = 20_000;
@@ -276,7 +278,7 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
         let options = SimOptions {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
-            // Long enough that the network takes all: a sender that gave up would keep the rest for itself.
+            // Long enough that the network takes all: a sender whose wait times out would spill the rest.
             patience_turns: 10_000,
             batch_bytes: 512,
             outbox_bytes: BUDGET,
@@ -286,7 +288,7 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             ..on_nodes(&labels, seed)
         };
         let mut simulation = Simulation::new(options, schema());
-        // Every other epoch is empty, and nothing of the one before is left.
+        // Every other epoch is empty, and no record of the previous one is left.
         for epoch in 0..4u64 {
             let mut left = epoch % 2 == 0;
             let mut delivered = 0;
@@ -302,11 +304,12 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             assert_eq!(delivered, if epoch % 2 == 0 { RECORDS as usize } else { 0 });
             let forwarded: u64 = report.ranks.iter().map(|rank| rank.forwarded).sum();
             assert_eq!(forwarded > RECORDS / 8, epoch % 2 == 0, "{forwarded} passed on");
-            // However slow the next hop is, what waits for it is bounded.
+            // However slow the next hop is, the batches waiting for it are limited.
             let others = report.memory.iter().enumerate().filter(|(rank, _)| *rank as u32 != owner);
             let most = others.map(|(_, memory)| memory.resident_bytes).max().unwrap();
             assert!(most <= BUDGET + 64 * MARGIN_BYTES, "{most} bytes at a representative");
-            // Batches grow with what passes through, also where nobody appends: not a message for each record.
+            // Batches grow with the forwarded records, also on ranks that append nothing: not a message for each
+            // record.
             let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();
             assert!(messages < RECORDS / 2, "{messages} messages");
         }

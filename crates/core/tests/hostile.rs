@@ -1,7 +1,7 @@
 //! Hostile key distributions through the whole write path, in one process: no loss, no abort, balanced partitions.
 //!
 //! One million records each (unless the input says otherwise), appended 1,000 at a time, at 16, 61 and 64 ranks. Every
-//! record carries a unique id; the epoch is read back and each id must be there exactly once, with its key.
+//! record carries a unique id; the epoch is read back and must contain each id exactly once, with its key.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -49,7 +49,7 @@ struct Input {
 }
 
 impl Input {
-    /// Deals `count` keys to ranks in contiguous slices.
+    /// Distributes `count` keys to ranks in contiguous slices.
     fn sliced(data_type: DataType, count: usize, ranks: u32, key: impl FnMut(usize) -> Vec<u8>) -> Self {
         let keys: Vec<Vec<u8>> = (0..count).map(key).collect();
         let share = count.div_ceil(ranks as usize).max(1);
@@ -82,7 +82,7 @@ fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochFigures> {
         let width = input.data_type.width();
         job.begin_epoch(epoch as u64).unwrap();
         let longest = input.ranks.iter().map(Vec::len).max().unwrap_or(0) / width;
-        // All ranks go on together, as a simulation's do.
+        // All ranks advance together, as in a simulation code.
         for start in (0..longest).step_by(APPEND) {
             for (rank, keys) in input.ranks.iter().enumerate() {
                 let rows = keys.len() / width;
@@ -126,7 +126,8 @@ fn read_back(dataset: &Dataset, epoch: u64, input: &Input) {
     assert_eq!(lost, 0, "records were lost");
 }
 
-/// Largest partition over the mean; records with a NaN key and spills are counted as they lie.
+/// Returns the largest partition over the mean; records with a NaN key and spills are counted on the rank that stores
+/// them.
 fn largest_share(figures: &EpochFigures) -> f64 {
     let loads = &figures.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
@@ -168,7 +169,7 @@ fn lognormal() {
     balanced("lognormal", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal()));
 }
 
-/// By representatives, as if the ranks lay on seven nodes: to the end of the write path, and as balanced.
+/// Through representatives, as if the ranks were on seven nodes: the whole write path, and as balanced.
 #[test]
 fn lognormal_over_several_nodes() {
     let labels: Vec<u32> = (0..61).map(|rank| rank * rank % 7).collect();
@@ -312,8 +313,8 @@ fn few_or_no_records() {
     }
 }
 
-/// Load imbalance of CARP's method: ranks in lockstep, appends of 1,000, 512 pivots, six renegotiations spread over the
-/// epoch and one whenever a rank's out-of-bounds buffer is full.
+/// Returns the load imbalance of CARP's method: ranks in lockstep, appends of 1,000, 512 pivots, six renegotiations
+/// spread over the epoch and one whenever a rank's out-of-bounds buffer is full.
 fn carp_imbalance(input: &Input) -> f64 {
     let order = KeyOrder::new(input.data_type);
     let ranks = input.ranks.len();
@@ -357,7 +358,8 @@ fn carp_imbalance(input: &Input) -> f64 {
     variance.sqrt() / mean
 }
 
-/// The future is not in the past here: the figures are printed beside those of CARP's method, and nothing may be lost.
+/// Past keys do not predict future ones here: the imbalance is printed beside that of CARP's method, and no record may
+/// be lost.
 #[test]
 fn sorted_and_reversed() {
     for ranks in [16, 61, 64] {

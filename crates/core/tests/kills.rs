@@ -1,7 +1,7 @@
 //! A whole job, killed before every one of its storage operations in turn.
 //!
-//! After each kill: what was committed is whole, what was not is not there, and the next writer goes on. The storage is
-//! what a dying process leaves, and what a power failure leaves of it.
+//! After each kill, committed epochs are whole, uncommitted ones do not exist, and the next writer continues. The
+//! storage is tested in two states: as a dying process leaves it, and after a power failure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -29,7 +29,7 @@ fn schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], "key").unwrap()
 }
 
-/// The value that tells one writing of an epoch from another.
+/// Returns the value that identifies a writing of an epoch.
 fn id(epoch: u64, writing: u32, rank: u32, row: usize) -> u32 {
     epoch as u32 * 1_000_000 + writing * 100_000 + rank * 10_000 + row as u32
 }
@@ -45,7 +45,7 @@ fn write_epoch(job: &LocalJob, epoch: u64, writing: u32) -> Result<(), Error> {
     job.end_epoch().map(drop)
 }
 
-/// Epochs 10 and 20, then 10 once more. Answers how many of the three were acknowledged.
+/// Writes epochs 10 and 20, then 10 once more. Returns how many of the three were acknowledged.
 fn job(storage: Arc<dyn Storage>) -> usize {
     let mut acknowledged = 0;
     let run = || -> Result<(), Error> {
@@ -56,12 +56,12 @@ fn job(storage: Arc<dyn Storage>) -> usize {
         }
         job.close()
     };
-    // A killed job ends with an error; what counts is what it acknowledged before.
+    // A killed job ends with an error; only the acknowledged epochs count.
     drop(run());
     acknowledged
 }
 
-/// All ids of an epoch, sorted; `None` when it is not there.
+/// Returns all ids of an epoch, sorted; `None` when it does not exist.
 fn read(dataset: &Dataset, epoch: u64) -> Option<Vec<u32>> {
     dataset.epochs().unwrap().contains(&epoch).then(|| {
         let mut ids = Vec::new();
@@ -83,7 +83,7 @@ fn written(epoch: u64, writing: u32) -> Vec<u32> {
 }
 
 fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
-    // The next writer cleans up and goes on.
+    // The next writer cleans up and continues.
     let next = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(), options(IfExists::Error)).unwrap();
     let dataset = Dataset::open_with(Arc::clone(&storage), "/ds").unwrap();
     let (ten, twenty) = (read(&dataset, 10), read(&dataset, 20));

@@ -1,5 +1,5 @@
-//! The engines of up to thousands of virtual ranks on a modelled machine: nothing is lost, and what grows with the job does
-//! so as it should.
+//! The engines of up to thousands of virtual ranks on a modelled machine: no record is lost, and memory and traffic
+//! grow with the job as designed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -47,7 +47,7 @@ fn run(options: MachineOptions, records: u64) -> MachineReport {
     report
 }
 
-/// Only counts, for jobs of thousands.
+/// Runs an epoch and only counts records, for jobs of thousands.
 fn count(options: MachineOptions, records: u64) -> MachineReport {
     let mut delivered = 0;
     let mut job = MachineJob::new(options, schema());
@@ -77,14 +77,14 @@ fn every_record_arrives_once_on_any_machine() {
             options.renegotiation = Renegotiation::Every(40 + seed);
         }
         let report = run(options, 700);
-        // The longer patience is a second: nobody may sleep through it although there is room again.
+        // The longer timeout is a second: no rank may sleep through it when there is room again.
         assert!(report.over_s < 0.5, "seed {seed}: {} s", report.over_s);
         spills += report.sum(|rank| rank.spills);
         strays += report.sum(|rank| rank.strays);
         forwarded += report.sum(|rank| rank.forwarded);
         assert_eq!(report.stored.rows, u64::from(ranks) * 700);
     }
-    // The seeds must have met what they are there for.
+    // The seeds must cover the situations they are for.
     assert!(spills > 100 && strays > 100 && forwarded > 10_000, "{spills}, {strays}, {forwarded}");
 }
 
@@ -100,7 +100,7 @@ fn a_seed_repeats_its_run_and_epochs_follow_each_other() {
     }
 }
 
-/// A program waits up to 50 ms for a table that is on its way, and goes on as soon as it is there.
+/// A program waits up to 50 ms for a table under negotiation, and continues as soon as it arrives.
 #[test]
 fn nobody_sleeps_on_when_the_table_has_come() {
     for (ranks, per_node) in [(2, 1), (16, 4), (64, 16)] {
@@ -125,11 +125,11 @@ fn the_model_follows_its_figures() {
     far.machine.remote.latency_ns = 5e6;
     let far = count(far, 2000);
     let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
-    // Words, answers and the table pass between nodes at least once each.
+    // Requests, replies and the table pass between nodes at least once each.
     assert!(latency(&far) > 0.015 && latency(&fast) < 0.002, "{} {}", latency(&far), latency(&fast));
 }
 
-/// The run at 131,072 ranks is `make scale`; this one shows that nothing grows that must not.
+/// The run at 131,072 ranks is `make scale`; this one checks the scaling of memory, messages and latency.
 #[test]
 fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     let study = |ranks| {

@@ -1,4 +1,4 @@
-//! The engines of many virtual ranks over a network that delays, and grants little credit.
+//! The engines of many virtual ranks over a network with delays and little credit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -62,7 +62,7 @@ fn thousands_of_ranks_negotiate_and_end() {
     assert!(*loads.iter().max().unwrap() < 150 * 2, "{:?}", loads.iter().max());
 }
 
-/// The next epoch begins with nothing left of the last one.
+/// The next epoch begins without state of the last one.
 #[test]
 fn epochs_follow_each_other() {
     let mut simulation = Simulation::new(SimOptions::new(7, 2), schema());

@@ -1,15 +1,15 @@
-//! Cutting many sorted sequences at one place of their common order, so that exactly so many rows are before the cut.
+//! Exact cuts through the merge order of many sorted sequences: a given number of rows lies before each cut.
 //!
-//! What is known of the keys is a list of *blocks*: rows of one sequence with a smallest and a largest key. At first
-//! they are the pages. The key at a place lies between two bounds that follow from the blocks alone; the few blocks
-//! between them are refined into smaller ones by reading their page, until each holds one key only. Then the cut is
-//! exact. Rows with the cut's own key are shared out in the order of the sequences.
+//! The known keys are a list of *blocks*: rows of one sequence with a smallest and a largest key. At first the blocks
+//! are the pages. The key at a place lies between two bounds that follow from the blocks alone; the few blocks between
+//! them are refined into smaller ones by reading their page, until each holds one key only. Then the cut is exact. Rows
+//! with the cut's own key are distributed in the order of the sequences.
 //!
 //! Memory: a few blocks for each sequence that holds the cut's key, never all of their rows.
 
 use crate::error::Result;
 
-/// Blocks into which one is refined. A page of 2,048 rows is refined twice.
+/// Number of blocks that one block is refined into. A page of 2,048 rows is refined twice.
 const REFINED_BLOCKS: u32 = 64;
 
 /// A page of keys.
@@ -41,22 +41,22 @@ struct Block {
 pub(super) struct Cut {
     /// No row before the cut has a larger key, none after it a smaller one.
     pub(super) ordinal: u64,
-    /// For each sequence, how many of its rows are before the cut.
+    /// For each sequence, the number of its rows before the cut.
     pub(super) rows: Vec<u32>,
 }
 
-/// The keys of an epoch's sorted sequences, as far as page indexes tell.
+/// The keys of an epoch's sorted sequences, bounded by the page indexes.
 #[derive(Debug, Default)]
 pub(super) struct KeyMap {
     pages: Vec<KeyPage>,
-    /// Where the pages of each sequence end.
+    /// End of each sequence's pages.
     ends: Vec<usize>,
     /// By smallest key: the rows of all pages up to this one. By largest key: the same.
     lows: Vec<(u64, u64)>,
     highs: Vec<(u64, u64)>,
 }
 
-/// The sums of rows up to each key.
+/// Returns the sums of rows up to each key.
 fn cumulate(keys: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut sums: Vec<(u64, u64)> = keys.collect();
     sums.sort_unstable_by_key(|(key, _)| *key);
@@ -68,7 +68,7 @@ fn cumulate(keys: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     sums
 }
 
-/// The first key at which so many rows are reached.
+/// Returns the first key at which the sum reaches `rows`.
 fn reach(sums: &[(u64, u64)], rows: u64) -> u64 {
     let place = sums.partition_point(|(_, sum)| *sum < rows);
     sums.get(place).or(sums.last()).map_or(0, |(key, _)| *key)
@@ -81,13 +81,13 @@ impl KeyMap {
         self.ends.push(self.pages.len());
     }
 
-    /// To be called once all sequences are there.
+    /// Completes the map after the last sequence.
     pub(super) fn finish(&mut self) {
         self.lows = cumulate(self.pages.iter().map(|page| (page.low, u64::from(page.rows))));
         self.highs = cumulate(self.pages.iter().map(|page| (page.high, u64::from(page.rows))));
     }
 
-    /// Rows of all sequences.
+    /// Returns the rows of all sequences.
     pub(super) fn rows(&self) -> u64 {
         self.lows.last().map_or(0, |(_, rows)| *rows)
     }
@@ -97,8 +97,8 @@ impl KeyMap {
         begins.zip(&self.ends).map(|(begin, end)| &self.pages[begin..*end])
     }
 
-    /// The cut before which `place` rows lie. `read` appends the ordinals of a sequence's page, ascending and within the
-    /// page's bounds.
+    /// Returns the cut before which `place` rows lie. `read` appends the ordinals of a sequence's page, ascending and
+    /// within the page's bounds.
     ///
     /// # Errors
     /// Those of `read`.
@@ -139,7 +139,7 @@ impl KeyMap {
         Ok(Cut { ordinal, rows: cut })
     }
 
-    /// The rows of each sequence that are certainly before the bounds, and the pages that touch these.
+    /// Returns the rows of each sequence that are certainly before the bounds, and the pages that overlap the bounds.
     fn start(&self, (low, high): (u64, u64)) -> (Vec<u32>, Vec<Block>) {
         let mut blocks = Vec::new();
         let mut before = Vec::with_capacity(self.ends.len());
@@ -155,7 +155,7 @@ impl KeyMap {
         (before, blocks)
     }
 
-    /// Takes the blocks apart that hold several keys. Blocks come, and go, in the order of sequences and rows.
+    /// Splits the blocks that hold several keys. Input and output are in the order of sequences and rows.
     fn refine(
         &self,
         blocks: &[Block],
@@ -187,7 +187,7 @@ impl KeyMap {
     }
 }
 
-/// Between which keys the key at a place lies, going by these blocks.
+/// Returns the bounds of the key at a place, by these blocks.
 fn bracket(blocks: &[Block], place: u64) -> (u64, u64) {
     let sums = |key: fn(&Block) -> u64| cumulate(blocks.iter().map(move |block| (key(block), u64::from(block.rows))));
     (reach(&sums(|block| block.low), place), reach(&sums(|block| block.high), place))
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// Sequences cut into pages of `page_rows`; bounds may be wider than the keys by `slack`.
+    /// Returns sequences cut into pages of `page_rows`; bounds may be wider than the keys by `slack`.
     fn map(sequences: &[Vec<u64>], page_rows: usize, slack: u64) -> KeyMap {
         let mut map = KeyMap::default();
         for keys in sequences {

@@ -1,7 +1,7 @@
-//! One epoch: its lanes, the threads that work on them, and the manifest of what they wrote.
+//! Compaction of one epoch: its lanes, the threads that work on them, and the manifest of the result.
 //!
-//! A lane is a stretch of the sorted epoch that goes to one part. Lanes are numbered in the order of the key, NaN keys
-//! last, and a part has the number of its lane, so that the order of the files' names is the order of the key.
+//! A lane is a contiguous range of the sorted epoch that goes to one part. Lanes are numbered in the order of the key,
+//! NaN keys last, and a part has the number of its lane, so that the order of the file names is the order of the key.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,39 +19,39 @@ use crate::query::EpochGroups;
 use crate::schema::Schema;
 use crate::writer::PartFactory;
 
-/// Lanes for each thread, where the epoch is large: the last ones to be worked on end at nearly the same time.
+/// Lanes per thread of a large epoch: the last lanes end at nearly the same time.
 const LANES_PER_THREAD: u64 = 4;
 
-/// What became of an epoch.
+/// The result of compacting an epoch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompactedEpoch {
-    /// As for an epoch that was ingested: a lane takes the place of a receiver, and `route_s` is the time that finding and
-    /// reading the records took.
+    /// As for an epoch that was ingested: a lane takes the place of a receiver, and `route_s` is the time of finding
+    /// and reading the records.
     pub figures: EpochFigures,
-    /// Bytes of pages that the epoch has in the source.
+    /// Bytes of the epoch's pages in the source.
     pub source_bytes: u64,
-    /// Bytes of pages that were read: more, since pages in which a cut falls are read by both sides of it.
+    /// Bytes of pages read: more than `source_bytes`, since pages that contain a cut are read for both sides of it.
     pub bytes_read: u64,
 }
 
-/// A thread's memory, kept from epoch to epoch.
+/// A thread's memory, reused from epoch to epoch.
 #[derive(Debug)]
 pub(super) struct Workplace {
     pub(super) reader: SlabReader,
     pub(super) buffers: EncodeBuffers,
 }
 
-/// A stretch of the sorted epoch that goes to one part.
+/// A contiguous range of the sorted epoch that goes to one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lane {
-    /// Whether it is one of the rows with NaN keys.
+    /// Whether its rows have NaN keys.
     nan: bool,
     /// Rows, counted in the order of the key.
     rows: Range<u64>,
 }
 
-/// What a lane became.
+/// The result of a lane.
 #[derive(Debug)]
 struct Written {
     part: PartEntry,
@@ -61,7 +61,7 @@ struct Written {
     rows: u64,
 }
 
-/// Cuts a range into the fewest equal pieces of at most `most`, each but the last a multiple of `unit` if it fits.
+/// Divides a range into the fewest equal pieces of at most `most`, each but the last a multiple of `unit` if it fits.
 fn pieces(range: Range<u64>, most: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let (rows, most) = (range.end - range.start, most.max(1));
     let equal = rows.div_ceil(rows.div_ceil(most).max(1));
@@ -91,7 +91,7 @@ impl<'a> EpochWork<'a> {
     /// Reads the page indexes of the epoch.
     ///
     /// # Errors
-    /// Damage to them; the system's refusal.
+    /// When they are corrupt, or storage fails.
     pub(super) fn plan(
         groups: &'a EpochGroups,
         schema: &'a Schema,
@@ -119,13 +119,13 @@ impl<'a> EpochWork<'a> {
         Ok(work)
     }
 
-    /// Rows that make whole row groups of whole pages.
+    /// Returns the rows of whole row groups of whole pages.
     fn unit_rows(&self) -> u64 {
         u64::from(self.options.part.page_rows) * u64::from(self.options.part.row_groups_per_run)
     }
 
-    /// Most rows of a lane: few enough for all threads to have some, and for a part not to roll over, which would upset
-    /// the order of names.
+    /// Returns the maximum rows of a lane: few enough for all threads to have some, and for a part not to roll over,
+    /// which would break the order of names.
     fn lane_rows(&self) -> u64 {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
@@ -140,10 +140,11 @@ impl<'a> EpochWork<'a> {
             .min(run_rows.min(slab_rows).saturating_mul(runs))
     }
 
-    /// Writes all parts, a thread for each workplace, and answers the manifest. `progress` hears of rows written.
+    /// Writes all parts, with a thread for each workplace, and returns the manifest. `progress` is called with the
+    /// number of rows written.
     ///
     /// # Errors
-    /// The error of the first lane, in the order of the key, that had one; the others stop as soon as they notice.
+    /// The error of the first failed lane, in the order of the key; the other threads stop as soon as they notice.
     pub(super) fn run(
         self,
         workplaces: &mut [Workplace],
@@ -180,7 +181,7 @@ impl<'a> EpochWork<'a> {
             figures.sync_s += lane.stages.sync_s;
         }
         if manifest.parts.is_empty() {
-            // An epoch without records is one part without rows: the folder must open in every tool.
+            // An epoch without records is one part without rows: every tool must be able to open the folder.
             manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
         }
         for workplace in workplaces {
@@ -203,7 +204,7 @@ impl<'a> EpochWork<'a> {
             let own = places.next();
             for place in places {
                 let thread = std::thread::Builder::new().name("turbidite-compact".to_owned());
-                // When the system refuses a thread, those there are do the work.
+                // If the system refuses a thread, the existing ones do the work.
                 drop(thread.spawn_scoped(scope, move || self.work(place, progress)));
             }
             if let Some(place) = own {
@@ -212,7 +213,7 @@ impl<'a> EpochWork<'a> {
         });
     }
 
-    /// One thread: lane after lane, until none is left or one has failed.
+    /// Runs one thread: lane after lane, until none is left or one has failed.
     fn work(&self, workplace: &mut Workplace, progress: &(dyn Fn(u64) + Sync)) {
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +226,7 @@ impl<'a> EpochWork<'a> {
         }
     }
 
-    /// Writes a lane's part; `None` when another lane has failed meanwhile.
+    /// Writes a lane's part; returns `None` if another lane has failed meanwhile.
     fn write_lane(
         &self,
         number: u32,
@@ -249,8 +250,8 @@ impl<'a> EpochWork<'a> {
                 }
                 let context = RunContext { run, kind: sequences.kind(), table_version: 0, bounds: None };
                 // A slab has at most `u32::MAX` rows.
-                let stretch = rows.start as usize..rows.end as usize;
-                runs.extend(part.append_sorted(&reader.table, stretch, context, buffers)?);
+                let range = rows.start as usize..rows.end as usize;
+                runs.extend(part.append_sorted(&reader.table, range, context, buffers)?);
                 run += 1;
                 progress(rows.end - rows.start);
             }

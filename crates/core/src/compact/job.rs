@@ -1,4 +1,4 @@
-//! The copy, open for writing: which dataset it is, its lock, and one epoch after the other.
+//! The copy, open for writing: its descriptor, its lock, and one epoch after the other.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Compaction {
     storage: Arc<dyn Storage>,
     layout: Layout,
     descriptor: DatasetDescriptor,
-    /// Whether the copy holds nothing that the source does not, so that what an earlier attempt left is worth nothing.
+    /// Whether the copy holds only data of the source, so that the parts of an earlier attempt need no salvage.
     made_of_source: bool,
     options: CompactOptions,
     workplaces: Vec<Workplace>,
@@ -43,7 +43,7 @@ pub struct Compaction {
     lock: Option<WriterLock>,
 }
 
-/// The description of a copy: that of the source, and where it comes from.
+/// Returns the descriptor of a copy: that of the source, with its origin.
 fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
     let origin = match &source.source {
         Some(text) => format!("sorted copy of dataset {}, from {text}", source.uuid),
@@ -56,7 +56,7 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
     }
 }
 
-/// Refuses to write a copy into its own source.
+/// Returns an error for a copy into its own source.
 fn check_target(source: &Dataset, storage: &dyn Storage, layout: &Layout) -> Result<()> {
     let refuse = |what: &str| {
         let what = format!("{} {what}; give another folder", layout.root().display());
@@ -73,11 +73,11 @@ fn check_target(source: &Dataset, storage: &dyn Storage, layout: &Layout) -> Res
 }
 
 impl Compaction {
-    /// Opens the copy in a folder of the file system, or begins it. It has the source's columns, key and derivations.
+    /// Opens the copy in a folder of the file system, or creates it. It has the source's columns, key and derivations.
     ///
     /// # Errors
-    /// [`Error::Locked`]; [`Error::Mismatch`] where there is a dataset of another shape; usage errors for options out of
-    /// range or a copy into the source; I/O errors.
+    /// [`Error::Locked`]; [`Error::Mismatch`] for an existing dataset with another schema; usage errors for options out
+    /// of range or a copy into the source; I/O errors.
     pub fn open(source: &Dataset, target: impl AsRef<Path>, options: CompactOptions) -> Result<Self> {
         Self::open_with(source, Arc::new(FileSystem::new()), target, options)
     }
@@ -115,32 +115,33 @@ impl Compaction {
         })
     }
 
-    /// What was done about a lock that a dead writer had left, for the user to know.
+    /// Returns what happened to the stale lock of a dead writer, if there was one, to report it to the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.notice.as_ref()
     }
 
-    /// What dataset.json of the copy says.
+    /// Returns the contents of the copy's dataset.json.
     pub fn descriptor(&self) -> &DatasetDescriptor {
         &self.descriptor
     }
 
-    /// Most memory that compacting an epoch takes, in bytes, for the whole process. All but the page indexes and run
-    /// entries of the epoch, about half a percent of it with default sizes, is the same for any data.
+    /// Returns the maximum memory of compacting an epoch, in bytes, for the whole process. All but the page indexes and
+    /// run entries of the epoch, about half a percent of it with default sizes, is the same for any data.
     ///
     /// # Errors
-    /// [`Error::EpochMissing`], or damage to the epoch's manifest.
+    /// [`Error::EpochMissing`], or corruption of the epoch's manifest.
     pub fn memory_bound_bytes(&self, epoch: u64) -> Result<u64> {
         let manifest = self.source.manifest(epoch)?;
         Ok(self.options.memory_bound_bytes(&self.descriptor.schema, &manifest))
     }
 
-    /// Writes and commits a sorted copy of an epoch: when this returns it is durable. `None` when the copy has the epoch
-    /// already and it is to be skipped. `progress` hears of rows written, from several threads.
+    /// Writes and commits a sorted copy of an epoch. When this returns, the epoch is durable. Returns `None` when the
+    /// copy has the epoch already and it is to be skipped. `progress` is called with the number of rows written, from
+    /// several threads.
     ///
     /// # Errors
-    /// [`Error::EpochExists`], [`Error::EpochMissing`]; damage to the source, or a failure of storage. Nothing of the
-    /// epoch is in the copy then, and what was there before still is.
+    /// [`Error::EpochExists`], [`Error::EpochMissing`]; corruption of the source, or a failure of storage. The copy's
+    /// epoch is then unchanged, or missing as before.
     pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
         if let Some(lock) = &self.lock {
             lock.check()?;
@@ -159,13 +160,13 @@ impl Compaction {
             Err(error) => (error, false),
         };
         if !committed {
-            // The error counts; what cannot be removed now is cleared away by the next attempt.
+            // The original error is returned; parts that cannot be removed now are removed by the next attempt.
             drop(commit.discard());
         }
         Err(error)
     }
 
-    /// Writes the parts of an epoch and answers its manifest.
+    /// Writes the parts of an epoch and returns its manifest.
     fn write_parts(
         &mut self,
         epoch: u64,
@@ -184,8 +185,8 @@ impl Compaction {
         work.run(&mut self.workplaces, progress)
     }
 
-    /// Removes what killed attempts at an epoch left. A dataset that was begun as a copy of this source holds nothing
-    /// that the source lacks, so nobody would salvage it.
+    /// Removes the parts of killed attempts at an epoch. A dataset begun as a copy of this source holds no data that
+    /// the source lacks, so salvage is not needed.
     fn clear_attempts(&self, epoch: u64) -> Result<()> {
         if !self.made_of_source || !self.recovery.unfinished.contains(&epoch) {
             return Ok(());
@@ -197,7 +198,7 @@ impl Compaction {
             .try_for_each(|attempt| salvage::discard(&*self.storage, attempt))
     }
 
-    /// Closes the copy and gives up its lock. Dropping it does the same but cannot report an error.
+    /// Closes the copy and releases its lock. Dropping it does the same but cannot report an error.
     ///
     /// # Errors
     /// When the lock file cannot be removed.
@@ -209,7 +210,7 @@ impl Compaction {
 impl Drop for Compaction {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
             drop(lock.release());
         }
     }

@@ -1,43 +1,43 @@
-//! How a copy is written: every knob, its default and its check.
+//! Compaction options: every option, its default and its check.
 
-use super::reads::LONGEST_READ_BYTES;
+use super::reads::MAX_READ_BYTES;
 use crate::error::UsageError;
 use crate::format::{ColumnTable, EpochManifest, PartOptions, page_rows};
 use crate::schema::{Column, Schema};
 use crate::store::IfExists;
 use crate::writer::{MAX_RUN_ROWS, THREADS_PER_CORE};
 
-/// Most bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
+/// Maximum bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
 const RUN_BYTES: usize = 7 << 20;
 
-/// What a thread holds beside its slab and a row group of the copy: the bytes just read, and a page decoded.
-const READ_BYTES: u64 = LONGEST_READ_BYTES + (1 << 20);
+/// A thread's memory beside its slab and a row group of the copy: the bytes just read, and a decoded page.
+const READ_BYTES: u64 = MAX_READ_BYTES + (1 << 20);
 
-/// Most bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
+/// Maximum bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
 pub(super) const PART_BYTES: u64 = 1 << 30;
 
-/// Page indexes in memory, parsed and as cuts need them, take no more than so many times what they take in a footer.
+/// Maximum size of page indexes in memory, parsed and as needed by cuts, as a multiple of their size in a footer.
 const PARSED_INDEX: u64 = 6;
 
-/// What is kept of a page of the copy, and of a column of a row group, until the epoch is committed.
+/// Bytes kept per page of the copy, and per column of a row group, until the epoch is committed.
 const PAGE_ENTRY_BYTES: u64 = 48;
 const CHUNK_ENTRY_BYTES: u64 = 384;
 
 /// The program, its libraries and stacks.
 const BASE_BYTES: u64 = 16 << 20;
 
-/// How a copy is written. The default suits most.
+/// Options for writing a copy. The default suits most cases.
 #[derive(Debug, Clone)]
 pub struct CompactOptions {
     /// Threads; 0 for two per core, so that one computes while the other waits for storage.
     pub threads: usize,
-    /// Memory in which each thread sorts, in bytes. The more, the fewer pages are read twice.
+    /// Memory in which each thread sorts, in bytes. With more memory, fewer pages are read twice.
     pub slab_bytes: usize,
-    /// How pages and row groups are laid out.
+    /// The layout of pages and row groups.
     pub part: PartOptions,
-    /// What to do about an epoch that the copy has already.
+    /// The action when the copy has the epoch already.
     pub if_exists: IfExists,
-    /// Take over a lock whose holder cannot be judged from here.
+    /// Take over a lock whose holder's state cannot be determined from this host.
     pub break_lock: bool,
 }
 
@@ -54,7 +54,7 @@ impl Default for CompactOptions {
 }
 
 impl CompactOptions {
-    /// Threads that will work.
+    /// Returns the number of threads.
     pub fn thread_count(&self) -> usize {
         match self.threads {
             0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
@@ -62,7 +62,7 @@ impl CompactOptions {
         }
     }
 
-    /// What [`super::Compaction::memory_bound_bytes`] answers.
+    /// Returns the result of [`super::Compaction::memory_bound_bytes`].
     pub(super) fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
         let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
         let run_rows = self.run_rows(schema).min(self.slab_rows(schema));
@@ -73,7 +73,7 @@ impl CompactOptions {
         let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
         let pages_of = |column: &Column| rows.div_ceil(page_rows(column.data_type, self.part.page_rows) as u64);
         let pages = schema.columns().iter().map(pages_of).fold(0, u64::saturating_add);
-        // Pieces are equal, not full: there may be twice as many runs as would do.
+        // Pieces are equal, not full: there may be twice as many runs as necessary.
         let runs = rows.div_ceil(run_rows).saturating_mul(2);
         let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).saturating_mul(columns).min(pages);
         let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
@@ -97,14 +97,14 @@ impl CompactOptions {
         within("row groups per run", self.part.row_groups_per_run as usize, 1, 1 << 10)
     }
 
-    /// Rows of a run: whole row groups of whole pages where a run has as many.
+    /// Returns the rows of a run: whole row groups of whole pages where a run has as many.
     pub(super) fn run_rows(&self, schema: &Schema) -> u64 {
         let most = (RUN_BYTES / schema.row_bytes()).clamp(1, MAX_RUN_ROWS) as u64;
         let unit = u64::from(self.part.page_rows) * u64::from(self.part.row_groups_per_run);
         if most < unit { most } else { most - most % unit }
     }
 
-    /// Rows of a slab.
+    /// Returns the rows of a slab.
     pub(super) fn slab_rows(&self, schema: &Schema) -> u64 {
         let most = (self.slab_bytes / (schema.row_bytes() + ColumnTable::SORT_BYTES)) as u64;
         // Sorting numbers rows with u32.
@@ -118,7 +118,7 @@ mod tests {
     use crate::schema::DataType;
     use uuid::Uuid;
 
-    /// A row group is put together in memory: with one to a run each thread needs as much as the run.
+    /// A row group is assembled in memory: with one per run, each thread needs as much as the run.
     #[test]
     fn the_bound_counts_a_row_group_for_each_thread() {
         let columns = vec![Column::new("key", DataType::F64), Column::new("payload", DataType::FixedBytes(56))];

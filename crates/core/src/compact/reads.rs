@@ -1,20 +1,20 @@
-//! Which reads fetch all pages of a slab: long ones, since nothing between the pages of a slab is read in vain for long.
+//! Coalescing of a slab's page reads into long ones. Only short gaps between the pages are read in vain.
 
 use crate::query::{Extent, READ_THROUGH_BYTES};
 
-/// Longest read that several pages are joined into, in bytes: beyond it, throughput no longer grows (measured as told at
-/// [`READ_THROUGH_BYTES`]: 1.9 GB/s from 512 KiB on) and buffers would.
-pub(super) const LONGEST_READ_BYTES: u64 = 4 << 20;
+/// Maximum length of a read that joins several pages, in bytes: beyond it, throughput no longer grows (see
+/// [`READ_THROUGH_BYTES`]) but buffers do.
+pub(super) const MAX_READ_BYTES: u64 = 4 << 20;
 
-/// The reads that fetch all of `wanted`, which ascend and do not overlap: gaps up to [`READ_THROUGH_BYTES`] are read
-/// through.
+/// Returns the reads that fetch all of `wanted`, which ascend and do not overlap: gaps up to [`READ_THROUGH_BYTES`] are
+/// read through.
 pub(super) fn coalesce(wanted: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
     let mut reads: Vec<Extent> = Vec::new();
     for extent in wanted {
         match reads.last_mut() {
             Some(last)
                 if extent.offset.saturating_sub(last.end()) <= READ_THROUGH_BYTES
-                    && extent.end() - last.offset <= LONGEST_READ_BYTES =>
+                    && extent.end() - last.offset <= MAX_READ_BYTES =>
             {
                 last.bytes = extent.end() - last.offset;
             }
@@ -44,8 +44,8 @@ mod tests {
     #[test]
     fn joined_reads_stay_bounded() {
         let reads = coalesce((0..100).map(|page| extent(page * (1 << 20), 1 << 20)));
-        assert!(reads.iter().all(|read| read.bytes <= LONGEST_READ_BYTES));
+        assert!(reads.iter().all(|read| read.bytes <= MAX_READ_BYTES));
         assert_eq!(reads.len(), 25);
-        assert_eq!(coalesce([extent(0, 3 * LONGEST_READ_BYTES)]).len(), 1, "a page longer than that is one read");
+        assert_eq!(coalesce([extent(0, 3 * MAX_READ_BYTES)]).len(), 1, "a page longer than that is one read");
     }
 }

@@ -1,4 +1,4 @@
-//! The rows between two cuts, brought into memory column by column and sorted.
+//! Loading and sorting a slab: the rows between two cuts, column by column.
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use crate::format::{ColumnTable, RunEntry, RunKind};
 use crate::query::{EpochGroups, Extent, Group, PageIndex, pages_of};
 use crate::schema::Schema;
 
-/// The row groups of an epoch whose keys have an order, or those whose keys are NaN.
+/// The row groups of an epoch with ordered keys, or those with NaN keys.
 #[derive(Debug)]
 pub(super) struct Sequences<'a> {
     groups: &'a EpochGroups,
@@ -26,7 +26,7 @@ impl<'a> Sequences<'a> {
     /// Reads the page indexes of the row groups with NaN keys, or of all others.
     ///
     /// # Errors
-    /// Damage to a page index; the system's refusal.
+    /// When a page index is corrupt, or storage fails.
     pub(super) fn open(groups: &'a EpochGroups, schema: &Schema, nan: bool) -> Result<Self> {
         let chosen = |entry: &RunEntry| (entry.kind == RunKind::NanKey) == nan;
         let numbers: Vec<usize> =
@@ -40,36 +40,36 @@ impl<'a> Sequences<'a> {
         Ok(sequences)
     }
 
-    /// Rows of all sequences.
+    /// Returns the rows of all sequences.
     pub(super) fn rows(&self) -> u64 {
         self.map.rows()
     }
 
-    /// Why the rows lie together in the copy.
+    /// Returns the kind of the copy's runs.
     pub(super) fn kind(&self) -> RunKind {
         if self.nan { RunKind::NanKey } else { RunKind::Regular }
     }
 
-    /// The row group of a sequence.
+    /// Returns the row group of a sequence.
     fn group(&self, sequence: u32) -> Result<Group> {
         self.groups.group(self.numbers[sequence as usize])
     }
 
-    /// The stretches of rows between two cuts, by sequence.
+    /// Returns the ranges of rows between two cuts, by sequence.
     fn between(&self, from: &Cut, to: &Cut) -> Vec<(u32, Range<u32>)> {
         let rows = from.rows.iter().zip(&to.rows).map(|(from, to)| *from..*to);
         (0..).zip(rows).filter(|(_, rows)| !rows.is_empty()).collect()
     }
 }
 
-/// The keys of a row group's pages, as far as its page index knows them.
+/// Returns the keys of a row group's pages, bounded by its page index.
 fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> {
     let column = schema.key_index();
     let stated = group.entry().columns.get(column).and_then(|summary| summary.range);
     let mut pages: Vec<KeyPage> = Vec::new();
     for (number, page) in group.pages(column)?.iter().enumerate() {
         let (low, high) = match group.range(column, number).or(stated) {
-            // All NaN keys are alike.
+            // All NaN keys are equal.
             _ if nan => (u64::MAX, u64::MAX),
             Some((low, high)) => (schema.key_order().ordinal_of(low), schema.key_order().ordinal_of(high)),
             None => (0, u64::MAX),
@@ -77,13 +77,13 @@ fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> 
         if low > high || pages.last().is_some_and(|before| low < before.low || high < before.high) {
             return Err(group.damage(group.column_name(column), format!("the keys of page {number} do not ascend")));
         }
-        // `Group` made sure that row numbers fit.
+        // `Group` checked that row numbers fit.
         pages.push(KeyPage { first_row: page.first_row as u32, rows: page.rows, low, high });
     }
     Ok(pages)
 }
 
-/// A page to be read, and what of it.
+/// A page to be read, and the rows to take from it.
 struct Wanted {
     extent: Extent,
     column: usize,
@@ -92,7 +92,7 @@ struct Wanted {
     rows: Option<Range<usize>>,
 }
 
-/// One thread's hands: what it brought in, and memory kept from slab to slab.
+/// Reads slabs: one thread's buffers, reused from slab to slab.
 #[derive(Debug)]
 pub(super) struct SlabReader {
     schema: Arc<Schema>,
@@ -100,7 +100,7 @@ pub(super) struct SlabReader {
     pub(super) table: ColumnTable,
     /// Bytes of pages read so far, those for cuts included.
     pub(super) read_bytes: u64,
-    /// Seconds spent on cuts and on bringing rows in.
+    /// Seconds spent on cuts and on reading rows.
     pub(super) read_s: f64,
     /// Seconds spent on sorting.
     pub(super) sort_s: f64,
@@ -111,7 +111,7 @@ pub(super) struct SlabReader {
 }
 
 impl SlabReader {
-    /// Takes its memory when it is first used.
+    /// Creates a reader that allocates on first use.
     pub(super) fn new(schema: &Arc<Schema>) -> Self {
         Self {
             schema: Arc::clone(schema),
@@ -127,7 +127,7 @@ impl SlabReader {
     /// Finds the cut before which `place` rows lie.
     ///
     /// # Errors
-    /// Damage to a page of keys; the system's refusal.
+    /// When a page of keys is corrupt, or storage fails.
     pub(super) fn cut(&mut self, sequences: &Sequences<'_>, place: u64) -> Result<Cut> {
         let begun = Instant::now();
         let cut =
@@ -159,21 +159,21 @@ impl SlabReader {
     /// Reads the rows between two cuts and sorts them.
     ///
     /// # Errors
-    /// Damage to a page, or keys that are not where page indexes say; the system's refusal.
+    /// When a page is corrupt, keys contradict the page indexes, or storage fails.
     pub(super) fn load(&mut self, sequences: &Sequences<'_>, from: &Cut, to: &Cut) -> Result<()> {
         let begun = Instant::now();
-        let stretches = sequences.between(from, to);
-        let rows: usize = stretches.iter().map(|(_, rows)| rows.len()).sum();
+        let ranges = sequences.between(from, to);
+        let rows: usize = ranges.iter().map(|(_, rows)| rows.len()).sum();
         self.table.clear(rows);
-        for (sequence, rows) in &stretches {
-            self.load_stretch(&sequences.group(*sequence)?, rows)?;
+        for (sequence, rows) in &ranges {
+            self.load_range(&sequences.group(*sequence)?, rows)?;
         }
         let read = Instant::now();
         self.read_s += (read - begun).as_secs_f64();
         let order = self.schema.key_order();
         self.table.sort(|ordinals| {
             let mut rest = ordinals;
-            for (sequence, rows) in &stretches {
+            for (sequence, rows) in &ranges {
                 let (keys, others) = rest.split_at(rows.len());
                 rest = others;
                 let within =
@@ -191,14 +191,14 @@ impl SlabReader {
         Ok(())
     }
 
-    /// Appends some rows of a row group to the table.
-    fn load_stretch(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
+    /// Appends a range of a row group's rows to the table.
+    fn load_range(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
         let mut wanted = Vec::new();
         for column in 0..self.schema.columns().len() {
             let pages = group.pages(column)?;
             for number in pages_of(pages, rows) {
                 let page = &pages[number];
-                // `Group` made sure that row numbers fit.
+                // `Group` checked that row numbers fit.
                 let first = page.first_row as u32;
                 let part = rows.start.saturating_sub(first)..rows.end.saturating_sub(first).min(page.rows);
                 let all = part == (0..page.rows);
@@ -219,7 +219,7 @@ impl SlabReader {
 
     /// Fills the start of `raw` with bytes of the row group's file.
     fn fetch(&mut self, group: &Group, extent: Extent) -> Result<()> {
-        // Reads are bounded by `coalesce`, pages by their format.
+        // Reads are limited by `coalesce`, pages by their format.
         let bytes = extent.bytes as usize;
         if self.raw.len() < bytes {
             self.raw.resize(bytes, 0);

@@ -1,4 +1,4 @@
-//! sqlparser's tree to our own: names looked up, types checked, literals folded and rounded.
+//! Binding: converts sqlparser's tree to our own, resolves names, checks types, folds and rounds literals.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use super::ExpressionError;
 use super::parse::SourceText;
 use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
 
-/// Deepest tree that is built; chains of one arithmetic operator are as deep as they are long. Everything that walks the
-/// tree is recursive and relies on this bound.
+/// Maximum depth of a tree; chains of one arithmetic operator are as deep as they are long. All walks over the tree are
+/// recursive and rely on this limit.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// Whole literals beyond this are taken as `f64`; [`Value::compare`] is exact below.
+/// Integer literals beyond this are taken as `f64`; [`Value::compare`] is exact below.
 const MAX_WHOLE: i128 = 1 << 100;
 
-/// What names mean.
+/// The names in scope.
 pub(super) enum Names<'a> {
     /// In predicates: columns and `epoch`.
     Predicate,
@@ -30,7 +30,7 @@ pub(super) enum Names<'a> {
     Derivation(&'a dyn Fn(&str) -> Option<f64>),
 }
 
-/// Binds expressions to columns, and remembers which columns and constants they use.
+/// Binds expressions to columns, and collects the columns and constants they use.
 pub(super) struct Binder<'a> {
     source: SourceText<'a>,
     columns: &'a [Column],
@@ -46,9 +46,9 @@ enum Bound {
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
-/// Where an expression begins, as far as sqlparser tells; (1, 1) otherwise.
+/// Returns the position of an expression's begin if sqlparser provides it; (1, 1) otherwise.
 ///
-/// sqlparser's own `span()` recurses to the full depth of the tree, which has not been bounded yet.
+/// sqlparser's own `span()` recurses to the full depth of the tree, which has not been limited yet.
 fn place(mut expr: &Expr) -> Location {
     loop {
         expr = match expr {
@@ -137,7 +137,7 @@ impl<'a> Binder<'a> {
         self.number(expr, 0)
     }
 
-    /// The source constants met so far.
+    /// Returns the source constants used so far.
     pub(super) fn constants(self) -> Vec<Arc<str>> {
         self.constants.into_inner()
     }
@@ -196,7 +196,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The operands of a chain of ANDs or ORs, which leans left and may be long: walked without recursion.
+    /// Binds the operands of a chain of ANDs or ORs, which leans left and may be long: walked without recursion.
     fn chain(&self, expr: &Expr, chained: &BinaryOperator, depth: usize) -> Result<Vec<Condition>> {
         let mut operands = Vec::new();
         let mut rest = expr;
@@ -344,7 +344,7 @@ impl<'a> Binder<'a> {
         Ok(Number::Column(ColumnRef { index, data_type: column.data_type, name: column.name.as_str().into() }))
     }
 
-    /// The column of a name: as written, or else the only one that differs in case.
+    /// Resolves a column name: the exact name, or else the only one that differs in case.
     fn find(&self, name: &str, position: usize) -> Result<usize> {
         if let Some(index) = self.columns.iter().position(|column| column.name == name) {
             return Ok(index);

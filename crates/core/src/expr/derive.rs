@@ -13,8 +13,8 @@ use super::tree::{Number, gather};
 
 /// A column computed from others, in `f64`, and stored as its own type.
 ///
-/// Stored as a float, the result is rounded to it. Stored as an integer, it is rounded to the nearest (ties to even), and
-/// NaN or a value out of range is an error.
+/// Stored as a float, the result is rounded to it. Stored as an integer, it is rounded to the nearest (ties to even),
+/// and NaN or a value out of range is an error.
 #[derive(Debug, Clone)]
 pub struct Derivation {
     column: Column,
@@ -51,7 +51,7 @@ impl Chunks for Views<'_> {
             DataType::U64 => values!(u64),
             DataType::F32 => values!(f32),
             DataType::F64 => values!(f64),
-            // Binding lets no such column through.
+            // Binding admits no such column.
             DataType::FixedBytes(_) => {}
         }
     }
@@ -65,7 +65,7 @@ impl Chunks for Views<'_> {
     }
 }
 
-/// Splits `name:type = expression`; the number is where the expression begins, in characters.
+/// Splits `name:type = expression`; the number is the position of the expression, in characters.
 fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
     let form = || ExpressionError::DerivationForm { text: text.to_owned() };
     let (head, expression) = text.split_once('=').ok_or_else(form)?;
@@ -94,7 +94,8 @@ fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
     Ok((Column::new(name, data_type), expression, skipped))
 }
 
-/// `f64::round_ties_even`, which is a call into the C library on processors without an instruction known for it.
+/// Rounds like `f64::round_ties_even`, which is a call into the C library on processors without an instruction known
+/// for it.
 fn round_ties_even(value: f64) -> f64 {
     // Floats of this size and above are whole; adding it pushes the fraction out, rounding as IEEE's default does.
     const WHOLE: f64 = (1u64 << 52) as f64;
@@ -103,8 +104,8 @@ fn round_ties_even(value: f64) -> f64 {
 }
 
 impl Derivation {
-    /// Parses a derivation over `inputs`, and constants of the source that `constants` knows by their full names
-    /// (`"header.x0"`). Only whether a constant exists matters here; its value may differ in every file.
+    /// Parses a derivation over `inputs`, and over constants of the source that `constants` returns for their full
+    /// names (`"header.x0"`). Only the existence of a constant matters here; its value may differ in every file.
     ///
     /// # Errors
     /// [`ExpressionError`] with the place in the text.
@@ -143,17 +144,17 @@ impl Derivation {
         Ok(Self { column, tree, program, inputs: used, types, constants })
     }
 
-    /// Name and type of the derived column.
+    /// Returns name and type of the derived column.
     pub fn column(&self) -> &Column {
         &self.column
     }
 
-    /// The input columns it reads, as ascending indexes.
+    /// Returns the input columns it reads, as ascending indexes.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// The source constants it reads, by full name.
+    /// Iterates over the source constants it reads, by full name.
     pub fn constants(&self) -> impl Iterator<Item = &str> {
         self.constants.iter().map(AsRef::as_ref)
     }
@@ -163,8 +164,8 @@ impl Derivation {
     /// `inputs` are the columns the derivation was parsed with, in that order.
     ///
     /// # Errors
-    /// [`ExpressionError::ValueRange`] for a value that its integer type cannot hold, [`ExpressionError::Input`] for inputs
-    /// or constants that are missing or of another type. `out` is then as it was.
+    /// [`ExpressionError::ValueRange`] for a value that its integer type cannot hold, [`ExpressionError::Input`] for
+    /// inputs or constants that are missing or of another type. `out` is then unchanged.
     pub fn evaluate(
         &self,
         inputs: &[ColumnView<'_>],
@@ -182,7 +183,7 @@ impl Derivation {
         let scalars = |scalar| match scalar {
             Scalar::Literal(value) => value,
             Scalar::Constant(index) => constants[index],
-            // Binding knows no epoch in derivations.
+            // Derivations cannot use the epoch.
             Scalar::Epoch => f64::NAN,
         };
         let start = out.len();
@@ -262,14 +263,14 @@ impl Derivation {
     }
 }
 
-/// `name: type = expression`, normalized; it parses to the same derivation.
+/// Formats `name: type = expression`, normalized; it parses to the same derivation.
 impl fmt::Display for Derivation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{} = {}", self.column.name, self.column.data_type, self.tree)
     }
 }
 
-/// Derivations over one set of source columns; later ones may read earlier ones, with the values as they are stored.
+/// Derivations over one set of source columns. Later ones may read the stored values of earlier ones.
 ///
 /// ```
 /// use turbidite::expr::DerivationSet;
@@ -290,7 +291,7 @@ pub struct DerivationSet {
     derivations: Vec<Derivation>,
 }
 
-/// The columns a [`DerivationSet`] computed.
+/// The columns computed by a [`DerivationSet`].
 #[derive(Debug, Clone, Default)]
 pub struct DerivedColumns {
     rows: usize,
@@ -301,7 +302,8 @@ impl DerivationSet {
     /// Parses derivations in order; each may read the source columns and all derivations before it.
     ///
     /// # Errors
-    /// As for [`Derivation::parse`]; also when a derived column has the name of a source column or of another derivation.
+    /// As for [`Derivation::parse`]; also when a derived column has the name of a source column or of another
+    /// derivation.
     pub fn parse(
         texts: &[impl AsRef<str>],
         sources: &[Column],
@@ -322,12 +324,12 @@ impl DerivationSet {
         Ok(Self { sources: sources.len(), derivations })
     }
 
-    /// The derivations in order.
+    /// Returns the derivations in order.
     pub fn derivations(&self) -> &[Derivation] {
         &self.derivations
     }
 
-    /// Names and types of the derived columns, in order.
+    /// Iterates over the derived columns in order.
     pub fn columns(&self) -> impl Iterator<Item = &Column> {
         self.derivations.iter().map(Derivation::column)
     }
@@ -359,7 +361,7 @@ impl DerivationSet {
 }
 
 impl DerivedColumns {
-    /// The values of derived column `index`.
+    /// Returns the values of derived column `index`.
     ///
     /// # Panics
     /// When there is no such column.
@@ -371,17 +373,17 @@ impl DerivedColumns {
         }
     }
 
-    /// Number of derived columns.
+    /// Returns the number of derived columns.
     pub fn len(&self) -> usize {
         self.columns.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }
 
-    /// The packed values of every column, in order.
+    /// Returns the packed values of every column, in order.
     pub fn into_values(self) -> Vec<Vec<u8>> {
         self.columns.into_iter().map(|(_, values)| values).collect()
     }

@@ -1,16 +1,16 @@
-//! What can be wrong with an expression, told with the place in the text and what to do.
+//! Errors in expressions, with the position in the text and the correction.
 
 use crate::schema::DataType;
 
-/// Longest text, in bytes: room for an IN list of some 100,000 numbers.
+/// Maximum length of a text in bytes: room for an IN list of some 100,000 numbers.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Most operators and words such as AND.
+/// Maximum number of operators and keywords such as AND.
 pub(super) const MAX_OPERATORS: usize = 1_000;
 
-/// An expression that cannot be understood, or whose result cannot be stored.
+/// An error in an expression, or in storing its result.
 ///
-/// Positions count characters from 1 in the text as it was given.
+/// Positions count characters from 1 in the original text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages say it")]

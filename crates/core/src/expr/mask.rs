@@ -1,7 +1,7 @@
-//! One bit per row: masks in `u64` words, filled by tight loops over native values.
+//! Row masks: one bit per row in `u64` words, filled by tight loops over native values.
 //!
-//! Each word is made in two steps that compilers turn into vector code on any target: 64 comparisons give 64 bytes of
-//! 0 or 1, and a multiplication gathers eight bytes into eight bits.
+//! Each word is made in two steps that compilers vectorise on any target: 64 comparisons give 64 bytes of 0 or 1, and a
+//! multiplication gathers eight bytes into eight bits.
 
 use arrow_buffer::{BooleanBuffer, Buffer};
 
@@ -30,7 +30,7 @@ pub(super) fn pack(bytes: &[u8; WORD_ROWS]) -> u64 {
 }
 
 impl Mask {
-    /// The same answer for every row.
+    /// Returns a mask with the same bit for every row.
     pub(super) fn constant(rows: usize, value: bool) -> Self {
         Self { words: vec![if value { u64::MAX } else { 0 }; rows.div_ceil(WORD_ROWS)], rows }
     }
@@ -77,7 +77,7 @@ impl Mask {
         }
     }
 
-    /// As [`Mask::set_pairs`], with single values.
+    /// Tests single values, like [`Mask::set_pairs`].
     #[inline]
     pub(super) fn set<T: Copy>(&mut self, first_row: usize, values: &[T], test: impl Fn(T) -> bool) {
         let part = Self::of(values, test);
@@ -85,23 +85,23 @@ impl Mask {
         self.words[first..first + part.words.len()].copy_from_slice(&part.words);
     }
 
-    /// Exchanges true and false.
+    /// Inverts the mask.
     pub(super) fn negate(mut self) -> Self {
         self.words.iter_mut().for_each(|word| *word = !*word);
         self
     }
 
-    /// Keeps what is also in `other`.
+    /// Intersects the mask with `other`.
     pub(super) fn and(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word &= other);
     }
 
-    /// Adds what is in `other`.
+    /// Unites the mask with `other`.
     pub(super) fn or(&mut self, other: &Self) {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
-    /// Whether every row has this answer.
+    /// Returns whether every row has this bit.
     pub(super) fn is_all(&self, value: bool) -> bool {
         let fill = if value { u64::MAX } else { 0 };
         let Some((last, full)) = self.words.split_last() else { return true };
@@ -112,7 +112,7 @@ impl Mask {
         (last ^ fill) & used == 0 && full.iter().all(|word| *word == fill)
     }
 
-    /// The mask as Arrow's bits.
+    /// Returns the mask as Arrow's bits.
     pub(super) fn finish(mut self) -> BooleanBuffer {
         // Arrow numbers bits from the lowest of the first byte.
         self.words.iter_mut().for_each(|word| *word = word.to_le());

@@ -1,4 +1,4 @@
-//! The set of an IN list: exact, and quick to ask however long the list is.
+//! The set of an IN list: exact, with constant-time lookup however long the list is.
 
 use std::cmp::Ordering;
 
@@ -11,15 +11,15 @@ pub(super) struct Members {
     sorted: Vec<Value>,
     /// Open addressing over the values' codes; at most half full.
     table: Vec<u64>,
-    /// A code that is no member's: marks free places of the table.
+    /// A code that no member has: marks free places of the table.
     free: u64,
     /// 64 - log2 of the table's length.
     shift: u32,
 }
 
-/// A number's code, the same exactly for equal numbers of one type.
+/// A number's code, equal exactly for equal numbers of one type.
 pub(super) trait Code: Copy {
-    /// The code.
+    /// Returns the code.
     fn code(self) -> u64;
 }
 
@@ -37,7 +37,7 @@ codes!(i8, i16, i32, i64, u8, u16, u32, u64);
 impl Code for f64 {
     #[inline(always)]
     fn code(self) -> u64 {
-        // Adding 0.0 turns -0.0 into 0.0. NaN has codes that are no member's.
+        // Adding 0.0 turns -0.0 into 0.0. No member has a code of NaN.
         (self + 0.0).to_bits()
     }
 }
@@ -58,15 +58,15 @@ fn code_of(value: Value) -> u64 {
 }
 
 impl Members {
-    /// Gathers values that are all whole or all floats; NaN is left out, since nothing equals it.
+    /// Collects values that are all integers or all floats; NaN is left out, since no value equals it.
     pub(super) fn new(values: impl IntoIterator<Item = Value>) -> Self {
         let is_nan = |value: &Value| matches!(value, Value::Float(value) if value.is_nan());
         let mut sorted: Vec<Value> = values.into_iter().filter(|value| !is_nan(value)).collect();
         sorted.sort_by(|a, b| a.compare(*b).unwrap_or(Ordering::Equal));
         sorted.dedup_by(|a, b| a.compare(*b) == Some(Ordering::Equal));
         let size = (2 * sorted.len() + 2).next_power_of_two();
-        // A NaN's code is no float's, and among whole numbers one of any n + 1 is free. Payloads other than this one may
-        // occur in data but are no members either.
+        // No float has a NaN's code, and among integers one of any n + 1 is free. Other NaN payloads may occur in data
+        // but are no members either.
         let mut codes: Vec<u64> = sorted.iter().map(|value| code_of(*value)).collect();
         codes.sort_unstable();
         let free =
@@ -81,7 +81,7 @@ impl Members {
         members
     }
 
-    /// Where a code is, or would be, in the table.
+    /// Returns the place of a code in the table, or the free place for it.
     #[inline]
     fn place(&self, code: u64) -> usize {
         // Fibonacci hashing; linear probing ends since the table is never full.
@@ -92,19 +92,19 @@ impl Members {
         place
     }
 
-    /// Whether a value of the members' type is one of them.
+    /// Returns whether a value of the members' type is a member.
     #[inline]
     pub(super) fn contains<T: Code>(&self, value: T) -> bool {
         let code = value.code();
         code != self.free && self.table[self.place(code)] == code
     }
 
-    /// The members, ascending.
+    /// Returns the members, ascending.
     pub(super) fn values(&self) -> &[Value] {
         &self.sorted
     }
 
-    /// Whether a member lies between two values, both included.
+    /// Returns whether a member lies between two values, both included.
     pub(super) fn any_within(&self, low: Value, high: Value) -> bool {
         let first = self.sorted.partition_point(|member| member.compare(low) == Some(Ordering::Less));
         self.sorted

@@ -1,9 +1,9 @@
-//! Text to sqlparser's tree, within limits that hold for any text.
+//! Parsing text to sqlparser's tree, within limits that hold for any text.
 //!
-//! The tokens are checked before the parser sees them. Only those of the language pass, so that no other SQL (subqueries,
-//! casts, comments) can be reached; every word but the language's own is stripped of its SQL meaning, so that columns may
-//! be called `time`, `position` or `interval`. Parentheses and operators are counted here: sqlparser's left-leaning
-//! chains are as deep as they are long, and would overflow the stack when dropped.
+//! The tokens are checked before the parser sees them. Only those of the language pass, so that no other SQL
+//! (subqueries, casts, comments) is reachable; every word but the language's own is stripped of its SQL meaning, so
+//! that columns may be called `time`, `position` or `interval`. Parentheses and operators are counted here: sqlparser's
+//! left-leaning chains are as deep as they are long, and would overflow the stack when dropped.
 
 use sqlparser::ast::Expr;
 use sqlparser::dialect::GenericDialect;
@@ -13,19 +13,19 @@ use sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer, Whitespace
 
 use super::error::{ExpressionError, MAX_OPERATORS, MAX_TEXT_BYTES};
 
-/// Deepest nesting of parentheses and calls.
+/// Maximum nesting of parentheses and calls.
 const MAX_DEPTH: usize = 60;
 
-/// Deepest recursion of the parser: parentheses, each with a sign or NOT before it.
+/// Maximum recursion of the parser: parentheses, each with a sign or NOT before it.
 const MAX_LEVELS: usize = 2 * MAX_DEPTH + 10;
 
-/// Most signs or NOTs in a row.
+/// Maximum number of consecutive signs or NOTs.
 const MAX_PREFIXES: usize = 20;
 
-/// How much of the text an error message quotes, in characters.
+/// Maximum length of a quotation in an error message, in characters.
 const NEAR_CHARACTERS: usize = 24;
 
-/// A text and where it lies in what the user wrote; turns places into positions.
+/// A text and its offset in the user's text; converts places to positions.
 pub(super) struct SourceText<'a> {
     text: &'a str,
     /// Characters of the user's text before `text`.
@@ -37,7 +37,7 @@ impl<'a> SourceText<'a> {
         Self { text, skipped }
     }
 
-    /// Characters of `text` before a place; places past the end mean the end.
+    /// Returns the characters of `text` before a place; places past the end mean the end.
     fn offset(&self, place: Location) -> usize {
         let line = usize::try_from(place.line).unwrap_or(1).max(1);
         let column = usize::try_from(place.column).unwrap_or(1).max(1);
@@ -45,12 +45,12 @@ impl<'a> SourceText<'a> {
         before + column - 1
     }
 
-    /// The position of a place, counted in characters from 1.
+    /// Returns the position of a place, counted in characters from 1.
     pub(super) fn position(&self, place: Location) -> usize {
         self.skipped + self.offset(place) + 1
     }
 
-    /// The text at a place, shortened.
+    /// Returns the text at a place, shortened.
     pub(super) fn near(&self, place: Location) -> String {
         let mut rest = self.text.chars().skip(self.offset(place));
         let mut near: String = rest.by_ref().take(NEAR_CHARACTERS).collect();
@@ -60,7 +60,7 @@ impl<'a> SourceText<'a> {
         if near.trim().is_empty() { "the end".to_owned() } else { near.trim().to_owned() }
     }
 
-    /// The place after the last character.
+    /// Returns the place after the last character.
     fn end(&self) -> Location {
         Location::new(1, self.text.chars().count() as u64 + 1)
     }
@@ -96,8 +96,8 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     }
 }
 
-/// Tells the parser's message in our way: "Expected: an expression, found: ) at Line: 1, Column: 12". A place it does not
-/// name is the end, which has none.
+/// Converts the parser's message to our error: "Expected: an expression, found: ) at Line: 1, Column: 12". If it names
+/// no place, the error is at the end of the text.
 fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
     let (what, place) = message.split_once(" at Line: ").unwrap_or((message, ""));
     let place = place
@@ -108,7 +108,7 @@ fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
     source.syntax(place, what)
 }
 
-/// Lets only the language's own tokens through, strips foreign keywords and bounds depth and size.
+/// Admits only the language's own tokens, strips foreign keywords and limits depth and size.
 fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, ExpressionError> {
     let mut admitted: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;

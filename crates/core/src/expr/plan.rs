@@ -1,9 +1,9 @@
-//! How each comparison runs, decided once per predicate.
+//! The execution plan of comparisons, made once per predicate.
 //!
-//! Every comparison of a bare column (or `epoch`) with a literal becomes one question: does the value lie in a closed
-//! interval of the column's own type? `x > v` is the interval from the next value above `v`. So one kernel serves `=`, `<`,
-//! `<=`, `>`, `>=` and BETWEEN, ANDs of them on one column merge into a single pass, pruning is an overlap test, and NaN,
-//! which lies in no interval, follows IEEE by itself.
+//! Every comparison of a bare column (or `epoch`) with a literal becomes a range test: the value lies in a closed
+//! interval of the column's own type. `x > v` is the interval from the next value above `v`. So one kernel serves `=`,
+//! `<`, `<=`, `>`, `>=` and BETWEEN, ANDs of them on one column merge into a single pass, pruning is an overlap test,
+//! and NaN, which lies in no interval, follows IEEE without a special case.
 
 use std::cmp::Ordering;
 
@@ -36,7 +36,7 @@ pub(super) struct Computed {
     pub(super) program: Program,
 }
 
-/// A condition ready to run. `inside: false` means the opposite answer, true for NaN.
+/// An executable condition. `inside: false` negates it, so it is true for NaN.
 #[derive(Debug, Clone)]
 pub(super) enum Plan {
     Constant(bool),
@@ -47,7 +47,7 @@ pub(super) enum Plan {
         high: Value,
         inside: bool,
     },
-    /// The value is one of a list.
+    /// The value is a member of a list.
     Member {
         source: Source,
         members: Members,
@@ -75,13 +75,13 @@ pub(super) enum Plan {
     Or(Vec<Plan>),
 }
 
-/// Builds plans; knows the slots of the columns.
+/// Builds plans, given the slots of the columns.
 pub(super) struct Planner<'a> {
-    /// The columns in use, ascending: a column's slot is its place here.
+    /// The columns in use, ascending: a column's slot is its index here.
     pub(super) columns: &'a [usize],
 }
 
-/// The smallest and largest value of a type; infinities count as values.
+/// Returns the smallest and largest value of a type; infinities count as values.
 pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
     let whole = |low: i128, high: i128| (Value::Int(low), Value::Int(high));
     match data_type {
@@ -99,8 +99,8 @@ pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
     }
 }
 
-/// The values of `data_type` for which `value op literal` holds, as a closed interval; `None` when there are none.
-/// `NotEqual` gives the values that do *not* match.
+/// Returns the values of `data_type` for which `value op literal` holds, as a closed interval; `None` when there are
+/// none. For `NotEqual`, returns the values that do *not* match.
 fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
     let literal = rounded(data_type, literal);
     let (low, high) = match data_type {
@@ -131,8 +131,8 @@ fn float_interval(op: CompareOp, literal: f64, next: impl Fn(f64, bool) -> f64) 
 }
 
 fn whole_interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
-    // The whole numbers next to the literal on either side, equal if it is whole; `as` saturates for floats beyond i128,
-    // which is far outside every column's type.
+    // The integers next to the literal on either side, equal if it is an integer; `as` saturates for floats beyond
+    // i128, which is far outside every column's type.
     let (below, above) = match literal {
         Value::Int(value) => (value, value),
         Value::Float(value) if value.is_nan() => return None,
@@ -173,7 +173,7 @@ fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Va
 }
 
 impl Plan {
-    /// Whether a value read without arithmetic is one of a list.
+    /// Returns a plan that tests whether a value read without arithmetic is a member of a list.
     pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
         match *members.values() {
             [] => Self::Constant(!inside),
@@ -183,7 +183,7 @@ impl Plan {
     }
 }
 
-/// How much a plan costs per row, roughly: cheap ones go first and may spare the others.
+/// Returns a rough cost of a plan per row: cheap plans run first and may make the others unnecessary.
 fn cost(plan: &Plan) -> usize {
     match plan {
         Plan::Constant(_) => 0,
@@ -205,7 +205,7 @@ impl Planner<'_> {
             Condition::Between { value, low, high, negated } => self.between(value, low, high, *negated),
             Condition::In { value, list, negated } => self.member(value, list, *negated),
             Condition::IsNan(value) => match self.source(value) {
-                // Whole numbers are never NaN.
+                // Integers are never NaN.
                 Some(source) if !source.data_type().is_float() => Plan::Constant(false),
                 _ => Plan::IsNan(self.computed(value)),
             },
@@ -219,7 +219,7 @@ impl Planner<'_> {
         }
     }
 
-    /// A conjunction, with the ranges on each source merged into one.
+    /// Builds a conjunction, with the ranges on each source merged into one.
     fn all(operands: impl Iterator<Item = Plan>) -> Plan {
         let mut plans: Vec<Plan> = Vec::new();
         for operand in operands {
@@ -294,7 +294,7 @@ impl Planner<'_> {
     fn member(&self, value: &Number, list: &[Number], negated: bool) -> Plan {
         let literals: Option<Vec<Value>> = list.iter().map(Number::literal).collect();
         let (source, Some(literals), None) = (self.source(value), literals, value.literal()) else {
-            // A list with columns in it: each item is a comparison of its own.
+            // A list that contains columns: each item is a comparison of its own.
             let any = list.iter().map(|item| self.compare(CompareOp::Equal, value, item)).collect();
             return if negated { Plan::Not(Box::new(Plan::Or(any))) } else { Plan::Or(any) };
         };

@@ -1,4 +1,4 @@
-//! Predicates: which rows match, and which sets of rows cannot.
+//! Predicates: evaluation on rows, and pruning of sets of rows.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -51,7 +51,7 @@ use super::tree::{CompareOp, Condition, gather};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Predicate {
-    /// What [`fmt::Display`] says.
+    /// The output of [`fmt::Display`].
     text: String,
     plan: Plan,
     columns: Vec<usize>,
@@ -82,7 +82,7 @@ enum Slice<'a> {
     F64(&'a [f64]),
 }
 
-/// Runs one piece of code for whatever type a column has.
+/// Runs one piece of code for any column type.
 macro_rules! with_values {
     ($slice:expr, $values:ident => $body:expr) => {
         match $slice {
@@ -123,7 +123,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// A column's own type: how plans' values become it.
+/// The conversion of plans' values to a column's own type.
 trait Native: Code + PartialOrd {
     fn of(value: Value) -> Self;
 }
@@ -150,7 +150,7 @@ macro_rules! native_float {
 }
 native_float!(f32, f64);
 
-/// The mask of values within [low, high]; one comparison where an end is open.
+/// Returns the mask of values within [low, high]; one comparison where an end is open.
 fn within<T: Native>(values: &[T], low: Value, high: Value, open: (bool, bool)) -> Mask {
     let (low, high) = (T::of(low), T::of(high));
     match open {
@@ -173,7 +173,7 @@ impl Chunks for PredicateInput<'_> {
     }
 
     fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        // Binding lets no other type through.
+        // Binding admits no other type.
         if let Slice::F32(values) = self.columns[slot] {
             for (out, value) in out.iter_mut().zip(&values[first_row..]) {
                 *out = f64::from(value.to_bits() as i32);
@@ -183,7 +183,7 @@ impl Chunks for PredicateInput<'_> {
 }
 
 impl<'a> PredicateInput<'a> {
-    /// Number of rows.
+    /// Returns the number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -229,7 +229,7 @@ impl<'a> PredicateInput<'a> {
         }
     }
 
-    /// A conjunction (or disjunction), which ends as soon as no row (or every row) matches.
+    /// Evaluates a conjunction (or disjunction), and stops as soon as no row (or every row) matches.
     fn joined(&self, plans: &[Plan], stack: &mut [Stack; 2], all: bool) -> Mask {
         let mut joined: Option<Mask> = None;
         for plan in plans {
@@ -278,7 +278,7 @@ impl<'a> PredicateInput<'a> {
         match scalar {
             Scalar::Literal(value) => value,
             Scalar::Epoch => self.epoch as f64,
-            // Binding lets no source constant into a predicate.
+            // Binding admits no source constant in a predicate.
             Scalar::Constant(_) => f64::NAN,
         }
     }
@@ -358,7 +358,7 @@ impl Predicate {
         Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
     }
 
-    /// The condition that an integer column's value is one of `values`, for lists too long to be written down and parsed.
+    /// Returns the condition that an integer column's value is one of `values`, for lists too long for a text.
     ///
     /// # Errors
     /// [`ExpressionError::Input`] when the schema has no such integer column.
@@ -380,18 +380,18 @@ impl Predicate {
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
 
-    /// The columns it reads, as ascending indexes into the schema; `epoch` is not among them.
+    /// Returns the columns it reads, as ascending indexes into the schema; `epoch` is not among them.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Whether it reads the pseudo column `epoch`.
+    /// Returns whether it reads the pseudo column `epoch`.
     pub fn uses_epoch(&self) -> bool {
         self.uses_epoch
     }
 
-    /// Checks that arrays fit: one per entry of [`Predicate::columns`], in that order, of the column's Arrow type, `rows`
-    /// long and without nulls. Nothing is copied.
+    /// Checks that arrays fit: one per entry of [`Predicate::columns`], in that order, of the column's Arrow type,
+    /// `rows` long and without nulls. No data is copied.
     ///
     /// # Errors
     /// [`ExpressionError::Input`] otherwise.
@@ -418,7 +418,7 @@ impl Predicate {
         Ok(PredicateInput { epoch, rows, columns })
     }
 
-    /// Which rows match: one bit per row.
+    /// Evaluates the predicate: one bit per row, set if the row matches.
     ///
     /// # Panics
     /// May panic when `input` was made by another predicate's [`Predicate::input`].
@@ -426,8 +426,8 @@ impl Predicate {
         input.mask(&self.plan, &mut <[Stack; 2]>::default()).finish()
     }
 
-    /// The values of a column, both ends included, outside of which no row matches; `None` where that cannot be told from
-    /// the predicate alone. It may be empty: the first above the second.
+    /// Returns the range of a column's values, both ends included, outside of which no row matches; `None` where the
+    /// predicate alone does not imply one. The range may be empty: the first above the second.
     pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
         range_of(&self.plan, column)
     }
@@ -445,17 +445,17 @@ impl Predicate {
         fold(&self.plan, comparison, join)
     }
 
-    /// What the predicate is over rows of `epoch` of which `summary` tells what is known, by schema index; `None` where
-    /// nothing is.
+    /// Evaluates the predicate over rows of `epoch` with the statistics that `summary` returns by schema index; `None`
+    /// where a column's are unknown.
     ///
-    /// `Never` and `Always` hold for every row that fits the summaries; over no rows at all any answer may come.
+    /// `Never` and `Always` hold for every row that fits the statistics; for no rows at all the result is arbitrary.
     pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
         Pruner { epoch, summary }.truth(&self.plan)
     }
 }
 
-/// The normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same predicate,
-/// if the predicate came from a text.
+/// Formats the normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same
+/// predicate, if the predicate came from a text.
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -3,7 +3,7 @@
 use super::tree::{BinaryOp, Number, UnaryOp};
 
 /// Rows computed at a time: a multiple of 64 (the masks' words), and few enough that a stack of buffers stays in the
-/// first cache level.
+/// first-level cache.
 pub(super) const CHUNK_ROWS: usize = 1024;
 
 /// A number that is the same in all rows of one call.
@@ -14,7 +14,7 @@ pub(super) enum Scalar {
     Constant(usize),
 }
 
-/// One step; each takes its operands from the top of the stack and leaves one buffer.
+/// One step; it takes its operands from the top of the stack and leaves one buffer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Load(usize),
@@ -29,7 +29,7 @@ enum Step {
     ScalarLeft(BinaryOp, Scalar),
 }
 
-/// Where the columns' values come from.
+/// The source of the columns' values.
 pub(super) trait Chunks {
     /// Writes values of column `slot`, from `first_row` on, as `f64`.
     fn load(&self, slot: usize, first_row: usize, out: &mut [f64]);
@@ -37,20 +37,20 @@ pub(super) trait Chunks {
     fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]);
 }
 
-/// Buffers kept from one chunk to the next.
+/// Buffers reused from one chunk to the next.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     buffers: Vec<Vec<f64>>,
 }
 
-/// A number ready to be computed.
+/// A compiled number.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Program {
     steps: Vec<Step>,
     buffers: usize,
 }
 
-/// Runs one loop per operator, so that none branches on it: `$apply` is a macro that is given the operator's sign.
+/// Runs one loop per operator, so that none branches on it: `$apply` is a macro that takes the operator's sign.
 macro_rules! with_operator {
     ($op:expr, $apply:ident) => {
         match $op {
@@ -97,7 +97,7 @@ fn unary(op: UnaryOp, out: &mut [f64]) {
 }
 
 impl Program {
-    /// Orders the steps of a number; `slot_of` maps a column's index to its slot among the inputs.
+    /// Compiles a number; `slot_of` maps a column's index to its slot among the inputs.
     pub(super) fn new(number: &Number, slot_of: &impl Fn(usize) -> usize) -> Self {
         let mut program = Self { steps: Vec::new(), buffers: 0 };
         let needed = program.push(number, slot_of);
@@ -189,7 +189,7 @@ impl Program {
     }
 }
 
-/// Steps that change the top buffer only.
+/// Performs a step that changes the top buffer only.
 fn in_place(step: Step, scalars: &impl Fn(Scalar) -> f64, out: &mut [f64]) {
     match step {
         Step::Unary(op) => unary(op, out),

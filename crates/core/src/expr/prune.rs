@@ -1,9 +1,9 @@
-//! What a predicate can be over rows of which only summaries are known: never true, always true, or neither.
+//! Pruning: decides from statistics whether a predicate is never true, always true, or neither.
 //!
-//! Sound, not complete: `Never` and `Always` are promises, `Maybe` is not. Numbers are followed as intervals of their
-//! values that are not NaN, plus whether NaN can occur. IEEE arithmetic rounds monotonically, so an operator that is
-//! monotone in each operand maps interval ends to interval ends exactly as the rows are computed; wherever an operator is
-//! not (division near zero, infinity minus infinity, `%`), the interval becomes everything and NaN possible.
+//! Sound, not complete: `Never` and `Always` are guarantees, `Maybe` is not. Numbers are represented as intervals of
+//! their values that are not NaN, plus whether NaN can occur. IEEE arithmetic rounds monotonically, so an operator that
+//! is monotone in each operand maps interval ends to interval ends exactly as the rows are computed; where an operator
+//! is not (division near zero, infinity minus infinity, `%`), the interval becomes unbounded and NaN possible.
 
 use std::cmp::Ordering;
 
@@ -13,30 +13,30 @@ use super::members::Members;
 use super::plan::{Computed, Plan, Source, type_range};
 use super::tree::{BinaryOp, CompareOp, Number, UnaryOp};
 
-/// How much of a column is NaN.
+/// The presence of NaN in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NanPresence {
-    /// No value is.
+    /// No value is NaN.
     None,
-    /// Some are, some are not.
+    /// Some values are NaN, some are not.
     Some,
-    /// Every value is.
+    /// Every value is NaN.
     All,
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
 }
 
-/// What is known of one column over some rows.
+/// Statistics of one column over some rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnBounds {
-    /// Bounds on the values that are not NaN, both included; they may be wider than the values. `None`: nothing is known,
-    /// unless `nan` is [`NanPresence::All`].
+    /// Bounds on the values that are not NaN, both included; they may be wider than the values. `None`: unknown, unless
+    /// `nan` is [`NanPresence::All`].
     pub range: Option<(Value, Value)>,
-    /// How much is NaN; of no interest for integer columns.
+    /// The presence of NaN; irrelevant for integer columns.
     pub nan: NanPresence,
 }
 
-/// What a predicate is over a set of rows.
+/// The truth of a predicate over a set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Truth {
     /// No row matches.
@@ -52,7 +52,7 @@ impl Truth {
         match (can_hold, can_fail) {
             (true, false) => Self::Always,
             (false, true) => Self::Never,
-            // Neither can happen only when there are no rows, of which anything is true.
+            // Neither can happen only for no rows, where any result is valid.
             _ => Self::Maybe,
         }
     }
@@ -91,7 +91,7 @@ impl Interval {
         if value.is_nan() { Self::NAN } else { Self { range: Some((value, value)), can_be_nan: false } }
     }
 
-    /// The hull of the results at the corners; anything when one of them is NaN.
+    /// Returns the hull of the results at the corners; unbounded when one of them is NaN.
     fn hull(corners: &[f64], can_be_nan: bool) -> Self {
         if corners.iter().any(|corner| corner.is_nan()) {
             return Self::ANYTHING;
@@ -153,12 +153,13 @@ fn unary(op: UnaryOp, value: Interval) -> Interval {
             Interval::hull(&ends, value.can_be_nan)
         }
         UnaryOp::Sqrt if high < 0.0 => Interval::NAN,
-        // Of negative values only NaN comes; the others begin at zero.
+        // Negative values yield only NaN; the others begin at zero.
         UnaryOp::Sqrt => Interval::hull(&[low.max(0.0).sqrt(), high.sqrt()], value.can_be_nan || low < 0.0),
     }
 }
 
-/// `bits_i32` of an `f32` column: ordered as the values are where all are above zero, anything otherwise.
+/// Returns the interval of `bits_i32` of an `f32` column: ordered like the values where all are above zero, unbounded
+/// otherwise.
 fn bits(column: Interval) -> Interval {
     let range = match column.range {
         Some((low, high)) if low > 0.0 && !column.can_be_nan => {
@@ -195,8 +196,8 @@ fn at_most(a: Value, b: Value) -> bool {
     matches!(a.compare(b), Some(Ordering::Less | Ordering::Equal))
 }
 
-/// The values of a column outside of which no row matches: `None` where any may, or where that cannot be told. A row that
-/// is NaN there does not match either.
+/// Returns the range of a column's values outside of which no row matches; `None` where any may match, or where the
+/// plan does not imply a range. A row with NaN in the column does not match either.
 pub(super) fn range_of(plan: &Plan, column: usize) -> Option<(Value, Value)> {
     match plan {
         Plan::Range { source: Source::Column { index, .. }, low, high, inside: true } if *index == column => {
@@ -347,7 +348,7 @@ mod tests {
     const ENDS: [f64; 11] =
         [f64::NEG_INFINITY, f64::MIN, -2.0, -1e-200, -0.0, 0.0, 1e-200, 0.5, 3.0, f64::MAX, f64::INFINITY];
 
-    /// Every interval between two ends, with every end it holds as a sample; also the one of NaN alone.
+    /// Returns every interval between two ends, with every end it holds as a sample; also the one of NaN alone.
     fn intervals() -> Vec<(Interval, Vec<f64>)> {
         let mut intervals = vec![(Interval::NAN, vec![f64::NAN])];
         for (first, low) in ENDS.iter().enumerate() {
@@ -415,7 +416,7 @@ mod tests {
     fn bits_keep_within_their_interval() {
         for (column, values) in intervals() {
             for value in values.into_iter().map(|value| value as f32) {
-                // An f32 column's summary holds values of f32.
+                // An f32 column's statistics hold values of f32.
                 let column =
                     Interval { range: column.range.map(|(a, b)| ((a as f32).into(), (b as f32).into())), ..column };
                 let found = f64::from(value.to_bits() as i32);

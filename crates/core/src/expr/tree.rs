@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::schema::{DataType, EPOCH_COLUMN, Value};
 
-/// A column by its place in the schema (or among the source columns).
+/// A column by its index in the schema (or among the source columns).
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ColumnRef {
     pub(super) index: usize,
@@ -81,7 +81,7 @@ pub(super) enum CompareOp {
 }
 
 impl CompareOp {
-    /// The comparison with its sides exchanged.
+    /// Returns the comparison with its sides exchanged.
     pub(super) fn flipped(self) -> Self {
         match self {
             Self::Equal | Self::NotEqual => self,
@@ -92,7 +92,7 @@ impl CompareOp {
         }
     }
 
-    /// The comparison of any two ordered values; for `f64` it is IEEE's.
+    /// Compares any two ordered values; for `f64` the comparison is IEEE's.
     #[inline(always)]
     pub(super) fn holds<T: PartialOrd>(self, left: T, right: T) -> bool {
         match self {
@@ -105,7 +105,7 @@ impl CompareOp {
         }
     }
 
-    /// The exact comparison of two values.
+    /// Compares two values exactly.
     pub(super) fn holds_exactly(self, left: Value, right: Value) -> bool {
         match left.compare(right) {
             Some(order) => self.holds(order, std::cmp::Ordering::Equal),
@@ -125,7 +125,7 @@ impl CompareOp {
     }
 }
 
-/// An expression that is a number in every row.
+/// A numeric expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
     Column(ColumnRef),
@@ -134,7 +134,7 @@ pub(super) enum Number {
     Literal(Value),
     /// A literal that was rounded to the `f32` column it is compared with.
     Single(f32),
-    /// A constant of the source file, by its place in the list of those used.
+    /// A constant of the source file, by its index in the list of those used.
     Constant(usize, Arc<str>),
     /// The bits of an `f32` column.
     Bits(ColumnRef),
@@ -143,7 +143,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// The value, when it is the same whatever the data.
+    /// Returns the value, if it is the same whatever the data.
     pub(super) fn literal(&self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(*value),
@@ -153,10 +153,10 @@ impl Number {
     }
 }
 
-/// A literal as a column of this type sees it: rounded to float types, exact for integers.
+/// Returns a literal converted for a column of this type: rounded to float types, exact for integers.
 pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
     match (data_type, literal) {
-        // Whole numbers are rounded once; by way of f64 they could be rounded twice.
+        // Integers are rounded once; by way of f64 they could be rounded twice.
         (DataType::F32, Value::Int(value)) => Value::Float(f64::from(value as f32)),
         (DataType::F32, Value::Float(value)) => Value::Float(f64::from(value as f32)),
         (DataType::F64, value) => Value::Float(value.as_f64()),
@@ -164,7 +164,7 @@ pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
     }
 }
 
-/// An expression that is true or false in every row.
+/// A Boolean expression.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Condition {
     Constant(bool),
@@ -177,7 +177,7 @@ pub(super) enum Condition {
     Or(Vec<Condition>),
 }
 
-/// Words that mean something unquoted, so that a column of that name has to be quoted.
+/// Keywords of the language: a column with such a name must be quoted.
 pub(super) const WORDS: [&str; 11] =
     ["and", "or", "not", "between", "in", "true", "false", "inf", "infinity", "nan", EPOCH_COLUMN];
 
@@ -200,7 +200,7 @@ fn write_float(f: &mut fmt::Formatter<'_>, value: f64, text: &str) -> fmt::Resul
     }
 }
 
-/// How tightly a number's text binds: sums 1, products 2, signs 3, everything else 4.
+/// Returns the precedence of a number's text: sums 1, products 2, signs 3, all others 4.
 fn binding(number: &Number) -> u8 {
     let is_negative = match number {
         Number::Literal(Value::Int(value)) => *value < 0,
@@ -217,7 +217,7 @@ fn binding(number: &Number) -> u8 {
     }
 }
 
-/// Writes a number, in parentheses unless it binds at least as tightly as asked.
+/// Writes a number, in parentheses unless its precedence is at least `tightly`.
 fn write_number(f: &mut fmt::Formatter<'_>, number: &Number, tightly: u8) -> fmt::Result {
     if binding(number) < tightly { write!(f, "({number})") } else { write!(f, "{number}") }
 }
@@ -238,7 +238,7 @@ impl fmt::Display for Number {
             }
             Self::Unary(UnaryOp::Negate, operand) => {
                 f.write_str("-")?;
-                // Two signs in a row would begin a comment.
+                // Two consecutive signs would begin a comment.
                 write_number(f, operand, 4)
             }
             Self::Unary(UnaryOp::Abs, operand) => write!(f, "abs({operand})"),
@@ -254,7 +254,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Writes the operand of a word: AND (2), OR (1) or NOT (3).
+/// Writes the operand of a keyword: AND (2), OR (1) or NOT (3).
 fn write_condition(f: &mut fmt::Formatter<'_>, condition: &Condition, tightly: u8) -> fmt::Result {
     let binds = match condition {
         Condition::Or(_) => 1,
@@ -305,7 +305,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Gathers the columns a number reads, and whether it reads the epoch.
+/// Collects the columns a number reads, and whether it reads the epoch.
 pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool) {
     match number {
         Number::Column(column) | Number::Bits(column) => columns.push(column.index),

@@ -1,17 +1,18 @@
-//! The bytes: memtables become runs, runs become parts, parts are listed in manifests. FORMAT.md is the specification.
+//! The on-disk format: memtables become runs, runs become parts, and manifests list the parts. FORMAT.md is the
+//! specification.
 //!
-//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` says where values go,
+//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` places values,
 //! `gather` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) → `seal` after
-//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of what
-//! a crashed writer left. `thrift` is the encoding Parquet's metadata has.
+//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of
+//! a crashed writer's sealed runs. `thrift` encodes and decodes Parquet's metadata.
 //!
-//! The bytes between our pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its
-//! page headers are private and without checksums, and the format stays ours across its versions. Its readers are the
-//! judge in our tests.
+//! The pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its page headers are
+//! private and without checksums, and the format stays ours across its versions. Our tests verify the files with that
+//! crate's readers.
 //!
 //! Invariants: a row group's column chunks follow each other without gaps, each chunk's pages too; a run begins at a
-//! block boundary (the first one right after the magic) and its seal ends at one; what is read is checked before it is
-//! used, and damage is an error, never a panic.
+//! block boundary (the first one right after the magic) and its seal ends at one; input is checked before it is used,
+//! and corruption is an error, never a panic.
 
 mod manifest;
 mod parquet;

@@ -1,10 +1,10 @@
 //! CARP's published method, for comparison: renegotiation by per-rank histograms.
 //!
-//! Each rank counts keys in one bin per partition of the table in force and buffers keys outside of the table. At a
-//! renegotiation it gives k pivots of equal mass, by linear interpolation of key *values* between bin boundaries, with the
-//! buffered keys taken into account. Pivots are united up a shallow tree (the sum of the piecewise linear distributions,
-//! resampled to k pivots at every inner node), and the root resamples the sum into partitions of equal mass. Counts start
-//! anew after every renegotiation. Nothing here is weaker than what was published; sums are exact.
+//! Each rank counts keys in one bin per partition of the table in force and buffers keys outside the table. At a
+//! renegotiation it computes k pivots of equal mass, by linear interpolation of key *values* between bin boundaries,
+//! including the buffered keys. Pivots are merged up a shallow tree (the sum of the piecewise linear distributions,
+//! resampled to k pivots at every inner node), and the root resamples the sum into partitions of equal mass. Counts
+//! start anew after every renegotiation. No part of this is weaker than the published method; sums are exact.
 
 use crate::schema::{KeyOrder, Value};
 
@@ -13,7 +13,7 @@ use super::model::{Model, ModelBuilder};
 use super::scale::Scale;
 use super::table::PartitionTable;
 
-/// Keys a rank buffers before it asks for a renegotiation.
+/// Keys a rank buffers before it requests a renegotiation.
 pub const OUT_OF_BOUNDS_CAPACITY: usize = 512;
 
 /// A table in CARP's sense: bounded at both ends.
@@ -26,19 +26,19 @@ pub struct BoundedTable {
 }
 
 impl BoundedTable {
-    /// The partition of a key, or nothing if it lies outside of the table.
+    /// Returns the partition of a key, or `None` if it lies outside the table.
     #[inline]
     pub fn destination(&self, ordinal: u64) -> Option<u32> {
         (self.extremes.0 <= ordinal && ordinal <= self.extremes.1).then(|| self.table.destination(ordinal, 0))
     }
 
-    /// The same table without bounds: where buffered keys go when the epoch ends.
+    /// Returns the same table without bounds, which routes buffered keys when the epoch ends.
     pub fn unbounded(&self) -> &PartitionTable {
         &self.table
     }
 }
 
-/// What one rank tracks between renegotiations.
+/// One rank's histogram between renegotiations.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -46,7 +46,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a key and says where to send it; nothing means that it was buffered.
+    /// Counts a key and returns its partition, or buffers it and returns `None`.
     #[inline]
     pub fn observe(&mut self, ordinal: u64, table: Option<&BoundedTable>) -> Option<u32> {
         let destination = table.and_then(|table| table.destination(ordinal));
@@ -63,12 +63,12 @@ impl Histogram {
         destination
     }
 
-    /// Whether the buffer asks for a renegotiation.
+    /// Returns whether the buffer is full, which requests a renegotiation.
     pub fn is_full(&self) -> bool {
         self.outside.len() >= OUT_OF_BOUNDS_CAPACITY
     }
 
-    /// The rank's contribution to a renegotiation: `count` pivots, both ends included.
+    /// Returns the rank's contribution to a renegotiation: `count` pivots, both ends included.
     pub fn pivots(&self, count: usize, table: Option<&BoundedTable>, order: KeyOrder) -> HistogramPivots {
         let mut outside: Vec<f64> = self.outside.iter().map(|ordinal| value_of(order, *ordinal)).collect();
         outside.sort_unstable_by(f64::total_cmp);
@@ -96,7 +96,7 @@ impl Histogram {
         curve.pivots(count)
     }
 
-    /// Begins to count anew; the buffered keys are handed out, to be routed by the new table.
+    /// Resets the counts and returns the buffered keys, to be routed by the new table.
     pub fn reset(&mut self) -> Vec<u64> {
         self.counts.clear();
         std::mem::take(&mut self.outside)
@@ -111,17 +111,17 @@ pub struct HistogramPivots {
 }
 
 impl HistogramPivots {
-    /// Records summarized.
+    /// Returns the number of records summarized.
     pub fn mass(&self) -> f64 {
         self.mass
     }
 
-    /// Bytes in a message: the mass and the points, eight each.
+    /// Returns the bytes in a message: the mass and the points, eight each.
     pub fn message_bytes(&self) -> usize {
         8 * (1 + self.points.len())
     }
 
-    /// CARP's lossy reduction: the sum of the distributions, resampled to `count` pivots.
+    /// Returns CARP's lossy reduction: the sum of the distributions, resampled to `count` pivots.
     pub fn union(many: &[Self], count: usize) -> Self {
         match Sum::of(many) {
             None => Self::default(),
@@ -132,7 +132,7 @@ impl HistogramPivots {
         }
     }
 
-    /// The root's step: `partitions` of equal mass.
+    /// Performs the root's step: returns a table of `partitions` of equal mass.
     pub fn table(many: &[Self], version: u32, partitions: u32, order: KeyOrder) -> Option<BoundedTable> {
         let sum = Sum::of(many)?;
         let boundaries = sum.quantiles(partitions as usize + 1);
@@ -157,7 +157,7 @@ impl Curve {
         self.below.last().copied().unwrap_or(0.0)
     }
 
-    /// Adds mass spread over a stretch; equal ends are a step.
+    /// Adds mass spread over an interval; equal ends are a step.
     fn piece(&mut self, from: f64, to: f64, mass: f64) {
         let below = self.mass();
         if self.places.last() != Some(&from) {
@@ -168,15 +168,15 @@ impl Curve {
         self.below.push(below + mass);
     }
 
-    /// Adds sorted keys of mass one; `end` is where what follows begins.
+    /// Adds sorted keys of mass one; `end` is the begin of the next piece.
     fn keys(&mut self, keys: &[f64], end: Option<f64>) {
         let Some(&last) = keys.last() else { return };
-        let stretches = keys.len() - 1 + usize::from(end.is_some());
-        if stretches == 0 {
+        let intervals = keys.len() - 1 + usize::from(end.is_some());
+        if intervals == 0 {
             self.piece(last, last, 1.0);
             return;
         }
-        let mass = keys.len() as f64 / stretches as f64;
+        let mass = keys.len() as f64 / intervals as f64;
         for pair in keys.windows(2) {
             self.piece(pair[0], pair[1], mass);
         }
@@ -218,7 +218,7 @@ struct Sum {
 /// Steps of the grid.
 const GRID: f64 = (1u64 << 62) as f64;
 
-/// Mass of the whole as the sum counts it, in whole numbers.
+/// Mass of the whole in the sum's integer units.
 const SUM_MASS: f64 = (1u64 << 44) as f64;
 
 impl Sum {
@@ -232,15 +232,15 @@ impl Sum {
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
         let mut builder = ModelBuilder::new(Scale::Even);
         for pivots in &known {
-            let stretch = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
+            let step_mass = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
             for pair in pivots.points.windows(2) {
-                builder.add_stretch(place(pair[0]), place(pair[1]), stretch);
+                builder.add_interval(place(pair[0]), place(pair[1]), step_mass);
             }
         }
         Some(Self { model: builder.build(), low, high, mass })
     }
 
-    /// `count` values, the first and the last at the extremes, with equal mass between them.
+    /// Returns `count` values, the first and the last at the extremes, with equal mass between them.
     fn quantiles(&self, count: usize) -> Vec<f64> {
         let step = self.model.mass() / (count - 1) as f64;
         let targets = (0..count).map(|point| point as f64 * step);
@@ -266,7 +266,7 @@ fn value_of(order: KeyOrder, ordinal: u64) -> f64 {
     }
 }
 
-/// The ordinal of the key nearest to a value that some key has (up to the precision of f64).
+/// Returns the ordinal of the key nearest to a value of a key (up to the precision of f64).
 fn nearest(order: KeyOrder, value: f64) -> u64 {
     use crate::schema::DataType;
     match order.data_type() {
@@ -277,7 +277,7 @@ fn nearest(order: KeyOrder, value: f64) -> u64 {
     }
 }
 
-/// The smallest ordinal between the extremes whose key is not below `value`.
+/// Returns the smallest ordinal between the extremes whose key is not below `value`.
 fn at_least(order: KeyOrder, value: f64, (mut low, mut high): (u64, u64)) -> u64 {
     while low < high {
         let middle = low + (high - low) / 2;

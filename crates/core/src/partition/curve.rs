@@ -1,24 +1,25 @@
-//! Few knots in the place of many cut points: the partition's number as a broken line over (key, tie) space.
+//! A partition table of few knots instead of many cut points: the partition number as a piecewise linear function over
+//! (key, tie) space.
 //!
-//! With a cut point for each partition, a table's memory, its message and the time to read it grow with the job: at
-//! 131,072 partitions 1.6 MB of cuts, as much again to look them up, at every rank. But cuts come out of a piecewise
-//! linear model, so most of them lie on a line with their neighbours. A [`Knots`] keeps those that do not; between two knots
-//! the partitions are taken as equally wide. All arithmetic is on integers, so that every rank routes alike, and
-//! monotone, so that a partition is an interval.
+//! With a cut point per partition, a table's memory, its message and the time to decode it grow with the job: at
+//! 131,072 partitions every rank would hold megabytes of cuts, and as much again to look them up. But cuts come from a
+//! piecewise linear model, so most of them lie on a line with their neighbours. A [`Knots`] keeps those that do not;
+//! between two knots the partitions are treated as equally wide. All arithmetic is on integers, so that all ranks route
+//! identically, and monotone, so that a partition is an interval.
 
 use super::cut_point::CutPoint;
 
-/// Most partitions whose cuts are all kept, and most knots beyond that, unless cuts lie too close to be left out: 64 KiB
-/// as a message.
-pub(super) const MOST_KNOTS: usize = 4096;
+/// Maximum number of partitions whose cuts are all kept, and of knots beyond that, unless cuts are too close together
+/// to be left out: 64 KiB as a message.
+pub(super) const MAX_KNOTS: usize = 4096;
 
-/// Finest error allowed, in partitions; it is doubled until the knots are few enough.
+/// Finest allowed error, in partitions; it is doubled until the knots are few enough.
 const FINEST_ERROR: f64 = 1.0 / 128.0;
 
-/// Between two knots, a partition has at least so many places (of 2^-32 of a key): fewer, and rounding would decide.
-const LEAST_PLACES: u128 = 256;
+/// Minimum number of places (of 2^-32 of a key) per partition between two knots: with fewer, rounding would decide.
+const MIN_PLACES: u128 = 256;
 
-/// Digits of a place that routing looks at, of all places between two knots.
+/// Leading digits of a place used by routing, of all places between two knots.
 const PLACE_BITS: u32 = 40;
 
 /// The cuts that are kept, and how many partitions lie before each.
@@ -29,33 +30,33 @@ pub(super) struct Knots {
     pub(super) reached: Vec<u32>,
 }
 
-/// The stretch from a knot to the next.
+/// The interval from a knot to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stretch {
+pub(super) struct Interval {
     /// The partition that begins at the knot.
     reached: u32,
-    /// The last one before the next knot, less that.
+    /// The last partition before the next knot, minus `reached`.
     last: u32,
     /// Places are divided by this power of two first.
     shift: u32,
-    /// Partitions a place, times 2^64.
+    /// Partitions per place, times 2^64.
     slope: u64,
 }
 
-/// A place in units of 2^-32 of a key.
+/// Returns a place in units of 2^-32 of a key.
 fn place(cut: CutPoint) -> u128 {
     (u128::from(cut.ordinal) << 32) | u128::from(cut.tie)
 }
 
-impl Stretch {
-    /// The stretches that begin at each knot; the one behind the last knot is the last partition.
+impl Interval {
+    /// Returns the intervals that begin at each knot; the one behind the last knot is the last partition.
     pub(super) fn all(knots: &Knots) -> Vec<Self> {
         let next = |index: usize| knots.cuts.get(index + 1).zip(knots.reached.get(index + 1));
-        let stretch = |(index, (&cut, &reached)): (usize, (&CutPoint, &u32))| match next(index) {
+        let interval = |(index, (&cut, &reached)): (usize, (&CutPoint, &u32))| match next(index) {
             Some((&end, &to)) => Self::new(cut, end, reached, to - reached),
             None => Self { reached, last: 0, shift: 0, slope: 0 },
         };
-        knots.cuts.iter().zip(&knots.reached).enumerate().map(stretch).collect()
+        knots.cuts.iter().zip(&knots.reached).enumerate().map(interval).collect()
     }
 
     fn new(from: CutPoint, to: CutPoint, reached: u32, partitions: u32) -> Self {
@@ -63,17 +64,17 @@ impl Stretch {
         let shift = (u128::BITS - width.leading_zeros()).saturating_sub(PLACE_BITS);
         let places = (width >> shift).max(1);
         let slope = (u128::from(partitions) << 64) / places;
-        // A slope of one partition a place or more comes from a message that no planner sent.
+        // A slope of one partition per place or more comes from a message that no planner sent.
         Self { reached, last: partitions.saturating_sub(1), shift, slope: u64::try_from(slope).unwrap_or(u64::MAX) }
     }
 
-    /// The partition of a place at or behind this knot, `from`, and before the next.
+    /// Returns the partition of a place at or behind this knot, `from`, and before the next.
     #[inline]
     pub(super) fn destination(&self, from: CutPoint, ordinal: u64, tie: u32) -> u32 {
         if self.last == 0 {
             return self.reached;
         }
-        // It is not before the knot.
+        // The place is not before the knot.
         let offset = place(CutPoint { ordinal, tie }) - place(from);
         let steps = (offset >> self.shift) as u64;
         let passed = (u128::from(steps) * u128::from(self.slope)) >> 64;
@@ -82,15 +83,15 @@ impl Stretch {
 }
 
 impl Knots {
-    /// All cuts, or where there are more than [`MOST_KNOTS`] the fewest that bring all others to within an error.
+    /// Keeps all cuts, or of more than [`MAX_KNOTS`] the fewest that approximate all others within an error.
     pub(super) fn of(cuts: Vec<CutPoint>) -> Self {
-        if cuts.len() < MOST_KNOTS {
+        if cuts.len() < MAX_KNOTS {
             return Self::every(cuts);
         }
         let mut error = FINEST_ERROR;
         loop {
             let kept = kept(&cuts, error);
-            if kept.len() <= MOST_KNOTS || error > cuts.len() as f64 {
+            if kept.len() <= MAX_KNOTS || error > cuts.len() as f64 {
                 let reached = kept.iter().map(|&index| index as u32 + 1).collect();
                 return Self { cuts: kept.iter().map(|&index| cuts[index]).collect(), reached };
             }
@@ -98,16 +99,16 @@ impl Knots {
         }
     }
 
-    /// All cuts, whatever their number.
+    /// Keeps all cuts, whatever their number.
     pub(super) fn every(cuts: Vec<CutPoint>) -> Self {
         let reached = (1..=cuts.len() as u32).collect();
         Self { cuts, reached }
     }
 }
 
-/// The numbers of the cuts to keep: the first, the last, and between them as few as a line from each to the next needs to
-/// pass within `error` partitions of all between. From a knot the line may take any slope of a cone, which every cut
-/// passed narrows.
+/// Returns the numbers of the cuts to keep: the first, the last, and between them as few as possible such that the line
+/// from each to the next passes within `error` partitions of all cuts between. From a knot the line may take any slope
+/// within a cone, which every further cut narrows.
 fn kept(cuts: &[CutPoint], error: f64) -> Vec<usize> {
     let mut kept = Vec::new();
     let mut index = 0;
@@ -118,9 +119,9 @@ fn kept(cuts: &[CutPoint], error: f64) -> Vec<usize> {
     kept
 }
 
-/// The next cut to keep after the one kept at `from`; the number of cuts at the end.
+/// Returns the next cut to keep after the one kept at `from`, or the number of cuts at the end.
 fn next_knot(cuts: &[CutPoint], from: usize, error: f64) -> usize {
-    // Of cuts at one place the last says it all. A line from the first would take the others for partitions behind it.
+    // Of cuts at one place only the last is needed. A line from the first would place the others' partitions behind it.
     let coinciding = cuts[from + 1..].iter().take_while(|cut| **cut == cuts[from]).count();
     let first = from + 1 + coinciding;
     if coinciding > 0 && (coinciding as f64 > error || first == cuts.len()) {
@@ -131,11 +132,11 @@ fn next_knot(cuts: &[CutPoint], from: usize, error: f64) -> usize {
     for next in first..cuts.len() {
         let (width, partitions) = (place(cuts[next]) - place(cuts[from]), (next - from) as f64);
         let slope = partitions / width as f64;
-        if slope >= least && slope <= most && width >= LEAST_PLACES * (next - from) as u128 {
+        if slope >= least && slope <= most && width >= MIN_PLACES * (next - from) as u128 {
             reachable = next;
         }
         (least, most) = (least.max((partitions - error) / width as f64), most.min((partitions + error) / width as f64));
-        if least > most || width < LEAST_PLACES * (next - from) as u128 {
+        if least > most || width < MIN_PLACES * (next - from) as u128 {
             break;
         }
     }
@@ -149,14 +150,14 @@ mod tests {
     use super::super::PartitionTable;
     use super::*;
 
-    /// Cuts as a job of thousands has them: stretches of all densities, keys that several partitions share, and cuts
-    /// that coincide.
+    /// Cuts as in a job of thousands: regions of all densities, keys that several partitions share, and cuts that
+    /// coincide.
     fn many_cuts() -> impl Strategy<Value = Vec<CutPoint>> {
-        let stretch = (0u64..1 << 40, 0u32..6, 1usize..700);
-        prop::collection::vec(stretch, 15..40).prop_map(|stretches| {
+        let interval = (0u64..1 << 40, 0u32..6, 1usize..700);
+        prop::collection::vec(interval, 15..40).prop_map(|intervals| {
             let mut cuts = Vec::new();
             let mut ordinal = 1u64 << 50;
-            for (width, kind, count) in stretches {
+            for (width, kind, count) in intervals {
                 for step in 0..count as u64 {
                     cuts.push(match kind {
                         0 => CutPoint { ordinal, tie: ((step << 32) / count as u64) as u32 },
@@ -188,7 +189,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Against the plain table, which counts cuts.
+        /// Compared with the plain table, which counts cuts.
         #[test]
         fn knots_route_as_all_cuts_do_within_the_error(cuts in many_cuts(), seeds in prop::collection::vec(any::<u64>(), 300)) {
             for error in [1.0 / 64.0, 0.5, 8.0] {
@@ -206,7 +207,7 @@ mod tests {
                     prop_assert!(found >= before, "a partition is an interval");
                     before = found;
                     // A place just beside a cut may be counted to its other side, and partitions may be cut anywhere
-                    // within the error. Between coinciding cuts nothing lies.
+                    // within the error. Between coinciding cuts there is no place.
                     let most = error.ceil() as u32 + 1;
                     let low = cuts.partition_point(|cut| place(*cut) < place(CutPoint { ordinal, tie }).saturating_sub(2));
                     prop_assert!(found + most >= low as u32 && found <= exact + most, "{} {} {} {:?}", found, low, exact, error);
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_job_of_131072_has_a_small_table() {
-        // Keys spread evenly by logarithm and one key with a tenth of the mass: what costs knots is where lines bend.
+        // Keys spread evenly by logarithm and one key with a tenth of the mass: knots are needed where lines bend.
         let cuts: Vec<CutPoint> = (1..131_072u64)
             .map(|index| match index {
                 0..13_107 => CutPoint { ordinal: 1 << 31, tie: (index << 18) as u32 },
@@ -232,8 +233,8 @@ mod tests {
         let table = PartitionTable::new(4, cuts.clone()).unwrap();
         let mut message = Vec::new();
         table.encode(&mut message);
-        // Of a line through L cuts behind the p-th the logarithm strays by L*L/8p cuts. With the finest error, 1/128, from the
-        // 13,107th to the last there are 8 * (131,072^0.5 - 13,107^0.5) = 1,980 lines.
+        // Along a line through L cuts behind the p-th, the logarithm deviates by L*L/8p cuts. With the finest error,
+        // 1/128, there are 8 * (131,072^0.5 - 13,107^0.5) = 1,980 lines from the 13,107th cut to the last.
         assert!((1980 * 16..2080 * 16).contains(&message.len()), "{} bytes", message.len());
         assert_eq!(table.partitions(), 131_072);
         assert_eq!(PartitionTable::decode(&message), Ok(table.clone()));

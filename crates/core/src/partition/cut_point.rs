@@ -1,4 +1,4 @@
-//! Where one partition ends and the next begins.
+//! The boundary between two partitions.
 
 /// A place in (key, tie) space; records at or above it belong to the partitions behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

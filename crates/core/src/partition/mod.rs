@@ -1,20 +1,20 @@
-//! The range partitioner: which receiver a key goes to, and how that is decided.
+//! The range partitioner: assigns keys to receivers.
 //!
 //! Pure algorithms over key ordinals (see [`crate::KeyOrder`]); NaN keys never come here. No I/O, no clock, no
-//! messages: the engine carries what [`Pivots::encode`] and [`PartitionTable::encode`] give.
+//! messages: the engine carries the output of [`Pivots::encode`] and [`PartitionTable::encode`].
 //!
 //! - [`table`]: cut points in (key, tie) space, routing, the bounds by which receivers judge strays.
-//! - `curve`: the same for thousands of partitions, in some thousand knots.
+//! - `curve`: the same for thousands of partitions, in a few thousand knots.
 //! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
-//! - [`pivots`]: the summary as it travels up the tree; merging.
-//! - [`model`]: the piecewise linear distribution that pivots stand for.
+//! - [`pivots`]: the summary sent up the tree; merging.
+//! - [`model`]: the piecewise linear distribution represented by pivots.
 //! - `scale`: the axis along which mass is spread between points.
-//! - [`planner`]: the root's part: from pivots to the next table, with the loads reached so far evened out.
-//! - [`sample_order()`]: the order in which to read a file, so that tables are made from samples of all of it.
+//! - [`planner`]: the root's part: from pivots to the next table, which balances the loads reached so far.
+//! - [`sample_order()`]: the order in which to read a file, so that tables are planned from samples of all of it.
 //! - [`carp`]: CARP's published method, for comparison only.
 //!
-//! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's
-//! closed bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
+//! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's closed
+//! bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
 
 pub mod carp;
 mod curve;

@@ -1,7 +1,8 @@
-//! The distribution of keys that pivots stand for: mass as a piecewise linear function of the place in (key, tie) space.
+//! The distribution of keys represented by pivots: mass as a piecewise linear function of the place in (key, tie)
+//! space.
 //!
 //! A key takes a unit of the axis (`scale`) from its own place to the next key's; ties are places inside. A point mass
-//! is then no special case but mass spread over one unit, and a cut inside of it has a tie. The sum over many summaries is
+//! is then no special case but mass spread over one unit, and a cut inside it has a tie. The sum over many summaries is
 //! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
 //! wide the key range is.
 
@@ -9,7 +10,7 @@ use super::cut_point::CutPoint;
 use super::pivots::{Atom, MASS_LIMIT, Pivots, fractions};
 use super::scale::Scale;
 
-/// Binary digits of slopes behind the point.
+/// Fractional bits of slopes.
 const FRACTION_BITS: u32 = 80;
 
 /// Piecewise linear cumulative mass.
@@ -29,7 +30,7 @@ pub struct Model {
 pub(crate) struct ModelBuilder {
     scale: Scale,
     extremes: Option<(u64, u64)>,
-    /// Where the slope changes, and by how much.
+    /// Places where the slope changes, with the change.
     changes: Vec<(u128, i128)>,
     mass: u64,
 }
@@ -44,18 +45,18 @@ impl ModelBuilder {
             Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
 
-    /// Spreads `mass` (in units of 2^-80) evenly over a stretch.
+    /// Spreads `mass` (in units of 2^-80) evenly over an interval.
     fn add(&mut self, from: u128, to: u128, mass: u128) {
         let slope = (mass / (to - from)) as i128;
         match self.changes.last_mut() {
-            // Pieces of one summary follow each other: half as many changes to sort.
+            // Pieces of one summary are adjacent: this halves the number of changes to sort.
             Some((place, change)) if *place == from => *change += slope,
             _ => self.changes.push((from, slope)),
         }
         self.changes.push((to, -slope));
     }
 
-    /// Admits no more than the limit in total.
+    /// Returns the part of `mass` that stays within the limit in total.
     fn admit(&mut self, mass: u64) -> u64 {
         let admitted = mass.min(MASS_LIMIT - self.mass);
         self.mass += admitted;
@@ -71,8 +72,8 @@ impl ModelBuilder {
         }
     }
 
-    /// Adds mass spread between two keys; if they are one, to that key.
-    pub(crate) fn add_stretch(&mut self, from: u64, to: u64, mass: u64) {
+    /// Adds mass spread between two keys; if they are equal, to that key.
+    pub(crate) fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
         let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
         self.widen(from, to);
         let end = if to > from { self.scale.place(to) } else { self.scale.end(from) };
@@ -97,7 +98,7 @@ impl ModelBuilder {
             if to > from {
                 self.add(from, to, reached - below);
             } else {
-                // A repeated point: its stretch lies within the key.
+                // A repeated point: its interval lies within the key.
                 self.add(start, end, reached - below);
             }
             (from, below) = (to, reached);
@@ -105,7 +106,7 @@ impl ModelBuilder {
         self.add(from, self.scale.end(high), (unit << 48) - below);
     }
 
-    /// Adds up all pieces.
+    /// Sums up all pieces.
     pub(crate) fn build(mut self) -> Model {
         self.changes.sort_unstable_by_key(|change| change.0);
         let mut model = Model { scale: self.scale, extremes: self.extremes, ..Model::default() };
@@ -127,17 +128,17 @@ impl ModelBuilder {
 }
 
 impl Model {
-    /// Records in the model.
+    /// Returns the number of records in the model.
     pub fn mass(&self) -> f64 {
         self.below.last().copied().unwrap_or(0.0)
     }
 
-    /// The smallest and largest key with mass around them.
+    /// Returns the smallest and largest key with mass around them.
     pub fn extremes(&self) -> Option<(u64, u64)> {
         self.extremes
     }
 
-    /// Mass of all records that sort before `cut`.
+    /// Returns the mass of all records that sort before `cut`.
     pub fn mass_below(&self, cut: CutPoint) -> f64 {
         let (start, end) = (self.scale.place(cut.ordinal), self.scale.end(cut.ordinal));
         let offset = (end - start) as f64 * (f64::from(cut.tie) / TIES);
@@ -154,7 +155,7 @@ impl Model {
         below + (next_below - below) * fraction
     }
 
-    /// Places that have the given masses below them; the masses must not decrease.
+    /// Returns places that have the given masses below them; the masses must not decrease.
     pub fn cuts(&self, masses: impl Iterator<Item = f64>) -> Vec<CutPoint> {
         let mut cuts = Vec::with_capacity(masses.size_hint().0);
         let mut next = 1;
@@ -165,16 +166,16 @@ impl Model {
             let cut = if next < self.places.len() {
                 self.interpolate(next, mass)
             } else {
-                // Nothing lies behind: the largest place there is.
+                // No mass lies behind: the largest place there is.
                 self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| self.cut_at(place, 0.0))
             };
-            // Rounding must not turn the order.
+            // Rounding must not reverse the order.
             cuts.push(cuts.last().map_or(cut, |&last: &CutPoint| cut.max(last)));
         }
         cuts
     }
 
-    /// The place of `mass` between the knots `next - 1` and `next`.
+    /// Returns the place of `mass` between the knots `next - 1` and `next`.
     fn interpolate(&self, next: usize, mass: f64) -> CutPoint {
         let (from, to) = (self.places[next - 1], self.places[next]);
         let (below, above) = (self.below[next - 1], self.below[next]);
@@ -184,7 +185,7 @@ impl Model {
         self.cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
     }
 
-    /// The cut at a place and a fraction of a step behind it.
+    /// Returns the cut at a place and a fraction of a step behind it.
     fn cut_at(&self, place: u128, fraction: f64) -> CutPoint {
         let (low, high) = self.extremes.unwrap_or_default();
         let ordinal = self.scale.ordinal(place, low, high);
@@ -195,10 +196,10 @@ impl Model {
             return behind.map_or(CutPoint { ordinal, tie: u32::MAX }, |ordinal| CutPoint { ordinal, tie: 0 });
         }
         let within = ((place - start) as f64 + fraction) / (end - start) as f64;
-        // Conversion clamps at the largest tie.
+        // The conversion saturates at the largest tie.
         CutPoint { ordinal, tie: (within * TIES) as u32 }
     }
 }
 
-/// How many ties there are.
+/// Number of ties.
 const TIES: f64 = 4_294_967_296.0;

@@ -1,16 +1,16 @@
-//! A summary of a set of keys as it travels up the tree.
+//! A summary of a set of keys, sent up the tree.
 //!
 //! A message of k numbers holds the point masses that matter (key and count: two numbers each), the extremes of the
-//! other keys, and points that cut those into stretches of equal mass. Between points the mass is taken as evenly
-//! spread over ordinals. All points of one message are shifted by a common phase; different phases make the errors of
-//! different ranks cancel when they are merged.
+//! other keys, and points that cut those into intervals of equal mass. Between points the mass is assumed to be spread
+//! evenly over ordinals. All points of one message are shifted by a common phase; with different phases the errors of
+//! different ranks cancel when their pivots are merged.
 
 use super::scale::Scale;
 use super::table::DecodeError;
 
 mod merge;
 
-/// Most records one model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
+/// Maximum number of records that a model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
 pub(crate) const MASS_LIMIT: u64 = 1 << 46;
 
 /// A key that holds a share of the mass by itself.
@@ -18,7 +18,7 @@ pub(crate) const MASS_LIMIT: u64 = 1 << 46;
 pub struct Atom {
     /// The key.
     pub ordinal: u64,
-    /// How many records have it.
+    /// Number of records with it.
     pub mass: u64,
 }
 
@@ -28,27 +28,27 @@ pub struct Pivots {
     scale: Scale,
     mass: u64,
     atoms: Vec<Atom>,
-    /// Extremes of the keys outside of the atoms.
+    /// Extremes of the keys other than atoms.
     bounds: (u64, u64),
-    /// Place of the points in their stretches, as a fraction of 2^32.
+    /// Place of the points in their intervals, as a fraction of 2^32.
     phase: u32,
     points: Vec<u64>,
 }
 
-/// Sorted equally weighted keys, and how many records they stand for.
+/// Sorted equally weighted keys, and the number of records they represent.
 pub(crate) struct Entries<'a> {
     pub(crate) scale: Scale,
     pub(crate) sorted: &'a [u64],
     pub(crate) mass: u64,
 }
 
-/// Fewest numbers in a message: the header (which takes the place of four) and some points.
+/// Minimum numbers in a message: the header (which takes the place of four) and some points.
 const MINIMUM_SLOTS: usize = 16;
 
 /// Bytes before the atoms in a message: mass, extremes, phase, two counts, scale.
 const HEADER_BYTES: usize = 37;
 
-/// How a message's numbers are divided.
+/// The division of a message's numbers.
 struct Split {
     slots: usize,
     phase: u32,
@@ -56,11 +56,11 @@ struct Split {
 
 impl Split {
     fn new(slots: usize, phase: f64) -> Self {
-        // Conversion clamps; what is not a number becomes zero.
+        // The conversion saturates; NaN becomes zero.
         Self { slots: slots.max(MINIMUM_SLOTS), phase: (phase * 4_294_967_296.0) as u32 }
     }
 
-    /// At most half of the numbers go to atoms, two each.
+    /// Returns the maximum number of atoms: at most half of the numbers go to atoms, two each.
     fn most_atoms(&self) -> usize {
         self.slots / 4
     }
@@ -70,8 +70,8 @@ impl Split {
     }
 }
 
-/// Points that lie ever closer to each extreme, where a thin tail bends the distribution most: one in sixteen on each
-/// side, sixteen at most.
+/// Returns the number of points at each extreme that lie ever closer to it, where a thin tail bends the distribution
+/// most: one in sixteen on each side, sixteen at most.
 fn tail_points(count: usize) -> usize {
     (count / 16).min(16)
 }
@@ -79,11 +79,12 @@ fn tail_points(count: usize) -> usize {
 /// Ratio of the masses beyond neighbouring points of a tail.
 const TAIL_RATIO: f64 = 1.25;
 
-/// The share of the mass below each of `count` points, ascending: tails in geometric steps, evenly spaced between.
+/// Iterates over the share of the mass below each of `count` points, ascending: tails in geometric steps, evenly spaced
+/// between.
 pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
     let tail = tail_points(count);
     let phase = f64::from(phase) / 4_294_967_296.0;
-    // A tail takes the place of a quarter as many even steps; the two spacings are alike where they meet.
+    // A tail takes the place of a quarter as many even steps; the two spacings are equal where they meet.
     let edge = (tail / 4) as f64;
     let unit = 1.0 / ((count - 2 * tail) as f64 + 2.0 * edge);
     let low = (1..=tail).rev().map(move |step| edge * unit * TAIL_RATIO.powf(phase - step as f64));
@@ -92,28 +93,28 @@ pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
     low.chain(even).chain(high)
 }
 
-/// `mass * part / whole` without overflow.
+/// Returns `mass * part / whole` without overflow.
 fn share(mass: u64, part: usize, whole: usize) -> u64 {
     u64::try_from(u128::from(mass) * part as u128 / (whole.max(1) as u128)).unwrap_or(u64::MAX)
 }
 
 impl Pivots {
-    /// How many records are summarized.
+    /// Returns the number of records summarized.
     pub fn mass(&self) -> u64 {
         self.mass
     }
 
-    /// Memory they take.
+    /// Returns the memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.atoms.capacity() * size_of::<Atom>() + self.points.capacity() * size_of::<u64>()
     }
 
-    /// The keys with a large share by themselves, ascending.
+    /// Returns the keys with a large share by themselves, ascending.
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms
     }
 
-    /// The smallest and largest key, if there are any.
+    /// Returns the smallest and largest key, if there are any.
     pub fn extremes(&self) -> Option<(u64, u64)> {
         let rest = (!self.points.is_empty()).then_some(self.bounds);
         let atoms = self.atoms.first().zip(self.atoms.last()).map(|(first, last)| (first.ordinal, last.ordinal));
@@ -131,12 +132,12 @@ impl Pivots {
         &self.points
     }
 
-    /// The phase as a fraction of 2^32.
+    /// Returns the phase as a fraction of 2^32.
     pub(crate) fn phase(&self) -> u32 {
         self.phase
     }
 
-    /// Records outside of the atoms.
+    /// Returns the number of records outside the atoms.
     pub(crate) fn rest_mass(&self) -> u64 {
         self.atoms.iter().fold(self.mass, |rest, atom| rest.saturating_sub(atom.mass))
     }
@@ -180,7 +181,8 @@ impl Pivots {
         this
     }
 
-    /// The same distribution with its mass multiplied by `factor`: older keys count less, those that stand for others too more.
+    /// Returns the same distribution with its mass multiplied by `factor`: below 1 to discount older keys, above 1 for
+    /// keys that represent further ones.
     pub fn scaled(mut self, factor: f64) -> Self {
         let scale = |mass: u64| (mass as f64 * factor.max(0.0)) as u64;
         for atom in &mut self.atoms {
@@ -190,13 +192,13 @@ impl Pivots {
         self
     }
 
-    /// The pivots as bytes of a message.
+    /// Appends the pivots as bytes of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.mass.to_le_bytes());
         out.extend_from_slice(&self.bounds.0.to_le_bytes());
         out.extend_from_slice(&self.bounds.1.to_le_bytes());
         out.extend_from_slice(&self.phase.to_le_bytes());
-        // Both counts are bounded by the slots of a message, far below 2^32.
+        // Both counts are limited by the slots of a message, far below 2^32.
         out.extend_from_slice(&(self.atoms.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.points.len() as u32).to_le_bytes());
         out.push(self.scale.code());
@@ -209,7 +211,7 @@ impl Pivots {
         }
     }
 
-    /// Reads what [`Pivots::encode`] wrote; any other bytes are refused or give some valid pivots.
+    /// Decodes the output of [`Pivots::encode`]; any other bytes are refused or decode to some valid pivots.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -253,12 +255,12 @@ impl Pivots {
     }
 }
 
-/// The axis of the first summary that has keys; all of one dataset share it.
+/// Returns the axis of the first summary that has keys; all of one dataset share it.
 fn common_scale(many: &[Pivots]) -> Scale {
     many.iter().find(|pivots| pivots.mass > 0).map_or(Scale::Even, |pivots| pivots.scale)
 }
 
-/// The runs of equal keys in `sorted` that are heavy enough for a place of their own, in key order.
+/// Returns the runs of equal keys in `sorted` that are heavy enough to become atoms, in key order.
 fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
     let least = (sorted.len() / split.slots).max(2);
     let mut runs = Vec::new();
@@ -281,7 +283,7 @@ fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Atoms of all summaries, added up by key, as (those to keep, the rest), both in key order.
+/// Sums the atoms of all summaries by key, and returns (those to keep, the rest), both in key order.
 fn sort_atoms(many: &[Pivots], split: &Split, mass: u64) -> (Vec<Atom>, Vec<Atom>) {
     let mut all: Vec<Atom> = many.iter().flat_map(|pivots| pivots.atoms.iter().copied()).collect();
     all.sort_unstable_by_key(|atom| atom.ordinal);

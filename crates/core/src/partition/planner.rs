@@ -5,17 +5,17 @@ use super::model::Model;
 use super::pivots::Pivots;
 use super::table::PartitionTable;
 
-/// How much the planner makes of the past.
+/// The influence of the past on the next table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PlannerOptions {
-    /// Share of the load differences reached so far that the next table is to even out over the expected remainder; 0
-    /// ignores them.
+    /// Share of the current load differences that the next table is to balance over the expected remainder; 0 ignores
+    /// them.
     pub offset: f64,
-    /// The remainder expected, as a multiple of what came so far (but at least one interval).
+    /// The expected remainder, as a multiple of the records so far (but at least one interval).
     pub remainder: f64,
     /// A partition's share of the next interval stays within 1 / (1 + limit) and (1 + limit) of the mean.
     pub limit: f64,
-    /// Weight of the keys of all earlier intervals against those of the last, for the shape of what is to come.
+    /// Weight of the keys of all earlier intervals against those of the last, in the forecast of the distribution.
     pub memory: f64,
 }
 
@@ -28,20 +28,21 @@ impl Default for PlannerOptions {
 /// Numbers of a message that the root keeps of earlier intervals.
 const HISTORY_SLOTS: usize = 2048;
 
-/// Makes tables; one for each epoch.
+/// Plans tables; one planner per epoch.
 #[derive(Debug, Clone)]
 pub struct Planner {
     partitions: u32,
     options: PlannerOptions,
     loads: Vec<f64>,
-    /// Those of the table in force; it may state fewer.
+    /// The cuts of the table in force, which may keep fewer.
     cuts: Option<Vec<CutPoint>>,
     history: Pivots,
     next_version: u32,
 }
 
 impl Planner {
-    /// A planner for an epoch with this many partitions (at least one); `first_version` numbers its first table.
+    /// Creates a planner for an epoch with this many partitions (at least one); `first_version` numbers its first
+    /// table.
     pub fn new(partitions: u32, first_version: u32, options: PlannerOptions) -> Self {
         let partitions = partitions.max(1);
         Self {
@@ -54,25 +55,25 @@ impl Planner {
         }
     }
 
-    /// Memory for loads, cuts and the keys of earlier intervals.
+    /// Returns the memory of loads, cuts and the keys of earlier intervals.
     pub fn memory_bytes(&self) -> usize {
         let cuts = self.cuts.as_ref().map_or(0, |cuts| cuts.capacity() * size_of::<CutPoint>());
         self.loads.capacity() * size_of::<f64>() + cuts + self.history.memory_bytes()
     }
 
-    /// The loads the planner believes in.
+    /// Returns the planner's estimate of the loads.
     pub fn loads(&self) -> &[f64] {
         &self.loads
     }
 
-    /// The cut points of the last table, all of them; the table may state fewer.
+    /// Returns all cut points of the last table; the table may keep fewer.
     pub fn cuts(&self) -> &[CutPoint] {
         self.cuts.as_deref().unwrap_or_default()
     }
 
-    /// The next table, from the keys since the last one (all summaries that reach the root). Loads so far are estimated:
-    /// what these keys came to under the table in force. Every key should be observed once. (Those that the first table is
-    /// made of are routed by it, hence evenly: they shift no load.)
+    /// Returns the next table, from the keys since the last one (all summaries that reach the root). Loads so far are
+    /// estimated by routing these keys with the table in force. Every key should be observed once. (The keys of the
+    /// first table are routed by it, hence evenly: they shift no load.)
     pub fn plan(&mut self, pivots: &[Pivots]) -> PartitionTable {
         let model = Pivots::model(pivots);
         if let Some(cuts) = &self.cuts {
@@ -83,7 +84,8 @@ impl Planner {
         self.finish(pivots, model)
     }
 
-    /// As [`Planner::plan`], with exact loads (records routed to each partition in this epoch so far).
+    /// Returns the next table like [`Planner::plan`], with exact loads (records routed to each partition in this epoch
+    /// so far).
     pub fn plan_with_loads(&mut self, pivots: &[Pivots], loads: &[u64]) -> PartitionTable {
         for (known, load) in self.loads.iter_mut().zip(loads) {
             *known = *load as f64;
@@ -101,7 +103,7 @@ impl Planner {
         let cuts = if future.mass() > 0.0 {
             self.cuts_for(&future, interval)
         } else {
-            // Nothing is known: any table will do, the next keys bring a better one.
+            // Without keys any table will do; the next keys lead to a better one.
             vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
         };
         if self.options.memory > 0.0 {
@@ -109,20 +111,20 @@ impl Planner {
         }
         let version = self.next_version;
         self.next_version = version.wrapping_add(1);
-        // The model gives cuts in order; should rounding ever break that, sorting mends it and nothing is lost.
+        // The model returns cuts in order; if rounding ever breaks that, sorting restores it without loss.
         self.cuts = Some(cuts.clone());
         PartitionTable::sorted(version, cuts)
     }
 
-    /// The factor by which earlier keys count less from now on: `memory` after an interval of the usual size, half of what
-    /// is remembered, and close to 1 after a short one. Rounds that follow each other quickly (a rank met keys outside
-    /// of all it knew) would forget everything otherwise.
+    /// Returns the factor that discounts earlier keys from now on: `memory` after an interval of the usual size, half
+    /// of the remembered mass, and close to 1 after a short one. Otherwise rounds in quick succession (when a rank
+    /// finds keys outside the known range) would discount nearly all earlier keys.
     fn retained(&self, interval: f64, remembered: u64) -> f64 {
         let usual = remembered as f64 / 2.0;
         self.options.memory.powf((interval / usual.max(1.0)).min(1.0))
     }
 
-    /// Cuts that give every partition the share it lacks.
+    /// Returns cuts that give every partition the share it lacks.
     fn cuts_for(&self, future: &Model, interval: f64) -> Vec<CutPoint> {
         let shares = self.shares(interval);
         let scale = future.mass() / shares.iter().sum::<f64>();
@@ -144,7 +146,7 @@ impl Planner {
     }
 }
 
-/// Mass of each partition between `cuts` under `model`.
+/// Returns the mass of each partition between `cuts` under `model`.
 fn masses(model: &Model, cuts: &[CutPoint]) -> Vec<f64> {
     let mut before = 0.0;
     let mut masses: Vec<f64> = cuts

@@ -1,21 +1,21 @@
-//! An order in which to hand over what lies in order, so that any beginning is a sample of the whole.
+//! An order in which to append sequential data, so that any prefix is a sample of the whole.
 //!
-//! Neighbours in a file are alike: a dump follows the cells of the grid. A job that reads from the front learns the
-//! distribution of one corner first. Hopping through the file by a fixed step, such as the golden ratio, is no better where
-//! its content repeats itself: a step that is close to a whole number of its periods meets the same phase again and again.
-//! So positions are cut into as many strata as each has positions, all strata are visited in turn, and what is taken of
-//! a stratum is left to chance (stratified sampling).
+//! Neighbours in a file are similar: a dump follows the cells of the grid. A job that reads from the front learns the
+//! distribution of one corner first. Stepping through the file by a fixed step, such as the golden ratio, does not help
+//! where its content is periodic: a step that is close to a whole number of its periods hits the same phase again and
+//! again. So positions are divided into as many strata as each has positions, all strata are visited in turn, and the
+//! position within a stratum is random (stratified sampling).
 
 use super::sketch::Random;
 
-/// Blocks into which records are cut, unless they would be shorter or longer than what is worth a read.
+/// Number of blocks that records are divided into, unless blocks would be shorter or longer than is worth a read.
 const BLOCKS: u64 = 256;
 
-/// Fewest records of a block.
-const LEAST_BLOCK_RECORDS: u64 = 64;
+/// Minimum records per block.
+const MIN_BLOCK_RECORDS: u64 = 64;
 
-/// How many of `records` that lie together to read at a time, at most `limit`: so few that there are blocks enough to put in
-/// another order.
+/// Returns how many of `records` stored in sequence to read at a time, at most `limit`: few enough that there are
+/// sufficient blocks to reorder.
 ///
 /// ```
 /// use turbidite::partition::block_records;
@@ -26,12 +26,12 @@ const LEAST_BLOCK_RECORDS: u64 = 64;
 /// ```
 pub fn block_records(records: u64, limit: u64) -> u64 {
     let limit = limit.max(1);
-    (records / BLOCKS).clamp(LEAST_BLOCK_RECORDS.min(limit), limit)
+    (records / BLOCKS).clamp(MIN_BLOCK_RECORDS.min(limit), limit)
 }
 
-/// The positions 0 to `count` - 1, each once, in an order in which any beginning is a sample of all.
+/// Returns the positions 0 to `count` - 1, each once, in an order in which any prefix is a sample of all.
 ///
-/// Ranks pass different seeds, so that they do not all hand over the same part of the same period.
+/// Ranks pass different seeds, so that they do not all append the same part of the same period.
 ///
 /// ```
 /// use turbidite::partition::sample_order;
@@ -61,7 +61,7 @@ pub fn sample_order(count: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// 0 to `count` - 1, each once, in steps of about the golden ratio, which spreads the first few.
+/// Iterates over 0 to `count` - 1, each once, in steps of about the golden ratio, which spreads the first few.
 fn hops(count: usize) -> impl Iterator<Item = usize> {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -100,8 +100,8 @@ mod tests {
         }
     }
 
-    /// Found with VPIC dumps, whose energies rise and fall thirteen times in a rank's share: hops of 158 in 257 blocks met all
-    /// crests first and then all troughs, and cut points swung by two partitions.
+    /// Found with VPIC dumps, whose energies rise and fall thirteen times in a rank's share: hops of 158 in 257 blocks
+    /// met all crests first and then all troughs, and cut points swung by two partitions.
     #[test]
     fn what_repeats_itself_is_met_in_all_phases() {
         for periods in 1..=60 {

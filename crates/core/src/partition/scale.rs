@@ -1,14 +1,14 @@
-//! The axis along which mass is taken as evenly spread.
+//! The axis along which mass is assumed to be evenly spread.
 //!
 //! Ordinals of floats bend at every power of two: the density of any smooth distribution doubles there, and linear
-//! interpolation across that bend misplaces cuts by a tenth of a partition (measured on particle energies). So floats are
-//! put on an axis close to their logarithm: within a binade the mantissa t in [0, 1) lies at (4 t - t^2) / 3, whose slope
-//! falls from 4/3 to 2/3 and hence meets the next binade's. All in integers: exact, strictly increasing, the same on every
-//! machine. Integers keep their ordinals.
+//! interpolation across that bend misplaces cuts by a tenth of a partition (on particle energies). So floats are mapped
+//! to an axis close to their logarithm: within a binade the mantissa t in [0, 1) lies at (4 t - t^2) / 3, whose slope
+//! falls from 4/3 to 2/3 and hence meets the next binade's. All arithmetic is on integers: exact, strictly increasing,
+//! the same on every machine. Integers keep their ordinals.
 
 use crate::schema::{DataType, KeyOrder};
 
-/// How ordinals are laid out for interpolation.
+/// The mapping of ordinals for interpolation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Scale {
     /// Evenly.
@@ -20,7 +20,7 @@ pub(crate) enum Scale {
     Double,
 }
 
-/// The form of a float type.
+/// The representation of a float type.
 #[derive(Clone, Copy)]
 struct Float {
     mantissa_bits: u32,
@@ -35,7 +35,7 @@ const DOUBLE: Float = Float { mantissa_bits: 52, zero: 1 << 63 };
 const ZERO_PLACE: u128 = 1 << 68;
 
 impl Float {
-    /// The place of a magnitude (the bits without sign) above zero's. Neighbours are four to eight apart.
+    /// Returns the place of a magnitude (the bits without sign) above zero's. Neighbours are four to eight apart.
     fn rise(self, magnitude: u64) -> u128 {
         let one = 1u128 << self.mantissa_bits;
         let mantissa = u128::from(magnitude) & (one - 1);
@@ -48,20 +48,20 @@ impl Float {
         if ordinal >= self.zero {
             ZERO_PLACE + self.rise(ordinal - self.zero)
         } else {
-            // The ordinal before zero's is negative zero's, which no key has; it gets a unit all the same.
+            // The ordinal before zero's is negative zero's, which no key has; it gets a unit nevertheless.
             ZERO_PLACE - 4 - self.rise(self.zero - 1 - ordinal)
         }
     }
 }
 
 impl Float {
-    /// The largest magnitude whose place is at or below `rise`.
+    /// Returns the largest magnitude whose place is at or below `rise`.
     fn magnitude(self, rise: u128) -> u64 {
         let one = 1u128 << self.mantissa_bits;
         let shift = self.mantissa_bits - 1;
         let span = (3 * one * one) >> shift;
         let (binade, within) = (rise / span, rise % span);
-        // 4 t - t^2 = w solved for t; rounding is mended below.
+        // 4 t - t^2 = w solved for t; rounding is corrected below.
         let full = 4.0 * (one as f64) * (one as f64);
         let mantissa = 2.0 * one as f64 - (full - (within << shift) as f64).max(0.0).sqrt();
         let guess = binade * one + (mantissa.max(0.0) as u128).min(one - 1);
@@ -75,14 +75,14 @@ impl Float {
         magnitude
     }
 
-    /// The key in whose unit a place lies.
+    /// Returns the key in whose unit a place lies.
     fn ordinal(self, place: u128) -> u64 {
         if let Some(rise) = place.checked_sub(ZERO_PLACE) {
             return self.zero + self.magnitude(rise);
         }
         let depth = (ZERO_PLACE - 4).saturating_sub(place);
         let magnitude = self.magnitude(depth);
-        // Below zero a unit reaches from its key's place upwards, that is towards smaller magnitudes.
+        // Below zero a unit extends from its key's place upwards, that is towards smaller magnitudes.
         let magnitude = if self.rise(magnitude) < depth { magnitude + 1 } else { magnitude };
         (self.zero - 1).saturating_sub(magnitude)
     }
@@ -97,7 +97,7 @@ impl Scale {
         }
     }
 
-    /// The number that stands for the scale in messages.
+    /// Returns the scale's number in messages.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
@@ -106,7 +106,7 @@ impl Scale {
         [Self::Even, Self::Single, Self::Double].into_iter().find(|scale| scale.code() == code)
     }
 
-    /// Where the key's unit begins. Units are at least two wide.
+    /// Returns the begin of the key's unit. Units are at least two wide.
     pub(crate) fn place(self, ordinal: u64) -> u128 {
         match self {
             Self::Even => u128::from(ordinal) * 2,
@@ -115,7 +115,7 @@ impl Scale {
         }
     }
 
-    /// Where the key's unit ends.
+    /// Returns the end of the key's unit.
     pub(crate) fn end(self, ordinal: u64) -> u128 {
         match ordinal.checked_add(1) {
             Some(next) => self.place(next),
@@ -123,7 +123,7 @@ impl Scale {
         }
     }
 
-    /// The key in whose unit a place lies, held between two keys.
+    /// Returns the key in whose unit a place lies, clamped between two keys.
     pub(crate) fn ordinal(self, place: u128, low: u64, high: u64) -> u64 {
         let ordinal = match self {
             Self::Even => u64::try_from(place / 2).unwrap_or(u64::MAX),

@@ -1,16 +1,16 @@
 //! One rank's summary of the keys since the last renegotiation, in bounded memory.
 //!
 //! Up to the capacity every key is kept. When the buffer is full it is sorted and every other key dropped (the odd or
-//! the even ones, by a coin), which moves no quantile by more than one key's weight; from then on one key of every
+//! the even ones, at random), which moves no quantile by more than one key's weight; from then on one key of every
 //! block of two (four, eight, ...) is taken, at a random place of the block. All kept keys weigh the same, and repeated
-//! keys are repeated entries. Most keys of a long interval are skipped without being looked at.
+//! keys are repeated entries. Most keys of a long interval are skipped without being read.
 
 use crate::schema::{KeyOrder, radix};
 
 use super::pivots::{Entries, Pivots};
 use super::scale::Scale;
 
-/// A small generator of random numbers (SplitMix64): sampling needs no more, and results must repeat on every machine.
+/// A small random number generator (SplitMix64), sufficient for sampling; results must repeat on every machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -34,9 +34,9 @@ pub struct Sketch {
     scale: Scale,
     capacity: usize,
     entries: Vec<u64>,
-    /// Each entry stands for 2^level keys.
+    /// Each entry represents 2^level keys.
     level: u32,
-    /// Keys to pass over until the next one is taken.
+    /// Keys to skip until the next one is taken.
     skip: usize,
     /// Keys between that one and the end of its block.
     after: usize,
@@ -45,10 +45,10 @@ pub struct Sketch {
 }
 
 impl Sketch {
-    /// Entries kept unless told otherwise: 64 KiB, and as much again while they are sorted.
+    /// Default capacity in entries: 64 KiB, and as much again while they are sorted.
     pub const DEFAULT_CAPACITY: usize = 8192;
 
-    /// An empty sketch of at most `capacity` keys (at least 64), which is all the memory it will take, once it is needed.
+    /// Creates an empty sketch of at most `capacity` keys (at least 64), allocated on first use.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
             scale: Scale::Even,
@@ -62,18 +62,18 @@ impl Sketch {
         }
     }
 
-    /// An empty sketch for keys of a type: as [`Sketch::new`], but what lies between the points of its pivots is
-    /// interpolated along an axis that suits the type. Use this one wherever the type is known.
+    /// Creates an empty sketch like [`Sketch::new`], whose pivots are interpolated along an axis that suits the key
+    /// type. Use this one wherever the type is known.
     pub fn for_keys(order: KeyOrder, capacity: usize, seed: u64) -> Self {
         Self { scale: Scale::of(order), ..Self::new(capacity, seed) }
     }
 
-    /// How many keys were observed since the last [`Sketch::clear`].
+    /// Returns the number of keys observed since the last [`Sketch::clear`].
     pub fn mass(&self) -> u64 {
         self.mass
     }
 
-    /// Memory it holds.
+    /// Returns the memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<u64>()
     }
@@ -122,28 +122,28 @@ impl Sketch {
 
     fn sort(&mut self) {
         let first = self.entries.first().copied().unwrap_or(0);
-        // What all keys begin with, such as a float's sign and most of its exponent, needs no sorting.
+        // Common leading bits of all keys, such as a float's sign and most of its exponent, need no sorting.
         let differing = self.entries.iter().fold(0, |bits, entry| bits | (entry ^ first));
-        // Memory for a moment: a process with many ranks would hold as much again for each.
+        // The scratch memory is freed at once: a process with many ranks would hold as much again for each.
         radix::sort(&mut self.entries, &mut Vec::new(), 0, u64::BITS - differing.leading_zeros());
     }
 
     /// Chooses the key to take in the next block.
     fn begin_block(&mut self) {
-        // 2^32 keys a block is beyond any epoch; the bound keeps the shift in range.
+        // 2^32 keys a block is beyond any epoch; the limit keeps the shift in range.
         let block = 1usize << self.level.min(32);
         self.skip = (self.random.next() as usize) & (block - 1);
         self.after = block - 1 - self.skip;
     }
 
-    /// The observed keys as pivots in a message of `slots` numbers; `phase` in [0, 1) says where in each stretch of
-    /// equal mass the point lies, and should be random so that ranks' errors cancel.
+    /// Returns the observed keys as pivots in a message of `slots` numbers. `phase` in [0, 1) is the place of the point
+    /// in each interval of equal mass, and should be random so that ranks' errors cancel.
     pub fn summarize(&mut self, slots: usize, phase: f64) -> Pivots {
         self.sort();
         Pivots::from_entries(Entries { scale: self.scale, sorted: &self.entries, mass: self.mass }, slots, phase)
     }
 
-    /// Forgets all keys and expects about `mass` new ones, so that as few are kept from the beginning as will be in the end:
+    /// Drops all keys and expects about `mass` new ones: sampling starts at the rate that it would end with, since
     /// halving sorts all entries.
     pub fn begin(&mut self, mass: u64) {
         self.clear();
@@ -156,7 +156,7 @@ impl Sketch {
         }
     }
 
-    /// Forgets all keys; the memory is kept.
+    /// Drops all keys; the memory is kept.
     pub fn clear(&mut self) {
         self.entries.clear();
         (self.level, self.skip, self.after, self.mass) = (0, 0, 0, 0);

@@ -1,27 +1,27 @@
 //! Partition tables: cut points in (key, tie) space, and routing by them.
 //!
 //! A table of P partitions has P-1 cut points in non-decreasing order. The record (ordinal, tie) belongs to the
-//! partition whose number is the count of cut points at or below it. There are no gaps: keys outside of what was ever
-//! seen go to the outermost partitions. A key with more mass than one partition takes is cut inside: several cut points
-//! share its ordinal and differ in their tie, and its records are spread by the ties that [`TieSequence`] deals out.
+//! partition whose number is the count of cut points at or below it. There are no gaps: keys outside the observed range
+//! go to the outermost partitions. A key with more mass than one partition takes is cut inside: several cut points
+//! share its ordinal and differ in their tie, and its records are spread by the ties of a [`TieSequence`].
 //!
-//! Beyond some thousand partitions a table states only the cut points between which no line would do (`curve`), so that
-//! its size does not grow with the job. Copies of a table share their memory.
+//! Beyond a few thousand partitions a table keeps only the cut points that a line through others does not approximate
+//! (`curve`), so that its size does not grow with the job. Copies of a table share their memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::curve::{Knots, Stretch};
+use super::curve::{Interval, Knots};
 use super::cut_point::CutPoint;
 
-/// Bytes that are no table or no pivots.
+/// The error for bytes that are not a table or pivots.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in a message of the partitioner")]
 pub struct DecodeError {
-    /// What did not fit.
+    /// The part that is invalid.
     pub what: &'static str,
 }
 
-/// Deals out ties: a Weyl sequence, so that any stretch of consecutive records is spread evenly over all ties.
+/// Generates ties: a Weyl sequence, so that any consecutive records are spread evenly over all ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TieSequence {
     next: u32,
@@ -31,13 +31,13 @@ impl TieSequence {
     /// 2^32 divided by the golden ratio, odd: the step of the most even sequence.
     const STEP: u32 = 0x9E37_79B9;
 
-    /// A sequence that starts at a place of its own for each seed (a rank's number, say).
+    /// Creates a sequence that starts at a place of its own for each seed (a rank's number, say).
     pub fn new(seed: u32) -> Self {
         // All sequences are shifts of one; the multiplier keeps the shifts between any two seeds large.
         Self { next: seed.wrapping_mul(0x85EB_CA6B) }
     }
 
-    /// The next record's tie.
+    /// Returns the next record's tie.
     #[inline]
     pub fn next_tie(&mut self) -> u32 {
         let tie = self.next;
@@ -46,7 +46,7 @@ impl TieSequence {
     }
 }
 
-/// Where every key goes.
+/// A partition table: maps every key to a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionTable {
     version: u32,
@@ -56,35 +56,35 @@ pub struct PartitionTable {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Shape {
-    /// Cut points, ascending: all of them, or those that are stated.
+    /// Cut points, ascending: all of them, or the kept ones.
     cuts: Vec<CutPoint>,
-    /// Empty when all are there, else what follows each.
-    stretches: Vec<Stretch>,
-    /// The partition that begins at each cut, where not all are there.
+    /// The intervals that follow each cut; empty when all cuts are kept.
+    intervals: Vec<Interval>,
+    /// The partition that begins at each cut, unless all cuts are kept.
     reached: Vec<u32>,
     cells: Cells,
 }
 
-/// Tables that the ranks of one process share: the message of each is read once.
+/// Partition tables shared by the ranks of one process: the message of each is decoded once.
 #[derive(Debug, Default)]
 pub struct TableShelf {
-    /// The newest messages and what they say.
+    /// The newest messages and their tables.
     tables: Mutex<Vec<(Vec<u8>, PartitionTable)>>,
 }
 
-/// While some ranks still route by one table, others get the next.
-const MOST_SHELVED: usize = 2;
+/// While some ranks still route by one table, others receive the next.
+const MAX_SHELVED: usize = 2;
 
 impl TableShelf {
-    /// As [`PartitionTable::decode`]; equal bytes give tables that share their memory.
+    /// Decodes a table like [`PartitionTable::decode`]; equal bytes return tables that share their memory.
     pub fn decode(&self, bytes: &[u8]) -> Result<PartitionTable, DecodeError> {
-        // What another thread left behind when it panicked is whole messages and their tables.
+        // A panic in another thread leaves whole messages and their tables.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, table)) = tables.iter().find(|(message, _)| message == bytes) {
             return Ok(table.clone());
         }
         let table = PartitionTable::decode(bytes)?;
-        if tables.len() == MOST_SHELVED {
+        if tables.len() == MAX_SHELVED {
             tables.remove(0);
         }
         tables.push((bytes.to_vec(), table.clone()));
@@ -92,20 +92,20 @@ impl TableShelf {
     }
 }
 
-/// Equal cells over the ordinals from the first cut to the last: most lie between two cuts, so that a key's cell says how
-/// many cuts are below it, and the cost of routing does not grow with the number of partitions.
+/// Equal cells over the ordinals from the first cut to the last: most lie between two cuts, so that a key's cell
+/// determines how many cuts are below it, and the cost of routing does not grow with the number of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cells {
-    /// Where the first cell begins: one cell before the first cut.
+    /// Begin of the first cell: one cell before the first cut.
     begin: u64,
     /// Binary logarithm of a cell's width.
     shift: u32,
-    /// Cuts below each cell's beginning.
+    /// Cuts below each cell's begin.
     below: Vec<u32>,
 }
 
-/// Fewest cells, and cells per partition where those are many.
-const LEAST_CELLS: usize = 1024;
+/// Minimum number of cells, and cells per partition when there are many.
+const MIN_CELLS: usize = 1024;
 const CELLS_PER_CUT: usize = 4;
 
 impl Cells {
@@ -114,11 +114,11 @@ impl Cells {
             (Some(first), Some(last)) => (first.ordinal, last.ordinal),
             _ => (0, 0),
         };
-        let wanted = LEAST_CELLS.max(cuts.len().saturating_mul(CELLS_PER_CUT)).next_power_of_two();
+        let wanted = MIN_CELLS.max(cuts.len().saturating_mul(CELLS_PER_CUT)).next_power_of_two();
         let span_bits = u64::BITS - (last - first).leading_zeros();
         let shift = span_bits.saturating_sub(wanted.trailing_zeros());
         let begin = first.saturating_sub(1 << shift);
-        // The last cell that holds a cut, one behind it for all keys beyond, and where that one would end.
+        // The last cell that holds a cut, one behind it for all keys beyond, and the end of that one.
         let count = ((last - begin) >> shift) as usize + 3;
         let mut below = Vec::with_capacity(count);
         let mut passed = 0;
@@ -131,11 +131,11 @@ impl Cells {
         Self { begin, shift, below }
     }
 
-    /// Between which numbers the count of cuts below a key lies.
+    /// Returns the bounds of the count of cuts below a key.
     #[inline]
     fn range(&self, ordinal: u64) -> (u32, u32) {
         let cell = (ordinal.saturating_sub(self.begin) >> self.shift) as usize;
-        // Never fewer than three: `new` counts three more than there are cells with a cut.
+        // Never fewer than three: `new` adds three to the number of cells with a cut.
         let cell = cell.min(self.below.len() - 2);
         (self.below[cell], self.below[cell + 1])
     }
@@ -144,11 +144,11 @@ impl Cells {
 /// Bytes of one cut point in a message: key, tie, the partition that begins there.
 const CUT_BYTES: usize = 16;
 
-/// Bytes before the cut points in a message: version, partitions, how many.
+/// Bytes before the cut points in a message: version, partitions, number of cuts.
 const HEADER_BYTES: usize = 12;
 
 impl PartitionTable {
-    /// A table from cut points; they must not decrease.
+    /// Creates a table from cut points, which must not decrease.
     pub fn new(version: u32, cuts: Vec<CutPoint>) -> Result<Self, DecodeError> {
         if !cuts.is_sorted() {
             return Err(DecodeError { what: "cut points out of order" });
@@ -159,14 +159,14 @@ impl PartitionTable {
         Ok(Self::sorted(version, cuts))
     }
 
-    /// A table from cut points in any order.
+    /// Creates a table from cut points in any order.
     pub(crate) fn sorted(version: u32, mut cuts: Vec<CutPoint>) -> Self {
         cuts.sort_unstable();
         let partitions = (cuts.len() as u32).saturating_add(1);
         Self::of_knots(version, partitions, Knots::of(cuts))
     }
 
-    /// A table that states every cut, however many: what others are measured against.
+    /// Creates a table that keeps every cut, however many, as a reference for others.
     pub fn with_every_cut(version: u32, mut cuts: Vec<CutPoint>) -> Self {
         cuts.sort_unstable();
         let partitions = (cuts.len() as u32).saturating_add(1);
@@ -176,38 +176,38 @@ impl PartitionTable {
     pub(super) fn of_knots(version: u32, partitions: u32, knots: Knots) -> Self {
         let cells = Cells::new(&knots.cuts);
         let all = knots.cuts.len() + 1 == partitions as usize;
-        let stretches = if all { Vec::new() } else { Stretch::all(&knots) };
+        let intervals = if all { Vec::new() } else { Interval::all(&knots) };
         let reached = if all { Vec::new() } else { knots.reached };
-        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, stretches, reached, cells }) }
+        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, intervals, reached, cells }) }
     }
 
-    /// The number of the renegotiation that made the table.
+    /// Returns the number of the renegotiation that made the table.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The cut points that are stated: one fewer than partitions, unless these are thousands.
+    /// Returns the cut points that are kept: one fewer than partitions, unless these are thousands.
     pub fn cuts(&self) -> &[CutPoint] {
         &self.shape.cuts
     }
 
-    /// How many partitions there are; at least one.
+    /// Returns the number of partitions, at least one.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
 
-    /// Memory a rank needs for it.
+    /// Returns the memory that a rank needs for it.
     pub fn memory_bytes(&self) -> usize {
-        let Shape { cuts, stretches, reached, cells } = &*self.shape;
-        size_of_val(&cuts[..]) + size_of_val(&stretches[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
+        let Shape { cuts, intervals, reached, cells } = &*self.shape;
+        size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
-    /// Length of [`PartitionTable::encode`].
+    /// Returns the length of [`PartitionTable::encode`].
     pub fn message_bytes(&self) -> usize {
         HEADER_BYTES + self.shape.cuts.len() * CUT_BYTES
     }
 
-    /// The partition of one record.
+    /// Returns the partition of one record.
     #[inline]
     pub fn destination(&self, ordinal: u64, tie: u32) -> u32 {
         self.shape.destination(ordinal, tie)
@@ -219,11 +219,11 @@ impl PartitionTable {
         out.extend(ordinals.iter().map(|&ordinal| shape.destination(ordinal, ties.next_tie())));
     }
 
-    /// The smallest and largest key a partition takes, both included. Ties are not sent, so both sides of a key that is
-    /// cut inside accept it. The outermost partitions reach to the extremes. The bounds of a partition that takes
-    /// nothing hold one key.
+    /// Returns the smallest and largest key of a partition, both included. Ties are not sent, so both sides of a key
+    /// that is cut inside accept it. The outermost partitions extend to the extremes. The bounds of an empty partition
+    /// hold one key.
     pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
-        if !self.shape.stretches.is_empty() {
+        if !self.shape.intervals.is_empty() {
             return self.searched_bounds(partition);
         }
         let (partition, cuts) = (partition as usize, &self.shape.cuts);
@@ -239,8 +239,8 @@ impl PartitionTable {
         (low, high.max(low))
     }
 
-    /// The bounds as routing finds them, where cuts are not stated: the first key of which a record may go to this
-    /// partition or one behind, and the last of which one may go to it or one before.
+    /// Returns the bounds by searching the routing, for a table that does not keep all cuts: the first key with a
+    /// record that may go to this partition or one behind, and the last with one that may go to it or one before.
     fn searched_bounds(&self, partition: u32) -> (u64, u64) {
         let low = first_ordinal(|ordinal| self.destination(ordinal, u32::MAX) >= partition).unwrap_or(u64::MAX);
         let beyond = first_ordinal(|ordinal| self.destination(ordinal, 0) > partition);
@@ -248,7 +248,7 @@ impl PartitionTable {
         (low, high.max(low))
     }
 
-    /// The table as bytes of a message.
+    /// Appends the table as bytes of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let Shape { cuts, reached, .. } = &*self.shape;
         out.reserve(self.message_bytes());
@@ -263,7 +263,7 @@ impl PartitionTable {
         }
     }
 
-    /// Reads what [`PartitionTable::encode`] wrote; any other bytes are refused or give some valid table.
+    /// Decodes the output of [`PartitionTable::encode`]; any other bytes are refused or decode to some valid table.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -308,17 +308,17 @@ impl Shape {
         };
         let passed = self.settle(below, ordinal, tie);
         match passed.checked_sub(1) {
-            Some(knot) if !self.stretches.is_empty() => {
-                self.stretches[knot as usize].destination(self.cuts[knot as usize], ordinal, tie)
+            Some(knot) if !self.intervals.is_empty() => {
+                self.intervals[knot as usize].destination(self.cuts[knot as usize], ordinal, tie)
             }
             _ => passed,
         }
     }
 
-    /// Given the count of cuts at smaller keys, adds those at the same key whose tie is not above.
+    /// Returns the count of cuts at or below a record, given the count of cuts at smaller keys.
     #[inline]
     fn settle(&self, below: usize, ordinal: u64, tie: u32) -> u32 {
-        // A count of cuts, and `new` refused more than fit.
+        // The count is one of cuts, and `new` refused more than fit.
         if below < self.cuts.len() && self.cuts[below].ordinal == ordinal {
             let record = CutPoint { ordinal, tie };
             return (below + self.cuts[below..].partition_point(|cut| *cut <= record)) as u32;
@@ -327,7 +327,7 @@ impl Shape {
     }
 }
 
-/// The smallest ordinal that has a property which all larger ones have too.
+/// Returns the smallest ordinal with a property that all larger ones share.
 fn first_ordinal(has: impl Fn(u64) -> bool) -> Option<u64> {
     if !has(u64::MAX) {
         return None;

@@ -1,4 +1,5 @@
-//! Tests of the parts together: routing against a plain scan, balance on hostile input, merging against exact quantiles.
+//! Tests of the modules together: routing against a plain scan, balance on hostile input, merging against exact
+//! quantiles.
 
 use proptest::prelude::*;
 
@@ -14,7 +15,7 @@ fn cut(ordinal: u64, tie: u32) -> CutPoint {
     CutPoint { ordinal, tie }
 }
 
-/// Keys that lie close together or at the ends, so that they meet each other often.
+/// Keys that lie close together or at the ends, so that they often coincide.
 fn some_key() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..6, Just(u64::MAX), Just(u64::MAX - 1), Just(1u64 << 63), any::<u64>()]
 }
@@ -136,7 +137,7 @@ fn ties_spread_evenly_over_any_stretch() {
     }
 }
 
-/// A stream of keys of a named kind.
+/// Returns a stream of keys of a named kind.
 fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
     let mut random = Random::new(seed);
     let mut unit = move || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
@@ -171,7 +172,7 @@ fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
     }
 }
 
-/// Feeds the ranks' keys in lockstep; gives the partitions' loads.
+/// Feeds the ranks' keys in lockstep, and returns the partitions' loads.
 fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: bool) -> Vec<u64> {
     let mut random = Random::new(11);
     let mut phase = move || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
@@ -183,7 +184,7 @@ fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: b
     let interval = longest.div_ceil(7).max(1);
     let mut start = 0;
     while start < longest {
-        // The bootstrap sees the first appends; later tables are made from what came before.
+        // The bootstrap sees the first appends; later tables are planned from the keys before them.
         let seen = if start == 0 { 0..1000.min(interval) } else { start - interval..start };
         for (sketch, keys) in sketches.iter_mut().zip(ranks) {
             sketch.clear();
@@ -209,7 +210,7 @@ fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: b
     loads
 }
 
-/// The largest load over the mean.
+/// Returns the largest load over the mean.
 fn largest(loads: &[u64]) -> f64 {
     let total: u64 = loads.iter().sum();
     loads.iter().copied().max().unwrap_or(0) as f64 * loads.len() as f64 / total as f64
@@ -314,7 +315,8 @@ fn a_sketch_is_bounded_and_keeps_quantiles() {
         let pivots = sketch.summarize(256, 0.5);
         keys.sort_unstable();
         let model = Pivots::model(&[pivots]);
-        // A sample of n keys, at least half the capacity, is off by sqrt(1 / n) / 2 at one standard deviation; allow four.
+        // A sample of n keys, at least half the capacity, is off by sqrt(1 / n) / 2 at one standard deviation; allow
+        // four.
         let allowed = 2.0 * (2.0 / capacity as f64).sqrt();
         for percent in 1..100 {
             let key = keys[keys.len() * percent / 100];
@@ -346,7 +348,7 @@ fn merged_partial_sketches_agree_with_exact_quantiles() {
         for percent in 1..100 {
             let key = keys[keys.len() * percent / 100];
             let found = model.mass_below(cut(key, 0)) / keys.len() as f64;
-            // A stretch between pivots is 0.2 % of its message's mass.
+            // An interval between pivots is 0.2 % of its message's mass.
             assert!((found - percent as f64 / 100.0).abs() < 0.002, "{ranks} ranks at {percent} %: {found}");
         }
     }

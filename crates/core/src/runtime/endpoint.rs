@@ -1,8 +1,8 @@
-//! One rank's engine and writer, joined: what every runtime that stores records does for a rank, whatever carries its
-//! messages.
+//! One rank's engine and writer, combined. Every runtime that stores records uses one per rank, with a transport of its
+//! own.
 //!
-//! A *session* is what the engine calls an epoch: begun on all ranks, announced by rank 0, ended with one outcome for all.
-//! Ranks agree on something, such as opening a dataset, in a session without records.
+//! A *session* is the engine's name for an epoch: begun on all ranks, announced by rank 0, ended with one outcome for
+//! all. Ranks agree on collective operations, such as opening a dataset, in a session without records.
 //!
 //! Invariant: no record is taken before the endpoint has a writer, and none is dropped afterwards.
 
@@ -22,16 +22,16 @@ use crate::shuffle::{
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
 
-/// One rank: its state machines and what they need.
+/// One rank: its state machines and their resources.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) engine: Engine,
     schema: Arc<Schema>,
     session: Session,
     backpressure: Backpressure,
-    /// Where the memory of memtables comes from.
+    /// The memory that memtables are allocated from.
     memory: Arc<MemtableMemory>,
-    /// How the rows of the last memtable were spread.
+    /// The key distribution of the last memtable.
     spread: Option<BucketBounds>,
     /// Seconds spent routing in this session.
     route_s: f64,
@@ -39,16 +39,16 @@ pub(super) struct Endpoint {
     batches: BatchMemory,
 }
 
-/// How far the session has come on this rank.
+/// A session's state on this rank.
 #[derive(Debug)]
 enum Session {
-    /// None has begun, or the outcome of the last one was taken.
+    /// No session has begun, or the outcome of the last one was taken.
     Idle,
-    /// Nothing is stored (yet).
+    /// No records are stored (yet).
     Agreement {
-        /// What rank 0 announced, until it is taken.
+        /// The announcement of rank 0, until it is taken.
         announcement: Option<Vec<u8>>,
-        /// Why this rank does not agree.
+        /// This rank's objection, if it does not agree.
         objection: Option<String>,
     },
     /// Records are stored.
@@ -72,16 +72,16 @@ struct Storing {
     all_arrived: bool,
 }
 
-/// What is made of an epoch's records.
+/// The destination of an epoch's records.
 #[derive(Debug)]
 struct Epoch {
     factory: Arc<PartFactory>,
-    /// On rank 0: the epoch to commit, and when it was begun.
+    /// On rank 0: the epoch to commit, and the time it was begun.
     commit: Option<(EpochCommit, Instant)>,
 }
 
-/// Records that arrive on a rank, on their way to its writer. Without one, as before the epoch is begun here and after its
-/// parts are sealed, none are taken.
+/// The receiver of a rank's records, which passes them to the writer. Without a writer (before the epoch is begun on
+/// this rank, and after its parts are sealed) it takes no records.
 struct Arrivals<'a>(Option<&'a mut Writer>);
 
 impl Receiver for Arrivals<'_> {
@@ -123,7 +123,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins a session. What rank 0 announces reaches every rank.
+    /// Begins a session. The announcement of rank 0 reaches every rank.
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.route_s = 0.0;
         self.batches = BatchMemory::default();
@@ -131,7 +131,7 @@ impl Endpoint {
         self.engine.begin(announcement);
     }
 
-    /// Takes the session's records from now on, into parts of `factory`; rank 0 commits them at the session's end.
+    /// Stores the session's records from now on, in parts of `factory`. Rank 0 commits them at the session's end.
     pub(super) fn store(&mut self, options: WriterOptions, factory: Arc<PartFactory>, commit: Option<EpochCommit>) {
         let share = Share::of(&self.memory);
         let memtable_bytes = share.memtable_bytes(options.memtable_bytes);
@@ -139,7 +139,7 @@ impl Endpoint {
         for memory in std::iter::from_fn(|| share.take()) {
             writer.reuse(memory, self.spread);
         }
-        // Others may have opened the epoch earlier and agreed on a table meanwhile.
+        // Other ranks may have opened the epoch earlier and negotiated a table.
         writer.set_partition(self.engine.table_version(), self.engine.bounds());
         let epoch = Epoch { factory, commit: commit.map(|commit| (commit, Instant::now())) };
         let memtable_bytes = options.memtable_bytes;
@@ -151,8 +151,8 @@ impl Endpoint {
         if let Session::Storing(storing) = &mut self.session { Some(storing) } else { None }
     }
 
-    /// Limits the writer to the memory it is entitled to now.
-    pub(super) fn keep_to_share(&mut self) {
+    /// Limits the writer to its current share of the memory.
+    pub(super) fn limit_to_share(&mut self) {
         if let Some(Storing { writer, share, memtable_bytes, .. }) = self.storing() {
             writer.set_memtable_bytes(share.memtable_bytes(*memtable_bytes));
         }
@@ -205,7 +205,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes rows of an append, as many as fit. Returns whether any did.
+    /// Takes as many rows of an append as fit. Returns whether any did.
     pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
         let before = self.engine.figures().originated;
@@ -215,12 +215,12 @@ impl Endpoint {
         self.engine.figures().originated > before
     }
 
-    /// Decides what an append does next that is not done.
+    /// Returns the next step of an append that has not finished.
     pub(super) fn decide(&mut self, now: Duration, progress: Progress) -> Action {
         self.backpressure.decide(now, progress, self.engine.pressure())
     }
 
-    /// Returns this rank's traffic with others since the session began.
+    /// Returns this rank's communication statistics since the session began.
     pub(super) fn traffic(&self) -> RankTraffic {
         let Peers { recipients, senders } = self.engine.peers();
         let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
@@ -244,14 +244,14 @@ impl Endpoint {
             }
             let Some(event) = self.engine.event() else { return Ok(moved) };
             moved = true;
-            // The engine's messages about it are sent before this rank counts as done.
+            // The engine's messages about the event are sent before this rank counts as done.
             self.act(event);
         }
     }
 
     fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let rank = self.engine.options().rank;
-        self.keep_to_share();
+        self.limit_to_share();
         let writer = if let Session::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
         self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| Error::Message { rank, source })
     }
@@ -284,20 +284,20 @@ impl Endpoint {
         }
     }
 
-    /// The writer's next task, if one may be begun now.
+    /// Returns the writer's next task, if one may be started now.
     pub(super) fn next_task(&mut self) -> Option<(Arc<PartFactory>, Task)> {
         let Storing { writer, epoch, .. } = self.storing()?;
         Some((Arc::clone(&epoch.factory), writer.next_task()?))
     }
 
-    /// Takes the result of a task.
+    /// Passes the result of a task to the writer.
     pub(super) fn complete(&mut self, completion: Completion) {
         if let Some(storing) = self.storing() {
             storing.writer.complete(completion);
         }
     }
 
-    /// Reports what this rank's writer achieved to rank 0, once it has finished. Returns whether it had.
+    /// Reports this rank's parts to rank 0 once its writer has finished. Returns whether it had.
     pub(super) fn report_when_finished(&mut self) -> bool {
         let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, Session::Idle) {
             Session::Storing(storing) if storing.writer.is_finished() => *storing,
@@ -309,7 +309,7 @@ impl Endpoint {
         let mut outcome = writer.into_outcome();
         let (memory, spread): (Vec<_>, Vec<_>) = outcome.spare.drain(..).map(Memtable::into_memory).unzip();
         self.spread = spread.into_iter().flatten().last().or(self.spread);
-        share.leave(memory.into_iter());
+        share.release(memory.into_iter());
         let PartIdentity { epoch: number, commit, .. } = epoch.factory.identity;
         let result = match outcome.error.take() {
             Some(error) => Err(error),
@@ -324,11 +324,11 @@ impl Endpoint {
         true
     }
 
-    /// Keeps records on this rank that others do not take. Returns whether there were any, and room for them.
+    /// Spills records of this rank that other ranks do not take. Returns whether there were any, and room for them.
     pub(super) fn spill(&mut self, spill: Spill) -> bool {
         let pressure = self.engine.pressure();
         let Session::Storing(storing) = &mut self.session else { return false };
-        // The rank's own storage is no other rank's progress: waiting for it is allowed.
+        // Waiting for the rank's own storage is allowed, since it does not depend on the progress of another rank.
         let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(&mut storing.writer))) > 0;
         if kept {
             self.backpressure.spilled(spill, pressure);
@@ -336,17 +336,17 @@ impl Endpoint {
         kept
     }
 
-    /// Commits what the ranks report. Returns the epoch's figures, for all ranks to know.
+    /// Commits the parts that the ranks report. Returns the epoch's statistics, for all ranks.
     fn commit(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
         let Session::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
         let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
         let PartIdentity { epoch, commit: identity, .. } = factory.identity;
         let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
         if manifest.parts.is_empty() {
-            // An epoch without records is one part without rows: the folder must open in every tool.
+            // An epoch without records is one part without rows: every tool must be able to open the folder.
             manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
         }
-        // What the manifest says of itself ends before it is written.
+        // The statistics in the manifest end before the manifest is written.
         manifest.figures.wall_s = begun.elapsed().as_secs_f64();
         let figures = encode_figures(&manifest.figures);
         commit.commit(manifest)?;
@@ -355,7 +355,7 @@ impl Endpoint {
 
     fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         let session = std::mem::replace(&mut self.session, Session::Over(outcome));
-        // After a failure rank 0 has an epoch that is not to be committed.
+        // After a failure rank 0 still holds the commit, which must be aborted.
         if let Session::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
             commit.abandon();
         }
@@ -363,13 +363,13 @@ impl Endpoint {
 }
 
 fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
-    // Numbers only: there is nothing JSON could refuse.
+    // The statistics are numbers, which always have a JSON form.
     serde_json::to_vec(figures).unwrap_or_default()
 }
 
-/// The figures in the outcome of an epoch that was committed.
-pub(super) fn decode_figures(rank: u32, words: &[u8]) -> Result<EpochFigures> {
-    serde_json::from_slice(words)
+/// Decodes the statistics in the outcome of a committed epoch.
+pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochFigures> {
+    serde_json::from_slice(bytes)
         .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
 }
 
@@ -388,7 +388,7 @@ mod tests {
 
     const PATIENCE: Patience = Patience { credit: Duration::from_secs(10), table: Duration::ZERO };
 
-    /// What was sent to each of two ranks, and which of them polls.
+    /// The messages sent to each of two ranks, and the rank that polls.
     #[derive(Default)]
     struct Post {
         queues: [VecDeque<(Channel, Vec<u8>)>; 2],
@@ -432,8 +432,9 @@ mod tests {
         assert!(append.is_done());
     }
 
-    /// A rank may be the last to open an epoch, when the others have agreed on a table already. Found by a test of the preload
-    /// library: after the second table the run's bounds were those of that one alone, and `verify` called its keys damage.
+    /// A rank may be the last to open an epoch, after the others have negotiated a table. Found by a test of the
+    /// preload library: after the second table the run's bounds were those of that table alone, and `verify` reported
+    /// its keys as corrupt.
     #[test]
     fn a_table_that_is_there_before_the_writer_counts() {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());

@@ -1,8 +1,8 @@
-//! What ranks tell rank 0 when their parts are sealed, and how rank 0 makes the epoch's manifest of it.
+//! The reports of sealed parts from all ranks, and the epoch's manifest that rank 0 makes of them.
 //!
-//! A rank's report is the number of its partition and the records that came to it, then a manifest of its own parts in the
-//! manifest's encoding. On their way up the tree the reports of a subtree become one ([`merge`]), so that rank 0 has few to
-//! read however many ranks there are.
+//! A rank's report is the number of its partition and the number of records that came to it, then a manifest of its own
+//! parts in the manifest's encoding. On their way up the tree the reports of a subtree are merged into one ([`merge`]),
+//! so that rank 0 reads few reports however many ranks there are.
 
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,15 @@ use crate::schema::Schema;
 use crate::shuffle::{Engine, EngineFigures, MessageError, Payloads};
 use crate::writer::Outcome;
 
-/// Bytes of a partition and its records in a report; their number precedes them.
+/// Bytes of a partition and its record count in a report. The number of partitions precedes them.
 const LOAD_BYTES: usize = 12;
 
-/// What one rank or several report.
+/// The report of one rank or of several.
 #[derive(Debug)]
 struct Report {
-    /// Partitions and the records that came to each.
+    /// Partitions and the number of records that came to each.
     loads: Vec<(u32, u64)>,
-    /// The parts and runs. Its figures list no loads.
+    /// The parts and runs. Its statistics list no loads.
     manifest: EpochManifest,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn report(
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
     let EngineFigures { delivered, strays, messages, tables, .. } = engine.figures();
-    // As they are stored: of the records that were kept back, those whose key is no number are in runs of their own.
+    // As stored: spilled records with NaN keys are in runs of their own.
     let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
     let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
     let figures = EpochFigures {
@@ -96,7 +96,7 @@ pub(super) fn report(
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
-/// Joins several ranks' reports, or what this made of some, into one.
+/// Merges the reports of several ranks, or reports merged before, into one.
 pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
     match join_reports(schema, payloads)? {
         Some(report) => report.encode(schema),
@@ -104,8 +104,8 @@ pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
     }
 }
 
-/// Joins the ranks' reports into the epoch's manifest. What a rank says is checked like a manifest that is read: it came by a
-/// network, perhaps from another release.
+/// Joins the ranks' reports into the epoch's manifest. Reports are validated like a manifest read from storage: they
+/// came over a network, perhaps from another release.
 pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads) -> Result<EpochManifest> {
     let nothing = || EpochManifest {
         epoch,
@@ -125,7 +125,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     loads.sort_unstable_by_key(|&(partition, _)| partition);
     let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
     let EpochManifest { mut parts, mut runs, keys, figures, .. } = manifest;
-    // Subtrees are no ranges of ranks.
+    // Subtrees are not ranges of ranks.
     parts.sort_unstable_by_key(|part| part.part);
     runs.to_mut().sort_by_key(|run| (run.part, run.offset));
     let figures = EpochFigures { rows_per_receiver, ..figures };
@@ -134,7 +134,8 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     Ok(whole)
 }
 
-/// Several reports as one, in any order; nothing of none. Sessions without records report nothing.
+/// Joins several reports into one, in any order; returns `None` for no reports. Sessions without records report
+/// nothing.
 fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
     let mut whole: Option<Report> = None;
     for (rank, payload) in payloads {
@@ -142,7 +143,8 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
             continue;
         }
         let mut part = Report::decode(&payload, rank, schema)?;
-        // Where a rank's row groups say as much as it knows, they are what it says.
+        // When a rank's row groups hold as much about its keys as the rank knows, its key distribution follows from
+        // them.
         part.manifest.keys = part.manifest.spreads(schema.key_index(), schema).into();
         let Some(Report { loads, manifest }) = &mut whole else {
             whole = Some(part);
@@ -161,12 +163,12 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
     Ok(whole)
 }
 
-/// What stands for a path where a report cannot be read.
+/// Returns the stand-in for a path in errors about a rank's report.
 fn origin_of(rank: u32) -> PathBuf {
     PathBuf::from(format!("report of rank {rank}"))
 }
 
-/// Adds figures of other ranks. They are for people; a sum too large for them must not end the program.
+/// Adds the statistics of other ranks. They are informational, so sums saturate.
 fn add(sum: &mut EpochFigures, figures: &EpochFigures) {
     let pairs = [
         (&mut sum.rows, figures.rows),
@@ -220,7 +222,7 @@ mod tests {
         Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap()
     }
 
-    /// Sums of figures overflowed, and what ranks say together was not checked.
+    /// Found when sums of statistics overflowed, and reports were not checked against each other.
     #[test]
     fn reports_that_make_no_sense_together_are_refused() {
         let schema = schema();
@@ -241,7 +243,7 @@ mod tests {
         let (rank, whole) = payload(3, 3, 7, &schema);
         for cut in [0, 3, 4, 15] {
             let short = join(vec![(rank, whole[..cut].to_vec())]);
-            // A report of nothing is that of a session without records.
+            // An empty report is the report of a session without records.
             assert_eq!(short.is_ok(), cut == 0, "{cut}");
         }
         let mut endless = whole;
@@ -249,7 +251,7 @@ mod tests {
         assert!(join(vec![(rank, endless)]).is_err());
     }
 
-    /// Subtrees are no ranges of ranks, and join in any shape.
+    /// Subtrees are not ranges of ranks, and merge in any shape.
     #[test]
     fn reports_joined_on_their_way_are_those_of_all_ranks() {
         let schema = schema();
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!((whole.figures.ranks, whole.figures.receivers), (5, 5));
     }
 
-    /// A rank that says no more of its keys than its row groups do is counted by those.
+    /// The keys of a rank without a distribution of its own are counted by its row groups.
     #[test]
     fn the_keys_of_all_ranks_are_counted() {
         let schema = schema();

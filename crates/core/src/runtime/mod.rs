@@ -1,12 +1,13 @@
-//! Runtimes: they give the state machines of shuffle and writer threads, messages, time and files.
+//! Runtimes: drivers that give the state machines of shuffle and writer threads, messages, time and files.
 //!
 //! - [`local`]: all ranks in one process, the embedded default.
 //! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
 //! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed; its network is an adversary.
 //! - [`machine`]: hundreds of thousands of virtual ranks in the time of a modelled machine; a planner.
 //!
-//! Map: `process` has what the ranks and datasets of a process share, its background threads among it; `endpoint` joins one
-//! rank's engine and writer; `opening` and `gather` are what all runtimes do to open a dataset and to make an epoch's manifest.
+//! Map: `process` has the resources shared by the ranks and datasets of a process, such as background threads;
+//! `endpoint` joins one rank's engine and writer; `opening` opens a dataset and `gather` makes an epoch's manifest for
+//! all runtimes.
 
 mod endpoint;
 mod gather;
@@ -25,11 +26,11 @@ pub use process::host::{Host, Process};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use traffic::RankTraffic;
 
-/// What beginning an epoch did.
+/// The result of beginning an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpochStart {
     /// Records may be appended.
     Started,
-    /// The epoch exists and was asked to be skipped: append nothing, do not end it.
+    /// The epoch exists and skipping was requested: append nothing, do not end it.
     Skipped,
 }

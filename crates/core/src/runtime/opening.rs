@@ -1,5 +1,5 @@
-//! What every driver does to open a dataset for writing: look at the place, lock, then dataset.json, then recovery; and to remove what
-//! failed epochs left.
+//! Opening a dataset for writing, in the order of all drivers: check the folder, lock it, read dataset.json, recover.
+//! Also removes the parts of failed epochs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::store::{
     DatasetDescriptor, Layout, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs, recover,
 };
 
-/// A dataset this process holds the lock of.
+/// A dataset whose lock this process holds.
 pub(super) struct Opened {
     pub(super) descriptor: DatasetDescriptor,
     pub(super) lock: WriterLock,
@@ -45,7 +45,7 @@ pub(super) fn open_dataset(
     Ok(Opened { descriptor, lock, notice, recovery })
 }
 
-/// Removes what failed attempts at epochs left. Returns the bytes of their parts.
+/// Removes the parts of failed attempts at epochs. Returns their bytes.
 pub(super) fn discard_attempts(storage: &dyn Storage, layout: &Layout, failed: &[(u64, Uuid)]) -> Result<u64> {
     failed.iter().map(|&(epoch, commit)| discard_attempt(storage, layout, epoch, commit)).sum()
 }

@@ -1,4 +1,4 @@
-//! How a dataset is written: one place for every knob, its default and its check.
+//! Write options: every option, its default and its check.
 
 use std::time::Duration;
 
@@ -8,55 +8,55 @@ use crate::shuffle::{EngineOptions, Renegotiation, Routing, Topology};
 use crate::store::IfExists;
 use crate::writer::WriterOptions;
 
-/// How a dataset is written. [`WriteOptions::new`] has the defaults.
+/// Options for writing a dataset. [`WriteOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
 pub struct WriteOptions {
     /// Ranks that append.
     pub ranks: u32,
     /// Ranks that store, at most `ranks`.
     pub receivers: u32,
-    /// Which ranks share a node.
+    /// The ranks of each node.
     pub topology: Topology,
-    /// How records get from rank to rank.
+    /// The routing of records.
     pub routing: Routing,
-    /// Pivots a rank sends to negotiate a partition table.
+    /// Pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When to negotiate.
+    /// When to negotiate a new partition table.
     pub renegotiation: Renegotiation,
     /// Size of a memtable in bytes; a receiver has two.
     pub memtable_bytes: usize,
     /// Rows per page.
     pub page_rows: u32,
-    /// Row groups a run is cut into.
+    /// Row groups per run.
     pub row_groups_per_run: u32,
     /// Row groups after which a part rolls over to a new file.
     pub row_groups_per_part: u32,
-    /// What to do about an epoch that exists.
+    /// The action when an epoch exists.
     pub if_exists: IfExists,
-    /// Take over a lock whose holder cannot be judged from here.
+    /// Take over a lock whose holder's state cannot be determined from this host.
     pub break_lock: bool,
     /// Background threads that sort, encode and write; 0 for two per core, since they wait for the disk much of their
     /// time. There are never more of them than ranks, and one in each process of a parallel program.
     pub threads: usize,
-    /// Data batches that may wait at a receiver.
+    /// Maximum number of data batches waiting at a receiver.
     pub credit_batches: usize,
-    /// How long an append waits for credit before its records stay on their rank as spills.
+    /// Timeout of an append for credit, after which its records stay on their rank as spills.
     pub patience: Duration,
-    /// How long a call that all ranks make together may go on without anything moving; without it, for ever.
+    /// Maximum time of a collective call without progress; `None`: unlimited.
     pub stall_limit: Option<Duration>,
-    /// Free text for dataset.json: where the records come from.
+    /// The origin of the records, as free text for dataset.json.
     pub source: Option<String>,
-    /// Refuse a dataset whose `source` differs while both have the same scheme, the text before `": "`. A dataset without
-    /// a source, or with one of another scheme, is accepted.
+    /// Refuse a dataset whose `source` differs while both have the same scheme, the text before `": "`. A dataset
+    /// without a source, or with one of another scheme, is accepted.
     pub match_source: bool,
     /// Refuse a dataset that has epochs.
     pub must_be_empty: bool,
-    /// Derivations the columns were computed by, for dataset.json.
+    /// Derivations that computed the columns, for dataset.json.
     pub derivations: Vec<String>,
 }
 
 impl WriteOptions {
-    /// The defaults for a job of `ranks`, all of which receive.
+    /// Returns the defaults for a job of `ranks`, all of which receive.
     pub fn new(ranks: u32) -> Self {
         let part = PartOptions::default();
         Self {
@@ -110,7 +110,7 @@ impl WriteOptions {
         Ok(())
     }
 
-    /// The options of one rank's engine.
+    /// Returns the options of one rank's engine.
     pub(crate) fn engine(&self, rank: u32) -> EngineOptions {
         let defaults = EngineOptions::new(rank, self.ranks);
         EngineOptions {
@@ -123,7 +123,7 @@ impl WriteOptions {
         }
     }
 
-    /// The options of one rank's writer.
+    /// Returns the options of one rank's writer.
     pub(crate) fn writer(&self, rank: u32) -> WriterOptions {
         WriterOptions {
             rank,
@@ -133,7 +133,7 @@ impl WriteOptions {
         }
     }
 
-    /// The layout of parts.
+    /// Returns the layout of parts.
     pub(crate) fn part(&self) -> PartOptions {
         PartOptions { page_rows: self.page_rows, row_groups_per_run: self.row_groups_per_run, ..PartOptions::default() }
     }

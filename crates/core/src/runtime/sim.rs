@@ -1,9 +1,9 @@
 //! A deterministic driver: thousands of virtual ranks on one thread, repeatable from a seed.
 //!
-//! The engines are the real ones; the network delays messages by random numbers of steps, keeps the order within a pair
+//! The engines are the real ones. The network delays messages by random numbers of steps, keeps the order within a pair
 //! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one
-//! rank, chosen at random, gets a turn. A rank whose program is [`Turn::Blocked`] gets none, as one that waits in a
-//! call of its own does not drive its engine either.
+//! rank, chosen at random, takes a turn. A rank whose program is [`Turn::Blocked`] takes none, like a rank that waits
+//! in a call of its own and does not drive its engine.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -23,36 +23,36 @@ pub struct SimOptions {
     pub ranks: u32,
     /// Ranks that receive.
     pub receivers: u32,
-    /// Which ranks share a node.
+    /// The ranks of each node.
     pub topology: Topology,
-    /// How records get from rank to rank.
+    /// The routing of records.
     pub routing: Routing,
-    /// Pivots a rank sends.
+    /// Pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When tables are negotiated.
+    /// When to negotiate a new table.
     pub renegotiation: Renegotiation,
-    /// Most bytes of rows in a batch.
+    /// Maximum bytes of rows in a batch.
     pub batch_bytes: usize,
-    /// Bound on a rank's open and queued batches in bytes.
+    /// Limit on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
-    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    /// Maximum number of records outside the known key range that a rank holds back before it requests a new table.
     pub out_of_bounds_rows: usize,
-    /// Data batches that may be on their way to one rank, on each channel.
+    /// Maximum number of data batches in flight to one rank, on each channel.
     pub credit_batches: usize,
-    /// Look at the memory of batches in every turn, which takes long for thousands of ranks.
+    /// Measure the memory of batches in every turn, which takes long for thousands of ranks.
     pub measure_memory: bool,
-    /// Longest delay of a message, in steps.
+    /// Maximum delay of a message, in steps.
     pub delay_steps: u64,
     /// Turns an append waits for credit before records are spilled.
     pub patience_turns: u32,
-    /// Steps after which an epoch that has not ended is given up as stuck.
+    /// Steps after which an epoch that has not ended counts as stuck.
     pub step_limit: u64,
     /// Seed of the network and of the order of turns.
     pub seed: u64,
 }
 
 impl SimOptions {
-    /// A network with short random delays and the defaults of a job of `ranks`.
+    /// Returns a network with short random delays and the defaults of a job of `ranks`.
     pub fn new(ranks: u32, seed: u64) -> Self {
         let engine = EngineOptions::new(0, ranks);
         Self {
@@ -75,31 +75,31 @@ impl SimOptions {
     }
 }
 
-/// What a rank's program does next.
+/// The next action of a rank's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// It appends these stored rows.
     Append(Vec<u8>),
-    /// It waits for something outside of the engine.
+    /// It waits for an event outside the engine.
     Blocked,
     /// It has appended everything.
     Done,
 }
 
-/// How a simulated epoch went.
+/// The results of a simulated epoch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
-    /// Each rank's counters.
+    /// Each rank's statistics.
     pub ranks: Vec<EngineFigures>,
-    /// If measured: the most memory that each rank's batches took, in this epoch and those before.
+    /// If measured: the peak memory of each rank's batches, in this epoch and those before.
     pub memory: Vec<BatchMemory>,
-    /// Who has sent data to whom, and how, in this epoch and those before; sorted.
+    /// Pairs of ranks that exchanged data, with the channel, in this epoch and those before; sorted.
     pub links: Vec<(u32, u32, Channel)>,
-    /// Steps it took.
+    /// Number of steps.
     pub steps: u64,
 }
 
-/// Why a simulated epoch did not end.
+/// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
     /// The step limit was reached.
@@ -108,12 +108,12 @@ pub enum SimError {
         /// The limit.
         steps: u64,
     },
-    /// An engine could not understand a message.
+    /// An engine could not decode a message.
     #[error("rank {rank}: {source}")]
     Message {
         /// The rank.
         rank: u32,
-        /// What was wrong.
+        /// The cause.
         source: MessageError,
     },
     /// A program appended rows that do not fit the schema.
@@ -121,7 +121,7 @@ pub enum SimError {
     Schema(#[from] SchemaError),
 }
 
-/// Receives every delivered record: the rank, why it lies where it does, whole stored rows.
+/// A function that receives every delivered record: the rank, the kind of its run, whole stored rows.
 pub type Delivery<'a> = dyn FnMut(u32, RunKind, &[u8]) + 'a;
 
 /// SplitMix64.
@@ -138,7 +138,7 @@ impl Random {
     }
 }
 
-/// A message on its way; the heap is ordered by arrival, then by the order of sending.
+/// A message in flight; the heap is ordered by arrival, then by the order of sending.
 #[derive(Debug, PartialEq, Eq)]
 struct Flight {
     arrival: u64,
@@ -167,7 +167,7 @@ struct Network {
     random: Random,
     /// By rank and channel.
     queues: Vec<[BinaryHeap<Flight>; Channel::COUNT]>,
-    /// When the last message of a pair and channel arrives: the next one must not overtake it.
+    /// Arrival time of the last message of a pair and channel, which the next one must not overtake.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
 }
 
@@ -202,7 +202,7 @@ impl Transport for Link<'_> {
 struct VirtualRank {
     engine: Engine,
     memory: BatchMemory,
-    /// Rows the program has handed over and the engine has not taken.
+    /// Rows appended by the program and not taken by the engine.
     pending: Vec<u8>,
     /// Turns of this rank with records to append, the clock of its backpressure.
     turns: Duration,
@@ -220,14 +220,14 @@ pub struct Simulation {
     network: Network,
 }
 
-/// A turn on the clock of a rank's backpressure.
+/// The length of a turn on the clock of a rank's backpressure.
 const TURN: Duration = Duration::from_nanos(1);
 
-/// Rows handed to an engine at once: a block, which it takes as a whole or not at all.
+/// Rows passed to an engine at once: a block, which it takes as a whole or not at all.
 const CHUNK_ROWS: usize = 64;
 
 impl Simulation {
-    /// A job that has begun no epoch.
+    /// Creates a job that has begun no epoch.
     pub fn new(options: SimOptions, schema: Arc<Schema>) -> Self {
         let ranks = (0..options.ranks)
             .map(|rank| {
@@ -266,7 +266,7 @@ impl Simulation {
     /// Runs one epoch from its beginning to its end on all ranks.
     ///
     /// # Errors
-    /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be understood.
+    /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be decoded.
     pub fn run_epoch(
         &mut self,
         program: &mut dyn FnMut(u32) -> Turn,
@@ -288,7 +288,7 @@ impl Simulation {
             running -= usize::from(self.take_turn(rank, program, deliver)?);
         }
         while !self.ranks.iter().all(|rank| rank.over) {
-            // About once per round through all ranks rank 0 looks whether all has arrived.
+            // About once per round through all ranks, rank 0 counts deliveries.
             for _ in 0..self.ranks.len() {
                 self.step(begun, deliver)?;
             }
@@ -302,7 +302,7 @@ impl Simulation {
         Ok(SimReport { ranks, memory, links, steps: self.network.now - begun })
     }
 
-    /// Lets time pass and chooses whose turn it is.
+    /// Advances the time and chooses the rank of this turn.
     fn tick(&mut self, begun: u64) -> Result<usize, SimError> {
         self.network.now += 1;
         if self.network.now - begun > self.options.step_limit {
@@ -316,7 +316,7 @@ impl Simulation {
         self.exchange(rank, deliver)
     }
 
-    /// One turn of a rank's program. Answers whether it has now appended everything.
+    /// Performs one turn of a rank's program. Returns whether it has now appended everything.
     fn take_turn(
         &mut self,
         index: usize,
@@ -332,7 +332,7 @@ impl Simulation {
                 Turn::Done => {
                     rank.done = true;
                     finished = true;
-                    // Each by itself, as in real programs: some are at their end while others still append.
+                    // Each rank ends by itself, as in real programs: some are at their end while others still append.
                     rank.engine.end();
                 }
             }

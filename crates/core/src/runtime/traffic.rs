@@ -1,16 +1,16 @@
-//! What a rank exchanged with others.
+//! A rank's communication with others.
 
-/// What one rank had to do with the others in an epoch, and what memory that took.
+/// Per-epoch communication statistics of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankTraffic {
-    /// Other ranks it sent records to, straight or to be passed on.
+    /// Other ranks it sent records to, directly or for forwarding.
     pub recipients: u32,
-    /// Other ranks it took records from.
+    /// Other ranks it received records from.
     pub senders: u32,
-    /// Records of other ranks that it passed on.
+    /// Records of other ranks that it forwarded.
     pub forwarded: u64,
-    /// Most memory of batches that were being filled.
+    /// Peak memory of open batches.
     pub open_batch_bytes: u64,
-    /// Most memory of all batches on their way out: also those that waited for credit, and buffers kept for more.
+    /// Peak memory of all outgoing batches, including those waiting for credit and pooled buffers.
     pub batch_bytes: u64,
 }

@@ -1,8 +1,8 @@
-//! What a record is: named fixed-width columns, one of them the key.
+//! The schema of a record: named fixed-width columns, one of them the key.
 //!
 //! A *stored row* is the columns' little-endian values in schema order without padding; memtables, shuffle batches and
-//! raw spools all hold rows in that form. [`ordinal`] maps keys of every type to `u64` so that everything above the
-//! columns (partitioner, engine, sort) is written once. [`view`] describes where a caller's columns lie in memory.
+//! raw spools all hold rows in that form. [`ordinal`] maps keys of every type to `u64` so that all code above the
+//! columns (partitioner, engine, sort) is written once. [`view`] describes a caller's columns in memory.
 
 mod ordinal;
 mod packing;
@@ -20,13 +20,13 @@ pub(crate) use packing::{Packing, STEP, copy_in_steps};
 pub use value::Value;
 pub use view::ColumnView;
 
-/// The name under which the epoch label appears beside the stored columns, in queries as in Hive-style paths.
+/// The name of the epoch label beside the stored columns, in queries as in Hive-style paths.
 pub const EPOCH_COLUMN: &str = "epoch";
 
-/// Longest opaque payload a `fixed_bytes(n)` column may have, in bytes.
+/// Maximum opaque payload of a `fixed_bytes(n)` column, in bytes.
 pub const MAX_FIXED_BYTES: u32 = 1 << 16;
 
-/// Most columns a schema may have.
+/// Maximum number of columns in a schema.
 pub const MAX_COLUMNS: usize = 1 << 12;
 
 /// Type of one column. All are fixed-width.
@@ -49,7 +49,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// Width of one value in a stored row, in bytes.
+    /// Returns the width of one value in a stored row, in bytes.
     pub fn width(self) -> usize {
         match self {
             Self::I8 | Self::U8 => 1,
@@ -60,22 +60,22 @@ impl DataType {
         }
     }
 
-    /// Whether values can be NaN.
+    /// Returns whether values can be NaN.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F64)
     }
 
-    /// Whether values are whole numbers.
+    /// Returns whether values are integers.
     pub fn is_integer(self) -> bool {
         self.is_numeric() && !self.is_float()
     }
 
-    /// Whether values are numbers (all but `fixed_bytes`).
+    /// Returns whether values are numbers (all but `fixed_bytes`).
     pub fn is_numeric(self) -> bool {
         !matches!(self, Self::FixedBytes(_))
     }
 
-    /// The Arrow type query results have.
+    /// Returns the Arrow type of query results.
     pub fn arrow(self) -> ArrowType {
         match self {
             Self::I8 => ArrowType::Int8,
@@ -88,7 +88,7 @@ impl DataType {
             Self::U64 => ArrowType::UInt64,
             Self::F32 => ArrowType::Float32,
             Self::F64 => ArrowType::Float64,
-            // `Schema::new` bounds the width far below i32::MAX.
+            // `Schema::new` limits the width far below i32::MAX.
             Self::FixedBytes(bytes) => ArrowType::FixedSizeBinary(bytes as i32),
         }
     }
@@ -151,12 +151,12 @@ pub struct Column {
 }
 
 impl Column {
-    /// A column without a unit.
+    /// Creates a column without a unit.
     pub fn new(name: impl Into<String>, data_type: DataType) -> Self {
         Self { name: name.into(), data_type, unit: None }
     }
 
-    /// The same column with a unit.
+    /// Returns the same column with a unit.
     #[must_use]
     pub fn with_unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = Some(unit.into());
@@ -164,7 +164,7 @@ impl Column {
     }
 }
 
-/// The columns of a dataset and which of them is the key.
+/// The columns of a dataset and its key.
 ///
 /// ```
 /// use turbidite::{Column, DataType, Schema};
@@ -185,7 +185,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// Checks names, widths and the key.
+    /// Creates a schema after checking names, widths and the key.
     ///
     /// # Errors
     /// [`SchemaError`] for an empty schema, a repeated, reserved or empty name, a width of zero or beyond
@@ -202,7 +202,8 @@ impl Schema {
             if name.is_empty() || reserved {
                 return Err(SchemaError::Name { name: name.clone() });
             }
-            // Engines such as DuckDB match names regardless of case, so two that differ only in case cannot be told apart.
+            // Engines such as DuckDB match names regardless of case, so two that differ only in case would be
+            // ambiguous.
             if columns[..index].iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
                 return Err(SchemaError::Repeated { name: name.clone() });
             }
@@ -225,42 +226,42 @@ impl Schema {
         Ok(Self { columns, offsets, row_bytes, key: key_index })
     }
 
-    /// The columns in stored order.
+    /// Returns the columns in stored order.
     pub fn columns(&self) -> &[Column] {
         &self.columns
     }
 
-    /// Position of a column by name.
+    /// Returns the index of a column by name.
     pub fn index_of(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
 
-    /// Position of the key column.
+    /// Returns the index of the key column.
     pub fn key_index(&self) -> usize {
         self.key
     }
 
-    /// The key column.
+    /// Returns the key column.
     pub fn key(&self) -> &Column {
         &self.columns[self.key]
     }
 
-    /// The order of the key's values.
+    /// Returns the order of the key's values.
     pub fn key_order(&self) -> KeyOrder {
         KeyOrder::new(self.key().data_type)
     }
 
-    /// Byte offset of column `index` in a stored row.
+    /// Returns the byte offset of column `index` in a stored row.
     pub fn offset(&self, index: usize) -> usize {
         self.offsets[index]
     }
 
-    /// Width of a stored row in bytes.
+    /// Returns the width of a stored row in bytes.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// The Arrow schema of query results over all stored columns (without `epoch`), every field required.
+    /// Returns the Arrow schema of query results over all stored columns (without `epoch`), every field required.
     pub fn arrow(&self) -> SchemaRef {
         let fields: Vec<Field> =
             self.columns.iter().map(|column| Field::new(&column.name, column.data_type.arrow(), false)).collect();
@@ -279,7 +280,8 @@ impl Schema {
         Ok(count)
     }
 
-    /// The rows of columns that already lie in memory as stored rows, one after the other: nothing has to be packed then.
+    /// Returns the rows of columns that already have the stored layout in memory, one after the other, and need no
+    /// packing.
     pub(crate) fn stored_rows<'a>(&self, columns: &[ColumnView<'a>]) -> Option<&'a [u8]> {
         let (first, rows) = (columns.first()?, columns.first()?.len());
         let all = first.bytes().get(..rows.checked_mul(self.row_bytes)?)?;

@@ -1,7 +1,7 @@
-//! Order-preserving `u64` images of keys of every type.
+//! Order-preserving mapping of keys of every type to `u64`.
 //!
 //! `ordinal(a) < ordinal(b)` exactly when `a < b`, for values of one type; -0.0 and 0.0 share an ordinal. NaN maps to
-//! [`NAN_ORDINAL`], which no other float reaches (integers may: ask [`KeyOrder::is_nan`]).
+//! [`NAN_ORDINAL`], which no other float reaches (integers may: see [`KeyOrder::is_nan`]).
 
 use super::{DataType, Value};
 
@@ -14,8 +14,8 @@ pub struct KeyOrder {
     data_type: DataType,
 }
 
-// Without branches: keys come by the million, and in no order that could be predicted. Adding 0.0 turns -0.0 into 0.0 and
-// changes nothing else; the sign bit, spread over all bits, flips negative numbers; a NaN sets all bits.
+// Without branches: keys come by the million, in an unpredictable order. Adding 0.0 turns -0.0 into 0.0 and changes
+// nothing else; the sign bit, spread over all bits, flips negative numbers; a NaN sets all bits.
 #[inline]
 fn ordinal_f32(value: f32) -> u64 {
     let bits = (value + 0.0).to_bits();
@@ -31,23 +31,23 @@ fn ordinal_f64(value: f64) -> u64 {
 }
 
 impl KeyOrder {
-    /// The order of a numeric type. [`super::Schema::new`] admits no other key.
+    /// Returns the order of a numeric type. [`super::Schema::new`] admits no other key.
     pub fn new(data_type: DataType) -> Self {
         debug_assert!(data_type.is_numeric());
         Self { data_type }
     }
 
-    /// The key's type.
+    /// Returns the key's type.
     pub fn data_type(self) -> DataType {
         self.data_type
     }
 
-    /// Whether this ordinal stands for NaN.
+    /// Returns whether this ordinal stands for NaN.
     pub fn is_nan(self, ordinal: u64) -> bool {
         ordinal == NAN_ORDINAL && self.data_type.is_float()
     }
 
-    /// The ordinal of the key whose little-endian bytes begin `bytes`.
+    /// Returns the ordinal of the key whose little-endian bytes begin `bytes`.
     #[inline]
     pub fn ordinal(self, bytes: &[u8]) -> u64 {
         macro_rules! raw {
@@ -72,7 +72,8 @@ impl KeyOrder {
         }
     }
 
-    /// Ordinals of `count` keys that lie `stride` bytes apart, the first at the start of `bytes`; appended to `out`.
+    /// Appends the ordinals of `count` keys to `out`. The keys lie `stride` bytes apart, the first at the start of
+    /// `bytes`.
     pub fn ordinals(self, bytes: &[u8], stride: usize, count: usize, out: &mut Vec<u64>) {
         macro_rules! each {
             ($type:ty, $map:expr) => {{
@@ -105,7 +106,7 @@ impl KeyOrder {
         }
     }
 
-    /// The ordinal of a value of this type, as manifests and page indexes hold them.
+    /// Returns the ordinal of a value of this type, as stored in manifests and page indexes.
     pub fn ordinal_of(self, value: Value) -> u64 {
         macro_rules! whole {
             ($type:ty) => {
@@ -130,7 +131,7 @@ impl KeyOrder {
         }
     }
 
-    /// The smallest and the largest value of the type; for floats the infinities.
+    /// Returns the smallest and the largest value of the type; for floats the infinities.
     pub fn extremes(self) -> (Value, Value) {
         macro_rules! whole {
             ($type:ty) => {
@@ -150,8 +151,8 @@ impl KeyOrder {
         }
     }
 
-    /// The ordinal of the smallest value of the type that is not less than `bound`, compared exactly; one past the last
-    /// ordinal, which may need a 65th bit, when there is none. NaN is no bound: nothing reaches it.
+    /// Returns the ordinal of the smallest value of the type that is not less than `bound`, compared exactly; one past
+    /// the last ordinal, which may need a 65th bit, when there is none. For a NaN bound there is none.
     pub fn first_at_least(self, bound: Value) -> u128 {
         let (least, greatest) = self.extremes();
         if bound.compare(least).is_some_and(std::cmp::Ordering::is_le) {
@@ -170,9 +171,9 @@ impl KeyOrder {
         u128::from(ordinal) + u128::from(is_below)
     }
 
-    /// The key a (non-NaN) ordinal stands for; exact inverse but for -0.0. Every ordinal between those of two keys has one.
-    /// Ordinals beyond the infinities of a float type give NaN, those beyond an integer type's ends a number outside of
-    /// the type.
+    /// Returns the key of a (non-NaN) ordinal; the exact inverse except for -0.0. Every ordinal between those of two
+    /// keys has one. Ordinals beyond the infinities of a float type return NaN, those beyond an integer type's ends a
+    /// number outside the type.
     pub fn value(self, ordinal: u64) -> Value {
         match self.data_type {
             DataType::F32 => {
@@ -233,7 +234,7 @@ mod tests {
         let first = |data_type, bound| KeyOrder::new(data_type).first_at_least(bound);
         let at = |data_type, value| u128::from(KeyOrder::new(data_type).ordinal_of(value));
         let (int, float) = (Value::Int, Value::Float);
-        // 0.1 is no f32: the nearest lies above, that of 0.3 too, that of 0.7 below.
+        // 0.1 is not an f32: the nearest lies above, that of 0.3 too, that of 0.7 below.
         for tenths in 1..100 {
             let bound = f64::from(tenths) / 10.0;
             let found = KeyOrder::new(DataType::F32).value(first(DataType::F32, float(bound)) as u64).as_f64();

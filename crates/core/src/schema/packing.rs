@@ -1,34 +1,34 @@
-//! Columns on their way into stored rows.
+//! Packing of columns into stored rows.
 //!
-//! Programs keep records as structs, and a schema mostly names their members in order: columns that lie side by side in the
-//! caller's memory as they do in a stored row are copied together, as one *piece*. A dump's eight floats are one copy of 32
-//! bytes for each record then, instead of eight of 4.
+//! Programs keep records as structs, and a schema mostly names their members in order. Columns that are adjacent in the
+//! caller's memory and in a stored row are copied together, as one *piece*: a dump's eight floats are one copy of 32
+//! bytes per record instead of eight of 4.
 //!
-//! Invariant: a piece reads its first column's memory only, and only where the caller lent that: where the memory ends
-//! with the last value of the first column, the last row is copied column by column.
+//! Invariant: a piece reads its first column's memory only, and only within the memory that the caller lent: where that
+//! ends with the last value of the first column, the last row is copied column by column.
 
 use std::ops::Range;
 
 use super::{ColumnView, Schema};
 
-/// Rows are copied in steps of this many bytes, in line; the last one overlaps the one before.
+/// Rows are copied inline in steps of this many bytes; the last step overlaps the one before.
 pub(crate) const STEP: usize = 16;
 
 /// Columns that are copied as one.
 #[derive(Debug, Clone)]
 struct Piece<'a> {
-    /// From the first column's first value on.
+    /// The memory from the first column's first value on.
     bytes: &'a [u8],
     stride: usize,
     width: usize,
-    /// Where it begins in a stored row.
+    /// Its offset in a stored row.
     offset: usize,
     columns: Range<usize>,
-    /// Rows of which all of the piece lies within `bytes`.
+    /// Rows whose piece lies entirely within `bytes`.
     rows: usize,
 }
 
-/// How the columns of an append become stored rows.
+/// The conversion of an append's columns to stored rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Packing<'a> {
     pieces: Vec<Piece<'a>>,
@@ -37,7 +37,7 @@ pub(crate) struct Packing<'a> {
 }
 
 impl<'a> Packing<'a> {
-    /// For columns that fit the schema ([`Schema::check`]).
+    /// Creates the packing of columns that fit the schema ([`Schema::check`]).
     pub(crate) fn new(schema: &Schema, columns: &'a [ColumnView<'a>]) -> Self {
         let mut pieces: Vec<Piece<'a>> = Vec::new();
         for (index, view) in columns.iter().enumerate() {
@@ -71,7 +71,7 @@ impl<'a> Packing<'a> {
         Self { pieces, columns, row_bytes: schema.row_bytes() }
     }
 
-    /// Fills `out` with the stored rows of `rows`: as many as there are, one behind the other.
+    /// Fills `out` with the stored rows of `rows`, one behind the other.
     pub(crate) fn pack(&self, rows: Range<usize>, out: &mut [u8]) {
         if rows.is_empty() {
             return;
@@ -93,10 +93,10 @@ impl<'a> Packing<'a> {
 }
 
 impl Piece<'_> {
-    /// Whether a column's values lie right behind this piece, in the same struct.
+    /// Returns whether a column's values lie right behind this piece, in the same struct.
     fn is_followed_by(&self, next: &ColumnView<'_>) -> bool {
         let width = self.width + next.data_type().width();
-        // Equal addresses within what the caller lent are equal bytes; only the piece's own memory is read.
+        // Equal addresses within the caller's memory are equal bytes; only the piece's own memory is read.
         next.stride() == self.stride
             && width <= self.stride
             && next.bytes().as_ptr() as usize == (self.bytes.as_ptr() as usize).wrapping_add(self.width)
@@ -145,7 +145,8 @@ impl Piece<'_> {
     }
 }
 
-/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end. Rows have a step at least.
+/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end. Rows have at least
+/// one step.
 #[inline]
 pub(crate) fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
     let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);
@@ -168,7 +169,8 @@ mod tests {
         [DataType::U8, DataType::F32, DataType::I64, DataType::FixedBytes(3), DataType::FixedBytes(40)];
 
     proptest! {
-        /// However columns lie in structs, with whatever between them and behind: the same as one value at a time.
+        /// The result equals copying one value at a time, however columns lie in structs, with any bytes between and
+        /// behind them.
         #[test]
         fn rows_are_those_of_single_values(
             members in prop::collection::vec((0..TYPES.len(), prop::sample::select(vec![0usize, 0, 0, 1, 16])), 1..14),
@@ -196,7 +198,7 @@ mod tests {
             let mut views = vec![ColumnView::new(&keys, 2, rows, DataType::U16).unwrap()];
             for (number, (data_type, place)) in places.iter().enumerate() {
                 columns.push(Column::new(format!("c{number}"), *data_type));
-                // As the C interface lends it: no further than the last value.
+                // As in the C interface: no further than the last value.
                 let end = place + rows.saturating_sub(1) * stride + data_type.width();
                 views.push(ColumnView::new(&memory[*place..end], stride, rows, *data_type).unwrap());
             }

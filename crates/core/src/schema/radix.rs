@@ -1,22 +1,22 @@
-//! Sorting numbers by radix: ordinals, or ordinals packed with something that settles ties.
+//! Radix sort of numbers: ordinals, or ordinals packed with a tie-breaker.
 //!
-//! Least significant digit first, but only the upper digits when those alone nearly sort: then neighbours that differ
-//! below are put right by insertion, which costs less than another pass. The counts of the uppermost digit tell
-//! beforehand whether keys crowd together too much for that.
+//! Least significant digit first, but only over the upper digits when those alone nearly sort: then neighbours that
+//! differ below are ordered by insertion, which costs less than another pass. The counts of the uppermost digit show
+//! beforehand whether keys are too clustered for that.
 
-/// Most bits per pass: 2,048 counters fit the first-level cache beside the data.
+/// Maximum bits per pass: 2,048 counters fit the first-level cache beside the data.
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
 /// Below this many numbers a comparison sort is faster than passes with their counters.
 const LEAST: usize = 512;
 
-/// Upper digits alone will do when no value of the uppermost has more than this part of all numbers.
+/// The upper digits suffice when no value of the uppermost has more than this part of all numbers.
 const CROWD: usize = 64;
 
-/// Sorts `values` by their `bits` bits from bit `from` on, and where those are equal by all of their bits below, if they
-/// are in that order already (equal values apart, the result is that of a full sort then). `scratch` is memory to be used
-/// again: its content is of no meaning before and after.
+/// Sorts `values` by their `bits` bits from bit `from` on, and equal ones by all of their bits below, if they are in
+/// that order already (the result is then that of a full sort, up to equal values). `scratch` is reused memory: its
+/// content is arbitrary before and after.
 ///
 /// Bits at and above `from + bits` must be the same in all values.
 pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bits: u32) {
@@ -39,14 +39,15 @@ pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bit
         for value in values.iter() {
             digits[(value >> shift) as usize & mask & (DIGITS - 1)] += 1;
         }
-        // A digit that is the same in all numbers has nothing to sort.
+        // A digit that is the same in all numbers needs no pass.
         if !digits.contains(&(count as u32)) {
             scatter(values, scratch, digits, |value| (value >> shift) as usize & mask);
         }
     }
 }
 
-/// Sorts by the two digits from bit `low` on and puts the rest right by insertion, if that pays.
+/// Sorts by the two digits from bit `low` on and completes the order by insertion, if that pays. Returns whether it
+/// did.
 fn upper_digits(values: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32) -> bool {
     let upper = counts(values, low + DIGIT_BITS);
     if upper.iter().any(|&count| count as usize > values.len() / CROWD) {
@@ -69,7 +70,8 @@ fn counts(values: &[u64], shift: u32) -> [u32; DIGITS] {
     digits
 }
 
-/// One pass: moves the numbers to where their digit's share begins, in the order they came, and swaps the two.
+/// Performs one pass: moves the numbers to the section of their digit, in the order they came, and swaps the two
+/// buffers.
 #[inline]
 fn scatter(values: &mut Vec<u64>, scratch: &mut Vec<u64>, mut starts: [u32; DIGITS], digit: impl Fn(u64) -> usize) {
     let mut next = 0;
@@ -84,10 +86,9 @@ fn scatter(values: &mut Vec<u64>, scratch: &mut Vec<u64>, mut starts: [u32; DIGI
     std::mem::swap(values, scratch);
 }
 
-/// Insertion sort of numbers that lie near their places. Gives up when they turn out not to, and answers whether it came
-/// to the end.
+/// Sorts numbers that lie near their places by insertion. Gives up when they do not, and returns whether it completed.
 fn insert(values: &mut [u64]) -> bool {
-    /// Moves for each number, on average; numbers from an even distribution need a tenth of one.
+    /// Maximum moves per number, on average; numbers from an even distribution need a tenth of one.
     const MOVES: usize = 8;
     let mut moves = 0;
     for index in 1..values.len() {
@@ -147,7 +148,7 @@ mod tests {
             let mut scratch = vec![7; 3];
             sort(&mut values, &mut scratch, 0, bits);
             prop_assert_eq!(&values, &expected);
-            // With something below the sorted bits, in order of arrival.
+            // With bits below the sorted ones, in order of arrival.
             if bits <= 32 {
                 let mut packed: Vec<u64> = values.iter().map(|value| value & 0xffff_ffff).rev().zip(0u64..).map(|(value, row)| value << 32 | row).collect();
                 let mut expected = packed.clone();
@@ -160,7 +161,7 @@ mod tests {
 
     #[test]
     fn crowds_below_the_upper_digits_are_noticed() {
-        // 100 clusters, each in descending order below the digits that the passes look at.
+        // 100 clusters, each in descending order below the digits that the passes sort by.
         let mut values: Vec<u64> =
             (0..100u64).flat_map(|cluster| (0..1000u64).rev().map(move |low| cluster << 50 | low)).collect();
         values.iter_mut().for_each(|value| *value |= 1 << 20);

@@ -14,7 +14,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Reads the value of a stored column.
+    /// Decodes the value of a stored column.
     ///
     /// # Panics
     /// When `bytes` is shorter than the type or the type is not numeric: callers hold schema-checked rows.
@@ -41,7 +41,7 @@ impl Value {
         }
     }
 
-    /// The value as `f64`, rounded to nearest when an integer does not fit.
+    /// Returns the value as `f64`, rounded to nearest when an integer does not fit.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
@@ -49,7 +49,7 @@ impl Value {
         }
     }
 
-    /// Order by value; -0.0 equals 0.0, NaN has no order. Integers and floats compare exactly.
+    /// Compares by value; -0.0 equals 0.0, NaN has no order. Integers and floats compare exactly.
     pub fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(&b)),
@@ -60,7 +60,7 @@ impl Value {
     }
 }
 
-/// Exact order of an integer and a float: no rounding of the integer to 53 bits.
+/// Compares an integer and a float exactly: the integer is not rounded to 53 bits.
 fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;

@@ -1,4 +1,4 @@
-//! Where a caller's columns lie: a byte slice, a stride, a type.
+//! A caller's column in memory: a byte slice, a stride, a type.
 //!
 //! Arrays of structs, structs of arrays and Fortran arrays are all columns with some stride, so none of them needs a
 //! copy before `append`.
@@ -26,7 +26,8 @@ pub struct ColumnView<'a> {
 }
 
 impl<'a> ColumnView<'a> {
-    /// A view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the last.
+    /// Creates a view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the
+    /// last.
     ///
     /// A stride of 0 repeats one value. Values are little-endian and need no alignment.
     ///
@@ -52,39 +53,39 @@ impl<'a> ColumnView<'a> {
         }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no values.
+    /// Returns whether there are no values.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Type of the values.
+    /// Returns the type of the values.
     pub fn data_type(&self) -> DataType {
         self.data_type
     }
 
-    /// The memory from the first value on, as far as the caller lent it.
+    /// Returns the memory from the first value on, as far as the caller lent it.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Bytes from one value to the next.
+    /// Returns the bytes from one value to the next.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
 
-    /// The bytes of value `row`.
+    /// Returns the bytes of value `row`.
     #[inline]
     pub fn value(&self, row: usize) -> &'a [u8] {
         let start = row * self.stride;
         &self.bytes[start..start + self.data_type.width()]
     }
 
-    /// The part of the view that holds `rows`.
+    /// Returns the part of the view that holds `rows`.
     #[must_use]
     pub fn slice(&self, rows: Range<usize>) -> Self {
         assert!(rows.start <= rows.end && rows.end <= self.len, "rows outside the view");
@@ -92,7 +93,7 @@ impl<'a> ColumnView<'a> {
         Self { bytes: &self.bytes[start..], len: rows.end - rows.start, ..*self }
     }
 
-    /// The key ordinals of all values, appended to `out`.
+    /// Appends the key ordinals of all values to `out`.
     pub fn ordinals(&self, out: &mut Vec<u64>) {
         super::KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
     }

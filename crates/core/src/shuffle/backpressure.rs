@@ -1,95 +1,96 @@
-//! Whether an append goes on, waits or spills when other ranks take no records.
+//! Backpressure: decides whether an append continues, waits or spills when receivers give no credit.
 //!
-//! A receiver that lags behind gives no credit, and its senders' buffers fill up. They wait for it, but not for ever: past
-//! its patience a sender keeps the batch on its own rank as a *spill*. A rank that let the patience pass is not waited for
-//! again until it has taken a batch, so that it costs each sender the patience once, not once a batch. A state machine without a clock:
-//! the runtime says what time it is.
+//! A receiver that lags behind gives no credit, so its senders' buffers fill up. A sender waits for credit for a
+//! limited time, then keeps the batch on its own rank as a *spill*. A receiver that used up this time is
+//! *unresponsive*: nothing waits for it again until it takes a batch, so each sender pays the wait once instead of once
+//! per batch. The state machine has no clock; the runtime passes the time in.
 
 use std::time::Duration;
 
-/// How long an append waits.
+/// Timeouts of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// For a receiver's credit.
+    /// Timeout for a receiver's credit.
     pub credit: Duration,
-    /// For a partition table that is being negotiated. Records that leave before it arrives are routed by an older one.
+    /// Timeout for a partition table under negotiation. Records sent before it arrives are routed by an older table.
     pub table: Duration,
 }
 
-/// What an attempt to append and an exchange of messages achieved.
+/// The progress of one attempt to append and exchange messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Records were taken from the application.
+    /// At least one record was taken from the application.
     pub taken: bool,
-    /// Messages were sent or received.
+    /// At least one message was sent or received.
     pub moved: bool,
 }
 
-/// What holds an engine's records back ([`super::Engine::pressure`]).
+/// The reasons why an engine holds records back ([`super::Engine::pressure`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressure {
     /// The rank takes part in a negotiation.
     pub is_negotiating: bool,
     /// A partition table is in force.
     pub has_table: bool,
-    /// A batch waits for a rank that was waited for in vain and has taken nothing since.
+    /// A batch waits for an unresponsive rank: its timeout expired, and it has taken no batch since.
     pub is_unresponsive: bool,
 }
 
-/// Which records a rank keeps as a spill.
+/// The records that a rank keeps as a spill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spill {
-    /// The batch that has waited longest, or what is held back for the first table.
+    /// The oldest waiting batch, or the records held back for the first table.
     Oldest,
     /// A batch for an unresponsive rank.
     Unresponsive,
 }
 
-/// What an append does next.
+/// The next step of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Appends again at once.
+    /// Append again at once.
     Continue,
-    /// Exchanges messages and appends nothing, until the time given at most: a table is on its way.
+    /// Exchange messages without appending, until the given time at most: a table is under negotiation.
     AwaitTable {
-        /// The time, on the runtime's clock.
+        /// The deadline, on the runtime's clock.
         until: Duration,
     },
-    /// Exchanges messages, and appends again when something moved or at the time given.
+    /// Exchange messages, and append again after progress or at the given time.
     AwaitCredit {
-        /// The time, on the runtime's clock.
+        /// The deadline, on the runtime's clock.
         until: Duration,
     },
-    /// Keeps records on this rank ([`super::Engine::spill`]); when none could be kept, as for [`Action::AwaitCredit`].
+    /// Keep records on this rank ([`super::Engine::spill`]). If none could be kept, proceed as for
+    /// [`Action::AwaitCredit`].
     Spill(Spill),
 }
 
-/// One rank's backpressure over an epoch.
+/// One rank's backpressure state over an epoch.
 #[derive(Debug)]
 pub struct Backpressure {
     patience: Patience,
-    /// Since when nothing has been taken.
+    /// The time since which no record has been taken.
     blocked_since: Option<Duration>,
-    /// Since when the next table is awaited.
+    /// The time since which the next table has been awaited.
     table_since: Option<Duration>,
-    /// The last table arrived in time: the next one is worth waiting for.
+    /// The last table arrived before its timeout, so the next one is worth waiting for.
     expects_table: bool,
-    /// The epoch's first table was awaited in vain; until it arrives nothing waits for it.
+    /// The wait for the epoch's first table timed out. Until that table arrives, nothing waits for it.
     gave_up_first_table: bool,
 }
 
 impl Backpressure {
-    /// A rank that has waited for nobody.
+    /// Creates the state of a rank that has waited for no receiver.
     pub fn new(patience: Patience) -> Self {
         Self { patience, blocked_since: None, table_since: None, expects_table: true, gave_up_first_table: false }
     }
 
-    /// Begins an epoch: all ranks take part again, whatever they did in the epoch before.
+    /// Begins an epoch: all ranks count as responsive again, whatever their state in the previous epoch.
     pub fn begin(&mut self) {
         *self = Self::new(self.patience);
     }
 
-    /// Decides what an append does next that has not come to its end.
+    /// Returns the next step of an append that has not finished.
     pub fn decide(&mut self, now: Duration, progress: Progress, pressure: Pressure) -> Action {
         let awaited = self.table_since.is_some();
         if let Some(until) = self.awaits_table(now, pressure.is_negotiating) {
@@ -114,7 +115,8 @@ impl Backpressure {
         }
     }
 
-    /// Returns until when to wait for the table being negotiated, if one is and the last one came in time.
+    /// Returns the deadline for the table under negotiation, or `None` if there is no negotiation or the last table
+    /// timed out.
     pub fn awaits_table(&mut self, now: Duration, is_negotiating: bool) -> Option<Duration> {
         if !is_negotiating {
             (self.table_since, self.expects_table) = (None, true);
@@ -126,7 +128,7 @@ impl Backpressure {
         let until = self.table_since.get_or_insert(now).saturating_add(self.patience.table);
         self.expects_table = now < until;
         if self.expects_table {
-            // Meanwhile nothing waits for credit.
+            // The credit timeout does not run while the append waits for a table.
             self.blocked_since = None;
             return Some(until);
         }
@@ -134,7 +136,7 @@ impl Backpressure {
         None
     }
 
-    /// Notes that records were kept as [`Action::Spill`] said.
+    /// Records that a spill requested by [`Action::Spill`] took place.
     pub fn spilled(&mut self, spill: Spill, pressure: Pressure) {
         match spill {
             Spill::Unresponsive => self.blocked_since = None,
@@ -168,7 +170,7 @@ mod tests {
     fn a_receiver_without_credit_is_waited_for_once() {
         let mut rank = backpressure();
         assert_eq!(rank.decide(at(0), NOTHING, OPEN), Action::AwaitCredit { until: CREDIT });
-        // Messages of others do not lengthen the wait.
+        // Messages of other ranks do not extend the timeout.
         assert_eq!(rank.decide(at(60), MOVED, OPEN), Action::Continue);
         assert_eq!(rank.decide(at(99), NOTHING, OPEN), Action::AwaitCredit { until: CREDIT });
         assert_eq!(rank.decide(at(100), MOVED, OPEN), Action::Spill(Spill::Oldest));
@@ -181,7 +183,7 @@ mod tests {
         );
         assert_eq!(rank.decide(at(102), NOTHING, unresponsive), Action::Spill(Spill::Unresponsive));
         rank.spilled(Spill::Unresponsive, unresponsive);
-        // Another rank has its own patience.
+        // Each rank has its own timeout.
         assert_eq!(rank.decide(at(110), NOTHING, OPEN), Action::AwaitCredit { until: at(210) });
     }
 

@@ -1,4 +1,4 @@
-//! What a rank knows of its subtree at the end of an epoch.
+//! A rank's counts over its subtree at the end of an epoch.
 
 use super::message::Sealed;
 
@@ -10,7 +10,7 @@ pub(super) struct Quiescence {
     pub(super) originated: u64,
     pub(super) probe: Option<Probe>,
     pub(super) last_probe: u32,
-    /// On rank 0: the last count fell short, count again when idle.
+    /// On rank 0: the last count fell short; count again when idle.
     pub(super) again: bool,
     pub(super) total: Option<u64>,
     pub(super) own_sealed: bool,
@@ -26,17 +26,17 @@ pub(super) struct Probe {
 }
 
 impl Quiescence {
-    /// Whether another child may say that it has settled.
+    /// Returns whether a `Settled` message of another child is still due.
     pub(super) fn awaits_settled(&self, children: u32) -> bool {
         self.settled_children < children
     }
 
-    /// Whether another child may hand over what it sealed.
+    /// Returns whether a `Sealed` message of another child is still due.
     pub(super) fn awaits_sealed(&self, children: u32) -> bool {
         self.sealed_children < children
     }
 
-    /// Whether rank 0 has begun to count deliveries (no new table is worth having then).
+    /// Returns whether rank 0 has begun to count deliveries. A new table would come too late then.
     pub(super) fn is_counting(&self) -> bool {
         self.total.is_some()
     }

@@ -1,4 +1,4 @@
-//! One rank's state: what it may do, what it has to act on, and how messages drive it.
+//! One rank's engine: its state, its events, and how messages drive it.
 
 mod append;
 mod forward;
@@ -28,34 +28,34 @@ pub use append::Append;
 
 use session::{Phase, Session};
 
-/// What a driver has to act on.
+/// A state change that the driver must act on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
-    /// All ranks have begun the epoch; what rank 0 announced.
+    /// All ranks have begun the epoch.
     Opened {
-        /// Rank 0's words to all.
+        /// The announcement of rank 0.
         announcement: Vec<u8>,
     },
     /// Every record of the epoch has been delivered: seal the parts and call [`Engine::sealed`].
     Closed,
     /// On rank 0: all ranks have sealed; commit and call [`Engine::committed`].
     Gathered {
-        /// One payload per rank, or of several where they are merged ([`Engine::merge_payloads`]).
+        /// One payload per rank, or per group of ranks whose payloads were merged ([`Engine::merge_payloads`]).
         payloads: Payloads,
     },
     /// On rank 0: a rank could not seal. The outcome is already on its way.
     GatherFailed,
-    /// The epoch is over on this rank: committed, or not and why.
+    /// The epoch is over on this rank: committed or aborted.
     Over {
-        /// What rank 0 said of the committed epoch ([`Engine::committed`]), or why there is none.
+        /// Rank 0's result of the committed epoch ([`Engine::committed`]), or the failure.
         outcome: Result<Vec<u8>, Failure>,
     },
 }
 
-/// What ranks hand over at the end of an epoch ([`Engine::sealed`]), each with a rank that it is of.
+/// Payloads that ranks return at the end of an epoch ([`Engine::sealed`]), each with a rank it comes from.
 pub type Payloads = Vec<(u32, Vec<u8>)>;
 
-/// How several ranks' payloads become one.
+/// The function that merges several ranks' payloads into one.
 struct Merge(Box<dyn Fn(Payloads) -> Result<Vec<u8>, String> + Send>);
 
 impl std::fmt::Debug for Merge {
@@ -73,26 +73,26 @@ pub struct Engine {
     order: KeyOrder,
     key_offset: usize,
     merge: Option<Merge>,
-    /// Tables that other ranks of this process may have decoded already.
+    /// Partition tables that other ranks of this process may have decoded already.
     shelf: Arc<TableShelf>,
     session: Session,
     events: VecDeque<Event>,
     control: VecDeque<(u32, Control)>,
-    /// Children that have begun the session, or the one after: they may be ahead of this rank.
+    /// Number of children that have begun this session or the next one: children may be ahead of this rank.
     ready_children: u32,
     outbox: Outbox,
-    /// Records without a destination yet, as stored rows.
+    /// Stored rows of records without a destination yet.
     held: Vec<u8>,
-    /// Batches routed by a table newer than this rank's, buffered until it arrives.
+    /// Batches routed by a table newer than this rank's, buffered until that table arrives.
     ahead: Vec<Vec<u8>>,
     sketch: Sketch,
     ties: TieSequence,
-    /// State of the generator of sampling phases.
+    /// State of the random number generator for sampling phases.
     random: u64,
     scratch: Scratch,
 }
 
-/// Buffers of `append`, kept from block to block.
+/// Buffers of `append`, reused from block to block.
 #[derive(Debug, Default)]
 struct Scratch {
     block: Vec<u8>,
@@ -100,7 +100,8 @@ struct Scratch {
     destinations: Vec<u32>,
 }
 
-/// Tables that adapt stay for about a sixth of what came before; a table must not try to even out the loads faster.
+/// Returns the planner's options. Adaptive tables stay in force for about a sixth of the keys before them, so a table
+/// must not try to balance the loads over a shorter span.
 fn planner_options(options: &EngineOptions) -> PlannerOptions {
     let remainder = match options.renegotiation {
         Renegotiation::Adaptive => 1.0 / GROWTH as f64,
@@ -109,15 +110,16 @@ fn planner_options(options: &EngineOptions) -> PlannerOptions {
     PlannerOptions { remainder, ..PlannerOptions::default() }
 }
 
-/// Maximum number of batches buffered for a newer table. At the limit data is no longer polled, but control is, so that the
-/// table can arrive.
+/// Maximum number of batches buffered for a newer table. At the limit the engine stops polling data but keeps polling
+/// control, so that the table can arrive.
 const AHEAD_LIMIT: usize = 8;
 
 impl Engine {
-    /// An idle engine.
+    /// Creates an idle engine.
     pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
         let place = TreePlace::new(options.rank, options.ranks, &options.topology);
-        // All of its bits differ from rank to rank: equal ties on all ranks would gather equal keys again.
+        // Seeds differ in all bits from rank to rank: with equal ties on all ranks, records of equal keys would meet on
+        // one receiver again.
         let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
         debug_assert!(options.topology.fits(options.ranks));
         let routes = match options.routing {
@@ -154,18 +156,19 @@ impl Engine {
         }
     }
 
-    /// Shares partition tables with the other ranks of this process that have the same shelf: each is read and kept once.
+    /// Shares decoded partition tables with the other ranks of this process on the same shelf: each table is decoded
+    /// and stored once.
     pub fn share_tables(&mut self, shelf: Arc<TableShelf>) {
         self.shelf = shelf;
     }
 
-    /// Sets how the payloads of a subtree's ranks ([`Engine::sealed`]) become one on their way to rank 0, so that rank 0
-    /// does not get as many as there are ranks. It must take what it made, too.
+    /// Sets the function that merges the payloads of a subtree's ranks ([`Engine::sealed`]) on their way to rank 0, so
+    /// that rank 0 receives fewer payloads than there are ranks. The function must also accept its own output.
     pub fn merge_payloads(&mut self, merge: impl Fn(Payloads) -> Result<Vec<u8>, String> + Send + 'static) {
         self.merge = Some(Merge(Box::new(merge)));
     }
 
-    /// A number in 0..1 from the seed's sequence (SplitMix64).
+    /// Returns the next number in 0..1 of the seed's sequence (SplitMix64).
     fn sampling_phase(&mut self) -> f64 {
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut bits = self.random;
@@ -174,44 +177,44 @@ impl Engine {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// The options it was made with.
+    /// Returns the engine's options.
     pub fn options(&self) -> &EngineOptions {
         &self.options
     }
 
-    /// Counters of the epoch that is running or was last run.
+    /// Returns the statistics of the current epoch, or of the last one.
     pub fn figures(&self) -> EngineFigures {
         self.session.figures
     }
 
-    /// Version of the partition table in force, 0 before the first.
+    /// Returns the version of the partition table in force, 0 before the first.
     pub fn table_version(&self) -> u32 {
         self.session.installed.as_ref().map_or(0, |installed| installed.table.version())
     }
 
-    /// This receiver's partition as keys, closed on both sides; `None` before the first table or for non-receivers.
+    /// Returns this receiver's partition as a closed key range; `None` before the first table and on non-receivers.
     pub fn bounds(&self) -> Option<(Value, Value)> {
         let (low, high) = self.session.installed.as_ref()?.own_bounds?;
-        // The outer ends lie beyond every value of the type.
+        // The outer partitions extend beyond every value of the type.
         let (least, greatest) = self.order.extremes();
         let (first, last) = (self.order.ordinal_of(least), self.order.ordinal_of(greatest));
         let within = |ordinal: u64| self.order.value(ordinal.clamp(first, last));
         Some((within(low), within(high)))
     }
 
-    /// Gives up buffers that are kept for more records: another dataset may have use for the memory.
+    /// Frees buffers kept for further records, so that another dataset can use the memory.
     pub fn release(&mut self) {
         self.outbox.release();
         self.held.shrink_to_fit();
         self.scratch = Scratch::default();
     }
 
-    /// The next thing the driver has to act on.
+    /// Takes the next event for the driver.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Begins an epoch on this rank. On rank 0 `announcement` is what [`Event::Opened`] tells every rank.
+    /// Begins an epoch on this rank. On rank 0, [`Event::Opened`] carries `announcement` to every rank.
     pub fn begin(&mut self, announcement: Vec<u8>) {
         debug_assert_eq!(self.session.phase, Phase::Idle);
         self.session = self.session.next(announcement);
@@ -219,7 +222,7 @@ impl Engine {
         self.report_ready();
     }
 
-    /// Whether records may be appended.
+    /// Returns whether records may be appended.
     pub fn is_open(&self) -> bool {
         self.session.phase == Phase::Open
     }
@@ -252,11 +255,11 @@ impl Engine {
         }
     }
 
-    /// Moves messages both ways until neither side has more, or `receiver` takes no more records. Returns whether anything
-    /// moved.
+    /// Exchanges messages both ways until neither side has more or `receiver` takes no more records. Returns whether
+    /// anything moved.
     ///
     /// # Errors
-    /// [`MessageError`] when a message cannot be decoded or is out of order; the job cannot go on then.
+    /// [`MessageError`] when a message cannot be decoded or is out of order. The job cannot continue after that.
     pub fn exchange(
         &mut self,
         transport: &mut dyn Transport,
@@ -291,7 +294,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells the engine that nothing moved for a moment: rank 0 then counts again whether all records have arrived.
+    /// Tells the engine that nothing moved for a moment. Rank 0 then counts deliveries again.
     pub fn idle(&mut self) {
         self.probe_again();
     }
@@ -299,7 +302,7 @@ impl Engine {
     fn send(&mut self, transport: &mut dyn Transport) -> bool {
         let mut sent = false;
         while let Some((to, message)) = self.control.pop_front() {
-            // The transport's contract: control is always accepted.
+            // Control messages are always accepted (the transport's contract).
             transport.send(to, Channel::Control, message.encode(self.session.number));
             self.session.figures.messages += 1;
             sent = true;
@@ -322,8 +325,8 @@ impl Engine {
 
     fn receive_control(&mut self, message: &[u8], receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let (session, message) = Control::decode(message)?;
-        // A child may begin the next epoch before its parent's application does; anything else of another session is
-        // what an ended epoch left on the way.
+        // A child may begin the next epoch before its parent's application does. Any other control message of another
+        // session is a leftover of an ended epoch.
         if let Control::Ready = message {
             if self.ready_children == self.children_count() {
                 return Err(MessageError::Field { field: "place in the order of messages" });

@@ -1,21 +1,21 @@
-//! What a rank counts over an epoch.
+//! Statistics of one rank over one epoch.
 
-/// Counters of one rank over one epoch.
+/// Statistics of one rank over one epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EngineFigures {
-    /// Records the application appended here.
+    /// Records appended by the application on this rank.
     pub originated: u64,
-    /// Records delivered here, spills included.
+    /// Records delivered on this rank, spills included.
     pub delivered: u64,
-    /// Delivered records that lay outside of this receiver's partition.
+    /// Delivered records outside this receiver's partition.
     pub strays: u64,
-    /// Records kept here because no credit came.
+    /// Records kept on this rank because no credit came.
     pub spills: u64,
-    /// Records held back for a table that says something of their keys: the first one, or one that reaches as far.
+    /// Records held back for a table that covers their keys: the first table, or one with a wider key range.
     pub held: u64,
-    /// Records of other ranks passed on from here.
+    /// Records of other ranks forwarded by this rank.
     pub forwarded: u64,
-    /// Times that a record which waited here was routed once more, by a new table.
+    /// Number of times a waiting record was rerouted by a new table.
     pub rerouted: u64,
     /// Messages sent.
     pub messages: u64,
@@ -24,7 +24,7 @@ pub struct EngineFigures {
 }
 
 impl EngineFigures {
-    /// Records that came by the shuffle, from other ranks or this one.
+    /// Returns the number of records received through the shuffle, from other ranks or this one.
     pub fn received(&self) -> u64 {
         self.delivered - self.spills
     }

@@ -1,49 +1,49 @@
-//! What ranks say to each other.
+//! Messages between ranks.
 //!
-//! Control messages travel on the tree of ranks ([`super::tree`]), data messages straight to the receiver or by
-//! representatives ([`super::topology`]). Both name the *session*: how many epochs this job has begun. A control
-//! message of another session is stale and is dropped, since an epoch ends only after every rank has nothing more to
-//! say in it.
+//! Control messages travel on the tree of ranks ([`super::tree`]); data messages travel straight to the receiver or
+//! through representatives ([`super::topology`]). Both carry the *session*: the number of epochs this job has begun. A
+//! control message of another session is stale and is dropped, since an epoch ends only after its last control message
+//! has been sent.
 //!
-//! A batch that goes straight to its receiver, or is on its last hop, is a header and stored rows. On the hops before,
-//! each row follows its destination rank (u32), since records for many receivers share a batch.
+//! A batch on its only or last hop is a header and stored rows. On the hops before, each row follows its destination
+//! rank (u32), since records for several receivers share a batch.
 
 use super::wire::{FieldReader, FieldWriter, MessageError};
 
-/// What a rank or a subtree reports once its parts are sealed: one payload per rank, or the first failure.
+/// The report of a rank or subtree after its parts are sealed: one payload per rank, or the first failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Sealed {
     /// Payloads in no particular order, with their ranks.
     Payloads(Vec<(u32, Vec<u8>)>),
-    /// The lowest failed rank and its cause.
+    /// The failed rank of the lowest number, and its cause.
     Failed(Failure),
 }
 
-/// Where an epoch failed and why.
+/// The rank and the cause of an epoch's failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// The rank on which it began.
+    /// The rank that failed first.
     pub rank: u32,
     /// That rank's error.
     pub cause: String,
 }
 
-/// What a control message is about, for those who count them.
+/// The purpose of a control message, for statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ControlPurpose {
-    /// That all ranks have begun a session.
+    /// The begin of a session on all ranks.
     Opening,
-    /// A partition table.
+    /// The negotiation of a partition table.
     Negotiation,
-    /// Whether all records have arrived, and what became of the session.
+    /// The count of deliveries and the outcome of the session.
     Ending,
 }
 
 impl ControlPurpose {
-    /// How many there are; `purpose as usize` is below.
+    /// Number of purposes; `purpose as usize` is below.
     pub const COUNT: usize = 3;
 
-    /// Of a message on [`Channel::Control`](super::Channel::Control).
+    /// Returns the purpose of a message on [`Channel::Control`](super::Channel::Control).
     pub fn of(message: &[u8]) -> Self {
         match message.first() {
             Some(&(READY | GO)) => Self::Opening,
@@ -53,34 +53,35 @@ impl ControlPurpose {
     }
 }
 
-/// Control messages. `Up` marks those that go towards rank 0.
+/// Control messages. `Up` marks those sent towards rank 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {
     /// Up: this subtree has begun the session.
     Ready,
-    /// Down: all have; records may flow. Carries what rank 0 announces about the epoch.
+    /// Down: all ranks have begun; records may flow. Carries the announcement of rank 0.
     Go { announcement: Vec<u8> },
-    /// Up: somebody below wants a table newer than `version`.
+    /// Up: a rank of the subtree requests a table newer than `version`.
     Request { version: u32 },
     /// Down: send the pivots for table `version`.
     Begin { version: u32 },
-    /// Up: a subtree's pivots for table `version`, from so many ranks that had keys; the smallest and largest of them,
-    /// and how many records each of the subtree's partitions has received so far, and how many have not left their rank.
+    /// Up: a subtree's pivots for table `version`. With them: the number of ranks that had keys; the smallest and
+    /// largest key; the records that each of the subtree's partitions has received so far; and the records that have
+    /// not left their rank.
     Pivots { version: u32, contributors: u32, range: (u64, u64), backlog: u64, loads: Vec<(u32, u64)>, pivots: Vec<u8> },
-    /// Down: the new table; the records of a rank after which the next one may be asked for, if tables adapt; the extremes
-    /// of all keys seen in the epoch.
+    /// Down: the new table; the number of records of a rank after which the next table may be requested, if tables
+    /// adapt; and the smallest and largest key of the epoch so far.
     Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
-    /// Up: every rank below has entered the end of the epoch; they originated so many records.
+    /// Up: every rank below has entered the end of the epoch; `originated` is the number of their records.
     Settled { originated: u64 },
-    /// Down: count what has been delivered.
+    /// Down: count the delivered records.
     Probe { round: u32 },
-    /// Up: the answer.
+    /// Up: the reply to `Probe`.
     Delivered { round: u32, delivered: u64 },
     /// Down: every record has been delivered.
     Closed,
     /// Up: the parts of this subtree.
     Sealed(Sealed),
-    /// Down: the epoch is committed, with what rank 0 says of it, or why it is not.
+    /// Down: the epoch is committed, with rank 0's result, or has failed, with the cause.
     Outcome(Result<Vec<u8>, Failure>),
 }
 
@@ -129,13 +130,13 @@ impl Control {
             Self::Sealed(Sealed::Failed(failure)) => {
                 head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
             }
-            Self::Outcome(Ok(words)) => head(COMMITTED).block(words),
+            Self::Outcome(Ok(payload)) => head(COMMITTED).block(payload),
             Self::Outcome(Err(failure)) => head(FAILED).u32(failure.rank).block(failure.cause.as_bytes()),
         }
         .finish()
     }
 
-    /// The session and the message.
+    /// Decodes a message and its session.
     pub(super) fn decode(bytes: &[u8]) -> Result<(u32, Self), MessageError> {
         let mut fields = FieldReader::new(bytes);
         let kind = fields.u8()?;
@@ -183,7 +184,7 @@ impl Control {
     }
 }
 
-/// The kind of a control message, for whoever traces what ranks say to each other.
+/// Returns the name of a control message's kind, for traces.
 pub fn control_name(message: &[u8]) -> &'static str {
     match message.first().copied() {
         Some(READY) => "ready",
@@ -211,18 +212,18 @@ fn decode_failure(fields: &mut FieldReader<'_>) -> Result<Failure, MessageError>
 /// Length of a data message's header in bytes.
 pub(super) const DATA_HEADER_BYTES: usize = 20;
 
-/// What a row is preceded by in batches that are passed on: its destination.
+/// Bytes of the destination that precedes each row of a forwarded batch.
 pub(super) const DESTINATION_BYTES: usize = 4;
 
-/// What precedes the stored rows of a batch.
+/// The header of a batch, followed by its stored rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DataHeader {
     pub(super) session: u32,
-    /// The rank that filled the batch, with its own application's records and those it passes on.
+    /// The rank that filled the batch, with its own records and forwarded ones.
     pub(super) origin: u32,
-    /// The rank the batch is sent to: it is to store the records, or to pass them on.
+    /// The rank the batch is sent to, which stores or forwards its records.
     pub(super) destination: u32,
-    /// The newest table any of them was routed by; 0 for records routed without one (NaN keys need none).
+    /// The newest table that routed any of the records; 0 for records routed without one (NaN keys need none).
     pub(super) table_version: u32,
     pub(super) rows: u32,
 }
@@ -235,7 +236,8 @@ impl DataHeader {
         }
     }
 
-    /// The header and the rows, each of `row_bytes`, whose length fits the row count.
+    /// Decodes the header, and returns it with the rows, of `row_bytes` each. Their length matches the header's row
+    /// count.
     pub(super) fn read(message: &[u8], row_bytes: usize) -> Result<(Self, &[u8]), MessageError> {
         let mut fields = FieldReader::new(message);
         let header = Self {

@@ -1,4 +1,5 @@
-//! One rank's engine: routes records to receivers, negotiates the partition table, and knows when all have arrived.
+//! One rank's engine: routes records to receivers, negotiates the partition table, and detects when all records have
+//! arrived.
 //!
 //! A state machine: records and messages in; messages, delivered records and [`Event`]s out. It has no clock, no
 //! threads and does no I/O, so the same code runs in one process, over MPI and in the simulator. A runtime calls
@@ -7,22 +8,24 @@
 //! An epoch (a *session* here, counted from 1) passes through these phases on every rank:
 //!
 //! ```text
-//! Idle -begin-> Opening -Go-> Open -end-> Ending -all handed over-> Settled -Closed-> Sealing -Outcome-> Idle
+//! Idle -begin-> Opening -Go-> Open -end-> Ending -all records sent-> Settled -Closed-> Sealing -Outcome-> Idle
 //! ```
 //!
 //! Invariants
-//! - [`Engine::advance`] never waits for another rank: it takes what its bounded buffers hold and says what is left.
-//! - Every record an `advance` took is handed to exactly one `deliver` call on exactly one rank (here, for spills).
-//! - `Closed` is sent only when the records delivered on all ranks are as many as were originated on all ranks.
-//! - A rank routes with the table it has while a newer one is negotiated; receivers judge strays by their own table,
-//!   and put batches routed by a table they do not have yet aside until it arrives.
+//! - [`Engine::advance`] never waits for another rank: it takes as many rows as its bounded buffers hold, and `Append`
+//!   keeps the position.
+//! - Every record taken by an `advance` is passed to exactly one `deliver` call on exactly one rank (on this one, for
+//!   spills).
+//! - `Closed` is sent only when the number of records delivered on all ranks equals the number originated on all ranks.
+//! - A rank routes with its current table while a newer one is negotiated; receivers judge strays by their own table,
+//!   and buffer batches routed by a newer table until that table arrives.
 //!
-//! Map: `engine` is the state and what drives it, with its parts `append` (routing), `forward` (passing on others' records),
-//! `negotiation` (tables), `quiescence` (the end of an epoch), `order` (which message may come when), `session` (what a new
-//! epoch starts without), `state` (queries of runtimes); `backpressure` decides when an append waits and when it spills;
-//! `receiver` is where records arrive;
-//! `round` and `counts` are what is known of a subtree meanwhile; `message` and `wire` what is sent, `outbox` batches, `options` a
-//! job's figures, `topology` and `tree` who sends records and control messages to whom, `traffic` who did.
+//! Map: `engine` holds the state and drives it, with its submodules `append` (routing), `forward` (records of other
+//! ranks), `negotiation` (tables), `quiescence` (the end of an epoch), `order` (valid control messages per phase),
+//! `session` (the state of one epoch), `state` (queries of runtimes). `backpressure` decides when an append waits and
+//! when it spills. `receiver` is where records arrive. `round` and `counts` hold sums over a subtree. `message` and
+//! `wire` define the messages, `outbox` the batches, `options` the job's parameters, `topology` and `tree` the routes
+//! of records and of control messages, and `traffic` counts the ranks that records were exchanged with.
 
 mod backpressure;
 mod counts;

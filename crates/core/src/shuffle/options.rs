@@ -1,32 +1,32 @@
-//! What an engine is told of its job: who takes part, how records travel, when tables are made, and how much memory that
-//! may take. Apart from the rank and the seed it has to be the same on all ranks.
+//! Engine options: the ranks of the job, the routing of records, when tables are negotiated, and memory limits. All but
+//! the rank and the seed must be equal on all ranks.
 
 use super::topology::Topology;
 
-/// When a new partition table is negotiated.
+/// When to negotiate a new partition table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renegotiation {
-    /// Whenever the keys seen since the last table are a sixth as many as all before, so that the table's error
-    /// shrinks as fast as its reach grows; the number of rounds grows with the logarithm of the epoch's size.
+    /// Whenever the keys seen since the last table reach a sixth of all keys before it, so that the table's error
+    /// shrinks as fast as the span it serves grows. The number of rounds grows with the logarithm of the epoch's size.
     Adaptive,
-    /// Every so many records of a rank, as CARP does.
+    /// After this number of records of a rank, as CARP does.
     Every(u64),
-    /// Only for the first table of an epoch, and when the application asks.
+    /// Only for the first table of an epoch, and when the application requests one.
     OnRequest,
 }
 
-/// How records get from rank to rank.
+/// The routes of records from rank to rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// Where several nodes take part, by representatives: three hops at most, and few buffers and connections. Straight
-    /// within a node, and where every rank has a node of its own.
+    /// Through representatives when the job has several nodes: at most three hops, with few buffers and connections.
+    /// Straight within a node, and when every rank has a node of its own.
     #[default]
     ByNode,
     /// Straight from every rank to every other: fewer copies, but a batch and a connection for each pair of ranks.
     Direct,
 }
 
-/// What an engine needs to know about its job.
+/// The options of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// This rank.
@@ -35,29 +35,29 @@ pub struct EngineOptions {
     pub ranks: u32,
     /// Ranks that store records, at most `ranks`; they are spread evenly.
     pub receivers: u32,
-    /// Which ranks share a node; the same on all ranks.
+    /// The ranks of each node; the same on all ranks.
     pub topology: Topology,
-    /// How records travel; the same on all ranks.
+    /// The routing of records; the same on all ranks.
     pub routing: Routing,
-    /// Pivots each rank sends to negotiate a table.
+    /// Pivots per rank in a negotiation.
     pub pivots: u32,
     /// When to negotiate a new table.
     pub renegotiation: Renegotiation,
-    /// Most bytes of rows in a data message, whose header adds 20; one row always fits, with 4 bytes before it if it is
-    /// passed on.
+    /// Maximum bytes of rows in a data message, whose header adds 20. One row always fits, with 4 bytes before it in a
+    /// forwarded batch.
     pub batch_bytes: usize,
-    /// Bound on open and queued batches in bytes, others' records that pass through included.
+    /// Limit on open and queued batches in bytes, forwarded records included.
     pub outbox_bytes: usize,
-    /// Records outside of the keys known so far that a rank holds back before it asks for a new table.
+    /// Maximum number of records outside the known key range that a rank holds back before it requests a new table.
     pub out_of_bounds_rows: usize,
-    /// Bound on records held back before the first table of an epoch, in bytes.
+    /// Limit on records held back before the first table of an epoch, in bytes.
     pub hold_bytes: usize,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl EngineOptions {
-    /// The defaults for rank `rank` of `ranks`, all of which receive.
+    /// Returns the defaults for rank `rank` of `ranks`, all of which receive.
     pub fn new(rank: u32, ranks: u32) -> Self {
         Self {
             rank,
@@ -75,12 +75,12 @@ impl EngineOptions {
         }
     }
 
-    /// The rank that receives partition `partition`.
+    /// Returns the rank that receives partition `partition`.
     pub fn receiver(&self, partition: u32) -> u32 {
         (u64::from(partition) * u64::from(self.ranks) / u64::from(self.receivers)) as u32
     }
 
-    /// The partition this rank receives, if any.
+    /// Returns the partition this rank receives, if any.
     pub fn partition(&self) -> Option<u32> {
         let nearest = (u64::from(self.rank) * u64::from(self.receivers)).div_ceil(u64::from(self.ranks)) as u32;
         (nearest < self.receivers && self.receiver(nearest) == self.rank).then_some(nearest)

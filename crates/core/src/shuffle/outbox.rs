@@ -1,11 +1,12 @@
-//! Batches on their way out: one open batch per next hop, a bounded queue of full ones, and buffers to reuse.
+//! Outgoing batches: one open batch per next hop, a bounded queue of full ones, and a pool of buffers.
 //!
-//! Where every rank sends straight to every other, next hops are the ranks, by their numbers. With several nodes they
-//! are those of [`Routes`], and open batches need 32 KiB times (ranks on the node + other nodes' representatives): a
-//! rank of the own node has two of half the size, one for itself and one for what it is to pass on.
+//! When every rank sends straight to every other, the next hops are the ranks, in order. With several nodes the next
+//! hops are those of [`Routes`], and open batches take 32 KiB times (ranks on the node + representatives of other
+//! nodes): a rank of the own node has two batches of half the size, one for records it stores and one for records it
+//! forwards.
 //!
-//! Others' records share batches with the own ones. A queued batch counts against the quota of whoever filled it up, so
-//! that neither can keep the other out.
+//! Forwarded records share batches with own ones. A queued batch counts against the quota of the record that filled it,
+//! so that neither kind can block the other.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -16,14 +17,14 @@ use super::topology::{NextHop, Routes};
 use super::transport::Channel;
 use super::wire::MessageError;
 
-/// What the queue's room is divided among.
+/// The quotas that divide the queue's room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quota {
     /// This rank's own records.
     Own,
-    /// Others' records for other nodes.
+    /// Forwarded records for other nodes.
     Across,
-    /// Others' records for ranks of this node.
+    /// Forwarded records for ranks of this node.
     Last,
 }
 
@@ -33,44 +34,46 @@ pub(super) struct Batch {
     pub(super) to: u32,
     pub(super) channel: Channel,
     quota: Quota,
-    /// The number of the next hop.
+    /// The index of the next hop.
     hop: u32,
     pub(super) message: Vec<u8>,
 }
 
 impl Batch {
-    /// The stored rows, without what precedes them.
+    /// Returns the stored rows, without destinations.
     pub(super) fn rows(&self, row_bytes: usize) -> Cow<'_, [u8]> {
         stored_rows(&self.message, self.channel, row_bytes)
     }
 }
 
-/// One in so many of a rank's records may wait in open batches, for each hop they have to go. With half as many, and few
-/// buffers kept, 64 ranks with 9 MB each took a third more processor time, most of it for more and smaller messages.
+/// At most one in this many of a rank's records waits in open batches, for each hop ahead of it. A larger share of
+/// waiting records needs fewer messages; a smaller one costs more processor time, most of it for more and smaller
+/// messages.
 const WAITING_SHARE: u64 = 8;
 
-/// Hops with several nodes.
-const MOST_HOPS: u64 = 3;
+/// Maximum number of hops with several nodes.
+const MAX_HOPS: u64 = 3;
 
-/// Early batches hold a row each where next hops are few. Where they are [`MANY_HOPS`], as in jobs of thousands, messages
-/// of a row each would cost more than tables that know all loads bring: there a batch waits for so many bytes. With 256
-/// nearly all of a small epoch waited until its end, for the last table to spread: 8,192 ranks with 2,000 records of 12
-/// bytes had an imbalance of 14.6 % instead of 1.7, and 1.5 with a row each (`scale_study ranks=8192 per-node=64 tables=9`).
-const LEAST_BATCH_BYTES: usize = 64;
+/// Minimum bytes of an early batch when there are at least [`MANY_HOPS`] next hops, as in jobs of thousands of ranks:
+/// there, messages of one row each would cost more than complete loads improve the tables. With fewer next hops early
+/// batches hold one row each. The minimum must stay small: at a few hundred bytes, nearly all of a small epoch waits
+/// until its end for the last table, and the partitions become unbalanced
+/// (`scale_study ranks=8192 per-node=64 tables=9`).
+const MIN_BATCH_BYTES: usize = 64;
 const MANY_HOPS: usize = 128;
 
-/// Most buffers kept to be used again, however small they are.
-const MOST_POOLED: usize = 64;
+/// Maximum number of pooled buffers, however small they are.
+const MAX_POOLED: usize = 64;
 
-/// Narrow rows are copied in whole multiples of this, in line: a call for a few bytes costs more than the copy. What is
-/// copied too much is overwritten by the next row, or cut off when the batch is closed.
+/// Narrow rows are copied inline in whole multiples of this size: a call for a few bytes costs more than the copy. The
+/// surplus is overwritten by the next row, or cut off when the batch is closed.
 const STEP: usize = 16;
 
-/// Steps of the widest row that is copied so.
-const MOST_STEPS: usize = 8;
+/// Steps of the widest row that is copied in steps.
+const MAX_STEPS: usize = 8;
 
-/// Evaluates a call for rows of `$bytes` bytes, where `$chunk` is the constant number of bytes to copy one in steps; 0
-/// stands for a plain copy.
+/// Evaluates a call for rows of `$bytes` bytes, where `$chunk` is the constant number of bytes that copy a row in
+/// steps; 0 stands for a plain copy.
 macro_rules! by_steps {
     ($bytes:expr, $chunk:ident => $call:expr) => {
         by_steps!($bytes, $chunk => $call; 1, 2, 3, 4, 5, 6, 7, 8)
@@ -89,63 +92,65 @@ macro_rules! by_steps {
     };
 }
 
-/// Invariant: an open batch holds its header's space and at least one whole row, and less than `batch_bytes` of rows
-/// unless a single row is larger. The queue exceeds `limits` by at most the batches that one block of rows, one batch of
-/// others' records, or what a new table moves, fills.
+/// The outgoing batches of a rank.
+///
+/// Invariant: an open batch holds space for its header and at least one whole row, and less than `batch_bytes` of rows
+/// unless a single row is larger. The queue exceeds `limits` by at most the batches filled by one block of rows, one
+/// batch of forwarded records, or the rows that a new table moves.
 #[derive(Debug)]
 pub(super) struct Outbox {
     origin: u32,
     row_bytes: usize,
-    /// What copying a row in steps may touch behind it.
+    /// Bytes that a copy in steps may write past the end of a row.
     margin_bytes: usize,
-    /// Most bytes of rows in a batch; those to another node may hold twice as much.
+    /// Maximum bytes of rows in a batch; batches to another node may hold twice as many.
     batch_bytes: usize,
-    /// What a batch may hold now; it grows to `batch_bytes`.
+    /// Current limit of a batch, which grows to `batch_bytes`.
     current_bytes: usize,
     routes: Option<Arc<Routes>>,
-    /// By next hop.
+    /// Open batches by next hop.
     open: Vec<Vec<u8>>,
-    /// How many of them are not empty.
+    /// Number of open batches that are not empty.
     open_batches: usize,
-    /// By next hop: the newest table that others' records in the open batch were routed by.
+    /// By next hop: the newest table that routed forwarded records in the open batch.
     newest: Vec<u32>,
     queue: VecDeque<Batch>,
-    /// By next hop: how many of them.
+    /// By next hop: the number of queued batches.
     waiting: Vec<u32>,
-    /// Room taken in the queue, and how much there is, by quota; in batches of the own node's size.
+    /// Used and available room in the queue, by quota, in batches of the own node's size.
     queued: [usize; 3],
     limits: [usize; 3],
     pool: Vec<Vec<u8>>,
-    /// Most buffers in the pool and the queue.
+    /// Maximum number of buffers in the pool and the queue.
     pool_limit: usize,
-    /// The passes over the queue so far, and by next hop the last in which the transport refused a batch.
+    /// Number of passes over the queue so far, and by next hop the last pass in which the transport refused a batch.
     pass: u32,
     refused: Vec<u32>,
 }
 
-/// Others' records, and what goes with them.
+/// Arrived records to forward, and the properties of their batch.
 struct Arrived<'a> {
     rows: &'a [u8],
-    /// Bytes of each, from its end, that go on.
+    /// Bytes of each, counted from its end, that are forwarded.
     copied_bytes: usize,
     session: u32,
     routed_by: u32,
     table_version: u32,
 }
 
-/// How much memory batches take.
+/// Memory of batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchMemory {
-    /// Batches that are being filled.
+    /// Number of open batches.
     pub open_batches: usize,
-    /// Memory of these.
+    /// Memory of the open batches.
     pub open_bytes: usize,
-    /// Memory of all: being filled, waiting to be sent, kept to be used again.
+    /// Memory of all batches: open, queued, or pooled.
     pub resident_bytes: usize,
 }
 
 impl BatchMemory {
-    /// The larger of each.
+    /// Returns the maximum of each field.
     #[must_use]
     pub fn peak(self, other: Self) -> Self {
         Self {
@@ -157,8 +162,9 @@ impl BatchMemory {
 }
 
 impl Outbox {
-    /// `budget_bytes` bounds open and queued batches together: half of it is for the open batches of all next hops,
-    /// which shrink below `batch_bytes` when they are many. Without `routes` these are the `ranks`.
+    /// Creates an outbox. `budget_bytes` limits open and queued batches together: half of it is for the open batches of
+    /// all next hops, which shrink below `batch_bytes` when there are many. Without `routes`, the next hops are the
+    /// `ranks`.
     pub(super) fn new(
         origin: u32,
         row_bytes: usize,
@@ -180,7 +186,7 @@ impl Outbox {
         let mut outbox = Self {
             origin,
             row_bytes,
-            margin_bytes: (row_bytes + DESTINATION_BYTES).next_multiple_of(STEP).min(STEP * MOST_STEPS),
+            margin_bytes: (row_bytes + DESTINATION_BYTES).next_multiple_of(STEP).min(STEP * MAX_STEPS),
             batch_bytes,
             current_bytes: 0,
             newest: vec![0; if routes.is_some() { hops } else { 0 }],
@@ -192,7 +198,7 @@ impl Outbox {
             queued: [0; 3],
             limits: quotas.map(|bytes| (bytes / batch_bytes).max(1)),
             pool: Vec::new(),
-            pool_limit: (half / batch_bytes / largest).clamp(1, MOST_POOLED),
+            pool_limit: (half / batch_bytes / largest).clamp(1, MAX_POOLED),
             pass: 0,
             refused: vec![0; hops],
         };
@@ -200,20 +206,19 @@ impl Outbox {
         outbox
     }
 
-    /// Sizes batches by what went through this rank in the epoch so far, its own records for `partitions` and others':
-    /// what waits in them stays a small share of it, so that a new table finds loads that are nearly complete.
+    /// Sizes batches by the bytes that passed this rank in the epoch so far, its own records for `partitions` and
+    /// forwarded ones. The waiting records stay a small share of them, so that a new table finds nearly complete loads.
     pub(super) fn size_batches(&mut self, bytes: u64, partitions: u32) {
         let (batches, least) = match &self.routes {
             None => (u64::from(partitions), self.row_bytes),
-            Some(routes) => (MOST_HOPS * routes.hops().len() as u64, self.row_bytes + DESTINATION_BYTES),
+            Some(routes) => (MAX_HOPS * routes.hops().len() as u64, self.row_bytes + DESTINATION_BYTES),
         };
-        let least =
-            if self.open.len() < MANY_HOPS { least } else { least.max(LEAST_BATCH_BYTES).min(self.batch_bytes) };
+        let least = if self.open.len() < MANY_HOPS { least } else { least.max(MIN_BATCH_BYTES).min(self.batch_bytes) };
         let share = usize::try_from(bytes / (WAITING_SHARE * batches.max(1))).unwrap_or(usize::MAX);
         self.current_bytes = share.clamp(least, self.batch_bytes);
     }
 
-    /// Whether the rank may append more of its own.
+    /// Returns whether the rank may append more of its own records.
     pub(super) fn has_room(&self) -> bool {
         self.has_room_for(Quota::Own)
     }
@@ -222,7 +227,7 @@ impl Outbox {
         self.queued[quota as usize] < self.limits[quota as usize]
     }
 
-    /// Whether batches that arrive on `channel` may be taken, to be passed on.
+    /// Returns whether the rank may take batches from `channel` to forward them.
     pub(super) fn takes_from(&self, channel: Channel) -> bool {
         self.routes.is_some()
             && match channel {
@@ -236,12 +241,12 @@ impl Outbox {
         self.queue.is_empty() && self.open_batches == 0
     }
 
-    /// Adds one stored row for `destination`.
+    /// Appends one stored row for `destination`.
     pub(super) fn push(&mut self, destination: u32, row: &[u8], session: u32, table_version: u32) {
         self.push_all(&[destination], row, session, table_version);
     }
 
-    /// Adds stored rows, each for the destination of the same place.
+    /// Appends stored rows, each for the destination at the same index.
     pub(super) fn push_all(&mut self, destinations: &[u32], rows: &[u8], session: u32, table_version: u32) {
         match self.routes.clone() {
             None => by_steps!(self.row_bytes, CHUNK =>
@@ -275,7 +280,7 @@ impl Outbox {
         let row_bytes = self.row_bytes;
         let mut begin = 0;
         for &destination in destinations {
-            // The receivers are ranks of the job, and it has routes to all of them.
+            // The receivers are ranks of the job, and there are routes to all of them.
             let hop = routes.towards(destination).unwrap_or_default();
             let open = self.opened(hop);
             if !routes.is_last(hop) {
@@ -289,8 +294,8 @@ impl Outbox {
         }
     }
 
-    /// Adds others' rows, each behind its destination, that arrived on `channel` and were routed by table `routed_by`
-    /// at the latest; `table_version` is that of this rank's own rows.
+    /// Appends forwarded rows, each behind its destination, that arrived on `channel` and were routed by table
+    /// `routed_by` at the latest; `table_version` is the table of this rank's own rows.
     pub(super) fn forward(
         &mut self,
         channel: Channel,
@@ -319,7 +324,7 @@ impl Outbox {
         let skipped = stride - copied_bytes;
         let mut begin = 0;
         while let Some(destination) = rows.get(begin..).and_then(<[u8]>::first_chunk::<DESTINATION_BYTES>) {
-            // No hop leads back to an earlier kind: that is why full queues cannot wait for each other in a circle.
+            // No hop leads back to an earlier kind, so full queues cannot wait for each other in a cycle.
             let towards = routes.towards(u32::from_le_bytes(*destination));
             let Some(hop) = towards.filter(|&hop| routes.hops()[hop].channel == next) else {
                 return Err(MessageError::Field { field: "destination of a record" });
@@ -334,13 +339,13 @@ impl Outbox {
         Ok(())
     }
 
-    /// Memory of a message with so many bytes of rows, and what copying in steps may touch behind the last one.
+    /// Returns the memory of a message with `rows_bytes` of rows, including the surplus of a copy in steps.
     #[inline]
     fn message_bytes(&self, rows_bytes: usize) -> usize {
         DATA_HEADER_BYTES + rows_bytes + self.margin_bytes
     }
 
-    /// The batch for a next hop, begun if there is none.
+    /// Returns the open batch of a next hop, and begins one if there is none.
     #[inline]
     fn opened(&mut self, hop: usize) -> &mut Vec<u8> {
         if self.open[hop].is_empty() {
@@ -357,7 +362,7 @@ impl Outbox {
         let reused = self.pool.iter().rposition(fits);
         let mut message = reused.map(|index| self.pool.swap_remove(index)).unwrap_or_default();
         message.clear();
-        // Early batches are small and many: with room for a large one each, they would take many times the budget.
+        // Early batches are small and many: room for a large one each would take many times the budget.
         let growth = if self.open.len() < MANY_HOPS { 2 } else { 1 };
         let bytes = self.scaled(hop, self.current_bytes).saturating_mul(growth).min(full_bytes);
         message.reserve_exact(self.message_bytes(bytes));
@@ -366,12 +371,12 @@ impl Outbox {
         self.open_batches += 1;
     }
 
-    /// What a batch for a next hop may hold, when one of the own node may hold so much.
+    /// Returns the limit of a batch for a next hop, given the limit on the own node.
     fn scaled(&self, hop: usize, bytes: usize) -> usize {
         bytes.saturating_mul(room(self.next_hop(hop).channel))
     }
 
-    /// Whether an open batch should leave, where there are several hops. It does not outgrow the memory it began with.
+    /// Returns whether an open batch is full, on routes of several hops. A batch does not outgrow its initial memory.
     #[inline]
     fn is_full(&self, routes: &Routes, hop: usize) -> bool {
         let channel = routes.hops()[hop].channel;
@@ -380,7 +385,7 @@ impl Outbox {
         bytes > self.current_bytes * room(channel) || self.message_bytes(bytes) > open.capacity()
     }
 
-    /// Queues the open batches of all next hops for which none waits.
+    /// Queues the open batches of all next hops that have no queued batch.
     pub(super) fn flush(&mut self, session: u32, table_version: u32) {
         if self.open_batches == 0 {
             return;
@@ -404,7 +409,7 @@ impl Outbox {
         self.open_batches -= 1;
         let NextHop { to, channel } = self.next_hop(hop);
         let rows = ((message.len() - DATA_HEADER_BYTES) / wire_row_bytes(channel, self.row_bytes)) as u32;
-        // A receiver must know all tables that the records were routed by before it judges them.
+        // A receiver must have all tables that routed the records before it judges them.
         let newest = self.newest.get_mut(hop).map(std::mem::take).unwrap_or_default();
         let table_version = table_version.max(newest);
         DataHeader { session, origin: self.origin, destination: to, table_version, rows }.write(&mut message);
@@ -425,12 +430,12 @@ impl Outbox {
         batch
     }
 
-    /// Of the batches that hold up this rank's own records, the one that has waited longest.
+    /// Takes the oldest queued batch that counts against this rank's own quota.
     pub(super) fn pop_own(&mut self) -> Option<Batch> {
         self.pop_own_if(|_| true)
     }
 
-    /// The same of those to certain ranks.
+    /// Takes the oldest such batch for one of `ranks`.
     pub(super) fn pop_own_to(&mut self, ranks: &BTreeSet<u32>) -> Option<Batch> {
         self.pop_own_if(|to| ranks.contains(&to))
     }
@@ -441,13 +446,14 @@ impl Outbox {
         self.dequeued(batch)
     }
 
-    /// The ranks that own records wait for.
+    /// Iterates over the ranks that own records wait for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> {
         self.queue.iter().filter(|batch| batch.quota == Quota::Own).map(|batch| batch.to)
     }
 
-    /// Offers the queue to `send`, which answers a message that was refused. Once one for a next hop is, the others for it
-    /// stay in this pass: they would be refused too, and must not get ahead of it. Other hops may have credit.
+    /// Offers the queue to `send`, which returns a refused message. After a refusal, the other batches for the same
+    /// next hop stay in the queue for this pass: they would be refused too, and must not overtake it. Other hops may
+    /// have credit.
     pub(super) fn offer(&mut self, mut send: impl FnMut(u32, Channel, Vec<u8>) -> Option<Vec<u8>>) {
         self.pass = self.pass.wrapping_add(1);
         let Self { queue, queued, waiting, refused, pass, .. } = self;
@@ -467,7 +473,7 @@ impl Outbox {
         });
     }
 
-    /// Rows in batches that have not left.
+    /// Returns the number of rows in batches that have not left.
     pub(super) fn rows(&self) -> u64 {
         let rows = |message: &Vec<u8>, channel| {
             message.len().saturating_sub(DATA_HEADER_BYTES) / wire_row_bytes(channel, self.row_bytes)
@@ -478,7 +484,7 @@ impl Outbox {
         (queued + open) as u64
     }
 
-    /// Takes a message buffer whose content is no longer needed.
+    /// Takes a message buffer for reuse.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         let largest = if self.routes.is_some() { room(Channel::Across) * self.batch_bytes } else { self.batch_bytes };
         if self.pool.len() + self.queue.len() < self.pool_limit
@@ -489,7 +495,7 @@ impl Outbox {
         }
     }
 
-    /// Gives up buffers that are kept for more batches.
+    /// Frees the buffers kept for further batches.
     pub(super) fn release(&mut self) {
         self.pool = Vec::new();
     }
@@ -502,7 +508,7 @@ impl Outbox {
     }
 }
 
-/// How many times the size of a batch within the node those of a channel may have: fewer, larger messages between
+/// Returns the batch size limit of a channel as a multiple of that within the node: fewer, larger messages between
 /// nodes.
 #[inline]
 fn room(channel: Channel) -> usize {
@@ -512,7 +518,7 @@ fn room(channel: Channel) -> usize {
     }
 }
 
-/// Bytes of a row in a message.
+/// Returns the bytes of a row in a message.
 #[inline]
 fn wire_row_bytes(channel: Channel, row_bytes: usize) -> usize {
     match channel {
@@ -521,7 +527,7 @@ fn wire_row_bytes(channel: Channel, row_bytes: usize) -> usize {
     }
 }
 
-/// The rows of a message, without what precedes them.
+/// Returns the rows of a message, without destinations.
 fn stored_rows(message: &[u8], channel: Channel, row_bytes: usize) -> Cow<'_, [u8]> {
     let rows = message.get(DATA_HEADER_BYTES..).unwrap_or_default();
     let wire_bytes = wire_row_bytes(channel, row_bytes);
@@ -533,7 +539,7 @@ fn stored_rows(message: &[u8], channel: Channel, row_bytes: usize) -> Cow<'_, [u
     Cow::Owned(stored)
 }
 
-/// Adds the first `row_bytes` of `rest`, in steps of altogether `CHUNK` bytes unless that is 0.
+/// Appends the first `row_bytes` of `rest`, in steps of `CHUNK` bytes in total unless that is 0.
 #[inline]
 fn extend_by_row<const CHUNK: usize>(open: &mut Vec<u8>, rest: &[u8], row_bytes: usize) {
     match rest.first_chunk::<CHUNK>() {
@@ -547,7 +553,7 @@ fn extend_by_row<const CHUNK: usize>(open: &mut Vec<u8>, rest: &[u8], row_bytes:
     }
 }
 
-/// Copies a row that cannot be copied in steps, since too little follows it.
+/// Appends a row that cannot be copied in steps because too few bytes follow it.
 #[cold]
 #[inline(never)]
 fn extend_by_last(open: &mut Vec<u8>, row: &[u8]) {

@@ -1,19 +1,20 @@
-//! What a rank knows of its subtree while a partition table is negotiated.
+//! A rank's sums over its subtree during a negotiation.
 
 use crate::partition::Pivots;
 
-/// Tables adapt when the keys seen since the last one reach this fraction of all keys seen before.
+/// Adaptive tables are renegotiated when the keys seen since the last one reach one part in this many of all keys
+/// before.
 pub(super) const GROWTH: u64 = 6;
 
-/// A round this rank takes part in: what it knows of its subtree so far. A child's answer has the same form.
+/// A round this rank takes part in: the sums over its subtree so far. A child's reply has the same form.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) version: u32,
-    /// Children that have not answered yet; in an answer, the one that it is of.
+    /// Number of children that have not replied; in a reply, the child it comes from.
     pub(super) missing_children: u32,
     pub(super) contributors: u32,
     pub(super) range: (u64, u64),
-    /// Records that wait in batches on their own rank; the new table will route them again.
+    /// Records that wait in batches on their own rank, to be rerouted by the new table.
     pub(super) backlog: u64,
     pub(super) loads: Loads,
     pub(super) pivots: Vec<Pivots>,
@@ -25,12 +26,12 @@ impl Round {
     }
 }
 
-/// Records received so far by partitions.
+/// Records received so far, by partition.
 #[derive(Debug)]
 pub(super) enum Loads {
-    /// By those of a subtree, on their way up.
+    /// The partitions of a subtree, on their way up.
     Subtree(Vec<(u32, u64)>),
-    /// By all of them, in order: rank 0's, where pairs would take twice the memory and more.
+    /// All partitions, in order. Rank 0 uses this form, since pairs take more than twice the memory.
     All(Vec<u64>),
 }
 
@@ -51,7 +52,7 @@ impl Loads {
         }
     }
 
-    /// In the order of partitions; what is told of a subtree alone says nothing of all.
+    /// Returns the loads in the order of partitions; empty for a subtree.
     pub(super) fn of_all(&self) -> &[u64] {
         match self {
             Self::Subtree(_) => &[],

@@ -1,7 +1,7 @@
-//! Which ranks share a node, and by which of them records travel.
+//! The ranks of each node, and the routes of records between them.
 //!
-//! With one node every rank sends straight to every other. With several, a rank keeps in touch only with the ranks of
-//! its own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
+//! With one node every rank sends straight to every other. With several, a rank communicates only with the ranks of its
+//! own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
 //!
 //! ```text
 //! sender --Outward--> representative on its node --Across--> representative on the other node --Data--> receiver
@@ -19,7 +19,7 @@ use super::transport::Channel;
 /// The node of every rank. Copies share their memory.
 #[derive(Debug, Clone, Default)]
 pub struct Topology {
-    /// None: one node for all.
+    /// `None`: one node for all.
     nodes: Option<Arc<Nodes>>,
 }
 
@@ -27,11 +27,11 @@ pub struct Topology {
 struct Nodes {
     /// Each rank's place.
     places: Vec<Place>,
-    /// Each node's ranks, ascending. None is empty.
+    /// Each node's ranks, ascending. No node is empty.
     ranks: Vec<Vec<u32>>,
 }
 
-/// A rank's node, and which of the node's ranks it is.
+/// A rank's node, and its index within the node.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     node: u32,
@@ -39,13 +39,13 @@ struct Place {
 }
 
 impl Topology {
-    /// All ranks share a node.
+    /// Returns the topology in which all ranks share a node.
     pub fn one_node() -> Self {
         Self::default()
     }
 
-    /// From each rank's node. Any numbers do, if all ranks use the same: nodes are counted in the order of their lowest
-    /// rank.
+    /// Creates a topology from each rank's node label. Labels may be any numbers that are the same on all ranks: nodes
+    /// are numbered in the order of their lowest rank.
     pub fn from_nodes(labels: &[u32]) -> Self {
         let mut numbers = BTreeMap::new();
         let mut ranks: Vec<Vec<u32>> = Vec::new();
@@ -61,36 +61,36 @@ impl Topology {
         Self { nodes: (ranks.len() > 1).then(|| Arc::new(Nodes { places, ranks })) }
     }
 
-    /// Whether it says something about a job of so many ranks: one node has any number of them.
+    /// Returns whether the topology describes a job of `ranks`; one node fits any number of them.
     pub fn fits(&self, ranks: u32) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.places.len() == ranks as usize)
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     pub fn node_count(&self) -> usize {
         self.nodes.as_ref().map_or(1, |nodes| nodes.ranks.len())
     }
 
-    /// Whether a rank is the lowest of its node.
+    /// Returns whether a rank is the lowest of its node.
     pub fn is_first_of_node(&self, rank: u32) -> bool {
         self.place(rank).map_or(rank == 0, |(_, index, _)| index == 0)
     }
 
-    /// A rank's node, which of the node's ranks it is, and these ranks. `None`: one node for all.
+    /// Returns a rank's node, its index within the node, and the node's ranks. `None`: one node for all.
     pub(super) fn place(&self, rank: u32) -> Option<(u32, u32, &[u32])> {
         let nodes = self.nodes.as_ref()?;
         let place = nodes.places.get(rank as usize)?;
         Some((place.node, place.index, nodes.ranks.get(place.node as usize)?))
     }
 
-    /// The ranks of a node, ascending; none of one that there is not.
+    /// Returns the ranks of a node, ascending; empty if there is no such node.
     pub(super) fn ranks_of(&self, node: u32) -> &[u32] {
         let ranks = self.nodes.as_ref().and_then(|nodes| nodes.ranks.get(node as usize));
         ranks.map_or(&[], Vec::as_slice)
     }
 
-    /// The ways out of `rank`; none where every rank sends straight to every other. Where no node has several ranks,
-    /// representatives would save nothing.
+    /// Returns the routes of `rank`; `None` if every rank sends straight to every other. When no node has several
+    /// ranks, representatives would save nothing.
     pub(super) fn routes(&self, rank: u32) -> Option<Routes> {
         let nodes = self.nodes.as_ref().filter(|nodes| nodes.ranks.iter().any(|ranks| ranks.len() > 1))?;
         Some(Routes::new(Arc::clone(nodes), rank))
@@ -98,33 +98,33 @@ impl Topology {
 }
 
 impl Nodes {
-    /// The rank of `node` that passes on what goes to or comes from node `other`.
+    /// Returns the rank of `node` that forwards records to and from node `other`.
     fn representative(&self, node: usize, other: usize) -> u32 {
         let ranks = &self.ranks[node];
         ranks[other % ranks.len()]
     }
 }
 
-/// Where a rank sends records next, and on which channel.
+/// The next rank on a record's route, and the channel to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NextHop {
     pub(super) to: u32,
     pub(super) channel: Channel,
 }
 
-/// Instead of a hop's number: these ranks share the node.
+/// Stands for a hop's index when the ranks share the node.
 const OWN_NODE: u32 = u32::MAX;
 
-/// One rank's next hops, numbered: first the ranks of its own node, then its node's representatives, then those of
-/// other nodes.
+/// One rank's next hops, indexed: first the ranks of its own node, then its node's representatives, then those of other
+/// nodes.
 #[derive(Debug)]
 pub(super) struct Routes {
     nodes: Arc<Nodes>,
     hops: Vec<NextHop>,
-    /// How many of the hops are the last ones: those to ranks of the own node.
+    /// Number of last hops: those to ranks of the own node.
     last_hops: usize,
-    /// For the ranks of each node, the number of their hop; `OWN_NODE` for this rank's node, where a rank's place is the
-    /// number. There may be thousands of nodes.
+    /// The index of the hop to each node's ranks; `OWN_NODE` for this rank's node, where a rank's place is the index.
+    /// There may be thousands of nodes.
     by_node: Vec<u32>,
 }
 
@@ -154,7 +154,7 @@ impl Routes {
         Self { nodes, hops, last_hops, by_node }
     }
 
-    /// The number of the hop towards `destination`, which is none of this job's ranks if there is none.
+    /// Returns the index of the hop towards `destination`; `None` if `destination` is not a rank of this job.
     #[inline]
     pub(super) fn towards(&self, destination: u32) -> Option<usize> {
         let place = self.nodes.places.get(destination as usize)?;
@@ -162,7 +162,7 @@ impl Routes {
         Some(if hop == OWN_NODE { place.index } else { hop } as usize)
     }
 
-    /// Whether the hop of this number is the last one, to the receiver itself.
+    /// Returns whether this hop is the last one, to the receiver itself.
     #[inline]
     pub(super) fn is_last(&self, hop: usize) -> bool {
         hop < self.last_hops
@@ -177,7 +177,7 @@ impl Routes {
 mod tests {
     use super::*;
 
-    /// Nodes of 3, 2 and 2 ranks, numbered by somebody else, not in order.
+    /// Nodes of 3, 2 and 2 ranks, with arbitrary labels in no order.
     const UNEVEN: [u32; 7] = [9, 9, 4, 9, 4, 7, 7];
 
     fn route(topology: &Topology, from: u32, destination: u32) -> Vec<(u32, Channel)> {

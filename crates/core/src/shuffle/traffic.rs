@@ -1,6 +1,6 @@
-//! With whom a rank exchanges records in an epoch: what representatives are to keep few.
+//! The ranks that a rank exchanges records with in an epoch. Representatives keep their number small.
 //!
-//! Ranks count once however many batches pass, and only those that did: a representative that nobody needed is none.
+//! A rank counts once however many batches pass, and only if at least one did: an unused representative does not count.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ pub(super) struct Traffic {
     senders: BTreeSet<u32>,
 }
 
-/// How much of the job one rank had to do with in an epoch.
+/// Number of ranks that one rank exchanged records with in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peers {
     /// Other ranks it sent batches of records to.
     pub recipients: u32,
-    /// Other ranks it took batches of records from.
+    /// Other ranks it received batches of records from.
     pub senders: u32,
 }
 
@@ -34,7 +34,7 @@ impl Traffic {
     }
 
     pub(super) fn peers(&self) -> Peers {
-        // There are no more than ranks.
+        // The sets hold ranks, whose number fits u32.
         Peers { recipients: self.recipients.len() as u32, senders: self.senders.len() as u32 }
     }
 }

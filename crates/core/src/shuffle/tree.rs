@@ -1,26 +1,26 @@
-//! The tree over which control messages travel: shallow, for any number of ranks, and few of its edges between nodes.
+//! The tree of control messages: shallow for any number of ranks, with few of its edges between nodes.
 //!
-//! With one node, rank `r`'s children are `f*r+1 ..= f*r+f`. The fan-out `f` is the cube root of the number of ranks, at
-//! most 64, so the tree is about three levels deep up to 262,144 ranks, as CARP's is (section VI) at powers of two. With
-//! several, the lowest rank of each node leads it: the leaders form such a tree, and below each leader its node's
-//! ranks do, with fan-outs of square roots, at least 8. Else all inner ranks would live on the first few nodes, and every table
-//! for every rank would pass their network: at 4,096 ranks on 32 nodes a round took 12.8 ms instead of 0.9
-//! (`scale_study`).
+//! With one node, rank `r`'s children are `f*r+1 ..= f*r+f`. The fan-out `f` is the cube root of the number of ranks,
+//! at most 64, so the tree is about three levels deep up to 262,144 ranks, as CARP's is (section VI) at powers of two.
+//! With several nodes, the lowest rank of each node leads it. The leaders form such a tree, and so do the ranks of each
+//! node below their leader, with fan-outs of square roots, at least 8. In a tree over all ranks, the inner ranks would
+//! be on the first few nodes, and every table for every rank would pass those nodes' network, which makes a round many
+//! times slower (`scale_study`).
 
 use super::topology::Topology;
 
-/// Largest fan-out; CARP uses the same.
+/// Maximum fan-out; CARP uses the same.
 const MAX_FAN_OUT: u32 = 64;
 
-/// Least fan-out among leaders and within a node: two trees of few members each would be deeper than one of all.
-const LEAST_FAN_OUT: u32 = 8;
+/// Minimum fan-out among leaders and within a node: two trees of few members each would be deeper than one tree of all.
+const MIN_FAN_OUT: u32 = 8;
 
-/// The least fan-out with which a tree of `members` is no deeper than `levels`, within bounds.
+/// Returns the smallest fan-out with which a tree of `members` is no deeper than `levels`, within bounds.
 fn fan_out(members: u32, levels: u32) -> u32 {
     (2..MAX_FAN_OUT).find(|fan_out| u64::from(*fan_out).pow(levels) >= u64::from(members)).unwrap_or(MAX_FAN_OUT)
 }
 
-/// The children of a member of a tree of so many.
+/// Returns the children of a member in a tree of `members`.
 fn children(member: u32, fan_out: u32, members: u32) -> std::ops::Range<u32> {
     let first = u64::from(member) * u64::from(fan_out) + 1;
     let clamp = |member: u64| member.min(u64::from(members)) as u32;
@@ -43,10 +43,10 @@ impl TreePlace {
             let depth = levels_above(rank, fan_out);
             return Self { parent, children: children(rank, fan_out, ranks).collect(), depth };
         };
-        // A tree of leaders alone may be as deep as one of ranks.
+        // A tree of leaders alone may be as deep as a tree of ranks.
         let nodes = topology.node_count() as u32;
-        let across = fan_out(nodes, if nodes == ranks { 3 } else { 2 }).max(LEAST_FAN_OUT);
-        let within = fan_out(own.len() as u32, 2).max(LEAST_FAN_OUT);
+        let across = fan_out(nodes, if nodes == ranks { 3 } else { 2 }).max(MIN_FAN_OUT);
+        let within = fan_out(own.len() as u32, 2).max(MIN_FAN_OUT);
         let leader = |node: u32| topology.ranks_of(node).first().copied();
         let parent = match (index.checked_sub(1), node.checked_sub(1)) {
             (Some(before), _) => own.get((before / within) as usize).copied(),
@@ -66,7 +66,7 @@ impl TreePlace {
         self.parent
     }
 
-    /// Steps to rank 0.
+    /// Returns the number of steps to rank 0.
     pub(super) fn depth(&self) -> u32 {
         self.depth
     }
@@ -76,7 +76,7 @@ impl TreePlace {
     }
 }
 
-/// Steps from a member of a tree to its root.
+/// Returns the number of steps from a member of a tree to its root.
 fn levels_above(member: u32, fan_out: u32) -> u32 {
     member.checked_sub(1).map_or(0, |before| levels_above(before / fan_out, fan_out) + 1)
 }
@@ -85,7 +85,7 @@ fn levels_above(member: u32, fan_out: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// One node, one for each rank, equal ones, and ranks scattered over some.
+    /// One node, one node per rank, nodes of equal size, and ranks scattered over some nodes.
     fn topologies(ranks: u32) -> Vec<Topology> {
         let labelled = |label: &dyn Fn(u32) -> u32| Topology::from_nodes(&(0..ranks).map(label).collect::<Vec<_>>());
         vec![

@@ -1,25 +1,25 @@
-//! Little-endian fields in and out of message bytes, with every length checked before use.
+//! Little-endian fields in message bytes, with every length checked before use.
 
-/// A message that cannot be understood.
+/// An error in decoding a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It ends before its fields do.
+    /// The message ends before its fields do.
     #[error("a message ends before its fields do")]
     Short,
-    /// It goes on after its fields.
+    /// The message continues after its fields.
     #[error("a message has {surplus_bytes} bytes more than its fields")]
     Long {
         /// Bytes left over.
         surplus_bytes: usize,
     },
-    /// Its kind is unknown.
+    /// The kind is unknown.
     #[error("a message has the unknown kind {kind}")]
     Kind {
         /// The first byte.
         kind: u8,
     },
-    /// A field is outside what it may be.
+    /// A field is outside its valid range.
     #[error("a message has an impossible {field}")]
     Field {
         /// The field.
@@ -49,7 +49,7 @@ impl FieldWriter {
         self
     }
 
-    /// A length and that many bytes. Payloads stay far below 4 GiB: batches, pivots, tables, one rank's entries.
+    /// Appends a length and `payload`. Payloads stay far below 4 GiB: batches, pivots, tables, one rank's entries.
     pub(super) fn block(self, payload: &[u8]) -> Self {
         let mut next = self.u64(payload.len() as u64);
         next.bytes.extend_from_slice(payload);
@@ -100,12 +100,12 @@ impl<'a> FieldReader<'a> {
         self.bytes(count)
     }
 
-    /// Everything not yet taken.
+    /// Returns all remaining bytes.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
 
-    /// Succeeds when nothing is left over.
+    /// Succeeds when no bytes are left.
     pub(super) fn end(self) -> Result<(), MessageError> {
         if self.rest.is_empty() { Ok(()) } else { Err(MessageError::Long { surplus_bytes: self.rest.len() }) }
     }

@@ -1,4 +1,4 @@
-//! The contract of [`Storage`] as one suite that every implementation must pass.
+//! The contract of [`Storage`] as one test suite that every implementation must pass.
 
 use std::io::{ErrorKind, IoSliceMut};
 use std::path::Path;
@@ -50,7 +50,7 @@ fn files(storage: &dyn Storage, root: &Path) {
     reader.read_at(10, &mut five).unwrap();
     assert_eq!(&five, b"world");
     assert_eq!(reader.read_at(26, &mut five).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    // More buffers than one call of the system takes, empty ones among them and in front.
+    // More buffers than one system call takes, with empty ones among them and in front.
     let (mut many, mut last) = (vec![[0u8; 1]; 2500], [0u8; 2]);
     let mut buffers: Vec<IoSliceMut<'_>> = Vec::new();
     for (number, byte) in many.iter_mut().enumerate() {
@@ -160,7 +160,8 @@ fn suite(storage: &dyn Storage, root: &Path, exchange_supported: bool) {
 #[test]
 fn the_file_system_keeps_the_contract() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    // Whether this machine's temporary folder can exchange is the machine's affair; ask it once, outside the suite.
+    // Whether this machine's temporary folder supports exchange depends on the machine; checked once, outside the
+    // suite.
     let (one, two) = (folder.path().join("1"), folder.path().join("2"));
     std::fs::create_dir(&one).unwrap();
     std::fs::create_dir(&two).unwrap();

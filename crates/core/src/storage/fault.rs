@@ -1,4 +1,4 @@
-//! A wrapper that makes any storage fail on purpose, and counts what passes through it.
+//! A wrapper that injects faults into any storage, and counts its operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,27 +7,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
-/// What goes wrong, and when. Operations are counted from 0; every call of [`Storage`], [`WritableFile`] and
+/// A fault to inject, and when. Operations are counted from 0; every call of [`Storage`], [`WritableFile`] and
 /// [`ReadableFile::read_at`] is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// The operations `first .. first + count` fail and do nothing.
+    /// The operations `first .. first + count` fail without effect.
     Fail {
         /// The first to fail.
         first: u64,
-        /// How many fail.
+        /// Number of operations that fail.
         count: u64,
-        /// With what.
+        /// Their error.
         kind: io::ErrorKind,
     },
     /// The process dies before operation `at`: that one and all later ones fail.
     Kill {
-        /// The first operation that no longer happens.
+        /// The first operation that no longer takes effect.
         at: u64,
-        /// Whether half of it still happens if it is a write.
+        /// Whether half of it still takes effect if it is a write.
         torn: bool,
     },
-    /// The disk is full after so many more bytes; a write that does not fit is cut where the space ends.
+    /// The disk is full after this many more bytes; a write that does not fit is cut where the space ends.
     Full {
         /// Bytes that still fit.
         bytes: u64,
@@ -52,12 +52,12 @@ pub enum Fault {
     Refuse {
         /// The file or folder, as a path or the end of one.
         path: PathBuf,
-        /// With what.
+        /// Their error.
         kind: io::ErrorKind,
     },
 }
 
-/// What passed through a [`FaultStorage`].
+/// Operation counts of a [`FaultStorage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StorageCounters {
     /// Calls of any kind, failed ones included.
@@ -88,11 +88,11 @@ struct Shared {
     faults: Mutex<Vec<Fault>>,
 }
 
-/// What may happen to an operation.
+/// The effect of the faults on an operation.
 enum Verdict {
     Go,
     Stop(io::Error),
-    /// A write of which only this much happens before the error.
+    /// A write of which only this many bytes take effect before the error.
     Torn(usize, io::Error),
 }
 
@@ -105,7 +105,7 @@ impl Shared {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation on `paths` that writes `bytes` and decides its fate.
+    /// Counts an operation on `paths` that writes `bytes`, and returns the effect of the faults on it.
     fn judge(&self, paths: &[&Path], bytes: usize) -> Verdict {
         let number = self.operations.fetch_add(1, Ordering::SeqCst);
         for fault in self.faults().iter_mut() {
@@ -140,12 +140,12 @@ impl Shared {
     }
 }
 
-/// Whether `path` is `fault` or lies below it, `fault` being absolute or the end of a path.
+/// Returns whether `path` is `fault` or lies below it; `fault` is absolute or the end of a path.
 fn lies_below(path: &Path, fault: &Path) -> bool {
     path.ancestors().any(|above| above.ends_with(fault))
 }
 
-/// A storage that fails as its faults say. Clones share faults and counters.
+/// A storage with injected faults. Clones share faults and counters.
 #[derive(Debug, Clone)]
 pub struct FaultStorage {
     inner: Arc<dyn Storage>,
@@ -153,7 +153,7 @@ pub struct FaultStorage {
 }
 
 impl FaultStorage {
-    /// Wraps a storage; nothing fails yet.
+    /// Wraps a storage without faults.
     pub fn new(inner: Arc<dyn Storage>) -> Self {
         Self { inner, shared: Arc::default() }
     }
@@ -165,17 +165,17 @@ impl FaultStorage {
         storage
     }
 
-    /// Adds a fault; all that were added hold at once.
+    /// Adds a fault; all added faults are active at once.
     pub fn add_fault(&self, fault: Fault) {
         self.shared.faults().push(fault);
     }
 
-    /// Ends all faults. Counters go on.
+    /// Removes all faults. Counters continue.
     pub fn heal(&self) {
         self.shared.faults().clear();
     }
 
-    /// What passed so far.
+    /// Returns the counts so far.
     pub fn counters(&self) -> StorageCounters {
         let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
         StorageCounters {

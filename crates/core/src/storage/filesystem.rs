@@ -1,9 +1,9 @@
 //! The real file system.
 //!
-//! Writing goes through one descriptor per file whose `O_DIRECT` flag is switched on for aligned ranges and off for the
-//! others. A file system that refuses the flag, or a direct write, gets buffered writes for the rest of that file: the
+//! Writing uses one descriptor per file whose `O_DIRECT` flag is switched on for aligned ranges and off for the others.
+//! When a file system refuses the flag, or a direct write, the rest of that file is written with buffered writes: the
 //! bytes are the same, only slower. Buffered bytes are flushed before a direct write touches the same pages, so that no
-//! later write-back of the page cache undoes it.
+//! later write-back of the page cache overwrites it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -18,10 +18,10 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
-/// Most buffers of one vectored read: what Linux takes.
-const MOST_BUFFERS: usize = 1024;
+/// Maximum number of buffers in one vectored read: Linux' limit.
+const MAX_BUFFERS: usize = 1024;
 
-/// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system has them.
+/// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system supports them.
 #[derive(Debug, Clone)]
 pub struct FileSystem {
     direct: bool,
@@ -35,23 +35,23 @@ impl Default for FileSystem {
 }
 
 impl FileSystem {
-    /// The file system with everything it offers.
+    /// Creates a file system with all features.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The file system as if it refused direct I/O and the flags of `renameat2`, as network file systems do.
+    /// Creates a file system without direct I/O and the flags of `renameat2`, like network file systems.
     pub fn plain() -> Self {
         Self { direct: false, rename_flags: false }
     }
 }
 
-/// Whether the system says that it does not know the operation, rather than that the operation failed.
+/// Returns whether the error means that the operation is not supported, rather than that it failed.
 fn unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// A rename that lost against an existing folder reports either of two errors; the contract knows one.
+/// Maps the two errors of a rename onto an existing folder to the one in the contract.
 fn as_already_exists(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
@@ -61,8 +61,8 @@ fn as_already_exists(error: io::Error) -> io::Error {
     }
 }
 
-/// Renames without replacing where `renameat2` cannot. Files get there by a hard link, which fails when the name is
-/// taken; folders by a check first, since a rename never replaces a folder that holds anything.
+/// Renames without replacing where `renameat2` is not supported. Files are moved by a hard link, which fails when the
+/// name is taken; folders by a check first, since a rename never replaces a folder that is not empty.
 fn rename_without_flags(from: &Path, to: &Path) -> io::Result<()> {
     if from.symlink_metadata()?.is_file() {
         match std::fs::hard_link(from, to) {
@@ -161,7 +161,7 @@ impl Storage for FileSystem {
         }
         match rustix::fs::fsync(&folder) {
             Ok(()) => Ok(()),
-            // Some network and user-space file systems have no such call; their names are as durable as they get.
+            // Some network and user-space file systems have no such call; their names cannot be made more durable.
             Err(error) if unsupported(error) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -172,11 +172,11 @@ impl Storage for FileSystem {
 #[derive(Debug)]
 struct WriteHandle {
     file: File,
-    /// What offsets, lengths and memory of direct writes are multiples of.
+    /// The alignment of offsets, lengths and memory of direct writes.
     alignment: usize,
     /// False once the file system refused a direct write of this file.
     direct_allowed: bool,
-    /// Whether the descriptor has `O_DIRECT` set at the moment.
+    /// Whether the descriptor currently has `O_DIRECT` set.
     direct_now: bool,
     /// The range that holds every byte written through the page cache since the last flush.
     buffered: Range<u64>,
@@ -187,7 +187,7 @@ impl WriteHandle {
         Self { file, alignment: ALIGNMENT, direct_allowed, direct_now: false, buffered: 0..0 }
     }
 
-    /// Switches the descriptor's mode; false when the file system will not have it.
+    /// Switches the descriptor's mode. Returns false when the file system refuses it.
     fn switch(&mut self, direct: bool) -> io::Result<bool> {
         if self.direct_now == direct {
             return Ok(true);
@@ -204,7 +204,7 @@ impl WriteHandle {
         }
     }
 
-    /// Decides how the next write goes and prepares the descriptor for it.
+    /// Chooses the mode of the next write and prepares the descriptor for it.
     fn prepare(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let aligned = offset.is_multiple_of(self.alignment as u64)
             && data.len().is_multiple_of(self.alignment)
@@ -261,7 +261,7 @@ impl WritableFile for WriteHandle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // fdatasync makes the length durable too; what it leaves out are times.
+        // fdatasync makes the length durable too; it only omits timestamps.
         self.file.sync_data()?;
         self.buffered = 0..0;
         Ok(())
@@ -286,8 +286,8 @@ impl ReadableFile for ReadHandle {
 
     fn announce(&self, ranges: &[(u64, u64)]) {
         let Some((first, _)) = ranges.first() else { return };
-        // When the first range is in the system's cache, so are the others most likely, and asking for each takes longer
-        // than reading it. Whatever else comes of this, the reads that follow will tell.
+        // When the first range is in the page cache, so are the others most likely, and announcing each takes longer
+        // than reading it. Errors are ignored here: the reads that follow report them.
         let mut byte = [0];
         let probe = &mut [IoSliceMut::new(&mut byte)];
         if rustix::io::preadv2(&self.file, probe, *first, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN) {
@@ -299,10 +299,10 @@ impl ReadableFile for ReadHandle {
 
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let (mut offset, mut rest) = (offset, buffers);
-        // Leading buffers of no length would look like the end of the file.
+        // Leading buffers of length zero would look like the end of the file.
         IoSliceMut::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
-            let count = rest.len().min(MOST_BUFFERS);
+            let count = rest.len().min(MAX_BUFFERS);
             match rustix::io::preadv(&self.file, &mut rest[..count], offset) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(read) => {
@@ -321,7 +321,7 @@ impl ReadableFile for ReadHandle {
 mod tests {
     use super::*;
 
-    /// Memory aligned for direct writes, and the offset in it where alignment begins.
+    /// Allocates memory for direct writes, and returns it with the offset of its aligned part.
     fn aligned(bytes: usize, fill: impl Fn(usize) -> u8) -> (Vec<u8>, usize) {
         let mut memory = vec![0; bytes + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
@@ -366,7 +366,8 @@ mod tests {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = folder.path().join("file");
         let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
-        // To a handle that takes every range for aligned, the kernel is the device whose blocks are larger than ours.
+        // For a handle that treats every range as aligned, the kernel acts as a device whose blocks are larger than
+        // ours.
         let mut handle = WriteHandle { alignment: 1, ..WriteHandle::new(file, true) };
         let (memory, start) = aligned(3 * ALIGNMENT, |index| index as u8);
         handle.write_at(0, &memory[start..start + 3 * ALIGNMENT]).unwrap();

@@ -1,10 +1,10 @@
-//! A file system in memory that knows what a power failure would leave.
+//! An in-memory file system that models power failures.
 //!
 //! Content becomes durable by `sync` of its file. Names become durable by `sync_dir` of their folder: until then every
-//! change of a name waits in a log. Syncing a folder settles the changes that touch it, and the earlier ones those
+//! change of a name waits in a log. Syncing a folder settles the changes that touch it, and the earlier ones they
 //! depend on; a rename between two folders is one change that is either settled in both or in neither, as in a
-//! journaling file system. [`MemoryStorage::crash`] keeps nothing else; [`MemoryStorage::crash_keeping`] also keeps some
-//! of what was pending, as a real disk may.
+//! journaling file system. [`MemoryStorage::crash`] keeps nothing else; [`MemoryStorage::crash_keeping`] also keeps
+//! some pending changes, as a real disk may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -21,7 +21,7 @@ enum Node {
     Directory { names: BTreeMap<String, NodeId>, durable_names: BTreeMap<String, NodeId> },
 }
 
-/// Bytes now, and bytes a crash would leave.
+/// The current bytes, and the bytes after a crash.
 #[derive(Debug, Clone, Default)]
 struct FileContent {
     now: Arc<Vec<u8>>,
@@ -61,7 +61,8 @@ impl Default for MemoryStorage {
     }
 }
 
-/// A panicking test thread must not turn every later access into another panic: the tree is changed in whole steps.
+/// Locks the tree even if poisoned: it is changed in whole steps, so one panicking test thread does not make the others
+/// panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -70,7 +71,7 @@ fn error<T>(kind: io::ErrorKind) -> io::Result<T> {
     Err(kind.into())
 }
 
-/// The names on the way to a path; relative paths start at the root too.
+/// Returns the names on the way to a path; relative paths start at the root too.
 fn names(path: &Path) -> io::Result<Vec<&str>> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -110,7 +111,7 @@ impl Tree {
         self.walk(&names(path)?)
     }
 
-    /// The folder a path lies in, and its last name.
+    /// Returns the folder of a path, and its last name.
     fn slot(&self, path: &Path) -> io::Result<(NodeId, String)> {
         let names = names(path)?;
         let (last, above) = names.split_last().ok_or(io::ErrorKind::InvalidInput)?;
@@ -173,7 +174,7 @@ impl Tree {
         }
     }
 
-    /// The tree after a crash: durable names and contents have become the present ones.
+    /// Returns the tree after a crash, in which the durable names and contents are the current ones.
     fn after_crash(mut self) -> Self {
         self.pending.clear();
         for node in &mut self.nodes {
@@ -190,29 +191,29 @@ impl Tree {
 }
 
 impl MemoryStorage {
-    /// An empty file system.
+    /// Creates an empty file system.
     pub fn new() -> Self {
         Self { tree: Arc::new(Mutex::new(Tree::new())), exchanges: true }
     }
 
-    /// An empty file system that cannot exchange folders.
+    /// Creates an empty file system that cannot exchange folders.
     pub fn without_exchange() -> Self {
         Self { exchanges: false, ..Self::new() }
     }
 
-    /// What a power failure now would leave if nothing but the synced survived. This one goes on as it is.
+    /// Returns the state after a power failure now, with only synced changes. This file system is unchanged.
     #[must_use]
     pub fn crash(&self) -> Self {
         let tree = lock(&self.tree).clone().after_crash();
         Self { tree: Arc::new(Mutex::new(tree)), exchanges: self.exchanges }
     }
 
-    /// As [`MemoryStorage::crash`], but some of what was not synced survives too, chosen by `seed`: the first so many
-    /// changes of names in their order, and the unsynced content of some files, whole or cut.
+    /// Returns the state after a power failure like [`MemoryStorage::crash`], but with some unsynced changes, chosen by
+    /// `seed`: a prefix of the changes of names, and the unsynced content of some files, whole or cut.
     #[must_use]
     pub fn crash_keeping(&self, seed: u64) -> Self {
         let mut tree = lock(&self.tree).clone();
-        // A splitmix64 step per choice: any well-spread sequence will do.
+        // A splitmix64 step per choice: any well-distributed sequence suffices.
         let mut state = seed;
         let mut choose = |choices: usize| {
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -363,7 +364,7 @@ struct MemoryWriter {
 
 impl WritableFile for MemoryWriter {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // Writing nothing does not lengthen a file.
+        // An empty write does not extend a file.
         if data.is_empty() {
             return Ok(());
         }

@@ -1,8 +1,8 @@
-//! The storage seam: the few file operations the store uses, and nothing more.
+//! The storage interface: the few file operations that the store uses.
 //!
-//! Contract every implementation keeps (one suite, `contract`, runs over all of them):
+//! Contract of every implementation (one suite, `contract`, tests all of them):
 //! - `create` never opens an existing file; `rename` never replaces an existing target; `exchange` swaps two existing
-//!   folders in one step or answers `Unsupported`.
+//!   folders atomically or returns `Unsupported`.
 //! - A write is durable once `sync` on its file returned; a name once `sync_dir` on its folder returned.
 //! - `write_at` may use direct I/O when offset, length and memory are multiples of [`ALIGNMENT`]; it must also accept
 //!   ranges that are not.
@@ -27,7 +27,7 @@ pub(crate) use scratch::ScratchFile;
 /// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
 pub const ALIGNMENT: usize = 4096;
 
-/// What a path is.
+/// The kind of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -39,31 +39,31 @@ pub enum FileKind {
 /// A name in a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name, without the folder's path. Names that are not UTF-8 are left out: nothing of ours has one.
+    /// The name, without the folder's path. Names that are not UTF-8 are left out: none of ours is one.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
 }
 
-/// A file system, as far as we use one.
+/// A file system, reduced to the operations in use.
 pub trait Storage: Send + Sync + std::fmt::Debug {
     /// Creates a new file for writing; `AlreadyExists` when there is one.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
-    /// What the path is, `None` when there is nothing.
+    /// Returns the kind of the path, `None` when it does not exist.
     fn kind(&self, path: &Path) -> io::Result<Option<FileKind>>;
-    /// The names in a folder, in byte order.
+    /// Returns the names in a folder, in byte order.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
     /// Creates a folder and those above it; no error when it exists.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Moves a file or folder to a name that is free; `AlreadyExists` otherwise.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Swaps two folders in one step; `Unsupported` where the file system cannot.
+    /// Swaps two folders atomically; `Unsupported` where the file system cannot.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
-    /// Removes a folder and all in it.
+    /// Removes a folder and its contents.
     fn remove_dir_all(&self, path: &Path) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
@@ -73,7 +73,7 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
 pub trait WritableFile: Send + std::fmt::Debug {
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
-    /// Cuts the file to `bytes`.
+    /// Truncates the file to `bytes`.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
     /// Makes content and length durable.
     fn sync(&mut self) -> io::Result<()>;
@@ -81,17 +81,17 @@ pub trait WritableFile: Send + std::fmt::Debug {
 
 /// A file being read by any number of threads.
 pub trait ReadableFile: Send + Sync + std::fmt::Debug {
-    /// Length in bytes when it was opened.
+    /// Returns the length in bytes when it was opened.
     fn bytes(&self) -> u64;
     /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Says that these ranges (offset and length) are about to be read, so that a device that is slow to answer can fetch
-    /// them side by side. Reads the same bytes with or without.
+    /// Announces that these ranges (offset and length) are about to be read, so that a device with high latency can
+    /// fetch them concurrently. Does not affect the bytes read.
     fn announce(&self, ranges: &[(u64, u64)]) {
         let _ = ranges;
     }
-    /// Fills buffers one after the other from `offset`, in as few calls to the system as it takes. What the slices point
-    /// to afterwards is not specified.
+    /// Fills buffers one after the other from `offset`, in as few system calls as possible. The slices' positions
+    /// afterwards are unspecified.
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let mut offset = offset;
         for buffer in buffers {
@@ -102,7 +102,7 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Reads a whole file, refusing one larger than `limit_bytes`.
+/// Reads a whole file, and refuses one larger than `limit_bytes`.
 pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let file = storage.open(path)?;
     if file.bytes() > limit_bytes {

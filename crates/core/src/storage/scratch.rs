@@ -1,4 +1,4 @@
-//! A file without a name, for what does not fit into memory: when the process ends, however it ends, it is gone.
+//! An unnamed temporary file for data that does not fit into memory: it is removed however the process ends.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 
-/// Bytes that are appended, and read back.
+/// A file to append to and read back.
 ///
-/// Unlike all else here it is not behind [`super::Storage`]: nothing of it outlives the process, so there is nothing in it
-/// that a test of crashes could find.
+/// Unlike all other files it is not behind [`super::Storage`]: none of it outlives the process, so crash tests do not
+/// apply.
 #[derive(Debug)]
 pub(crate) struct ScratchFile {
     file: File,
@@ -21,10 +21,10 @@ pub(crate) struct ScratchFile {
 }
 
 impl ScratchFile {
-    /// Makes an empty file in a folder that exists.
+    /// Creates an empty file in an existing folder.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Those of the system.
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         let path = folder.join(format!(".turbidite-{}.tmp", Uuid::new_v4().simple()));
         let open = || {
@@ -36,15 +36,15 @@ impl ScratchFile {
         Ok(Self { file, folder: folder.to_owned(), bytes: 0 })
     }
 
-    /// Number of bytes appended so far: where the next will lie.
+    /// Returns the number of bytes appended so far: the offset of the next.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Adds to the end.
+    /// Appends `data`.
     ///
     /// # Errors
-    /// The system's refusal, a full disk above all.
+    /// Those of the system, such as a full disk.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
         let written = self.file.write_all_at(data, self.bytes);
         written.map_err(|source| failed("write a temporary file in", &self.folder, source))?;
@@ -55,7 +55,7 @@ impl ScratchFile {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// Those of the system.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let read = self.file.read_exact_at(buffer, offset);
         read.map_err(|source| failed("read a temporary file in", &self.folder, source))

@@ -16,22 +16,22 @@ use crate::format::{EpochManifest, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
 
-/// What to do with an epoch that exists.
+/// The action when an epoch exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
     /// Fail.
     #[default]
     Error,
-    /// Write it anew; the old one stays until the new one is in place.
+    /// Replace it; the old epoch stays until the new one is in place.
     Replace,
-    /// Leave it as it is.
+    /// Keep it.
     Skip,
 }
 
-/// Removes what a failed attempt at an epoch left, its parts and its manifest. Returns the bytes of the parts. Only the
-/// holder of the lock may call this, when nobody writes to the attempt any more.
+/// Removes the parts and the manifest of a failed attempt at an epoch. Returns the bytes of the parts. Only the holder
+/// of the lock may call this, after the attempt's last write.
 ///
-/// A commit may fail after the epoch is in place, since it could not be made durable. Nothing is removed then: the
+/// A commit may fail after the epoch is in place, if it could not be made durable. Nothing is removed then: the
 /// attempt's folder may hold the data that was replaced.
 ///
 /// # Errors
@@ -68,7 +68,7 @@ pub struct EpochCommit {
 }
 
 impl EpochCommit {
-    /// Begins an epoch: makes the folder its parts go to. `None` when the epoch exists and is to be skipped.
+    /// Begins an epoch: creates the folder for its parts. Returns `None` when the epoch exists and is to be skipped.
     ///
     /// # Errors
     /// [`Error::EpochExists`]; I/O errors.
@@ -84,7 +84,7 @@ impl EpochCommit {
             match if_exists {
                 IfExists::Error => return Err(Error::EpochExists { epoch, path: layout.root().to_owned() }),
                 IfExists::Skip => {
-                    // Whoever skips it counts on it, and the sync after its commit may have failed.
+                    // The caller relies on a skipped epoch, and the sync after its commit may have failed.
                     storage.sync_dir(&layout.data()).at("sync", &layout.data())?;
                     return Ok(None);
                 }
@@ -103,12 +103,12 @@ impl EpochCommit {
         }))
     }
 
-    /// The folder for the epoch's parts.
+    /// Returns the folder for the epoch's parts.
     pub fn directory(&self) -> PathBuf {
         self.layout.attempt(self.identity.epoch, self.identity.commit)
     }
 
-    /// What every part's footer must carry.
+    /// Returns the identity that every part's footer must carry.
     pub fn identity(&self) -> PartIdentity {
         self.identity
     }
@@ -116,17 +116,17 @@ impl EpochCommit {
     /// Commits the epoch. The parts must be closed and synced, and the manifest must list exactly those in the folder.
     ///
     /// # Errors
-    /// When the folder and the manifest differ, or storage fails. The epoch is then not there (if it existed before: the
-    /// old one is), and its parts stay for salvage. The one exception is a failed sync after the commit, when the epoch
-    /// is in place but a power failure could still undo that.
+    /// When the folder and the manifest differ, or storage fails. The epoch then does not exist (or is the old one, if
+    /// it existed before), and its parts stay for salvage. The one exception is a failed sync after the commit, when
+    /// the epoch is in place but a power failure could still undo that.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
         self.protocol(&manifest)?.run(&*self.storage)
     }
 
-    /// The steps of the commit, for a driver that executes them itself.
+    /// Returns the steps of the commit, for a driver that executes them itself.
     ///
     /// # Errors
-    /// As [`EpochCommit::commit`], before anything was changed.
+    /// As [`EpochCommit::commit`], before any change.
     pub fn protocol(&self, manifest: &EpochManifest) -> Result<CommitProtocol> {
         self.check(manifest)?;
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
@@ -139,10 +139,10 @@ impl EpochCommit {
         Ok(CommitProtocol::new(self.layout.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
     }
 
-    /// Gives the epoch up. What was written stays for salvage, until the next writer finds nothing in it.
+    /// Aborts the epoch. Its parts stay for salvage; the next writer deletes them if they hold no sealed run.
     pub fn abandon(self) {}
 
-    /// Gives the epoch up and removes what was written, where all of it can be had again.
+    /// Aborts the epoch and removes its parts, for programs that have the records elsewhere.
     ///
     /// # Errors
     /// When storage fails.
@@ -151,7 +151,7 @@ impl EpochCommit {
         self.storage.remove_dir_all(&directory).at("remove", &directory)
     }
 
-    /// Compares the manifest with the folder: a part that it does not list would be data to every other tool.
+    /// Compares the manifest with the folder: other tools would read a part that the manifest does not list.
     fn check(&self, manifest: &EpochManifest) -> Result<()> {
         let directory = self.directory();
         let refuse = |what: String| Err(Error::damage(&directory, what));

@@ -1,7 +1,7 @@
-//! `dataset.json`: what a dataset is. Written once, read by everyone.
+//! `dataset.json`: the dataset's schema and identity. Written once, read by every reader and writer.
 //!
-//! The file is JSON for people and other programs. Its last field is the xxh3-64 of every byte before that field, so that
-//! any changed byte is found, also one that would still be valid JSON.
+//! The file is JSON for people and other programs. Its last field is the xxh3-64 of every byte before that field, so
+//! that any changed byte is detected, even if the JSON stays valid.
 
 use std::io;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::storage::{FileKind, Storage, read_all};
 /// The highest version of the dataset folder that this release reads, and the one it writes.
 pub const DATASET_VERSION: u32 = 1;
 
-/// A descriptor of a schema of the largest size stays below this.
+/// An upper limit of a descriptor's size, for a schema of the largest size.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What a dataset is.
+/// The contents of `dataset.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetDescriptor {
     /// Version of the folder's layout and of `dataset.json`.
@@ -31,9 +31,9 @@ pub struct DatasetDescriptor {
     pub uuid: Uuid,
     /// The columns, with units, and the key.
     pub schema: Arc<Schema>,
-    /// How derived columns were computed, as `name = expression`.
+    /// Definitions of derived columns, as `name = expression`.
     pub derivations: Vec<String>,
-    /// Where the data came from, in free text.
+    /// The origin of the data, as free text.
     pub source: Option<String>,
 }
 
@@ -51,24 +51,24 @@ struct Fields {
     source: Option<String>,
 }
 
-/// What every version of the file has.
+/// The fields that every version of the file has.
 #[derive(Debug, Deserialize)]
 struct VersionField {
     format_version: u32,
 }
 
-/// The end of the file: everything from the comma before the checksum on.
+/// Returns the end of the file: everything from the comma before the checksum on.
 fn closing(covered: &[u8]) -> String {
     format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered))
 }
 
 impl DatasetDescriptor {
-    /// A new dataset's descriptor.
+    /// Creates a new dataset's descriptor.
     pub fn new(schema: Arc<Schema>) -> Self {
         Self { format_version: DATASET_VERSION, uuid: Uuid::new_v4(), schema, derivations: Vec::new(), source: None }
     }
 
-    /// The bytes of `dataset.json`.
+    /// Encodes `dataset.json`.
     ///
     /// # Errors
     /// None that a schema can cause; serialization reports errors by type only.
@@ -90,10 +90,10 @@ impl DatasetDescriptor {
         Ok(text.into_bytes())
     }
 
-    /// Reads `dataset.json`; `path` is for messages.
+    /// Decodes `dataset.json`; `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::Damage`] when a byte is not what was written, [`Error::Version`] for a newer release's file.
+    /// [`Error::Damage`] when a byte was changed, [`Error::Version`] for a newer release's file.
     pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
         let damage = |what: &str| Error::damage(path, what);
         let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
@@ -126,7 +126,7 @@ impl DatasetDescriptor {
     /// Reads the descriptor of the dataset at `layout`.
     ///
     /// # Errors
-    /// [`Error::NotADataset`] when there is none, [`Error::Damage`] when it is missing beside data or damaged,
+    /// [`Error::NotADataset`] when there is none, [`Error::Damage`] when it is missing beside data or corrupt,
     /// [`Error::Version`], I/O errors.
     pub fn read(storage: &dyn Storage, layout: &Layout) -> Result<Self> {
         let path = layout.descriptor();
@@ -140,7 +140,7 @@ impl DatasetDescriptor {
         }
     }
 
-    /// Why there is no descriptor.
+    /// Returns the error for a missing descriptor.
     fn missing(storage: &dyn Storage, layout: &Layout) -> Result<Error> {
         let root = layout.root();
         let not = |what| Error::NotADataset { path: root.to_owned(), what };
@@ -154,11 +154,11 @@ impl DatasetDescriptor {
         })
     }
 
-    /// Opens the dataset, or creates it as `wanted` where there is none. Only the holder of the lock may call this.
+    /// Opens the dataset, or creates it as `wanted` if there is none. Only the holder of the lock may call this.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations;
-    /// those of [`DatasetDescriptor::read`].
+    /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations; those of
+    /// [`DatasetDescriptor::read`].
     pub fn open_or_create(storage: &dyn Storage, layout: &Layout, wanted: &Self) -> Result<Self> {
         match Self::read(storage, layout) {
             Ok(found) => {
@@ -183,7 +183,7 @@ impl DatasetDescriptor {
             create_dir_synced(storage, &folder)?;
         }
         let path = layout.descriptor();
-        // It appears whole, by a rename; a draft that an earlier crash left goes first.
+        // The file appears whole, by a rename; the draft of an earlier crash is removed first.
         let draft = layout.control().join("dataset.json.new");
         if storage.kind(&draft).at("look up", &draft)?.is_some() {
             storage.remove_file(&draft).at("remove", &draft)?;
@@ -193,7 +193,7 @@ impl DatasetDescriptor {
         storage.sync_dir(&layout.control()).at("sync", &layout.control())
     }
 
-    /// Whether this dataset is as `wanted`: columns, key, and derivations where any are asked for.
+    /// Checks that this dataset matches `wanted`: columns, key, and derivations if `wanted` has any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
@@ -228,8 +228,8 @@ impl DatasetDescriptor {
         Ok(())
     }
 
-    /// Whether this dataset may take records of the source of `wanted`: sources of one scheme, which is the text before
-    /// `": "`, must be equal; one without a scheme or of another one says nothing.
+    /// Checks that this dataset may take records of the source of `wanted`: sources with the same scheme, the text
+    /// before `": "`, must be equal; a source without a scheme, or with another one, is not compared.
     ///
     /// # Errors
     /// [`Error::OtherSource`] when they differ.
@@ -269,7 +269,7 @@ mod tests {
         DatasetDescriptor::decode(bytes, Path::new("dataset.json"))
     }
 
-    /// The text with a right checksum.
+    /// Returns the text with a valid checksum.
     fn signed(covered: &str) -> Vec<u8> {
         format!("{covered}{}", closing(covered.as_bytes())).into_bytes()
     }

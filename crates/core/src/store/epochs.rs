@@ -1,7 +1,7 @@
-//! Which epochs there are, and the manifest of each.
+//! The existing epochs, and the manifest of each.
 //!
-//! The parts decide: an epoch exists when its folder lies in `data`, and its manifest is the one of the commit that its
-//! parts' footers name. Manifests of other commits are what crashes and replacements left.
+//! The parts decide: an epoch exists when its folder lies in `data`, and its manifest is the one of the commit named in
+//! its parts' footers. Manifests of other commits are leftovers of crashes and replacements.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::storage::{Storage, read_all};
 /// A manifest has one row per row group: 131,072 ranks with 16 runs of 16 columns each stay well below this.
 const MAX_MANIFEST_BYTES: u64 = 4 << 30;
 
-/// The commit whose parts lie in a folder: the first footer that can be read says it. `None` when none can.
+/// Returns the commit whose parts lie in a folder, from the first readable footer; `None` if none is readable.
 pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<Uuid>> {
     for part in list_parts(storage, folder)? {
         match PartReader::identify(storage, &folder.join(part.file_name())) {
@@ -30,7 +30,7 @@ pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<U
     Ok(None)
 }
 
-/// Whether an error speaks of the file's content, so that another file may still serve.
+/// Returns whether an error concerns the file's content, so that another file may still serve.
 fn is_damage(error: &Error) -> bool {
     match error {
         Error::Damage { .. } | Error::Version { .. } => true,
@@ -41,7 +41,7 @@ fn is_damage(error: &Error) -> bool {
     }
 }
 
-/// The commits of all manifests of an epoch.
+/// Returns the commits of all manifests of an epoch.
 pub(super) fn manifest_commits(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<Vec<Uuid>> {
     let names = list_or_empty(storage, &layout.manifests())?;
     let commits = names.iter().filter_map(|entry| parse_manifest(&entry.name));
@@ -51,7 +51,7 @@ pub(super) fn manifest_commits(storage: &dyn Storage, layout: &Layout, epoch: u6
 /// Reads the manifest that belongs to an epoch's data.
 ///
 /// # Errors
-/// [`Error::EpochMissing`]; [`Error::Damage`] when the manifest or every part's footer is missing or damaged;
+/// [`Error::EpochMissing`]; [`Error::Damage`] when the manifest or every part's footer is missing or corrupt;
 /// [`Error::Version`]; I/O errors.
 pub fn load_manifest(
     storage: &dyn Storage,
@@ -63,7 +63,8 @@ pub fn load_manifest(
     if !epoch_exists(storage, layout, epoch)? {
         return Err(Error::EpochMissing { epoch, path: layout.root().to_owned() });
     }
-    // A folder of 131,072 parts takes long to list. A sole manifest names a part that says whether it belongs to it.
+    // A folder of 131,072 parts takes long to list. If there is only one manifest, the footer of a part it names tells
+    // whether it belongs to the data.
     if let [commit] = *manifest_commits(storage, layout, epoch)?.as_slice()
         && let Ok(manifest) = read_manifest(storage, layout, descriptor, epoch, commit)
         && let Some(entry) = manifest.parts.first()
@@ -74,8 +75,8 @@ pub fn load_manifest(
     }
     let commit = match commit_of(storage, &folder)? {
         Some(commit) => commit,
-        // No footer says whose data this is. A sole manifest still serves to name what is damaged; two cannot be told
-        // apart.
+        // No footer names the commit of this data. If there is only one manifest, it still serves to name the corrupt
+        // parts; the right one of two cannot be determined.
         None => match manifest_commits(storage, layout, epoch)?.as_slice() {
             [commit] => *commit,
             _ => return Err(Error::damage(&folder, "no part in it has a footer that can be read")),

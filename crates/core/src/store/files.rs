@@ -1,4 +1,4 @@
-//! Small whole files that must be there entirely or not at all.
+//! Small files that must be written atomically.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(super) fn write_synced(storage: &dyn Storage, path: &Path, content: &[u8]) -
     file.sync().at("sync", path)
 }
 
-/// The folder a path lies in; `.` for a bare name.
+/// Returns the folder of a path; `.` for a bare name.
 pub(super) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn create_dir_synced(storage: &dyn Storage, path: &Path) -> Result<()
     for folder in &missing {
         let above = parent(folder);
         match storage.sync_dir(&above) {
-            // A folder one may write to but not read cannot be opened for syncing; nothing more can be done for it.
+            // A folder with write but no read permission cannot be opened for syncing.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             other => other.at("sync", &above)?,
         }

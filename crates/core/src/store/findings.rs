@@ -1,30 +1,30 @@
-//! What verification finds.
+//! Findings of verification.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
-    /// Stored bytes are not what was written, or files are missing or too many.
+    /// Stored bytes are corrupt, or files are missing or superfluous.
     Damage,
-    /// The system could not read something, so that nothing can be said of it.
+    /// The system could not read a file, so its state is unknown.
     Unreadable,
-    /// Nothing is wrong with the data, but someone should know.
+    /// The data is correct, but the user should know.
     Notice,
 }
 
-/// Something that verification found.
+/// A finding of verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub kind: FindingKind,
     /// The file or folder.
     pub path: PathBuf,
-    /// Where in it: a run, a page.
+    /// The place in the file: a run, a page.
     pub place: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
@@ -37,7 +37,7 @@ impl Finding {
         Self { place: Some(place.into()), ..Self::new(FindingKind::Damage, path, what) }
     }
 
-    /// The finding that an error amounts to; `path` where the error names none.
+    /// Converts an error to a finding; `path` is used if the error names none.
     pub(super) fn from_error(error: Error, path: &Path) -> Self {
         match error {
             Error::Damage { path, place, what } => Self { kind: FindingKind::Damage, path, place, what },
@@ -70,12 +70,12 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// What a verification looked at and found.
+/// The scope and the findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// Epochs looked at.
+    /// Epochs verified.
     pub epochs: u64,
-    /// Parts that could be opened.
+    /// Parts opened.
     pub parts: u64,
     /// Row groups read.
     pub row_groups: u64,
@@ -87,17 +87,17 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// Attempts at epochs that were begun and never committed, or are being written.
     pub unfinished: u64,
-    /// What was found, in the order of epochs and parts.
+    /// The findings, in the order of epochs and parts.
     pub findings: Vec<Finding>,
 }
 
 impl VerifyReport {
-    /// Whether nothing was found but notices.
+    /// Returns whether there are no findings but notices.
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
     }
 
-    /// Adds what another report counted and found.
+    /// Adds another report's counts and findings.
     pub(super) fn add(&mut self, other: Self) {
         self.epochs += other.epochs;
         self.parts += other.parts;

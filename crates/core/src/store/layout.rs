@@ -1,4 +1,4 @@
-//! Where everything lies in a dataset's folder. Path arithmetic only; nothing here touches storage.
+//! The paths of a dataset's folder. Path arithmetic only; this module does not access storage.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Layout {
     root: PathBuf,
 }
 
-/// What a name in the folder of unfinished work stands for.
+/// The kind of a folder of unfinished work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
     /// An epoch being written, left by a crash, or superseded by an exchange.
@@ -38,62 +38,62 @@ impl Leftover {
 }
 
 impl Layout {
-    /// The layout of the dataset at `root`.
+    /// Creates the layout of the dataset at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The dataset's folder.
+    /// Returns the dataset's folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The folder of Parquet files: what other tools open.
+    /// Returns the folder of Parquet files, which other tools open.
     pub fn data(&self) -> PathBuf {
         self.root.join("data")
     }
 
-    /// The folder of an epoch's parts.
+    /// Returns the folder of an epoch's parts.
     pub fn epoch(&self, epoch: u64) -> PathBuf {
         self.data().join(format!("{EPOCH_PREFIX}{epoch}"))
     }
 
-    /// A part of an epoch.
+    /// Returns the path of a part of an epoch.
     pub fn part(&self, epoch: u64, part: PartId) -> PathBuf {
         self.epoch(epoch).join(part.file_name())
     }
 
-    /// The folder of everything that is not records.
+    /// Returns the folder of all control files, which hold no records.
     pub fn control(&self) -> PathBuf {
         self.root.join("_turbidite")
     }
 
-    /// What the dataset is: schema, key, identity.
+    /// Returns the path of the descriptor: schema, key, identity.
     pub fn descriptor(&self) -> PathBuf {
         self.control().join("dataset.json")
     }
 
-    /// The writer's lock.
+    /// Returns the path of the writer's lock.
     pub fn lock(&self) -> PathBuf {
         self.control().join("lock")
     }
 
-    /// The folder of manifests.
+    /// Returns the folder of manifests.
     pub fn manifests(&self) -> PathBuf {
         self.control().join("manifest")
     }
 
-    /// The manifest of one commit of an epoch.
+    /// Returns the path of the manifest of one commit of an epoch.
     pub fn manifest(&self, epoch: u64, commit: Uuid) -> PathBuf {
         self.manifests().join(format!("{epoch}.{commit}{MANIFEST_SUFFIX}"))
     }
 
-    /// The folder of unfinished work; readers never look inside.
+    /// Returns the folder of unfinished work, which readers never open.
     pub fn unfinished(&self) -> PathBuf {
         self.control().join("tmp")
     }
 
-    /// Where one commit of an epoch is written.
+    /// Returns the folder in which one commit of an epoch is written.
     pub fn attempt(&self, epoch: u64, commit: Uuid) -> PathBuf {
         self.leftover(epoch, commit, Leftover::Attempt)
     }
@@ -103,13 +103,13 @@ impl Layout {
     }
 }
 
-/// An epoch label: plain decimal without sign or leading zeros.
+/// Parses an epoch label: plain decimal without sign or leading zeros.
 pub fn parse_epoch(text: &str) -> Option<u64> {
     let epoch: u64 = text.parse().ok()?;
     (epoch.to_string() == text).then_some(epoch)
 }
 
-/// The epoch whose data a folder name of [`Layout::data`] holds.
+/// Parses a folder name of [`Layout::data`] as its epoch.
 pub(super) fn parse_epoch_folder(name: &str) -> Option<u64> {
     parse_epoch(name.strip_prefix(EPOCH_PREFIX)?)
 }
@@ -121,12 +121,12 @@ fn parse_commit(text: &str) -> Option<(u64, Uuid)> {
     (parsed.to_string() == commit).then_some((parse_epoch(epoch)?, parsed))
 }
 
-/// The epoch and commit a file name of [`Layout::manifests`] stands for.
+/// Parses a file name of [`Layout::manifests`] as its epoch and commit.
 pub(super) fn parse_manifest(name: &str) -> Option<(u64, Uuid)> {
     parse_commit(name.strip_suffix(MANIFEST_SUFFIX)?)
 }
 
-/// What a folder name of [`Layout::unfinished`] stands for.
+/// Parses a folder name of [`Layout::unfinished`].
 pub(super) fn parse_leftover(name: &str) -> Option<(u64, Uuid, Leftover)> {
     for leftover in [Leftover::SetAside, Leftover::Removed, Leftover::Attempt] {
         if let Some(stem) = name.strip_suffix(leftover.suffix()) {
@@ -149,12 +149,12 @@ impl EpochRange {
     /// Every epoch.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
 
-    /// A single epoch.
+    /// Returns the range of a single epoch.
     pub fn one(epoch: u64) -> Self {
         Self { first: epoch, last: epoch }
     }
 
-    /// Whether the epoch lies in the range.
+    /// Returns whether the epoch lies in the range.
     pub fn contains(self, epoch: u64) -> bool {
         (self.first..=self.last).contains(&epoch)
     }
@@ -163,7 +163,7 @@ impl EpochRange {
 impl std::str::FromStr for EpochRange {
     type Err = Error;
 
-    /// Reads `E` or `A..B`; a range that ends before it begins is refused, since it is more likely a slip than a wish.
+    /// Parses `E` or `A..B`. A range that ends before it begins is refused, since it is probably a mistake.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = match text.split_once("..") {
             None => parse_epoch(text).map(Self::one),

@@ -1,4 +1,4 @@
-//! Which epochs and parts there are, by their names.
+//! Lists of epochs and parts, by their names.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::error::{IoContext, Result};
 use crate::format::PartId;
 use crate::storage::{DirEntry, FileKind, Storage};
 
-/// The names in a folder; none when it does not exist.
+/// Returns the names in a folder; none when it does not exist.
 pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<DirEntry>> {
     match storage.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -16,7 +16,7 @@ pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<Di
     }
 }
 
-/// The epochs of a dataset, in numeric order.
+/// Returns the epochs of a dataset, in numeric order.
 ///
 /// # Errors
 /// When the folder cannot be read.
@@ -28,7 +28,7 @@ pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
     Ok(epochs)
 }
 
-/// Whether a dataset has an epoch.
+/// Returns whether an epoch exists.
 ///
 /// # Errors
 /// When its folder cannot be looked up.
@@ -37,7 +37,7 @@ pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &Layout, epoch: u64) -
     Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
 }
 
-/// The parts in an epoch's folder, by name.
+/// Returns the parts in an epoch's folder, by name.
 pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
     let mut parts: Vec<PartId> =
         list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();

@@ -1,13 +1,13 @@
-//! One writer per dataset: a lock file that says who holds it.
+//! One writer per dataset: a lock file that names its holder.
 //!
-//! The file appears whole, by a rename that never replaces, so whoever sees it can read its holder. A lock whose holder
-//! is a process of this host that is gone is taken over. Taking over means removing another's file, and two that do so
-//! at once must not remove each other's: only the holder of a second lock, named after the first one's token, may remove
-//! the first, after looking that the token is still the same. That second lock is of the same kind, so a crash while
-//! taking over is taken over as well.
+//! The file appears whole, by a rename that never replaces, so every process that sees it can read its holder. A lock
+//! whose holder is a dead process of this host is taken over. A takeover removes another process' file, and two
+//! concurrent takeovers must not remove each other's lock: only the holder of a second lock, named after the first
+//! one's token, may remove the first, after checking that the token is unchanged. That second lock is of the same kind,
+//! so a crash during a takeover is taken over as well.
 //!
-//! A lock may be broken by request where its holder cannot be judged from here. It is not broken against a process of the
-//! same job, nor against this very process: two writers that share a folder by mistake would mix their records.
+//! A lock may be broken by request when its holder's state cannot be determined from here. The lock of a process of the
+//! same job, or of this process, is never broken: two writers that share a folder by mistake would mix their records.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,52 +22,54 @@ use super::layout::Layout;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{Storage, read_all};
 
-/// Takeovers of takeovers happen only when one writer after the other dies within a few file operations. Each adds a
-/// token to the file's name, which must stay below 255 bytes.
+/// Maximum nesting of takeovers. They nest only when one writer after the other dies within a few file operations. Each
+/// adds a token to the file's name, which must stay below 255 bytes.
 const MAX_DEPTH: u32 = 5;
-/// Attempts to get a lock that changes hands between looking and taking.
+/// Maximum number of attempts at a lock that changes hands between reading and taking it.
 const MAX_ATTEMPTS: u32 = 64;
 /// A lock file is a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Where batch systems tell a process its job.
+/// Environment variables in which batch systems pass the job.
 const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
-/// Where launchers tell a process that there are others: MPICH and Intel MPI, Open MPI, MVAPICH.
+/// Environment variables that launchers set for processes of a group: MPICH and Intel MPI, Open MPI, MVAPICH.
 const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
 
-/// The tokens of the locks that this process holds. One of its locks that is not among them is what a failure left.
+/// The tokens of the locks that this process holds. A lock of this process that is not listed is a leftover of a
+/// failure.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 fn held() -> MutexGuard<'static, BTreeSet<String>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Tells this lock from every other one.
+    /// Unique token of this lock.
     pub(super) token: String,
     /// Name of the host.
     pub host: String,
-    /// The host's current boot, so that a process number from before a restart means nothing.
+    /// The host's current boot: a process number is valid only within one boot.
     pub(super) boot: String,
     /// The process number's namespace: a number of another container cannot be looked up here.
     pub(super) namespace: String,
     /// Process number.
     pub process: u32,
-    /// When the process started, in clock ticks since boot: a process number is used again, both together are not.
+    /// Start time of the process, in clock ticks since boot: unlike the number alone, number and start time are never
+    /// reused.
     pub(super) started: Option<u64>,
     /// The batch job, if any.
     pub job: Option<String>,
-    /// What processes of one `mpiexec` have in common on one host, if there is one.
+    /// An identity shared by the processes of one `mpiexec` on one host, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) launch: Option<String>,
 }
 
-/// What the system says of a process.
+/// The state of a process, as reported by the system.
 enum Process {
     Gone,
-    /// Running since this many clock ticks after boot, if that can be seen.
+    /// Running since this many clock ticks after boot, if known.
     Running(Option<u64>),
 }
 
@@ -87,7 +89,7 @@ fn look_up_process(process: u32) -> Process {
         return Process::Running(None);
     };
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // A zombie runs no more; only its parent has not asked yet.
+    // A zombie no longer runs; its parent has not waited for it yet.
     if fields.next() == Some("Z") {
         return Process::Gone;
     }
@@ -95,12 +97,12 @@ fn look_up_process(process: u32) -> Process {
     Process::Running(fields.nth(18).and_then(|ticks| ticks.parse().ok()))
 }
 
-/// A variable of the environment that is not empty.
+/// Returns an environment variable that is not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// What this process has in common with the others that the same `mpiexec` has started on this host.
+/// Returns the identity shared with the other processes that the same `mpiexec` has started on this host.
 fn launch() -> Option<String> {
     if let Some(namespace) = variable("PMIX_NAMESPACE") {
         return Some(format!("PMIX_NAMESPACE {namespace}"));
@@ -114,7 +116,7 @@ fn launch() -> Option<String> {
 }
 
 impl LockHolder {
-    /// This process.
+    /// Describes this process.
     fn this_process() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
         let namespace = std::fs::read_link("/proc/self/ns/pid");
@@ -124,7 +126,7 @@ impl LockHolder {
             Process::Gone => None,
         };
         let job = JOBS.iter().find_map(|name| variable(name).map(|id| format!("{name} {id}")));
-        // Miri's `uname` leaves parts of its answer without a value.
+        // Miri's `uname` leaves parts of its result uninitialised.
         let host = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         Self {
             token: Uuid::new_v4().simple().to_string(),
@@ -138,8 +140,8 @@ impl LockHolder {
         }
     }
 
-    /// Whether the holder, which is not known to be gone, belongs to the observer's own job: it is the same process, or
-    /// one of the same batch job or the same `mpiexec`.
+    /// Returns whether the holder, which is not known to be dead, belongs to the observer's own job: it is the same
+    /// process, or one of the same batch job or the same `mpiexec`.
     fn is_of_own_job(&self, observer: &Self) -> bool {
         let machine = |holder: &Self| (holder.host.clone(), holder.boot.clone());
         let process = |holder: &Self| (machine(holder), holder.namespace.clone(), holder.process, holder.started);
@@ -150,12 +152,13 @@ impl LockHolder {
         same(&self.job, &observer.job) || (same(&self.launch, &observer.launch) && machine(self) == machine(observer))
     }
 
-    /// Whether the holder certainly runs no more, as far as this process can tell: the next writer takes its lock over.
+    /// Returns whether the holder is certainly dead, as far as this process can tell: the next writer takes its lock
+    /// over.
     pub fn has_ended(&self) -> bool {
         self.is_gone(&Self::this_process())
     }
 
-    /// Whether the holder certainly runs no more. `observer` is the process that asks.
+    /// Returns whether the holder is certainly dead, from the view of the process `observer`.
     fn is_gone(&self, observer: &Self) -> bool {
         if self.host != observer.host {
             return false;
@@ -172,8 +175,9 @@ impl LockHolder {
         }
     }
 
-    /// Whether this holder's lock, or its takeover of one, may be broken by request. A takeover by another process of this
-    /// host may not: it runs and will be done at once. One by this very process is what an earlier failure in it left.
+    /// Returns whether this holder's lock, or its takeover of one, may be broken by request. A takeover by another
+    /// process of this host may not: that process runs and will be done at once. A takeover by this process is a
+    /// leftover of an earlier failure.
     fn may_be_broken(&self, observer: &Self, depth: u32) -> bool {
         match depth {
             0 => !self.is_of_own_job(observer),
@@ -192,12 +196,12 @@ impl std::fmt::Display for LockHolder {
     }
 }
 
-/// Something the user should hear about a lock that was acquired.
+/// A notice to the user about an acquired lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockNotice {
-    /// The holder before is gone without having released the lock.
+    /// The previous holder died without releasing the lock.
     TakenOver(LockHolder),
-    /// The lock was broken by request; the holder could not be asked, or not even be read.
+    /// The lock was broken by request; its holder's state was unknown, or the file was unreadable.
     Broken(Option<LockHolder>),
 }
 
@@ -211,16 +215,16 @@ impl std::fmt::Display for LockNotice {
     }
 }
 
-/// What a lock file says.
+/// The contents of a lock file.
 enum Found {
     Nothing,
     Held(LockHolder),
-    /// There is a file, but not one that says who holds it.
+    /// The file does not name a holder.
     Unreadable(Vec<u8>),
 }
 
 impl Found {
-    /// What tells this lock from others; an unreadable one is told by its content.
+    /// Returns the lock's token; the token of an unreadable lock derives from its content.
     fn token(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -232,7 +236,7 @@ impl Found {
 
 fn look(storage: &dyn Storage, path: &Path) -> Result<Found> {
     match read_all(storage, path, MAX_BYTES) {
-        // The token becomes part of a file name, so it must be nothing but one.
+        // The token becomes part of a file name, so it must be valid as one.
         Ok(bytes) => Ok(match serde_json::from_slice::<LockHolder>(&bytes) {
             Ok(holder) if holder.token.len() == 32 && holder.token.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 Found::Held(holder)
@@ -254,7 +258,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes the lock file unless there is one; false when there is.
+/// Writes the lock file unless there is one. Returns false if there is.
 fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool> {
     let draft = with_suffix(path, &format!("new-{}", holder.token));
     let content = serde_json::to_vec(holder).map_err(io::Error::from).at("encode", path)?;
@@ -262,10 +266,10 @@ fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool
     match storage.rename(&draft, path) {
         Ok(()) => Ok(true),
         Err(error) => {
-            // A failure to tidy up must not hide why the lock was not got.
+            // An error of the cleanup must not hide why the lock was not acquired.
             let _ = storage.remove_file(&draft);
             match error.kind() {
-                // Whoever gets the lock tidies up, so our draft may be gone as well.
+                // The holder of the lock removes drafts, so ours may be gone as well.
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Ok(false),
                 _ => Err(error).at("create", path),
             }
@@ -281,7 +285,8 @@ fn locked_by(path: &Path, holder: &LockHolder, me: &LockHolder) -> Error {
     Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: holder.is_of_own_job(me) }
 }
 
-/// Gets the lock at `path` for `me`. With `force`, whoever holds it is treated as gone, unless it is of the same job.
+/// Acquires the lock at `path` for `me`. With `force`, any holder is treated as dead, unless it belongs to the same
+/// job.
 fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, depth: u32) -> Result<Option<LockNotice>> {
     let mut notice = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -298,14 +303,14 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Unreadable(_) => return Err(locked(path, "an unknown process (its content cannot be read)")),
         }
         if !remove_as(storage, path, me, &found.token(), force, depth)? {
-            // Another one was faster.
+            // Another process was faster.
             notice = None;
         }
     }
     Err(locked(path, "several processes that keep taking it from each other"))
 }
 
-/// Removes the lock at `path` if its token is still `token`; answers whether it did.
+/// Removes the lock at `path` if its token is still `token`. Returns whether it did.
 fn remove_as(
     storage: &dyn Storage,
     path: &Path,
@@ -324,19 +329,19 @@ fn remove_as(
         Ok(_) => Ok(false),
         Err(error) => Err(error),
     };
-    remove_if_there(storage, &claim)?;
+    remove_if_present(storage, &claim)?;
     removed
 }
 
-/// Removes a file that whoever holds the lock may have removed already.
-fn remove_if_there(storage: &dyn Storage, path: &Path) -> Result<()> {
+/// Removes a file that the holder of the lock may have removed already.
+fn remove_if_present(storage: &dyn Storage, path: &Path) -> Result<()> {
     match storage.remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.at("remove", path),
     }
 }
 
-/// The right to write to a dataset. Dropping it releases the lock as well, without a way to report a failure.
+/// The right to write to a dataset. Dropping it releases the lock as well, but cannot report an error.
 #[derive(Debug)]
 pub struct WriterLock {
     storage: Arc<dyn Storage>,
@@ -346,8 +351,8 @@ pub struct WriterLock {
 }
 
 impl WriterLock {
-    /// Takes the lock of a dataset, whose folder is made if need be. A lock of this host whose process is gone is taken
-    /// over, which the notice says; with `break_lock` any lock is that no process of the same job holds.
+    /// Acquires the lock of a dataset, and creates its folder if needed. A lock of a dead process of this host is taken
+    /// over, which the notice reports; with `break_lock` so is any lock that no process of the same job holds.
     ///
     /// # Errors
     /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
@@ -370,27 +375,27 @@ impl WriterLock {
         let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
         held().insert(holder.token.clone());
         let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
-        lock.tidy_up()?;
+        lock.clean_up()?;
         Ok((lock, notice))
     }
 
-    /// Removes drafts and claims that dead writers left. Those of living ones go too: all of them have lost, and find out
-    /// by looking at the lock again. Claims on our own lock stay, since they may be about to be used.
-    fn tidy_up(&self) -> Result<()> {
+    /// Removes the drafts and claims of dead writers. Those of living writers are removed too: all of them have lost,
+    /// and detect that by reading the lock again. Claims on our own lock stay, since they may be about to be used.
+    fn clean_up(&self) -> Result<()> {
         let folder = super::files::parent(&self.path);
         let own = format!("lock.{}", self.holder.token);
         for entry in self.storage.list(&folder).at("list", &folder)? {
             if entry.name.starts_with("lock.") && !entry.name.starts_with(&own) {
-                remove_if_there(&*self.storage, &folder.join(&entry.name))?;
+                remove_if_present(&*self.storage, &folder.join(&entry.name))?;
             }
         }
         Ok(())
     }
 
-    /// Checks that the lock is still ours: a user may have broken it.
+    /// Checks that this process still holds the lock: a user may have broken it.
     ///
     /// # Errors
-    /// [`Error::Locked`] when it is not.
+    /// [`Error::Locked`] when it does not.
     pub fn check(&self) -> Result<()> {
         match look(&*self.storage, &self.path)? {
             Found::Held(holder) if holder == self.holder => Ok(()),
@@ -399,10 +404,10 @@ impl WriterLock {
         }
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     ///
     /// # Errors
-    /// When the file cannot be removed. That someone broke the lock is no error: there is nothing left to give back.
+    /// When the file cannot be removed. A broken lock is not an error: there is nothing left to release.
     pub fn release(mut self) -> Result<()> {
         self.give_back()
     }
@@ -414,11 +419,11 @@ impl WriterLock {
         let token = self.holder.token.clone();
         held().remove(&token);
         match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
-            // Someone is breaking it at this moment.
+            // Another process is breaking it at this moment.
             Err(Error::Locked { .. }) => return Ok(()),
             other => other?,
         };
-        // A power failure must not bring the lock back for users of other hosts to break.
+        // A power failure must not restore the lock, which users of other hosts would have to break.
         let folder = super::files::parent(&self.path);
         self.storage.sync_dir(&folder).at("sync", &folder)
     }
@@ -426,12 +431,12 @@ impl WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // There is nobody to tell; the lock stays, and names a process that will be gone.
+        // The error has no recipient; the lock stays, and names a process that will be dead.
         let _ = self.give_back();
     }
 }
 
-/// Who holds the dataset's lock now, if anyone: a writer that runs, or one that died.
+/// Returns the holder of the dataset's lock, if any: a running writer, or a dead one.
 ///
 /// # Errors
 /// When the lock file cannot be read.
@@ -442,7 +447,7 @@ pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<Lock
     }
 }
 
-/// Lock holders that tests make up.
+/// Lock holders forged by tests.
 #[cfg(test)]
 pub(crate) mod forged {
     use super::*;
@@ -450,7 +455,7 @@ pub(crate) mod forged {
     pub(in super::super) type Holder = LockHolder;
 
     impl LockHolder {
-        /// This process, with a token of its own.
+        /// Returns this process, with a token of its own.
         pub(in super::super) fn this() -> Self {
             Self::this_process()
         }
@@ -465,7 +470,7 @@ pub(crate) mod forged {
         WriterLock::acquire_as(holder, storage, layout, true)
     }
 
-    /// A process of another host.
+    /// Returns a process of another host.
     pub(crate) fn elsewhere() -> LockHolder {
         LockHolder { host: "elsewhere".to_owned(), ..LockHolder::this_process() }
     }
@@ -475,7 +480,7 @@ pub(crate) mod forged {
         assert!(super::place(storage, path, holder).unwrap());
     }
 
-    /// Takes a lock as `holder` would.
+    /// Acquires a lock as `holder` would.
     pub(in super::super) fn acquire(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<()> {
         super::acquire(storage, path, holder, false, 0).map(|_| ())
     }

@@ -1,28 +1,27 @@
-//! The dataset's folder: who may write, what an epoch's commit is, what is left after a crash, and whether all is well.
+//! The dataset's folder: the writer lock, commits, recovery, salvage and verification.
 //!
 //! ```text
 //! DS/data/epoch=200/part-00000.parquet …   the records, and nothing else
-//! DS/_turbidite/dataset.json               what the dataset is (`descriptor`)
+//! DS/_turbidite/dataset.json               schema and identity of the dataset (`descriptor`)
 //! DS/_turbidite/manifest/200.<uuid>.arrow  the runs of one commit of one epoch
-//! DS/_turbidite/tmp/200.<uuid>/            an attempt: what a running or crashed writer left
+//! DS/_turbidite/tmp/200.<uuid>/            an attempt: parts of a running or crashed writer
 //! DS/_turbidite/tmp/200.<uuid>.replaced/   old data that a replacement by commit <uuid> set aside
 //! DS/_turbidite/tmp/200.<uuid>.removed/    data that a truncation removed
 //! DS/_turbidite/lock                       the writer (`lock`)
 //! ```
 //!
-//! Map: `layout` knows the paths, `files` small whole files, `descriptor` dataset.json, `vacancy` where one may be
-//! created, `lock` the one writer, `epochs`
-//! which epochs there are, `protocol` the steps of a commit, `commit` one attempt at an epoch, `recovery` what a new
-//! writer does first, `truncate` going back to a checkpoint, `salvage` unfinished epochs, `verify` everything against
-//! everything.
+//! Map: `layout` has the paths, `files` writes small files atomically, `descriptor` is dataset.json, `vacancy` checks
+//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests, `protocol` has
+//! the steps of a commit, `commit` is one attempt at an epoch, `recovery` runs before a new writer, `truncate` returns
+//! to a checkpoint, `salvage` recovers unfinished epochs, `verify` checks a whole dataset.
 //!
 //! Invariants:
 //! - An epoch exists exactly when its folder lies in `data`; it gets there and leaves by one rename or exchange.
-//! - Whatever a rename relies on is durable before it; nothing old is removed before the new is durable.
-//! - The commit that the parts' footers name decides which manifest holds. A manifest without data means nothing.
-//! - Readers look into `data`, `manifest` and `dataset.json` only, never into `tmp`, and need no lock: a part that is
-//!   open stays readable while its epoch is replaced.
-//! - Whatever changes the folder holds the lock. Every change can be cut short anywhere and repeated.
+//! - Everything a rename relies on is durable before it; old data is removed only after the new data is durable.
+//! - The commit named in the parts' footers decides which manifest is valid. A manifest without data is ignored.
+//! - Readers access only `data`, `manifest` and `dataset.json`, never `tmp`, and need no lock: an open part stays
+//!   readable while its epoch is replaced.
+//! - Every change of the folder requires the lock. Every change can be interrupted anywhere and repeated.
 
 mod commit;
 mod descriptor;

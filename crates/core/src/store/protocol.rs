@@ -1,13 +1,13 @@
-//! The commit of an epoch as a list of steps: what to do, apart from doing it.
+//! The commit of an epoch as a list of steps, separate from their execution.
 //!
-//! [`CommitProtocol::step`] names the next file operation, [`CommitProtocol::complete`] takes what became of it. A driver
+//! [`CommitProtocol::step`] returns the next file operation, [`CommitProtocol::complete`] takes its result. A driver
 //! executes the steps on a storage; a simulator can interleave, fail or stop them anywhere.
 //!
 //! ```text
 //! write manifest, sync it → sync manifest/ → sync the attempt's folder (the parts' names)
 //!   → rename it to data/epoch=N                      THE COMMIT (of a new epoch)
 //!   → sync data/
-//! the name is taken, and replacing was asked for:
+//! the name is taken, and replacing was requested:
 //!   → exchange the attempt's folder and data/epoch=N  THE COMMIT (of a replacement)
 //!   → sync data/, tmp/ → remove the old data and the old manifests
 //! the file system cannot exchange:
@@ -16,8 +16,8 @@
 //!   → sync data/, tmp/ → remove as above               and a crash there is completed by the next writer
 //! ```
 //!
-//! Everything a step relies on is durable before the step is taken; nothing old is removed before the new is durable.
-//! The two renames need no sync between them: a crash may undo both, or the second, and either is in order. It would
+//! Everything a step relies on is durable before the step; old data is removed only after the new data is durable. The
+//! two renames need no sync between them: a crash may undo both, or the second, and either state is valid. A sync would
 //! only lengthen the time in which the epoch is missing.
 
 use std::io;
@@ -32,7 +32,7 @@ use super::layout::{Layout, Leftover};
 use crate::error::{Error, IoContext, Result};
 use crate::storage::Storage;
 
-/// One thing to do.
+/// One step of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitStep {
     /// Create the file with this content and make the content durable.
@@ -43,22 +43,22 @@ pub enum CommitStep {
     Rename(PathBuf, PathBuf),
     /// Swap two folders.
     Exchange(PathBuf, PathBuf),
-    /// Find out which commit's parts lie in a folder.
+    /// Determine the commit whose parts lie in a folder.
     Identify(PathBuf),
-    /// Remove a folder and all in it.
+    /// Remove a folder and its contents.
     RemoveDirectory(PathBuf),
     /// Remove a file.
     RemoveFile(PathBuf),
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Debug)]
 pub enum StepOutcome {
-    /// It was done.
+    /// The step succeeded.
     Done,
-    /// [`CommitStep::Identify`] found this.
+    /// The result of [`CommitStep::Identify`].
     Identity(Option<Uuid>),
-    /// It failed.
+    /// The step failed.
     Failed(Error),
 }
 
@@ -81,19 +81,19 @@ impl CommitStep {
     }
 }
 
-/// Where the protocol stands: the step that is due.
+/// The state of the protocol: the step that is due.
 #[derive(Debug)]
 enum Stage {
     WriteManifest,
     SyncManifests,
     SyncAttempt,
     Publish,
-    /// The rename failed with this; on NFS it may have happened all the same.
+    /// The rename failed with this error; on NFS it may have taken effect nevertheless.
     ConfirmPublish(Error),
     Exchange,
     SetAside,
     PublishReplacement,
-    /// The second rename failed with this; the old data goes back.
+    /// The second rename failed with this error; the old data goes back.
     TakeBack(Error),
     SyncData,
     SyncUnfinished,
@@ -104,7 +104,7 @@ enum Stage {
     Failed,
 }
 
-/// Which folder holds the old data once a replacement is committed.
+/// The folder of the old data after a replacement is committed.
 #[derive(Debug, Clone, Copy)]
 enum OldData {
     None,
@@ -127,7 +127,7 @@ pub struct CommitProtocol {
     old_data: OldData,
 }
 
-/// The kind of the operating system's error, if that is what failed.
+/// Returns the kind of the operating system's error, if `error` is one.
 fn io_kind(error: &Error) -> Option<io::ErrorKind> {
     match error {
         Error::Io { source, .. } => Some(source.kind()),
@@ -147,7 +147,7 @@ fn other_file_system(error: Error) -> Error {
 }
 
 impl CommitProtocol {
-    /// The protocol for the attempt `commit` of `epoch`, whose parts are closed and synced in its folder.
+    /// Creates the protocol for the attempt `commit` of `epoch`, whose parts are closed and synced in its folder.
     ///
     /// `manifest` is the manifest's bytes; `old_manifests` are those of the epoch's earlier commits, to be removed when
     /// a replacement is done.
@@ -175,7 +175,7 @@ impl CommitProtocol {
         self.layout.epoch(self.epoch)
     }
 
-    /// The next step; `None` when the epoch is committed and tidied up.
+    /// Returns the next step; `None` when the epoch is committed and the cleanup is done.
     pub fn step(&self) -> Option<CommitStep> {
         Some(match &self.stage {
             Stage::WriteManifest => {
@@ -199,7 +199,7 @@ impl CommitProtocol {
         })
     }
 
-    /// Whether the epoch is in place; what remains is making that durable and tidying up.
+    /// Returns whether the epoch is in place; it remains to make that durable and to clean up.
     pub fn is_committed(&self) -> bool {
         matches!(
             self.stage,
@@ -211,11 +211,11 @@ impl CommitProtocol {
         )
     }
 
-    /// Takes what became of the step that [`CommitProtocol::step`] named.
+    /// Takes the result of the step returned by [`CommitProtocol::step`].
     ///
     /// # Errors
-    /// The failure of the commit; earlier epochs, and the one to be replaced, are as they were. After the commit point
-    /// only a failed sync is an error: what cannot be tidied up now is left to the next writer.
+    /// The failure of the commit; earlier epochs, and the one to be replaced, are unchanged. After the commit point
+    /// only a failed sync is an error: cleanup that fails now is left to the next writer.
     pub fn complete(&mut self, outcome: StepOutcome) -> Result<()> {
         let end = if self.is_committed() { Stage::Finished } else { Stage::Failed };
         let stage = std::mem::replace(&mut self.stage, end);
@@ -246,12 +246,12 @@ impl CommitProtocol {
                 OldData::None => Stage::Finished,
                 OldData::Exchanged | OldData::SetAside => Stage::SyncUnfinished,
             },
-            other => self.after_tidying(other),
+            other => self.after_cleanup(other),
         })
     }
 
-    /// What follows the steps after the commit, whether they succeeded or not.
-    fn after_tidying(&self, stage: Stage) -> Stage {
+    /// Returns the stage after the steps that follow the commit, whether they succeeded or not.
+    fn after_cleanup(&self, stage: Stage) -> Stage {
         let next = match stage {
             Stage::SyncUnfinished => return Stage::RemoveOldData,
             Stage::RemoveOldData => 0,
@@ -268,12 +268,12 @@ impl CommitProtocol {
                 Stage::ConfirmPublish(error)
             }
             Stage::Exchange if kind == Some(io::ErrorKind::Unsupported) => Stage::SetAside,
-            // The old data waits in a place that only the next writer would look at.
+            // The old data lies where only the next writer would find it.
             Stage::PublishReplacement => Stage::TakeBack(error),
             Stage::TakeBack(cause) => return Err(other_file_system(cause)),
             // Without this sync the old data may be needed after a power failure, so it must not be removed.
             Stage::SyncData | Stage::SyncUnfinished => return Err(error),
-            Stage::RemoveOldData | Stage::RemoveOldManifests(_) => self.after_tidying(stage),
+            Stage::RemoveOldData | Stage::RemoveOldManifests(_) => self.after_cleanup(stage),
             _ => return Err(other_file_system(error)),
         })
     }
@@ -282,7 +282,8 @@ impl CommitProtocol {
         let Stage::ConfirmPublish(error) = stage else {
             return Ok(stage);
         };
-        // A network file system repeats a request whose answer was lost; the second one finds the first one's work.
+        // A network file system repeats a request whose reply was lost; the repeated rename fails after the first one
+        // took effect.
         if found == Some(self.commit) {
             return Ok(Stage::SyncData);
         }
@@ -295,7 +296,7 @@ impl CommitProtocol {
         }
     }
 
-    /// Executes all steps that are left.
+    /// Executes all remaining steps.
     ///
     /// # Errors
     /// As [`CommitProtocol::complete`].
@@ -307,7 +308,7 @@ impl CommitProtocol {
     }
 }
 
-/// Executes the second half of a replacement by two renames, which a crash cut short.
+/// Executes the second half of a replacement by two renames, after a crash between them.
 pub(super) fn finish_replacement(storage: &dyn Storage, layout: &Layout, attempt: &Path, epoch: u64) -> Result<()> {
     storage.rename(attempt, &layout.epoch(epoch)).at("rename", attempt)?;
     for folder in [layout.data(), layout.unfinished()] {

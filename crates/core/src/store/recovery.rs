@@ -1,12 +1,12 @@
-//! What a new writer does before anything else: it completes or clears away what earlier ones left.
+//! Recovery: a new writer first completes or removes the leftovers of earlier ones.
 //!
-//! - What is there is made durable: the writer before may have been killed before it had synced it.
-//! - A replacement that was cut short between its two renames is completed.
+//! - Existing data is made durable: the previous writer may have been killed before it synced it.
+//! - A replacement interrupted between its two renames is completed.
 //! - Data set aside by a completed replacement, exchanged out of place, or removed by a truncation is deleted.
 //! - Manifests without data, and those of superseded commits, are deleted.
-//! - Attempts that hold data that was sealed stay for salvage; those that hold none are deleted.
+//! - Attempts with sealed data stay for salvage; those without are deleted.
 //!
-//! Every action can be repeated, so a crash in here is the next writer's to go on from.
+//! Every action can be repeated, so after a crash in recovery the next writer continues it.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::error::{IoContext, Result};
 use crate::format::has_seal;
 use crate::storage::{FileKind, Storage};
 
-/// What a recovery did and found.
+/// The result of a recovery.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Epochs whose replacement was completed.
@@ -37,10 +37,10 @@ pub struct Recovery {
     pub unfinished: Vec<u64>,
 }
 
-/// Brings the dataset into order. Only the holder of the lock may call this.
+/// Recovers the dataset. Only the holder of the lock may call this.
 ///
 /// # Errors
-/// When storage fails; what was done so far stays done.
+/// When storage fails; completed actions remain in effect.
 pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &DatasetDescriptor) -> Result<Recovery> {
     for folder in [layout.manifests(), layout.unfinished(), layout.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
@@ -77,14 +77,14 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &Dataset
     Ok(recovery)
 }
 
-/// Makes durable what an earlier writer did and was killed before it had synced it: who builds on something must not lose
-/// it to a power failure.
+/// Makes names durable that an earlier writer may not have synced before it was killed: a power failure must not undo
+/// what the new writer builds on.
 fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
-    // Folders above were made together with the dataset's if they were not there.
+    // The folders above were created with the dataset's folder if they did not exist.
     let mut above = parent(layout.root());
     loop {
         match storage.sync_dir(&above) {
-            // They may belong to someone else, and need not be ones that can be synced.
+            // They may belong to another user, and need not support syncing.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -111,13 +111,13 @@ fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
 fn finish(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid, recovery: &mut Recovery) -> Result<()> {
     let target = layout.epoch(epoch);
     if storage.kind(&target).at("look up", &target)?.is_some() {
-        // Both renames happened, or the old data went back; the folder set aside is gone or not needed.
+        // Both renames took effect, or the old data went back; the folder set aside is gone or not needed.
         return Ok(());
     }
     let attempt = layout.attempt(epoch, commit);
     let source = match storage.kind(&attempt).at("look up", &attempt)? {
         Some(_) => attempt,
-        // The new data is not there after all: the old one is all there is.
+        // The new data is missing: the old data is the only copy.
         None => layout.leftover(epoch, commit, Leftover::SetAside),
     };
     finish_replacement(storage, layout, &source, epoch)?;
@@ -125,12 +125,12 @@ fn finish(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid, reco
     Ok(())
 }
 
-/// Whether an attempt's folder holds the old data of a replacement: the commit it is named after is in place.
+/// Returns whether an attempt's folder holds the old data of a replacement: the commit it is named after is in place.
 pub(super) fn is_superseded(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid) -> Result<bool> {
     Ok(commit_of(storage, &layout.epoch(epoch))? == Some(commit))
 }
 
-/// Whether anything in an attempt's folder can be salvaged, which takes a sealed run.
+/// Returns whether an attempt's folder holds a sealed run, which can be salvaged.
 fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescriptor) -> Result<bool> {
     for part in list_parts(storage, folder)? {
         let path = folder.join(part.file_name());
@@ -142,7 +142,7 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
     Ok(false)
 }
 
-/// Deletes manifests without data and, where the parts name another commit whose manifest is there, superseded ones.
+/// Deletes manifests without data and, where the parts name another commit whose manifest exists, superseded ones.
 fn remove_manifests(storage: &dyn Storage, layout: &Layout, recovery: &mut Recovery) -> Result<()> {
     let epochs = list_epochs(storage, layout)?;
     let mut manifests: Vec<(u64, Uuid)> =
@@ -152,11 +152,11 @@ fn remove_manifests(storage: &dyn Storage, layout: &Layout, recovery: &mut Recov
         let epoch = of_epoch[0].0;
         let current = match (epochs.binary_search(&epoch), of_epoch) {
             (Err(_), _) => None,
-            // The usual case costs no look at the data.
+            // The usual case does not read the data.
             (Ok(_), [_]) => continue,
             (Ok(_), several) => match commit_of(storage, &layout.epoch(epoch))? {
                 Some(commit) if several.contains(&(epoch, commit)) => Some(commit),
-                // The data is damaged or its manifest lost: nothing here is certainly superfluous.
+                // The data is corrupt or its manifest lost: no manifest is certainly superfluous.
                 _ => continue,
             },
         };

@@ -1,8 +1,8 @@
-//! Getting at the data of epochs that were never committed.
+//! Salvage of the data of epochs that were never committed.
 //!
-//! A run is sealed when it is completely written, so a writer that died leaves whole runs. They are copied, checked, into
-//! plain Parquet files in a folder of their own. They never go into the dataset by themselves: which records an epoch
-//! lacks cannot be known, and an epoch that looks whole must be whole.
+//! A run is sealed when it is completely written, so a writer that died leaves whole runs. Salvage verifies them and
+//! copies them to plain Parquet files in a folder of their own. They are never added to the dataset: the missing
+//! records of such an epoch are unknown, and an epoch in the dataset must be complete.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct UnfinishedEpoch {
     pub epoch: u64,
     /// The attempt; an epoch may have several.
     pub commit: Uuid,
-    /// Where it lies.
+    /// Its folder.
     pub directory: PathBuf,
     /// Its parts.
     pub parts: Vec<UnfinishedPart>,
@@ -34,7 +34,7 @@ pub struct UnfinishedEpoch {
 /// A part of an unfinished epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnfinishedPart {
-    /// Which one.
+    /// The part's identity.
     pub part: PartId,
     /// Its file.
     pub path: PathBuf,
@@ -45,18 +45,18 @@ pub struct UnfinishedPart {
 }
 
 impl UnfinishedEpoch {
-    /// Runs that were completely written.
+    /// Returns the number of completely written runs.
     pub fn runs(&self) -> u64 {
         self.parts.iter().map(|part| part.runs.len() as u64).sum()
     }
 
-    /// Records in them.
+    /// Returns the number of records in them.
     pub fn rows(&self) -> u64 {
         self.parts.iter().flat_map(|part| &part.runs).map(SealedRun::rows).sum()
     }
 }
 
-/// What a salvage brought back.
+/// The result of a salvage.
 #[derive(Debug)]
 pub struct SalvagedEpoch {
     /// The epoch.
@@ -69,11 +69,11 @@ pub struct SalvagedEpoch {
     pub runs: u64,
     /// Records in them.
     pub rows: u64,
-    /// Runs that were left out since their bytes are not what was written.
+    /// Runs that were left out because they are corrupt.
     pub damaged: Vec<Error>,
 }
 
-/// The unfinished epochs of a dataset, by epoch. The one that a running writer is at is among them; see
+/// Returns the unfinished epochs of a dataset, by epoch, including that of a running writer; see
 /// [`super::lock_holder`].
 ///
 /// # Errors
@@ -91,7 +91,7 @@ pub fn list(storage: &dyn Storage, layout: &Layout, descriptor: &DatasetDescript
             let path = directory.join(part.file_name());
             let file = storage.open(&path).at("open", &path)?;
             let mut runs = scan_seals(&*file, &path, &descriptor.schema)?;
-            // File systems hand out blocks of deleted files again; seals of other attempts are not this one's.
+            // File systems reuse the blocks of deleted files, so a file may contain seals of other attempts.
             let identity = PartIdentity { dataset: descriptor.uuid, commit, epoch };
             runs.retain(|run| run.identity == identity && run.part == part);
             parts.push(UnfinishedPart { part, path, bytes: file.bytes(), runs });
@@ -102,8 +102,8 @@ pub fn list(storage: &dyn Storage, layout: &Layout, descriptor: &DatasetDescript
     Ok(unfinished)
 }
 
-/// Copies what can be recovered of an unfinished epoch into `out`/epoch=N, a new folder of plain Parquet files. The
-/// attempt stays as it is; [`discard`] removes it.
+/// Copies the recoverable runs of an unfinished epoch into `out`/epoch=N, a new folder of plain Parquet files. The
+/// attempt stays unchanged; [`discard`] removes it.
 ///
 /// # Errors
 /// When `out` lies in the dataset or holds the epoch already; when storage fails.
@@ -123,7 +123,7 @@ pub fn recover_into(
     if storage.kind(&directory).at("look up", &directory)?.is_some() {
         return Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists)).at("create", &directory);
     }
-    // A name that is complete means content that is complete; what an earlier, unfinished salvage left goes.
+    // A complete name means complete content; the draft of an earlier, unfinished salvage is removed.
     let draft = out.join(format!(".epoch={epoch}.unfinished"));
     if storage.kind(&draft).at("look up", &draft)?.is_some() {
         storage.remove_dir_all(&draft).at("remove", &draft)?;
@@ -151,7 +151,7 @@ pub fn recover_into(
     Ok(salvaged)
 }
 
-/// Removes an unfinished epoch for good. Only the holder of the lock may call this.
+/// Removes an unfinished epoch permanently. Only the holder of the lock may call this.
 ///
 /// # Errors
 /// When storage fails.

@@ -1,7 +1,7 @@
-//! Going back to a checkpoint: the epochs after it disappear.
+//! Return to a checkpoint: removes all epochs after it.
 //!
-//! The newest goes first, so that a crash in between leaves the epochs up to some label, never a gap. An epoch
-//! disappears by one rename out of `data`; what was renamed is deleted afterwards, or by the next writer.
+//! The newest goes first, so that a crash in between leaves the epochs up to some label, never a gap. An epoch is
+//! removed by one rename out of `data`; the renamed folder is deleted afterwards, or by the next writer.
 
 use std::sync::Arc;
 
@@ -15,18 +15,18 @@ use super::recovery::recover;
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;
 
-/// Removes every epoch after `last` and answers which those were, in numeric order. Only the holder of the lock may call
-/// this.
+/// Removes every epoch after `last` and returns them in numeric order. Only the holder of the lock may call this.
 ///
 /// # Errors
-/// When storage fails. The epochs up to `last` are never touched.
+/// When storage fails. The epochs up to `last` are never changed.
 pub fn truncate_after(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
     descriptor: &DatasetDescriptor,
     last: u64,
 ) -> Result<Vec<u64>> {
-    // Old data that was set aside must be gone before its epoch is: a later recovery would take it for all there is.
+    // Old data that was set aside must be deleted before its epoch is: a later recovery would take it for the only
+    // copy.
     recover(storage, layout, descriptor)?;
     let removed: Vec<u64> = list_epochs(&**storage, layout)?.into_iter().filter(|epoch| *epoch > last).collect();
     let mut folders = Vec::with_capacity(removed.len());

@@ -7,11 +7,11 @@ use super::listing::list_or_empty;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{FileKind, Storage};
 
-/// What a new file system has at its root.
+/// The folder that a new file system has at its root.
 const OF_THE_SYSTEM: &str = "lost+found";
 
-/// Checks that there is a dataset at `layout`, or that one may be created there. Changes nothing, and needs no lock. What
-/// a creation that was cut short has left is no obstacle.
+/// Checks that there is a dataset at `layout`, or that one may be created there. Changes nothing, and needs no lock.
+/// The files of an interrupted creation are no obstacle.
 ///
 /// # Errors
 /// [`Error::Occupied`] when there is a file, or a folder with other files.
@@ -38,12 +38,12 @@ pub(crate) fn check_vacant(storage: &dyn Storage, layout: &Layout) -> Result<()>
     }
 }
 
-/// A file or folder that the creation of a dataset has not made.
+/// Returns a file or folder that the creation of a dataset does not make, if there is one.
 fn foreign(storage: &dyn Storage, layout: &Layout) -> Result<Option<String>> {
     for entry in storage.list(layout.root()).at("list", layout.root())? {
         let path = layout.root().join(&entry.name);
         let of_ours: fn(&str) -> bool = match entry.kind {
-            // Epochs without a dataset.json are damage, which is told elsewhere.
+            // Epochs without a dataset.json are corruption, which is reported elsewhere.
             FileKind::Directory if path == layout.data() => |name| parse_epoch_folder(name).is_some(),
             FileKind::Directory if path == layout.control() => is_control,
             FileKind::Directory if entry.name == OF_THE_SYSTEM => continue,
@@ -57,7 +57,7 @@ fn foreign(storage: &dyn Storage, layout: &Layout) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether a name is one of those of `_turbidite`.
+/// Returns whether a name is one of those of `_turbidite`.
 fn is_control(name: &str) -> bool {
     matches!(name, "manifest" | "tmp" | "index") || name.starts_with("dataset.json") || name.starts_with("lock")
 }
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Killed before every operation: what is left is no obstacle to the next attempt.
+    /// Killed before every operation: the remaining files do not block the next attempt.
     #[test]
     fn a_creation_that_was_cut_short_can_be_repeated() {
         let layout = Layout::new("/home/ds");
@@ -118,7 +118,7 @@ mod tests {
             let done = create(&killed).is_ok();
             check_vacant(&*memory, &layout).unwrap();
             create(&memory).unwrap();
-            // A file beside a dataset is nobody's business.
+            // Files beside a dataset are ignored.
             create_file(&*memory, "/home/ds/notes.txt");
             check_vacant(&*memory, &layout).unwrap();
             if done {

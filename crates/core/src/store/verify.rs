@@ -1,7 +1,8 @@
-//! Everything of a dataset against everything else: checksums, places, and what manifests say of the data.
+//! Verification of a whole dataset: checksums, positions, and consistency of manifests with the data.
 //!
-//! Here the folder: which files there are, what belongs together, the work spread over threads. `verify_part` reads one
-//! part. What is wrong is a finding and the rest is still looked at; only what makes looking impossible is an error.
+//! This module checks the folder: its files, their consistency, and the distribution of work over threads.
+//! `verify_part` reads one part. Problems become findings and verification continues; only failures that make it
+//! impossible are errors.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -18,10 +19,10 @@ use crate::error::{Error, Result};
 use crate::format::{EpochFigures, EpochManifest, PartEntry, PartId, RunKind};
 use crate::storage::Storage;
 
-/// What to verify, and how.
+/// Options of a verification.
 #[derive(Debug, Clone)]
 pub struct VerifyOptions {
-    /// The epochs; files that belong to none are looked at in any case.
+    /// The epochs; files that belong to no epoch are always checked.
     pub epochs: EpochRange,
     /// Parts read at the same time.
     pub threads: usize,
@@ -34,7 +35,7 @@ impl Default for VerifyOptions {
     }
 }
 
-/// How far a verification is.
+/// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VerifyProgress {
     /// Bytes of records checked.
@@ -43,19 +44,13 @@ pub struct VerifyProgress {
     pub total_bytes: u64,
 }
 
-/// Reads a whole dataset and compares everything with everything.
-///
-/// `progress` is called from several threads, after every column of every row group.
-///
-/// # Errors
-/// When there is no dataset, or folders cannot be listed.
 /// One part to read.
 struct Task {
     manifest: Arc<EpochManifest>,
     entry: PartEntry,
 }
 
-/// Reads a whole dataset and compares everything with everything.
+/// Verifies a whole dataset: reads all of it, and compares the data, the footers and the manifests.
 ///
 /// `progress` is called from several threads, after every column of every row group.
 ///
@@ -159,7 +154,7 @@ fn check_parts(
     Ok(())
 }
 
-/// Compares the epoch's figures with its runs.
+/// Compares the epoch's statistics with its runs.
 fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
     let EpochFigures { rows, strays, spills, nan_keys, .. } = manifest.figures;
     let count = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
@@ -179,7 +174,7 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     }
 }
 
-/// Looks at what belongs to no epoch. Returns how many attempts at epochs were never finished.
+/// Checks files and folders that belong to no epoch. Returns the number of attempts at epochs that were never finished.
 fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], findings: &mut Vec<Finding>) -> Result<u64> {
     let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
     let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));

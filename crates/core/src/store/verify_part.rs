@@ -1,4 +1,4 @@
-//! One part against the manifest: every checksum, every figure, the order of the keys.
+//! Verification of one part against the manifest: every checksum, all statistics, the order of the keys.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::format::{
 use crate::schema::{DataType, Schema, Value};
 use crate::storage::{ReadableFile, Storage};
 
-/// What every Parquet file begins with.
+/// The first bytes of every Parquet file.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Reads and checks one part. `advance` hears of every piece of records read.
+/// Reads and checks one part. `advance` is called with the bytes of each piece of records read.
 pub(super) fn verify_part(
     storage: &Arc<dyn Storage>,
     layout: &Layout,
@@ -58,7 +58,7 @@ pub(super) fn verify_part(
     report
 }
 
-/// What one column of one row group turned out to hold.
+/// The contents of one column of one row group.
 #[derive(Debug, Clone, Copy)]
 struct Observed {
     range: Option<(Value, Value)>,
@@ -80,8 +80,8 @@ impl Observed {
     }
 }
 
-/// Smallest and largest value and NaN of packed values; written apart from the encoder's, so that an error in one of
-/// them shows.
+/// Computes the range and NaN count of packed values, separately from the encoder's implementation, so that an error in
+/// one of them is detected.
 fn observe(data_type: DataType, values: &[u8]) -> Observed {
     macro_rules! each {
         ($type:ty, $value:expr) => {{
@@ -117,7 +117,7 @@ fn observe(data_type: DataType, values: &[u8]) -> Observed {
     }
 }
 
-/// Equal by value, so that the sign of a zero does not matter.
+/// Compares ranges by value, ignoring the sign of zeros.
 fn same_range(one: Option<(Value, Value)>, two: Option<(Value, Value)>) -> bool {
     let same = |one: Value, two: Value| one.compare(two).is_some_and(|order| order.is_eq());
     match (one, two) {
@@ -155,7 +155,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Whether manifest and footer name the same row groups.
+    /// Checks that manifest and footer name the same row groups.
     fn row_groups(&mut self, runs: &[&RunEntry]) {
         let found = self.reader.row_groups();
         if runs.len() as u64 != u64::from(found) {
@@ -170,7 +170,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Compares the seals with the manifest. They are what a salvage would go by.
+    /// Compares the seals, which salvage relies on, with the manifest.
     fn seals(&mut self, runs: &[&RunEntry]) {
         let gaps =
             Gaps { file: Arc::clone(self.reader.file()), runs: runs.iter().map(|run| (**run).clone()).collect() };
@@ -183,8 +183,8 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Whether what lies between records and seals is zeros. Nobody reads it; but a device that changes it may change
-    /// records next.
+    /// Checks that the gaps between records and seals are zeros. They hold no data, but a device that changes them may
+    /// change records next.
     fn gaps(&mut self, runs: &[&RunEntry], end: u64) {
         let mut position = MAGIC.len() as u64;
         let groups = runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
@@ -195,7 +195,7 @@ impl PartCheck<'_> {
             } else if gap_bytes > 0 {
                 let mut gap = vec![0; gap_bytes as usize];
                 let read = self.reader.file().read_at(position, &mut gap).at("read", self.path);
-                // A gap without a seal was told of by `seals`.
+                // `seals` has reported gaps without a seal.
                 let zeros = self
                     .take(read)
                     .and_then(|()| padding(&gap))
@@ -208,7 +208,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Reads one row group. `last_key` is the run and the last key's ordinal of the row group before.
+    /// Reads one row group. `last_key` is the run and the last key's ordinal of the previous row group.
     fn row_group(&mut self, run: &RunEntry, last_key: &mut Option<(u32, u64)>, advance: &dyn Fn(u64)) {
         let mut checksum = Xxh3::new();
         let mut position = run.offset;
@@ -291,7 +291,7 @@ impl PartCheck<'_> {
         Some(observed)
     }
 
-    /// Compares what a column holds with the manifest's summary.
+    /// Compares the contents of a column with the manifest's statistics.
     fn summary(&mut self, run: &RunEntry, column: usize, observed: Observed) {
         let name = self.schema.columns()[column].name.clone();
         let at = format!("{}, column '{name}'", place(run));
@@ -309,7 +309,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Whether the keys are such as the run's kind promises.
+    /// Checks that the keys match the run's kind.
     fn kind(&mut self, run: &RunEntry, keys: Observed) {
         let nan_run = run.kind == RunKind::NanKey;
         if nan_run && keys.nan_count != run.rows {
@@ -318,7 +318,7 @@ impl PartCheck<'_> {
             self.damage(place(run), "it has NaN keys without being a run of them");
         }
         let (RunKind::Regular, Some(bounds), Some(range)) = (run.kind, run.bounds, keys.range) else { return };
-        // Until 22 November 2026 the outermost bounds of narrow signed keys were cut to these.
+        // Older datasets have 0 and -1 as the outermost bounds of narrow signed keys.
         let was_cut = matches!(self.schema.key().data_type, DataType::I8 | DataType::I16 | DataType::I32);
         let holds = |bound: Value, cut: i128| was_cut && bound == Value::Int(cut);
         let below = !holds(bounds.0, 0) && range.0.compare(bounds.0).is_some_and(|order| order.is_lt());
@@ -329,7 +329,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Whether keys ascend, within a page and from the pages and row groups of the run before.
+    /// Checks that keys ascend, within a page and from the previous pages and row groups of the run.
     fn key_order(&mut self, run: &RunEntry, values: &[u8], last_key: &mut Option<(u32, u64)>) {
         let order = self.schema.key_order();
         let width = self.schema.key().data_type.width();
@@ -349,7 +349,7 @@ fn place(run: &RunEntry) -> String {
     format!("run {}, row group {}", run.run, run.row_group)
 }
 
-/// The seal that the row groups of one run must have.
+/// Returns the seal that the row groups of one run must have.
 fn expected_seal(identity: PartIdentity, run: &[&RunEntry]) -> SealedRun {
     let first = run[0];
     let group = |run: &&RunEntry| SealedRowGroup {
@@ -369,7 +369,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RunEntry]) -> SealedRun {
     }
 }
 
-/// A part as it would be with zeros in place of its records: looking for seals then reads nothing twice.
+/// A view of a part with zeros in place of its records: the search for seals then reads no record twice.
 #[derive(Debug)]
 struct Gaps {
     file: Arc<dyn ReadableFile>,
@@ -385,7 +385,7 @@ impl ReadableFile for Gaps {
         buffer.fill(0);
         let end = offset.saturating_add(buffer.len() as u64);
         let mut position = offset;
-        // Row groups ascend: manifests are checked for that before.
+        // Row groups ascend: the manifest was checked for that.
         let past = std::iter::once((self.bytes(), self.bytes()));
         let groups = self.runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
         for (group_start, group_end) in groups.chain(past) {

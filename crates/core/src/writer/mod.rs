@@ -1,14 +1,15 @@
 //! One receiver's writer: turns delivered records into sealed parts, without doing I/O itself.
 //!
 //! A state machine: records in, [`Task`]s out, [`Completion`]s in. A driver runs the tasks, on a background thread or
-//! at once, and the writer decides what comes next. Regular records have two memtables, one filling while the other is
-//! written; strays, spills and NaN keys have small ones of their own, so that they widen no regular run.
+//! at once, and the writer decides the next one. Regular records have two memtables, one filling while the other is
+//! flushed; strays, spills and NaN keys have small ones of their own, so that they widen no regular run.
 //!
 //! Invariants
 //! - At most one task is out at a time, so a part's runs lie in the order they were sealed and its offsets are known.
-//! - At most one full memtable waits behind that task: [`Writer::accepts`] is false then, and the driver stops polling.
-//! - After an error the writer goes on taking records and drops them: an epoch that cannot be stored must still end on
-//!   all ranks, with the cause ([`Outcome`]).
+//! - At most one full memtable waits behind that task: [`Writer::accepts`] returns false then, and the driver stops
+//!   polling.
+//! - After an error the writer continues to take records and drops them: an epoch that cannot be stored must still end
+//!   on all ranks, with the cause ([`Outcome`]).
 
 mod task;
 #[cfg(test)]
@@ -26,56 +27,56 @@ use crate::schema::{Schema, Value};
 
 pub use task::{Completion, PartFactory, Task};
 
-/// Most records of one run: it bounds the memory that sorting takes, whatever the width of a record.
+/// Maximum number of records in a run: it limits the memory of sorting, whatever the width of a record.
 pub const MAX_RUN_ROWS: usize = 7 << 15;
 
-/// Threads that sort and write for each core, in a process that has them to itself: one in two waits for the disk. With one
-/// per core, ingests of 16 ranks took 10 to 30 % longer (`ingest_speed index,ranks=16,writers=2`, 8 GB).
+/// Threads per core that sort and write, in a process that has the cores to itself: each thread spends much of its time
+/// waiting for the disk, so one per core leaves cores idle (`ingest_speed index,ranks=16,writers=2`).
 pub const THREADS_PER_CORE: usize = 2;
 
-/// Memtables for regular records: one is filled while the other is written.
+/// Memtables for regular records: one is filled while the other is flushed.
 pub(crate) const MEMTABLES: usize = 2;
 
 /// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
 const SIDE_FRACTION: usize = 32;
 
-/// What a writer needs to know.
+/// The options of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterOptions {
     /// The receiver.
     pub rank: u32,
     /// Size of a regular memtable in bytes.
     pub memtable_bytes: usize,
-    /// Row groups a run is cut into.
+    /// Row groups per run.
     pub row_groups_per_run: u32,
     /// Row groups after which a part rolls over to the next file.
     pub row_groups_per_part: u32,
 }
 
-/// What a writer has to show at the end of an epoch.
+/// A writer's results at the end of an epoch.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The parts it closed, in the order of their rolls.
+    /// The closed parts, in the order of their rolls.
     pub parts: Vec<PartEntry>,
     /// Their runs.
     pub runs: Vec<RunEntry>,
-    /// How their keys are spread.
+    /// The distribution of their keys.
     pub keys: Spreads,
-    /// Where the time went.
+    /// Time per stage.
     pub figures: StageSeconds,
-    /// The first error; parts and runs are incomplete then.
+    /// The first error. Parts and runs are incomplete if there is one.
     pub error: Option<Error>,
-    /// Memtables of regular size that came back, for the next epoch's writer.
+    /// Empty memtables of regular size, for the next epoch's writer.
     pub spare: Vec<Memtable>,
 }
 
-/// A change of table may end a regular run that has reached this fraction of a memtable. Smaller runs would cost more in
-/// row groups than they save in range.
-const LEAST_RUN_FRACTION: usize = 8;
+/// Minimum size of a regular run that a change of table may end, as a fraction of a memtable. Smaller runs would cost
+/// more in row groups than they save in range.
+const MIN_RUN_FRACTION: usize = 8;
 
-/// It does so when more than this share of the records lie outside of the new partition. Cuts move as loads are evened out,
-/// and a run that mixes two partitions with a common middle costs queries less than one run more to look into.
-const MOST_OUTSIDE: f64 = 0.5;
+/// A change of table ends the run when more than this share of its records lie outside the new partition. Cuts move as
+/// loads are balanced, and a run that mixes two overlapping partitions costs queries less than one more run.
+const MAX_OUTSIDE: f64 = 0.5;
 
 #[derive(Debug)]
 struct Waiting {
@@ -93,14 +94,14 @@ pub struct Writer {
     /// The memtable being filled, per kind.
     active: [Option<Memtable>; 4],
     waiting: VecDeque<Waiting>,
-    /// Written memtables of regular size, to be filled again.
+    /// Flushed memtables of regular size, to be reused.
     spare: Vec<Memtable>,
     table_version: u32,
     bounds: Option<(Value, Value)>,
     /// Bounds that hold all partitions in force while the regular memtable was filled.
     regular_bounds: Option<(Value, Value)>,
     busy: bool,
-    /// Whether what is written is a regular memtable.
+    /// Whether the running task flushes a regular memtable.
     writes_regular: bool,
     part: Option<Box<PartWriter>>,
     next_roll: u32,
@@ -125,7 +126,7 @@ fn slot(kind: RunKind) -> usize {
 }
 
 impl Writer {
-    /// A writer that has received nothing yet.
+    /// Creates a writer that has received no records.
     pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
         Self {
             options,
@@ -150,17 +151,17 @@ impl Writer {
         }
     }
 
-    /// Tells which table and partition are in force from now on; runs sealed later record them.
+    /// Installs the table and partition in force from now on; runs sealed later record them.
     ///
-    /// A regular run that mixes two partitions spans both. When those have little in common, the records so far become a run
-    /// of their own unless they are few; otherwise it records bounds that hold both.
+    /// A regular run that mixes two partitions spans both. When those overlap little, the records so far become a run
+    /// of their own unless they are few; otherwise the run records bounds that hold both.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         let moved_far = |rows: &Memtable| {
             let order = self.schema.key_order();
-            rows.bytes() >= capacity / LEAST_RUN_FRACTION
+            rows.bytes() >= capacity / MIN_RUN_FRACTION
                 && bounds.is_some_and(|(low, high)| {
-                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MOST_OUTSIDE
+                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MAX_OUTSIDE
                 })
         };
         if self.waiting.is_empty() && self.active[slot(RunKind::Regular)].as_ref().is_some_and(moved_far) {
@@ -174,14 +175,14 @@ impl Writer {
         };
     }
 
-    /// Gives it the memory of a memtable of an earlier epoch ([`Outcome::spare`]), so that it need not ask the system for it, and
-    /// how that one's rows were spread.
+    /// Passes in the memory of a memtable of an earlier epoch ([`Outcome::spare`]), which saves an allocation, and its
+    /// key distribution.
     pub fn reuse(&mut self, memory: Vec<u8>, spread: Option<BucketBounds>) {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, spread));
     }
 
-    /// Changes the size of memtables, since there are now more or fewer writers to share their memory with. One that holds
+    /// Changes the size of memtables when the number of writers that share the memory changes. A memtable that holds
     /// more already becomes a run.
     pub fn set_memtable_bytes(&mut self, bytes: usize) {
         if bytes == self.options.memtable_bytes {
@@ -201,13 +202,13 @@ impl Writer {
         self.active[slot(kind)].as_ref().is_none_or(Memtable::is_empty)
     }
 
-    /// Whether more records are welcome now.
+    /// Returns whether the writer has room for more records.
     pub fn accepts(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes whole stored rows of one kind. What arrives while [`Writer::accepts`] is false is taken all the same, at
-    /// the price of memory beyond the two memtables; runtimes poll no more than a batch then.
+    /// Takes whole stored rows of one kind. Records that arrive while [`Writer::accepts`] returns false are taken too,
+    /// using memory beyond the two memtables; runtimes poll at most one batch then.
     pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
         let row_bytes = self.schema.row_bytes();
         while !rows.is_empty() && self.error.is_none() {
@@ -215,7 +216,7 @@ impl Writer {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
-                    // One begun while both large ones are out is given up when one of them comes back.
+                    // A memtable begun while both large ones are out is dropped when one of them comes back.
                     let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
                     let stays = regular && waiting + usize::from(self.writes_regular) < MEMTABLES;
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
@@ -243,7 +244,7 @@ impl Writer {
         }
     }
 
-    /// No more records come: seals what there is.
+    /// Flushes all memtables: no more records come.
     pub fn finish(&mut self) {
         self.finishing = true;
         for kind in KINDS {
@@ -251,7 +252,7 @@ impl Writer {
         }
     }
 
-    /// The next thing to do, if one may be begun now.
+    /// Returns the next task, if one may be started now.
     pub fn next_task(&mut self) -> Option<Task> {
         if self.busy {
             return None;
@@ -313,13 +314,13 @@ impl Writer {
         }
     }
 
-    /// While one memtable is filled only one more is of use; at the end both may come back.
+    /// Returns the number of spare memtables to keep: one while another is filled, two at the end.
     fn wanted_spares(&self) -> usize {
         if self.finishing && self.active[slot(RunKind::Regular)].is_none() { MEMTABLES } else { MEMTABLES - 1 }
     }
 
-    /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown to
-    /// full size, it would be a third.
+    /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown
+    /// to full size, it would be a third.
     fn use_spare(&mut self) {
         let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
         let takes_less = |spare: &mut Memtable| !active.reserves() && active.rows() <= spare.remaining_rows();
@@ -336,19 +337,19 @@ impl Writer {
         self.active = [None, None, None, None];
     }
 
-    /// Whether everything is sealed, closed and durable, or the writer has failed.
+    /// Returns whether everything is sealed, closed and durable, or the writer has failed.
     pub fn is_finished(&self) -> bool {
         let idle = !self.busy && self.waiting.is_empty();
         self.finishing && idle && (self.part.is_none() || self.error.is_some())
     }
 
-    /// What the writer achieved; call it when [`Writer::is_finished`].
+    /// Returns the results. Call it when [`Writer::is_finished`] returns true.
     pub fn into_outcome(self) -> Outcome {
         let Self { parts, runs, keys, figures, error, spare, .. } = self;
         Outcome { parts, runs, keys, figures, error, spare }
     }
 
-    /// Bytes of memory in memtables.
+    /// Returns the bytes of memory in memtables.
     pub fn resident_bytes(&self) -> usize {
         let active = self.active.iter().flatten();
         active
@@ -359,7 +360,7 @@ impl Writer {
     }
 }
 
-/// The smallest bounds that hold both.
+/// Returns the smallest bounds that hold both.
 fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
     let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
     (if less(other.0, one.0) { other.0 } else { one.0 }, if less(one.1, other.1) { other.1 } else { one.1 })
@@ -369,7 +370,7 @@ fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> u
     let regular = options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(row_bytes));
     match kind {
         RunKind::Regular => regular,
-        // Small ones must not shrink to a few rows when memtables are made tiny.
+        // The small ones must not shrink to a few rows when memtables are made tiny.
         _ => (regular / SIDE_FRACTION).max(regular.min(16 << 10)),
     }
 }

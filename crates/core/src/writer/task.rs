@@ -1,4 +1,4 @@
-//! What a writer asks for, and the one function that does it.
+//! The tasks of a writer, and the function that executes them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::format::{
 use crate::schema::Schema;
 use crate::storage::Storage;
 
-/// Work for a background thread. Tasks of one writer come one at a time.
+/// Work for a background thread. A writer has one task out at a time.
 #[derive(Debug)]
 pub enum Task {
     /// Sort, encode and write a run, after creating the part if there is none.
@@ -22,7 +22,7 @@ pub enum Task {
         create: PartId,
         /// The records.
         rows: Box<Memtable>,
-        /// What else the run records.
+        /// The run's metadata.
         context: RunContext,
     },
     /// Write the part's footer and make it durable.
@@ -39,18 +39,18 @@ pub enum Completion {
     Appended {
         /// The part, to be appended to.
         part: Option<Box<PartWriter>>,
-        /// The memtable, to be filled again: it is empty.
+        /// The emptied memtable, to be reused.
         rows: Box<Memtable>,
         /// The run's row groups.
         result: Result<Vec<RunEntry>>,
-        /// What this task took.
+        /// Statistics of this task.
         figures: StageSeconds,
     },
     /// Of [`Task::Finish`].
     Finished {
         /// The closed part.
         result: Result<PartEntry>,
-        /// What this task took.
+        /// Statistics of this task.
         figures: StageSeconds,
     },
 }
@@ -63,10 +63,10 @@ impl Completion {
     }
 }
 
-/// Where an epoch's parts are made, and how.
+/// Creates an epoch's parts.
 #[derive(Debug, Clone)]
 pub struct PartFactory {
-    /// The file system.
+    /// The storage.
     pub storage: Arc<dyn Storage>,
     /// The epoch's unfinished folder.
     pub directory: PathBuf,
@@ -74,7 +74,7 @@ pub struct PartFactory {
     pub schema: Arc<Schema>,
     /// The parts' layout.
     pub options: PartOptions,
-    /// What every part's footer says of dataset and commit.
+    /// The dataset and commit that every part's footer names.
     pub identity: PartIdentity,
 }
 
@@ -88,7 +88,7 @@ impl PartFactory {
         PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
     }
 
-    /// Does what a writer asks for, on this thread.
+    /// Executes a writer's task on this thread.
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {
             Task::Append { part, create, mut rows, context } => {

@@ -1,4 +1,4 @@
-//! Which memtables a writer keeps and which it gives up. What it writes is tested through the runtimes, and by `tests/sim`.
+//! The reuse of memtables by a writer. Its output is tested through the runtimes, and by `tests/sim`.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::storage::{MemoryStorage, Storage};
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 
-/// A writer of rows that are one key of eight bytes, and what runs its tasks.
+/// A writer of rows with one key of eight bytes, and the executor of its tasks.
 struct Fixture {
     writer: Writer,
     factory: PartFactory,
@@ -39,7 +39,7 @@ impl Fixture {
         self.writer.push(RunKind::Regular, &rows);
     }
 
-    /// The task that is due.
+    /// Starts the task that is due.
     fn begin(&mut self) -> Task {
         self.writer.next_task().expect("a full memtable is to be written")
     }
@@ -48,13 +48,14 @@ impl Fixture {
         self.writer.complete(self.factory.execute(task, &mut EncodeBuffers::new()));
     }
 
-    /// Where the rows lie that are being gathered.
+    /// Returns the address of the rows in the active memtable.
     fn memory(&self) -> *const u8 {
         self.writer.active[slot(RunKind::Regular)].as_ref().unwrap().pieces().next().unwrap().as_ptr()
     }
 }
 
-/// Rows used to be moved to the memtable that had come back, and the other one's memory was asked for again a moment later.
+/// Rows used to be moved to the memtable that had come back, and the other one's memory was allocated again a moment
+/// later.
 #[test]
 fn a_memtable_that_was_begun_to_be_kept_is_kept() {
     let mut fixture = Fixture::new();
@@ -83,7 +84,7 @@ fn a_memtable_that_was_begun_beyond_two_is_given_up() {
     assert_eq!((active.bytes(), active.reserves()), (MEMTABLE_BYTES / 4, true));
 }
 
-/// A run of strays that is being written does not count: only one regular memtable is out.
+/// A run of strays being written does not count: only one regular memtable is out.
 #[test]
 fn a_second_regular_memtable_is_begun_to_be_kept_while_strays_are_written() {
     let mut fixture = Fixture::new();

@@ -1,5 +1,5 @@
-//! A committed epoch, byte for byte: its files as the `parquet` crate reads them, against its manifest and against what was
-//! appended.
+//! Audit of a committed epoch, byte for byte: its files as the `parquet` crate reads them, against its manifest and
+//! against the appended records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use turbidite::store::{DatasetDescriptor, Layout, load_manifest};
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
 
-/// One row group as it lies in its file.
+/// The contents of one row group in its file.
 struct Group {
     keys: Vec<f32>,
     ids: Vec<u64>,
@@ -53,7 +53,7 @@ fn as_f64(value: Value) -> f64 {
     }
 }
 
-/// What one entry of the manifest says, against its row group.
+/// Compares one entry of the manifest with its row group.
 fn check_entry(entry: &RunEntry, group: &Group) -> Result<(), String> {
     let refuse = |what: String| Err(format!("{:?}, row group {}: {what}", entry.part, entry.row_group));
     if (group.offset, group.bytes) != (entry.offset, entry.bytes) {
@@ -92,7 +92,7 @@ fn check_entry(entry: &RunEntry, group: &Group) -> Result<(), String> {
     Ok(())
 }
 
-/// The manifest of an epoch that is there.
+/// Returns the manifest of an existing epoch.
 fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String> {
     let layout = Layout::new(ROOT);
     let told = |error: turbidite::Error| format!("epoch {epoch}: {error}");
@@ -186,7 +186,7 @@ fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -
     Ok(())
 }
 
-/// All records in a folder of Parquet files, by id.
+/// Returns all records in a folder of Parquet files, by id.
 pub(crate) fn read_folder(storage: &MemoryStorage, folder: &Path) -> Result<Vec<(u64, u32)>, String> {
     let mut found = Vec::new();
     for file in storage.list(folder).map_err(|error| error.to_string())? {

@@ -1,9 +1,9 @@
-//! How often each fault and each interesting situation was met. A situation that a sweep never meets is one that it says
-//! nothing about.
+//! Coverage: how often each fault and each interesting situation occurred. A sweep tests only the situations that it
+//! covers.
 
 use std::collections::BTreeMap;
 
-/// What a sweep must have met.
+/// The situations that a sweep must cover.
 pub(crate) const REQUIRED: &[&str] = &[
     // Faults.
     "fault: power failure, only what was synced survives",
@@ -42,7 +42,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "error at: publish",
     "error at: exchange",
     "error at: sync data/",
-    // What the shuffle does.
+    // Situations of the shuffle.
     "shuffle: strays",
     "shuffle: spills",
     "shuffle: keys that are no number",
@@ -54,7 +54,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "shuffle: deliveries counted more than once",
     "shuffle: a rank without records",
     "shuffle: receivers fewer than ranks",
-    // What a job does.
+    // Situations of a job.
     "job: several runs in a part",
     "job: several parts of a rank",
     "job: empty epoch",
@@ -72,7 +72,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "job: replacement completed by the next writer",
     "job: salvaged",
     "job: ranks lost each other",
-    // Who reads.
+    // Readers.
     "reader: between two file operations",
     "reader: while an epoch is being replaced",
     "reader: old data after its replacement",

@@ -1,4 +1,4 @@
-//! One rank's view of the files: what the job's storage keeps, through the faults of the launch.
+//! One rank's view of the files: the job's storage, with the faults of the launch.
 
 use std::io;
 use std::path::Path;
@@ -11,10 +11,10 @@ use crate::model::Model;
 use crate::reader::SlowReader;
 use crate::world::World;
 
-/// Where the dataset lies.
+/// The dataset's path.
 pub(crate) const ROOT: &str = "/ds";
 
-/// What all ranks of a launch share of the files.
+/// State of the files shared by all ranks of a launch.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) world: Arc<World>,
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) reader: Mutex<Option<SlowReader>>,
 }
 
-/// The files, as one rank has them.
+/// One rank's storage.
 #[derive(Debug, Clone)]
 pub(crate) struct Disk {
     pub(crate) shared: Arc<Shared>,
@@ -34,7 +34,7 @@ fn killed() -> io::Error {
     io::Error::other("the process was killed here")
 }
 
-/// What an operation is for, by what it does and where.
+/// Returns the purpose of an operation, from its kind and its path.
 fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str {
     let below = path.strip_prefix(ROOT).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let target = to.map(|to| to.to_string_lossy().into_owned()).unwrap_or_default();
@@ -69,13 +69,13 @@ fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str
 }
 
 impl Disk {
-    /// Judges an operation: `Ok` means that it is to be done, in full.
+    /// Applies the faults to an operation: `Ok` means that it is to be executed in full.
     fn judge(&self, operation: &'static str, path: &Path, to: Option<&Path>, bytes: Option<usize>) -> Result<(), Stop> {
         let world = &self.shared.world;
         world.maybe_pause(self.rank);
         let step = step(operation, path, to);
         let mut name = world.state().trace.name(path);
-        // The length of other files is that of figures as text, which are measured.
+        // The length of other files varies with statistics stored as text.
         if let Some(bytes) = bytes.filter(|_| step.starts_with("part")) {
             name.push_str(&format!(" {bytes}"));
         }
@@ -100,7 +100,7 @@ impl Disk {
         self.shared.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a reader look at the files as they are now, always after what readers could notice.
+    /// Lets a reader query the current files, always after changes that are visible to readers.
     fn look(&self, noticeable: bool) {
         let world = &self.shared.world;
         let mut state = world.state();
@@ -126,7 +126,7 @@ impl Disk {
     }
 }
 
-/// Why an operation does not happen, or not all of it.
+/// Why an operation does not take effect, or not in full.
 struct Stop {
     written: usize,
     error: io::Error,

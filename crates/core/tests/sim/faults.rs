@@ -1,4 +1,4 @@
-//! What goes wrong in one launch of the job, and when.
+//! The faults of one launch of the job, and their times.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::coverage::Coverage;
 use crate::random::Random;
 
-/// When a fault strikes.
+/// The time of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trigger {
     /// At the n-th file operation of the launch, over all ranks.
@@ -17,14 +17,14 @@ pub(crate) enum Trigger {
     Turn(u64),
 }
 
-/// What happens to files that fail.
+/// The kind of a storage failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failure {
-    /// Operations fail and do nothing.
+    /// Operations fail without effect.
     Broken,
-    /// Writes are cut short; all else works.
+    /// Writes are cut short; all other operations work.
     Full,
-    /// Operations take so many milliseconds more.
+    /// Operations take this many milliseconds longer.
     Slow { ms: u64 },
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Trouble {
     /// Only on this rank.
     pub(crate) rank: Option<u32>,
     pub(crate) at: Trigger,
-    /// How many operations that it could hit it hits.
+    /// Number of matching operations that fail.
     pub(crate) count: u64,
 }
 
@@ -54,17 +54,17 @@ pub(crate) struct Plan {
     pub(crate) troubles: Vec<Trouble>,
 }
 
-/// What becomes of an operation.
+/// The effect of the faults on an operation.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Go,
     Stall(Duration),
-    /// It fails; of a write, so many 256ths happen.
+    /// It fails; of a write, this many 256ths take effect.
     Fail {
         kind: ErrorKind,
         written: u64,
     },
-    /// This rank, or all, die here; of a write, so many 256ths happen.
+    /// This rank, or all, die here; of a write, this many 256ths take effect.
     Crash {
         who: Option<u32>,
         written: u64,
@@ -73,10 +73,10 @@ pub(crate) enum Verdict {
     Dead,
 }
 
-/// Background work waits this long at most before it is done, times the rank's slowness.
+/// Maximum delay of background work, times the rank's slowness.
 const LONGEST_WORK_DELAY_NS: u64 = 80_000;
 
-/// The plan, and how far it has come.
+/// The plan, and its progress.
 #[derive(Debug)]
 pub(crate) struct Faults {
     plan: Plan,
@@ -115,7 +115,7 @@ impl Faults {
         }
     }
 
-    /// Who dies at this turn.
+    /// Returns the ranks that die at this turn.
     pub(crate) fn due_by_turn(&mut self, turn: u64) -> Option<Option<u32>> {
         let crash = self.plan.crash.take_if(|crash| matches!(crash.at, Trigger::Turn(at) if turn >= at))?;
         self.crashed = Some(crash.who);

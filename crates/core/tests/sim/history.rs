@@ -22,13 +22,13 @@ use crate::trace::Trace;
 use crate::workload::Writing;
 use crate::world::World;
 
-/// How long ranks wait for each other in vain, in simulated time.
+/// Stall limit of the ranks, in simulated time.
 const STALL_LIMIT: Duration = Duration::from_secs(20);
 
-/// What the locks of a machine say that was started again.
+/// The boot recorded in the locks of a restarted machine.
 const BOOT_BEFORE: &str = "the boot before";
 
-/// What a history came to.
+/// The result of a history.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) hash: u64,
@@ -37,11 +37,11 @@ pub(crate) struct Report {
     pub(crate) epochs: u64,
     pub(crate) crashes: u64,
     pub(crate) coverage: Coverage,
-    /// What was wrong, if anything.
+    /// The first violation, if any.
     pub(crate) violation: Option<String>,
 }
 
-/// The job of a history, the same in all launches but for what restarts may change.
+/// The job of a history, the same in all launches but for parameters that restarts may change.
 #[derive(Debug)]
 struct Shape {
     options: WriteOptions,
@@ -86,7 +86,7 @@ impl Shape {
     }
 }
 
-/// What is to happen in one launch.
+/// The plan of one launch.
 struct Intent {
     if_exists: IfExists,
     break_lock: bool,
@@ -94,7 +94,7 @@ struct Intent {
     is_locked: bool,
     steps: Vec<Step>,
     plan: Plan,
-    /// Whether a crash is a power failure; `Some` seed keeps some of what was not synced.
+    /// Whether a crash is a power failure; a `Some` seed keeps some of the unsynced changes.
     power: Option<Option<u64>>,
 }
 
@@ -137,7 +137,7 @@ impl History {
         Arc::new(self.memory.clone())
     }
 
-    /// One launch with whatever befalls it, and a look at what is left.
+    /// Runs one launch with its faults, and checks the storage afterwards.
     fn launch_again(&mut self, last: bool) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let mut intent = self.draw_intent(break_lock);
@@ -178,7 +178,7 @@ impl History {
         Intent { if_exists, break_lock, is_locked: false, steps, plan, power }
     }
 
-    /// Finds out whether the next writer has to break a lock, and whether it is refused otherwise.
+    /// Determines whether the next writer has to break a lock, and checks that it is refused otherwise.
     fn face_lock(&mut self) -> Result<bool, String> {
         let layout = Layout::new(ROOT);
         let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
@@ -186,7 +186,7 @@ impl History {
             return Ok(self.random.one_in(4));
         }
         if self.random.one_in(3) && !self.holder_is_gone(&layout.lock()) {
-            // The process that the lock names is this one, and runs.
+            // The process named by the lock is this one, and runs.
             let intent = Intent {
                 if_exists: IfExists::Error,
                 break_lock: false,
@@ -214,7 +214,7 @@ impl History {
         Ok(false)
     }
 
-    /// Whether a launch that died while it took the lock over left it as one of a writer that is gone.
+    /// Returns whether a launch that died during a takeover left the lock in the name of a dead writer.
     fn holder_is_gone(&self, path: &Path) -> bool {
         let Ok(file) = self.memory.open(path) else { return false };
         let mut content = vec![0; file.bytes() as usize];
@@ -222,7 +222,7 @@ impl History {
         content.windows(BOOT_BEFORE.len()).any(|window| window == BOOT_BEFORE.as_bytes())
     }
 
-    /// Makes locks, and locks on locks, say that their holder ran before the machine was last started.
+    /// Changes locks, and locks on locks, to name holders from before the machine's last boot.
     fn restart_machine(&self, folder: &Path) -> std::io::Result<()> {
         for entry in self.memory.list(folder)? {
             let path = folder.join(&entry.name);
@@ -232,7 +232,7 @@ impl History {
             let file = self.memory.open(&path)?;
             let mut content = vec![0; file.bytes() as usize];
             file.read_at(0, &mut content)?;
-            // What a crash left of a draft is no lock yet.
+            // The partial draft of a crash is not a lock.
             let Ok(mut holder) = serde_json::from_slice::<serde_json::Value>(&content) else { continue };
             holder["boot"] = BOOT_BEFORE.into();
             self.memory.remove_file(&path)?;
@@ -285,7 +285,8 @@ impl History {
         Ok(calls)
     }
 
-    /// All ranks must be told the same, but for those that lost the others because of a crash or a long stall.
+    /// Checks that all ranks got the same results, except those that lost the others because of a crash or a long
+    /// stall.
     fn compare(&mut self, calls: &[Calls], excused: bool) -> Result<(), String> {
         let longest = calls.iter().map(Vec::len).max().unwrap_or_default();
         for index in 0..longest {
@@ -312,7 +313,7 @@ impl History {
         Ok(())
     }
 
-    /// What the end of a launch leaves of the storage.
+    /// Applies the end of a launch to the storage.
     fn crash(&mut self, crashed: Option<Option<u32>>, intent: &Intent) -> Result<(), String> {
         let Some(who) = crashed else { return Ok(()) };
         self.report.crashes += 1;
@@ -349,7 +350,7 @@ impl History {
         self.model().survived(&found, false)
     }
 
-    /// One byte of one file of a committed epoch changes.
+    /// Changes one byte of one file of a committed epoch.
     fn doubt(&mut self) -> Result<(), String> {
         let layout = Layout::new(ROOT);
         let visible = self.model().visible();
@@ -363,7 +364,7 @@ impl History {
         if names.is_empty() {
             return Ok(());
         }
-        // Manifests are named at random, so the choice is not the same in two runs; nothing follows from it.
+        // Manifests are named at random, so the choice differs between two runs; no later event depends on it.
         let path = folder.join(&self.random.pick(&names).name);
         let bytes = self.memory.open(&path).map_err(|error| error.to_string())?.bytes();
         let fault = Fault::Flip { path, offset: self.random.below(bytes), mask: 1 << self.random.below(8) };
@@ -374,7 +375,7 @@ impl History {
         reader::doubt(&damaged, &model, &mut self.report.coverage)
     }
 
-    /// What a crash left of epochs that were never committed can be had, and is what was written.
+    /// Checks that the data of epochs that were never committed can be salvaged, and is the written data.
     fn salvage(&mut self) -> Result<(), String> {
         let layout = Layout::new(ROOT);
         let told = |error: turbidite::Error| format!("salvage: {error}");
@@ -408,7 +409,7 @@ impl History {
         Ok(())
     }
 
-    /// A last launch without faults: it works, and all is in order afterwards.
+    /// Runs a last launch without faults: it works, and the dataset verifies afterwards.
     fn settle(&mut self) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let ranks = self.shape.options.ranks;
@@ -441,7 +442,7 @@ impl History {
     }
 }
 
-/// What goes wrong in a launch of so many ranks and epochs.
+/// Draws the faults of a launch of `ranks` and `epochs`.
 fn draw_plan(random: &mut Random, ranks: u32, epochs: u64) -> Plan {
     let mut plan = Plan::default();
     let operations = 30 + epochs * (25 + u64::from(ranks) * 12);

@@ -1,4 +1,4 @@
-//! What the program on each rank does in one launch of the job, and what it was told.
+//! The program on each rank in one launch of the job, and the results of its calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,59 +15,59 @@ use crate::random::{Random, mix};
 use crate::workload::{ROW_BYTES, columns, schema};
 use crate::world::{SimHost, World};
 
-/// One thing that all ranks do together, or rank 0 alone.
+/// One collective operation, or one of rank 0 alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Write an epoch: this writing of the model.
     Epoch { epoch: u64, writing: usize },
-    /// Go back to a checkpoint.
+    /// Return to a checkpoint.
     Truncate { last: u64 },
-    /// Another process asks for the lock, by force or not.
+    /// Another process requests the lock, by force or not.
     Intrude { force: bool },
 }
 
-/// What a call answered.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
     Done(String),
-    /// The same on all ranks.
+    /// The same error on all ranks.
     Failed(String),
-    /// This rank no longer knows of the others.
+    /// This rank has lost the others.
     Lost(String),
 }
 
 /// The calls of one rank, in their order.
 pub(crate) type Calls = Vec<(String, Told)>;
 
-/// Most bytes that a rank may hold beside its memtables: the outbox, what is held back or put aside, and slack for what
-/// one block of rows fills.
+/// Maximum bytes that a rank may hold beside its memtables: the outbox, records held back, batches ahead of their
+/// table, and slack for one block of rows.
 const BUFFER_BYTES: usize = 2 << 20;
 
-/// One launch, seen from its ranks.
+/// One launch, shared by its ranks.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: WriteOptions,
     /// Another writer holds the dataset.
     pub(crate) is_locked: bool,
-    /// The epochs that were there before the launch.
+    /// The epochs that existed before the launch.
     pub(crate) found: Vec<u64>,
     pub(crate) steps: Vec<Step>,
     pub(crate) seed: u64,
-    /// The longest that a rank computes between two appends.
+    /// The longest computation of a rank between two appends.
     pub(crate) longest_computation: Duration,
     pub(crate) progress: Mutex<Progress>,
 }
 
-/// What the first rank that comes back from a call has to find.
+/// State for the first rank that returns from a call, which checks the outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     opened: bool,
-    /// Steps whose outcome was looked at.
+    /// Steps whose outcome was checked.
     judged: Vec<bool>,
     /// Failed operations and syncs when rank 0 came to each step.
     before: Vec<(u64, u64)>,
-    /// Somebody broke this writer's lock.
+    /// Another process broke this writer's lock.
     lock_broken: bool,
     pub(crate) epochs: u64,
 }
@@ -93,7 +93,7 @@ impl Launch {
         self.world().state().blame(what);
     }
 
-    /// Sorts what a call answered.
+    /// Classifies the result of a call.
     fn tell<T>(&self, rank: u32, result: Result<T, Error>, words: impl Fn(&T) -> String) -> (Option<T>, Told) {
         match result {
             Ok(value) => {
@@ -109,7 +109,7 @@ impl Launch {
         }
     }
 
-    /// The program of one rank.
+    /// Runs the program of one rank.
     pub(crate) fn run(&self, rank: u32) -> Calls {
         let mut calls = Vec::new();
         let disk = Disk { shared: Arc::clone(&self.shared), rank };
@@ -151,7 +151,7 @@ impl Launch {
             }
         }
         let (_, told) = self.tell(rank, job.close(), |()| "closed".to_owned());
-        // Only rank 0 has something to give back, so this call is not the same for all.
+        // Only rank 0 has a lock to release, so the result of this call differs between ranks.
         if let Told::Failed(what) = told
             && self.world().state().faults.hits == 0
             && self.world().state().faults.crashed.is_none()
@@ -174,14 +174,14 @@ impl Launch {
         }
     }
 
-    /// Whether this rank is the first to come back from a step.
+    /// Returns whether this rank is the first to return from a step.
     fn is_first(&self, number: usize) -> bool {
         let mut progress = lock(&self.progress);
         progress.judged.resize(self.steps.len(), false);
         !std::mem::replace(&mut progress.judged[number], true)
     }
 
-    /// Notes the faults so far when rank 0 comes to a step.
+    /// Records the faults so far when rank 0 comes to a step.
     fn comes_to(&self, number: usize) {
         let faults = {
             let state = self.world().state();
@@ -192,7 +192,7 @@ impl Launch {
         progress.before[number] = faults;
     }
 
-    /// Operations and syncs that failed since rank 0 came to a step.
+    /// Returns the operations and syncs that failed since rank 0 came to a step.
     fn hits_since(&self, number: usize) -> (u64, u64) {
         let (hits, syncs) = lock(&self.progress).before.get(number).copied().unwrap_or_default();
         let state = self.world().state();
@@ -295,7 +295,7 @@ impl Launch {
         job.wait_end_epoch().map(|figures| figures.rows)
     }
 
-    /// An epoch could not be begun.
+    /// Checks the refusal of an epoch.
     fn refused(&self, number: usize, epoch: u64, what: &str) {
         let exists = self.model().now(epoch).is_some() && self.options.if_exists == IfExists::Error;
         let broken = lock(&self.progress).lock_broken;
@@ -326,7 +326,7 @@ impl Launch {
         }
     }
 
-    /// The outcome of an epoch, as the first rank that hears of it finds it.
+    /// Checks the outcome of an epoch, on the first rank that returns.
     fn ended(&self, number: usize, epoch: u64, writing: usize, told: &Told) {
         let mut model = self.model();
         let now = model.now(epoch);
@@ -396,7 +396,7 @@ impl Launch {
         if rank == 0
             && let Some(removed) = &removed
         {
-            // What a writer that died in a replacement left is completed first, and removed then.
+            // A replacement left by a dead writer is completed first, and removed then.
             let lacking = expected.iter().any(|epoch| !removed.contains(epoch));
             if lacking || removed.iter().any(|epoch| *epoch <= last) {
                 self.blame(format!("truncation after {last} removed {removed:?} where {expected:?} were there"));
@@ -432,7 +432,7 @@ impl Launch {
         }
     }
 
-    /// Makes the lock say that a process of another host holds it: no process breaks its own.
+    /// Changes the lock to name a process of another host: no process breaks its own.
     fn disguise(&self) -> std::io::Result<()> {
         let path = Layout::new(ROOT).lock();
         let file = self.shared.memory.open(&path)?;
@@ -446,7 +446,7 @@ impl Launch {
         file.sync()
     }
 
-    /// Another process of another program wants to write.
+    /// Acquires the lock as another process of another program.
     fn intrude(&self, force: bool) {
         let memory: Arc<dyn turbidite::storage::Storage> = Arc::new(self.shared.memory.clone());
         if self.world().state().is_dead(0) || lock(&self.progress).lock_broken {
@@ -458,7 +458,7 @@ impl Launch {
         match WriterLock::acquire(&memory, &Layout::new(ROOT), force) {
             Ok((held, _)) if force => {
                 lock(&self.progress).lock_broken = true;
-                // It writes nothing and goes; the first writer must notice all the same.
+                // It writes nothing and ends; the first writer must detect it nevertheless.
                 drop(held.release());
                 self.met("job: lock broken");
             }

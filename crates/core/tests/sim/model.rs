@@ -1,7 +1,7 @@
-//! What must be there: which writing of each epoch readers see now, and which ones a power failure may leave.
+//! The expected contents: the writing of each epoch that readers see now, and those that a power failure may leave.
 //!
-//! It follows the folders by their names alone: an epoch is what lies under its name in `data`. What was acknowledged
-//! must stay, whatever follows.
+//! The model follows the folders by their names alone: an epoch is the folder under its name in `data`. Acknowledged
+//! epochs must stay, whatever follows.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,15 +10,15 @@ use std::sync::Arc;
 use crate::disk::ROOT;
 use crate::workload::Writing;
 
-/// An index into [`Model::writings`], `None` when the epoch is not there.
+/// An index into [`Model::writings`], `None` when the epoch does not exist.
 pub(crate) type Content = Option<usize>;
 
 /// One epoch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Epoch {
-    /// What readers see.
+    /// The content that readers see.
     pub(crate) now: Content,
-    /// What a power failure may leave.
+    /// The contents that a power failure may leave.
     pub(crate) possible: Vec<Content>,
     /// It was acknowledged, and not removed since: a writer that has opened the dataset must have it in place.
     committed: bool,
@@ -32,15 +32,15 @@ pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 pub(crate) struct Model {
     pub(crate) writings: Vec<Written>,
     pub(crate) epochs: BTreeMap<u64, Epoch>,
-    /// What was written to each attempt's folder.
+    /// The writing in each attempt's folder.
     pub(crate) attempts: HashMap<PathBuf, usize>,
-    /// What lies in folders that were set aside.
+    /// The contents of folders that were set aside.
     asides: HashMap<PathBuf, Content>,
-    /// What rank 0 is about to begin.
+    /// The writing that rank 0 is about to begin.
     pub(crate) beginning: Option<usize>,
     /// Epochs that are being replaced.
     pub(crate) replaced: u64,
-    /// What the model found to be wrong by itself.
+    /// A violation found by the model itself.
     pub(crate) wrong: Option<String>,
 }
 
@@ -65,7 +65,7 @@ impl Model {
         &self.writings[writing].1
     }
 
-    /// The epochs that readers see.
+    /// Returns the epochs that readers see.
     pub(crate) fn visible(&self) -> Vec<u64> {
         self.epochs.iter().filter(|(_, epoch)| epoch.now.is_some()).map(|(label, _)| *label).collect()
     }
@@ -88,7 +88,7 @@ impl Model {
         }
     }
 
-    /// Follows a rename; answers whether readers could notice.
+    /// Applies a rename; returns whether readers could notice.
     pub(crate) fn renamed(&mut self, from: &Path, to: &Path) -> bool {
         if let Some(epoch) = epoch_of(from) {
             let content = self.now(epoch);
@@ -130,7 +130,7 @@ impl Model {
         }
     }
 
-    /// The product has promised that what readers see of an epoch stays.
+    /// Records that the product has acknowledged the visible content of an epoch.
     pub(crate) fn promised(&mut self, epoch: u64) {
         if let Some(epoch) = self.epochs.get_mut(&epoch) {
             epoch.possible = vec![epoch.now];
@@ -138,7 +138,8 @@ impl Model {
         }
     }
 
-    /// All that a writer finds when it has opened the dataset stays, and no epoch that was acknowledged is missing.
+    /// Records that the contents found by a writer that has opened the dataset stay, and checks that no acknowledged
+    /// epoch is missing.
     pub(crate) fn opened(&mut self) -> Result<(), String> {
         self.settle();
         match self.epochs.iter().find(|(_, epoch)| epoch.committed && epoch.now.is_none()) {
@@ -149,7 +150,7 @@ impl Model {
         }
     }
 
-    /// After a crash: readers see this, and it is on the disk.
+    /// Applies a crash: readers see these contents, and they are durable.
     pub(crate) fn survived(&mut self, found: &BTreeMap<u64, usize>, power: bool) -> Result<(), String> {
         for (label, epoch) in &mut self.epochs {
             let content = found.get(label).copied();

@@ -1,5 +1,5 @@
-//! Messages on their way: late, in any order between pairs of ranks, in order within a pair and channel, and no more than
-//! the receiver gives credit for.
+//! Messages in flight: delayed, in any order between pairs of ranks, in order within a pair and channel, and limited by
+//! the receiver's credit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::world::World;
 
-/// Control messages that may wait at one rank: each of its neighbours in the tree has a few under way.
+/// Maximum number of control messages waiting at one rank: each of its neighbours in the tree has a few in flight.
 const MOST_CONTROL: usize = 64;
 
 /// A rank's messages on one channel, by arrival and number.
 type Queue = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
 
-/// All messages on their way.
+/// All messages in flight.
 #[derive(Debug)]
 pub(crate) struct Network {
     queues: Vec<[Queue; Channel::COUNT]>,
-    /// When the last message of a pair and channel arrives.
+    /// Arrival time of the last message of a pair and channel.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
     sent: u64,
     credit_batches: usize,
     longest_delay_ns: u64,
-    /// What rank 0 has said in this session: rounds begun, tables sent, counts of deliveries.
+    /// Messages of rank 0 in this session: rounds begun, tables sent, counts of deliveries.
     rounds: u64,
     tables: u64,
     probes: u64,
@@ -48,7 +48,8 @@ impl Network {
         }
     }
 
-    /// Watches the conversation for what a sweep has to meet. Rank 0 tells all its children the same; rank 1 is one.
+    /// Records the situations that a sweep must cover. Rank 0 sends the same to all its children; rank 1 is one of
+    /// them.
     fn overhear(&mut self, from: u32, to: u32, message: &[u8], coverage: &mut Coverage) {
         let name = control_name(message);
         let sender = from as usize;
@@ -111,7 +112,7 @@ impl Network {
     }
 }
 
-/// One rank's end of it.
+/// One rank's connection.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) world: Arc<World>,

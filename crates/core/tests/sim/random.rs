@@ -1,6 +1,6 @@
-//! Random numbers that a seed repeats: SplitMix64.
+//! Random numbers repeatable from a seed: SplitMix64.
 
-/// One step of SplitMix64: spreads any number over all 64 bits.
+/// Performs one step of SplitMix64: spreads any number over all 64 bits.
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -23,7 +23,7 @@ impl Random {
         bits
     }
 
-    /// 0 to `limit` - 1, and 0 where there is nothing to choose from.
+    /// Returns a number from 0 to `limit` - 1, and 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit.max(1)
     }
@@ -32,7 +32,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// True once in so many times.
+    /// Returns true once in `times` on average.
     pub(crate) fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
@@ -41,7 +41,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize].clone()
     }
 
-    /// An independent sequence.
+    /// Returns an independent sequence.
     pub(crate) fn fork(&mut self) -> Self {
         Self::new(self.bits())
     }

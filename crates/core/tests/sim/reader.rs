@@ -1,4 +1,4 @@
-//! Readers that look at any moment, by the real query path, and compare with plain lists of records.
+//! Readers that query at any moment, by the real query path, and compare with plain lists of records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::disk::ROOT;
 use crate::model::{Content, Model};
 use crate::random::Random;
 
-/// Ids and key bits of a batch.
+/// Appends ids and key bits of a batch.
 fn take(batch: &RecordBatch, into: &mut Vec<(u64, u32)>) -> Result<(), String> {
     let column = |name: &str| batch.column_by_name(name).ok_or_else(|| format!("the answer lacks {name}"));
     let (keys, ids) = (column("key")?.as_primitive::<Float32Type>(), column("id")?.as_primitive::<UInt64Type>());
@@ -26,18 +26,18 @@ fn take(batch: &RecordBatch, into: &mut Vec<(u64, u32)>) -> Result<(), String> {
     Ok(())
 }
 
-/// The records that a query finds, by id.
+/// Returns the records that a query finds, by id.
 fn ask(dataset: &Dataset, query: &Query) -> Result<Vec<(u64, u32)>, Error> {
     let mut found = Vec::new();
     for batch in dataset.run(query)? {
-        // A batch of another shape than asked for is as wrong as a wrong record.
+        // A batch of another shape than requested is as wrong as a wrong record.
         take(&batch?, &mut found).unwrap_or_else(|_| found.push((u64::MAX, 0)));
     }
     found.sort_unstable();
     Ok(found)
 }
 
-/// The first difference between two lists of records by id.
+/// Returns the first difference between two lists of records by id.
 fn difference(found: &[(u64, u32)], expected: &[(u64, u32)]) -> Option<String> {
     if found == expected {
         return None;
@@ -59,7 +59,7 @@ fn difference(found: &[(u64, u32)], expected: &[(u64, u32)]) -> Option<String> {
     ))
 }
 
-/// A dataset that is there, or `None` when nothing says that it should be.
+/// Opens the dataset; returns `None` when it does not exist and need not.
 pub(crate) fn open(storage: &Arc<dyn Storage>, model: &Model) -> Result<Option<Dataset>, String> {
     match Dataset::open_with(Arc::clone(storage), ROOT) {
         Ok(dataset) => Ok(Some(dataset)),
@@ -68,13 +68,13 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, model: &Model) -> Result<Option<D
     }
 }
 
-/// A query of one epoch, and the records that it must find.
+/// Draws a query of one epoch, and returns it with the expected records.
 fn draw(random: &mut Random, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64, u32)>) {
     let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).ordered(random.one_in(4));
     if random.one_in(2) {
         return (query, all.to_vec());
     }
-    // Quarters are exact as text and as f32. Where keys are many, ranges are narrow.
+    // Quarters are exact as text and as f32. Where there are many keys, ranges are narrow.
     let base = random.pick(all).1;
     let middle = f32::from_bits(base);
     let middle = if middle.is_finite() && middle.abs() < 1e6 { (middle * 4.0).round() / 4.0 } else { 0.0 };
@@ -84,7 +84,7 @@ fn draw(random: &mut Random, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64
     (query.filter(format!("key >= {low} AND key < {high}")), expected)
 }
 
-/// Whether epochs and one query of one of them are right at this moment.
+/// Checks the list of epochs and one query of one of them at this moment.
 pub(crate) fn look(storage: &Arc<dyn Storage>, model: &Model, random: &mut Random) -> Result<(), String> {
     if let Some(wrong) = &model.wrong {
         return Err(format!("isolation: {wrong}"));
@@ -116,7 +116,7 @@ fn check_epoch(dataset: &Dataset, model: &Model, epoch: u64, random: &mut Random
     }
 }
 
-/// Which writing each epoch holds; an error when one holds none of those that were ever written for it.
+/// Returns the writing that each epoch holds, or an error if it is none of those ever written for it.
 pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTreeMap<u64, usize>, String> {
     let mut contents = BTreeMap::new();
     let dataset = match Dataset::open_with(Arc::clone(storage), ROOT) {
@@ -128,7 +128,7 @@ pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTre
         let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]);
         let found = ask(&dataset, &query).map_err(|error| format!("durability: epoch {epoch}: {error}"))?;
         let of_epoch = model.writings.iter().enumerate().filter(|(_, (writing, _))| writing.epoch == epoch);
-        // Empty writings look alike: the one that may be there is meant.
+        // Empty writings are indistinguishable: the expected one is returned.
         let expected = model.epochs.get(&epoch).cloned().unwrap_or_default();
         let mut fitting: Vec<usize> =
             of_epoch.filter(|(_, (_, records))| **records == found).map(|(number, _)| number).collect();
@@ -146,7 +146,7 @@ pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTre
     Ok(contents)
 }
 
-/// After bytes were damaged: what a query finds is right, or an error tells of it.
+/// Checks a query after corruption: its result is right, or an error reports the corruption.
 pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Coverage) -> Result<(), String> {
     let dataset = match Dataset::open_with(Arc::clone(storage), Path::new(ROOT)) {
         Ok(dataset) => dataset,
@@ -172,7 +172,7 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
     Ok(())
 }
 
-/// A reader that takes its time: it begins before something happens and ends after.
+/// A slow reader: it begins before a change and ends after it.
 pub(crate) struct SlowReader {
     epoch: u64,
     began: Content,
@@ -188,7 +188,7 @@ impl std::fmt::Debug for SlowReader {
 }
 
 impl SlowReader {
-    /// Begins one if there is none, or takes it a batch further.
+    /// Begins a reader if there is none, or reads its next batch.
     pub(crate) fn go_on(
         slot: &mut Option<Self>,
         storage: &Arc<dyn Storage>,
@@ -208,7 +208,7 @@ impl SlowReader {
                 *slot = Some(reader);
                 return Ok(());
             }
-            // Parts that were not open yet may be gone; that must be told and not passed over.
+            // Parts that were not open yet may be removed; that must be an error and not be skipped.
             Some(Err(_)) if reader.seen.iter().any(|content| *content != reader.began) => return Ok(()),
             Some(Err(error)) => return Err(format!("isolation: a reader of epoch {} fails: {error}", reader.epoch)),
             None => {}

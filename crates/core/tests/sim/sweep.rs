@@ -1,4 +1,4 @@
-//! Many seeds, and what they came to.
+//! Sweeps over many seeds, and their results.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::coverage::Coverage;
 use crate::history::{Report, run};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// How far to go: seeds from `first`, `count` of them or for so long.
+/// The extent of a sweep: seeds from `first`, `count` of them or for a duration.
 struct Extent {
     first: u64,
     count: Option<u64>,
@@ -49,7 +49,7 @@ fn sweep(extent: &Extent) -> Sum {
     let next = AtomicU64::new(extent.first);
     let sum = Mutex::new(Sum::default());
     let begun = Instant::now();
-    // Of the threads of a history one runs at a time, and where the machine is busy handing over takes long.
+    // One thread of a history runs at a time, and on a busy machine switching takes long.
     let threads = 4 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -84,7 +84,7 @@ fn tell(sum: &Sum, took: Duration) {
     );
 }
 
-/// What `make test` runs: always the same seeds. With SIM_SECONDS, or SIM_COUNT and SIM_SEED, what those say.
+/// The sweep of `make test`: always the same seeds. With SIM_SECONDS, or SIM_COUNT and SIM_SEED, the given extent.
 #[test]
 fn no_history_breaks_a_promise() {
     let limit = setting("SIM_SECONDS").map(Duration::from_secs);
@@ -106,7 +106,7 @@ fn no_history_breaks_a_promise() {
 /// Seeds of the fixed set.
 const FIXED_SEEDS: u64 = 150;
 
-/// Prints all that happens in one history: the one of SIM_SEED.
+/// Prints all events of one history: that of SIM_SEED.
 #[test]
 fn one_history_repeats() {
     let seed = setting("SIM_SEED");

@@ -1,9 +1,9 @@
-//! What happened, as one number: two histories of one seed must have the same.
+//! A hash of all events: two histories of one seed must have the same.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A running hash of events, and names for what is random in them.
+/// A running hash of events, and names for the random identities in them.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     hash: u64,
@@ -14,7 +14,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// An empty one; `loud` prints every event.
+    /// Creates an empty trace; `loud` prints every event.
     pub(crate) fn new(loud: bool) -> Self {
         Self { loud, ..Self::default() }
     }
@@ -34,7 +34,7 @@ impl Trace {
         }
     }
 
-    /// A path with a number in place of each identity.
+    /// Returns a path with a number in place of each identity.
     pub(crate) fn name(&mut self, path: &Path) -> String {
         let text = path.to_string_lossy();
         let mut named = String::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! What ranks append: records whose keys follow from their ids, so that a record that was altered, lost or doubled is seen
-//! wherever it turns up.
+//! The records that ranks append. Their keys follow from their ids, so that an altered, lost or duplicated record is
+//! detected anywhere.
 
 use turbidite::{Column, ColumnView, DataType, Schema};
 
@@ -12,10 +12,10 @@ pub(crate) fn schema() -> Result<Schema, turbidite::SchemaError> {
     Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U64)], "key")
 }
 
-/// How keys are spread.
+/// The distribution of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Skewed, and growing beyond all seen before; now and then NaN, often exactly 0.
+    /// Skewed, and growing beyond all earlier keys; now and then NaN, often exactly 0.
     Drifting,
     /// Spread evenly over some range.
     Even,
@@ -29,11 +29,11 @@ pub(crate) enum Keys {
     Extreme,
 }
 
-/// One writing of one epoch: who appends how many records of what.
+/// One writing of one epoch: the number and the distribution of each rank's records.
 #[derive(Debug, Clone)]
 pub(crate) struct Writing {
     pub(crate) epoch: u64,
-    /// Tells it from all others of the history.
+    /// Identifies it within the history.
     pub(crate) number: u32,
     pub(crate) keys: Keys,
     /// By rank.
@@ -83,7 +83,7 @@ impl Writing {
         }
     }
 
-    /// Stored records of one rank.
+    /// Returns stored records of one rank.
     pub(crate) fn stored(&self, rank: u32, records: std::ops::Range<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for record in records {
@@ -93,7 +93,7 @@ impl Writing {
         bytes
     }
 
-    /// All records, as ids and bits of keys, by id.
+    /// Returns all records, as ids and bits of keys, by id.
     pub(crate) fn records(&self) -> Vec<(u64, u32)> {
         let ranks = 0..self.counts.len() as u32;
         let of_rank = |rank: u32| {
@@ -103,7 +103,7 @@ impl Writing {
     }
 }
 
-/// Views of stored records.
+/// Returns views of stored records.
 pub(crate) fn columns(stored: &[u8]) -> Result<[ColumnView<'_>; 2], turbidite::SchemaError> {
     let rows = stored.len() / ROW_BYTES;
     let of = |offset: usize, data_type| {

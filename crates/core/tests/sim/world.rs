@@ -1,9 +1,9 @@
-//! Whose turn it is: ranks run on threads of their own, but only one at a time, and the seed decides which.
+//! The scheduler: ranks run on threads of their own, but only one at a time, and the seed decides which.
 //!
-//! The thread whose turn it is holds the baton. When it waits it draws who is next, does due background work of any rank
+//! The running thread holds the baton. When it waits it draws the next rank, does due background work of any rank
 //! itself, and wakes the thread of the rank that was drawn. So one seed gives one history, whatever the machine does.
 //!
-//! Time is simulated: it moves when a turn is taken and jumps when everybody waits.
+//! Time is simulated: it advances with each turn and jumps when all ranks wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,23 +17,23 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Turns without a batch, a file operation or a new word of a rank after which a launch is given up as stuck. Ranks that have lost each other
-/// give up by themselves after a tenth of it.
+/// Turns without a batch, a file operation or a new control message after which a launch counts as stuck. Ranks that
+/// have lost each other give up by themselves after a tenth of it.
 const IDLE_TURN_LIMIT: u64 = 50_000;
 
-/// Turns after which a launch is given up even if something moves: the slowest that ends takes about a fifth of it.
+/// Turns after which a launch counts as stuck even with progress: the slowest that ends takes about a fifth of it.
 const TURN_LIMIT: u64 = 5_000_000;
 
-/// The longest that a rank which waits does not look: far below what ranks wait for each other.
+/// Maximum time between two polls of a waiting rank: far below the stall limit.
 const LONGEST_PAUSE_NS: u64 = 200_000_000;
 
-/// One rank, as the scheduler sees it.
+/// One rank's state in the scheduler.
 #[derive(Debug)]
 struct Actor {
     finished: bool,
     dead: bool,
     wakes_ns: u64,
-    /// Factor on everything it waits for.
+    /// Factor on all of its waits.
     slowness: u64,
     /// Pauses since something moved here.
     idle_pauses: u32,
@@ -43,13 +43,13 @@ struct Actor {
     buffers: Option<Box<EncodeBuffers>>,
 }
 
-/// All that changes.
+/// The mutable state.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) now_ns: u64,
     pub(crate) turns: u64,
-    /// The turn in which something last happened that brings the job further.
+    /// The turn of the last progress of the job.
     last_progress: u64,
     actors: Vec<Actor>,
     running: Option<usize>,
@@ -59,7 +59,7 @@ pub(crate) struct State {
     pub(crate) coverage: Coverage,
     pub(crate) network: Network,
     pub(crate) faults: Faults,
-    /// What the product did wrong.
+    /// A violation by the product.
     pub(crate) violation: Option<String>,
 }
 
@@ -82,12 +82,12 @@ impl State {
         self.actors[rank as usize].dead
     }
 
-    /// Something happened that brings the job further: not counting again, which goes on for ever.
+    /// Records progress of the job. Repeated counts of deliveries are none: they continue forever.
     pub(crate) fn progress(&mut self) {
         self.last_progress = self.turns;
     }
 
-    /// Something moved on this rank.
+    /// Records that something moved on this rank.
     pub(crate) fn stir(&mut self, rank: u32) {
         self.actors[rank as usize].idle_pauses = 0;
     }
@@ -183,7 +183,7 @@ impl World {
         Self { state: Mutex::new(state), bells, ended: Condvar::new() }
     }
 
-    /// A panic of the product is caught and told; the state is changed in whole steps.
+    /// Locks the state. A panic of the product is caught and reported; the state is changed in whole steps.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +192,7 @@ impl World {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands the baton on, after the background work that was drawn before the next rank.
+    /// Passes the baton on, after the background work that was drawn before the next rank.
     fn pass_on(&self) {
         loop {
             let choice = self.state().choose();
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Lets others run for `longest`, or longer: the machine may be busy.
+    /// Lets others run for `longest`, or longer if the machine is busy.
     pub(crate) fn pause(&self, rank: u32, longest: Duration) {
         let number = rank as usize;
         {
@@ -236,7 +236,7 @@ impl World {
             let now = state.now_ns;
             let actor = &mut state.actors[number];
             let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
-            // Whoever has waited for long sleeps longer: turns in which nothing happens teach nothing.
+            // Ranks that have waited for long sleep longer: turns without events test nothing.
             let long = match actor.idle_pauses {
                 0..8 => 1,
                 8..70 => 6,
@@ -251,8 +251,8 @@ impl World {
         self.await_turn(number);
     }
 
-    /// Takes `length` for an operation, during which others run; background work takes everybody's time, since it is done
-    /// within one turn.
+    /// Takes `length` for an operation, during which others run; background work takes the time of all ranks, since it
+    /// is done within one turn.
     pub(crate) fn stall(&self, rank: u32, length: Duration) {
         let number = rank as usize;
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
@@ -269,7 +269,7 @@ impl World {
         self.await_turn(number);
     }
 
-    /// A place where another rank may get its turn, now and then.
+    /// Gives another rank a turn, now and then.
     pub(crate) fn maybe_pause(&self, rank: u32) {
         let mut state = self.state();
         if state.working.is_none() && state.random.one_in(8) {
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// What becomes of a file operation of `rank`.
+    /// Returns the effect of the faults on a file operation of `rank`.
     pub(crate) fn judge(&self, rank: u32, step: &'static str, name: &str, is_write: bool) -> Verdict {
         let mut state = self.state();
         let state = &mut *state;
@@ -301,7 +301,7 @@ impl World {
         verdict
     }
 
-    /// Runs `program` for every rank and answers what each returned, `None` after a panic.
+    /// Runs `program` for every rank and returns the results, `None` after a panic.
     pub(crate) fn run<T: Send>(&self, program: impl Fn(u32) -> T + Sync) -> Vec<Option<T>> {
         let ranks = self.bells.len();
         std::thread::scope(|scope| {
@@ -332,14 +332,14 @@ impl World {
     }
 }
 
-/// The machine of one rank.
+/// The host of one rank.
 #[derive(Debug)]
 pub(crate) struct SimHost {
     pub(crate) world: Arc<World>,
     pub(crate) rank: u32,
 }
 
-/// Does what is left of the background's work when the rank closes its dataset.
+/// Does the remaining background work when the rank closes its dataset.
 struct Running {
     world: Arc<World>,
     rank: usize,

@@ -1,5 +1,5 @@
-//! What the tests of virtual ranks have in common: records whose keys follow from their ids, and a run that checks that
-//! each arrives once.
+//! Shared code of the tests of virtual ranks: records whose keys follow from their ids, and a run that checks that each
+//! arrives once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn bits(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A skewed key that drifts with the record's number; now and then NaN, and often exactly 0.
+/// Returns a skewed key that drifts with the record's number; now and then NaN, and often exactly 0.
 pub(crate) fn key(rank: u32, number: u64) -> f32 {
     let random = bits((u64::from(rank) << 40) | number);
     match random % 100 {
@@ -39,12 +39,12 @@ pub(crate) fn rows(rank: u32, numbers: std::ops::Range<u64>) -> Vec<u8> {
         .collect()
 }
 
-/// How a run went.
+/// The result of a run.
 #[allow(dead_code, reason = "of the simulator's tests; those on a modelled machine have a run of their own")]
 pub(crate) struct Outcome {
-    /// What the simulator says.
+    /// The simulator's report.
     pub(crate) report: SimReport,
-    /// Where each record went, and as what.
+    /// The destination and the kind of each record.
     pub(crate) places: BTreeMap<u64, (u32, RunKind)>,
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -
     let mut simulation = Simulation::new(options, schema());
     let mut appended = vec![0u64; ranks as usize];
     let mut places = BTreeMap::new();
-    // The rank whose turn it is to dump, when only one may at a time.
+    // The rank that may append, when only one may at a time.
     let mut holder = 0;
     let report = simulation
         .run_epoch(
@@ -84,7 +84,7 @@ pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -
     Outcome { report, places }
 }
 
-/// The number of a delivered record, which has to be as it was made and among its like.
+/// Returns the number of a delivered record, after checking its content and its kind.
 pub(crate) fn recognized(row: &[u8], kind: RunKind) -> u64 {
     let id = u64::from_le_bytes(row[4..].try_into().unwrap());
     let expected = key((id >> 32) as u32, id & 0xFFFF_FFFF);

@@ -44,7 +44,7 @@ fn keys(most: usize) -> impl Strategy<Value = Vec<u64>> {
     ]
 }
 
-/// Puts NaN keys into a run of their own, as writers do.
+/// Moves NaN keys to a run of their own, as writers do.
 fn separate(key: DataType, epoch: Vec<Vec<Vec<u64>>>) -> TestEpoch {
     let kinds = [RunKind::Regular, RunKind::Stray, RunKind::Unordered];
     let is_nan = |bytes: &u64| Value::from_stored(key, &bytes.to_le_bytes()).as_f64().is_nan();
@@ -101,7 +101,7 @@ fn many_runs_through_several_slabs_and_threads() {
     let figures = &done.figures;
     assert!(figures.receivers > 3 && figures.nan_keys == 3, "{figures:?}");
     assert_eq!(figures.rows_per_receiver.iter().sum::<u64>(), figures.rows);
-    // Of each of the 42 runs, two pages in which a cut falls, and a page of keys that is read for the cut, twice.
+    // Of each of the 42 runs, two pages that contain a cut, and a page of keys that is read for the cut, twice.
     let factor = done.bytes_read as f64 / done.source_bytes as f64;
     println!("read factor {factor:.2} where 42 runs overlap and a slab has {slab_rows} rows");
     assert!(factor < 1.0 + 4.0 * 42.0 * 64.0 / slab_rows, "{factor}");

@@ -1,4 +1,5 @@
-//! Kills, failures of storage and damage of the source: nothing is lost, nothing wrong is committed, nothing is left.
+//! Kills, failures of storage and corruption of the source: no data is lost, no wrong data committed, no files left
+//! over.
 
 use std::io::ErrorKind;
 
@@ -6,7 +7,7 @@ use super::*;
 use crate::error::{Error, ErrorClass};
 use crate::storage::{Fault, FaultStorage};
 
-/// Two epochs of `f32` keys, all of it durable.
+/// Creates two durable epochs of `f32` keys.
 fn source() -> (MemoryStorage, TestEpoch) {
     let memory = MemoryStorage::new();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
@@ -26,8 +27,8 @@ fn unfinished(storage: &dyn Storage) -> usize {
     storage.list(&Layout::new(COPY).unfinished()).map_or(0, |names| names.len())
 }
 
-/// Every epoch that the copy has is whole, the source is as it was, and the next attempt completes the copy and leaves
-/// nothing behind.
+/// Checks that every epoch of the copy is whole and the source is unchanged, and that the next attempt completes the
+/// copy without leftovers.
 fn check_and_complete(storage: &Arc<dyn Storage>, epoch: &TestEpoch, story: &str) {
     let schema = schema(DataType::F32);
     let report = verify(storage, &Layout::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
@@ -118,7 +119,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             Err(error) => {
                 damaged += 1;
                 let told = error.class() == ErrorClass::Damage || matches!(error, Error::Version { .. });
-                // Where the footer's commit is hit, it is that commit's manifest that is missing.
+                // If the footer's commit is hit, the missing manifest is that commit's.
                 let text = error.to_string();
                 let named = text.contains(&*part.to_string_lossy()) || text.contains("/_turbidite/manifest/2.");
                 assert!(told && named, "byte {offset}: {error}");
@@ -126,7 +127,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             }
         }
     }
-    // All but padding and seals is looked at.
+    // Everything but padding and seals is read.
     assert!(damaged > tried / 4, "{damaged} of {tried}");
 }
 
@@ -134,9 +135,9 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
 fn rows_that_are_not_where_the_manifest_says_are_damage() {
     let epoch = mixed_epoch(2, 60);
     let lies: [fn(&mut EpochManifest); 2] = [
-        // Keys that are NaN in a regular run.
+        // NaN keys in a regular run.
         |manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.kind = RunKind::Regular),
-        // Keys that are numbers in a run of NaN keys.
+        // Non-NaN keys in a run of NaN keys.
         |manifest| manifest.runs.to_mut()[0].kind = RunKind::NanKey,
     ];
     for lie in lies {

@@ -1,4 +1,4 @@
-//! Copies of small datasets with everything in them, judged by their rows and files alone.
+//! Copies of small datasets with all kinds of runs, checked by their rows and files alone.
 
 mod copies;
 mod faults;
@@ -27,7 +27,7 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Two widths that Parquet lacks, an odd opaque one, and an id that tells every row from every other.
+/// Two widths that Parquet lacks, an odd opaque one, and an id that identifies every row.
 fn schema(key: DataType) -> Arc<Schema> {
     let columns = vec![
         Column::new("small", DataType::I8),
@@ -39,7 +39,7 @@ fn schema(key: DataType) -> Arc<Schema> {
     Arc::new(Schema::new(columns, "energy").unwrap())
 }
 
-/// One run of the source: why its rows lie together, and the bytes of their keys.
+/// One run of the source: its kind, and the bytes of its keys.
 #[derive(Debug, Clone)]
 struct TestRun {
     kind: RunKind,
@@ -49,7 +49,7 @@ struct TestRun {
 /// The runs of each part of an epoch.
 type TestEpoch = Vec<Vec<TestRun>>;
 
-/// A stored row whose other columns follow from its id.
+/// Returns a stored row whose other columns follow from its id.
 fn row(schema: &Schema, key: u64, id: u64) -> Vec<u8> {
     let mut row = vec![id as u8 ^ 0x5A];
     row.extend_from_slice(&key.to_le_bytes()[..schema.key().data_type.width()]);
@@ -59,7 +59,7 @@ fn row(schema: &Schema, key: u64, id: u64) -> Vec<u8> {
     row
 }
 
-/// The rows of an epoch, by id; `seed` makes the ids.
+/// Returns the rows of an epoch, by id; `seed` makes the ids.
 fn rows_of(schema: &Schema, epoch: &TestEpoch, seed: u64) -> Vec<Vec<u8>> {
     let keys = epoch.iter().flatten().flat_map(|run| &run.keys);
     keys.zip(seed * 1_000_000..).map(|(key, id)| row(schema, *key, id)).collect()
@@ -73,7 +73,7 @@ fn describe(key: DataType) -> DatasetDescriptor {
     }
 }
 
-/// Writes an epoch of the source; `change` may tamper with the manifest.
+/// Writes an epoch of the source; `change` may modify the manifest.
 fn write_source(
     storage: &Arc<dyn Storage>,
     key: DataType,
@@ -121,7 +121,7 @@ fn write_source(
     lock.release().unwrap();
 }
 
-/// Options so small that a few hundred rows take several slabs.
+/// Returns options so small that a few hundred rows take several slabs.
 fn small_options() -> CompactOptions {
     CompactOptions {
         threads: 1,
@@ -141,8 +141,8 @@ fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Op
     Ok(done)
 }
 
-/// What an epoch of the copy holds, in the order of its files' names and of the rows in them, with the kind of each row's
-/// run.
+/// Returns the rows of an epoch of the copy, in the order of the file names and of the rows in them, with the kind of
+/// each row's run.
 fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     let layout = Layout::new(COPY);
     let descriptor = DatasetDescriptor::read(storage, &layout).unwrap();
@@ -173,7 +173,7 @@ fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     found
 }
 
-/// Whether an epoch of the copy is the given rows, sorted as a whole, and nothing in it is damaged.
+/// Checks that an epoch of the copy holds the given rows, sorted as a whole, without corruption.
 fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expected: Vec<Vec<u8>>) {
     let schema = schema(key);
     let found = copied_rows(&**storage, label);
@@ -196,7 +196,7 @@ fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expecte
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
-/// An epoch of regular runs that overlap, strays, spills and NaN keys, of `f32`.
+/// Returns an epoch of overlapping regular runs, strays, spills and NaN keys, of `f32`.
 fn mixed_epoch(runs: u64, rows: u64) -> TestEpoch {
     let key = |run: u64, row: u64| u64::from(((mix(run << 32 | row) % 500) as f32 / 4.0).to_bits());
     let run = |kind, number: u64| TestRun { kind, keys: (0..rows).map(|row| key(number, row)).collect() };

@@ -18,7 +18,7 @@ fn header(name: &str) -> Option<f64> {
     }
 }
 
-/// Records of 32 bytes as VPIC lays them out, and views of their fields.
+/// Returns records of 32 bytes in VPIC's layout, and views of their fields.
 fn records(count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for row in 0..count {
@@ -128,7 +128,7 @@ fn integers_are_rounded_to_nearest_and_checked() {
     ] {
         assert!(matches!(one(text), Err(ExpressionError::ValueRange { row: 0, .. })), "{text}");
     }
-    // The row counts over all chunks.
+    // The row number counts over all chunks.
     let error = derive("a:u16 = (bits_i32(w) - 1024608549) * 32", 3_000).unwrap_err();
     assert_eq!(
         error.to_string(),

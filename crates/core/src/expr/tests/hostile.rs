@@ -1,4 +1,4 @@
-//! Any text gives an answer: no panic, no overflow of the stack, no endless work.
+//! Any text yields a result or an error: no panic, no stack overflow, no unbounded work.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -65,7 +65,7 @@ proptest! {
 
     #[test]
     fn any_text_is_answered(text in "\\PC{0,60}") {
-        // Whatever comes back, it came back.
+        // Only termination is tested.
         let _ = parse(&text).map(|predicate| predicate.to_string());
         let _ = Derivation::parse(&text, schema().columns(), &|_| Some(1.0)).map(|derivation| derivation.to_string());
     }
@@ -82,7 +82,7 @@ proptest! {
     ) {
         let text = words.join(if spaced { " " } else { "" });
         if let Ok(predicate) = parse(&text) {
-            // What is understood is understood again.
+            // The normalized text parses again.
             let shown = predicate.to_string();
             let again = parse(&shown).map_err(|error| TestCaseError::fail(format!("{text} shown as {shown}: {error}")))?;
             prop_assert_eq!(again.to_string(), shown);

@@ -1,4 +1,5 @@
-//! A second, naive reading of the language: one row at a time, no plans, no intervals, no shared code with what it checks.
+//! A second, naive interpreter of the language: one row at a time, no plans, no intervals, no code shared with the
+//! tested one.
 
 use super::Row;
 
@@ -33,10 +34,10 @@ pub(super) enum TestCondition {
     Or(Box<TestCondition>, Box<TestCondition>),
 }
 
-/// A value as it is known before it is compared.
+/// A value before it is compared.
 #[derive(Debug, Clone, Copy)]
 enum Known {
-    /// A bare integer column, or a whole literal.
+    /// A bare integer column, or an integer literal.
     Whole(i128),
     Single(f32),
     Float(f64),
@@ -72,7 +73,7 @@ impl TestNumber {
             Self::Big => "big".to_owned(),
             Self::Epoch => "epoch".to_owned(),
             Self::Whole(value) => value.to_string(),
-            // Without a point or an exponent it would be a whole number.
+            // Without a point or an exponent it would be an integer.
             Self::Decimal(value) => decimal(*value),
             Self::Bits => "bits_i32(single)".to_owned(),
             Self::Call(name, operand) => format!("{name}({})", operand.text()),
@@ -81,7 +82,7 @@ impl TestNumber {
         }
     }
 
-    /// The value of an expression of literals.
+    /// Returns the value of an expression of literals.
     fn constant(&self) -> Option<Known> {
         Some(match self {
             Self::Whole(value) => Known::Whole(*value),
@@ -104,7 +105,7 @@ impl TestNumber {
         })
     }
 
-    /// The value of a bare column.
+    /// Returns the value of a bare column.
     fn bare(&self, epoch: u64, row: &Row) -> Option<Known> {
         Some(match self {
             Self::Single => Known::Single(row.single),
@@ -161,7 +162,7 @@ fn relation<T: PartialOrd>(sign: &str, left: T, right: T) -> bool {
     }
 }
 
-/// An integer against a float without rounding the integer: by its whole part, then by what is left.
+/// Compares an integer with a float without rounding the integer: by its integer part, then by the fraction.
 fn whole_to_float(sign: &str, whole: i128, float: f64) -> bool {
     if float.is_nan() || float.is_infinite() || float.abs() > 1e30 {
         return relation(sign, 0.0, float);

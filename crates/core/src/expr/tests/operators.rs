@@ -1,4 +1,4 @@
-//! Each operator and rule of the language, by example; expected answers are NumPy's, worked out by hand.
+//! Each operator and rule of the language, by example; expected results are NumPy's, worked out by hand.
 
 use super::super::{ColumnBounds, NanPresence, Predicate, Truth};
 use super::{Row, matches, schema};
@@ -11,7 +11,7 @@ fn singles(values: &[f32]) -> Vec<Row> {
     values.iter().map(|single| Row { single: *single, ..Row::ZERO }).collect()
 }
 
-/// Which of the values of the f32 column match.
+/// Returns the values of the f32 column that match.
 fn of_singles(text: &str, values: &[f32]) -> Vec<f32> {
     let found = matches(text, 0, &singles(values));
     values.iter().zip(found).filter(|(_, held)| *held).map(|(value, _)| *value).collect()
@@ -253,7 +253,7 @@ fn names_are_found() {
     assert_eq!(columns("big > 1 AND single < 2 AND big < 9"), [0, 5]);
     assert_eq!(columns("SINGLE > 1"), [0]);
     assert_eq!(columns("\"Single\" > 1"), [0]);
-    // SQL's own words are no hindrance.
+    // SQL keywords are valid column names.
     assert_eq!(columns("time > 1 AND double < 2 AND int = 1"), [1, 3, 7]);
     assert!(!Predicate::parse("time > 1", &schema()).unwrap().uses_epoch());
 }
@@ -311,7 +311,7 @@ fn pruning_says_what_is_certain() {
         ("bits_i32(single) > 0", Always, Maybe, Maybe),
     ] {
         assert_eq!((clean(text), some(text)), (of_clean, of_some), "{text}");
-        // Division and % give up on everything but rows that are NaN throughout.
+        // Division and % prune nothing but rows that are NaN throughout.
         if of_all != Maybe || text.contains("bits") {
             assert_eq!(all(text), of_all, "{text}");
         }

@@ -51,7 +51,7 @@ fn float() -> impl Strategy<Value = f64> {
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
-    // Few distinct kinds of rows, so that a batch is often of one kind, where pruning has something to say.
+    // Few distinct kinds of rows, so that a batch is often of one kind, where pruning is effective.
     let near = |anchor: i128| (-2i128..=2).prop_map(move |step| anchor + step);
     let whole = prop_oneof![3 => -4i128..8, 2 => select(&WHOLE[..]).prop_flat_map(near)];
     let row = (float(), float(), whole.clone(), whole.clone(), whole.clone(), whole)
@@ -105,7 +105,7 @@ fn condition() -> impl Strategy<Value = TestCondition> {
         3 => (any::<bool>(), number(), vec(number(), 1..5)).prop_map(|(negated, value, list)| In(negated, value, list)),
         1 => number().prop_map(IsNan),
     ];
-    // Plain comparisons on one column are what pruning says most about.
+    // Pruning is most effective on plain comparisons on one column.
     let plain = (
         select(&["<", "<=", ">", ">=", "=", "<>"][..]),
         select(&[TestNumber::Single, TestNumber::Double][..]),
@@ -129,7 +129,7 @@ fn agrees(truth: Truth, found: &[bool]) -> bool {
     }
 }
 
-/// Less is known: no NaN figure, a column missing altogether.
+/// Returns wider bounds: without a NaN count, or without a column altogether.
 fn vaguer(bounds: Option<ColumnBounds>, index: usize, missing: usize) -> Option<ColumnBounds> {
     let bounds = bounds?;
     match index == missing {

@@ -1,4 +1,4 @@
-//! Values of any numeric type to and from Arrow's typed arrays.
+//! Conversion of numeric values to and from Arrow's typed arrays.
 
 use std::sync::Arc;
 
@@ -59,9 +59,9 @@ macro_rules! with_arrow_type {
 
 pub(in crate::format) use with_arrow_type;
 
-/// Numbers that [`Value`] carries.
+/// Numeric types that [`Value`] holds.
 pub(in crate::format) trait Number: Copy {
-    /// The number nearest to a value.
+    /// Returns the number nearest to a value.
     fn from_value(value: Value) -> Self;
     fn into_value(self) -> Value;
 }
@@ -100,14 +100,14 @@ macro_rules! float_numbers {
 integer_numbers!(i8, i16, i32, i64, u8, u16, u32, u64);
 float_numbers!(f32, f64);
 
-/// An array of numbers.
+/// Creates an array of numbers.
 pub(in crate::format) fn numbers<T: ArrowPrimitiveType<Native: Number>>(
     values: impl Iterator<Item = Option<Value>>,
 ) -> ArrayRef {
     Arc::new(values.map(|value| value.map(T::Native::from_value)).collect::<PrimitiveArray<T>>())
 }
 
-/// One number of an array; `None` where there is none, or numbers of another type.
+/// Returns one number of an array; `None` for a null, or if the array has another type.
 pub(in crate::format) fn number_at<T: ArrowPrimitiveType<Native: Number>>(
     array: &dyn Array,
     row: usize,

@@ -1,10 +1,10 @@
-//! The words of a manifest: parts, what their runs are, and what is known of a column.
+//! The elements of a manifest: parts, kinds of runs, and column statistics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::schema::Value;
 
-/// Which part file: the writing rank, and how often that rank rolled over to a new file.
+/// The identity of a part file: the writing rank, and how often that rank rolled over to a new file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId {
     /// The receiver that wrote it.
@@ -14,7 +14,7 @@ pub struct PartId {
 }
 
 impl PartId {
-    /// `part-00003.parquet`, rolled over `part-00003-001.parquet`.
+    /// Returns the file name: `part-00003.parquet`, or `part-00003-001.parquet` after a rollover.
     pub fn file_name(self) -> String {
         match self.roll {
             0 => format!("part-{:05}.parquet", self.rank),
@@ -22,7 +22,7 @@ impl PartId {
         }
     }
 
-    /// The inverse of [`PartId::file_name`].
+    /// Parses a file name; the inverse of [`PartId::file_name`].
     pub fn parse(name: &str) -> Option<Self> {
         let stem = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
         let (rank, roll) = stem.split_once('-').unwrap_or((stem, "0"));
@@ -31,7 +31,7 @@ impl PartId {
     }
 }
 
-/// Why records lie together in a run.
+/// The kind of a run: the property that its records share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
@@ -39,13 +39,13 @@ pub enum RunKind {
     Regular,
     /// Records that reached a receiver whose partition did not hold their key (any more).
     Stray,
-    /// Records a sender kept because the network gave it no credit in time (spills); sorted, but not partitioned.
+    /// Records kept by a sender that got no credit in time (spills); sorted, but not partitioned.
     Unordered,
     /// Records whose key is NaN.
     NanKey,
 }
 
-/// Summary of one column over the rows of one row group.
+/// Statistics of one column over the rows of one row group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnSummary {
     /// Smallest and largest value that is not NaN; `None` when there is none, or for `fixed_bytes`.
@@ -61,7 +61,7 @@ pub struct PartEntry {
     pub part: PartId,
     /// Its length in bytes.
     pub bytes: u64,
-    /// Where page indexes and footer begin: everything from here to the end is covered by `footer_checksum`.
+    /// Offset of the page indexes and the footer: everything from here to the end is covered by `footer_checksum`.
     pub footer_offset: u64,
     /// xxh3-64 of the bytes from `footer_offset` to the end of the file.
     pub footer_checksum: u64,

@@ -1,7 +1,7 @@
 //! The manifest's bytes: an Arrow IPC stream with one row per row group, then a checksum and a magic.
 //!
-//! The checksum is compared before anything else is looked at. After that the stream is decoded from the bytes at hand
-//! without copies, so that no length found in it makes memory be taken.
+//! The checksum is verified before any other byte is used. The stream is then decoded in place without copies, so that
+//! no length found in it leads to an allocation.
 
 pub(super) mod arrow_values;
 pub(super) mod entries;
@@ -53,7 +53,7 @@ const FIXED: [(&str, ArrowType); 9] = [
     ("table_version", ArrowType::UInt32),
 ];
 
-/// The columns of a manifest: the fixed ones, checksum and bounds, then ranges and NaN counts by column.
+/// Returns the columns of a manifest: the fixed ones, checksum and bounds, then ranges and NaN counts by column.
 fn fields(schema: &Schema) -> Vec<Field> {
     let mut fields: Vec<Field> =
         FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();
@@ -75,16 +75,16 @@ fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
     schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
 }
 
-/// What went wrong inside Arrow while encoding: nothing but a defect can, since the arrays are built to fit.
+/// Converts an error of Arrow's encoder. Only a defect can cause one, since the arrays are built to fit.
 fn refused(error: &ArrowError) -> Error {
     Error::Io { operation: "encode", path: "manifest".into(), source: std::io::Error::other(error.to_string()) }
 }
 
 impl EpochManifest {
-    /// The manifest's bytes.
+    /// Encodes the manifest.
     ///
     /// # Errors
-    /// [`Error::Schema`] when a run does not have one summary per column of the schema.
+    /// [`Error::Schema`] when a run does not have statistics for every column of the schema.
     pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
         for run in &self.runs {
             if run.columns.len() != schema.columns().len() {
@@ -105,7 +105,7 @@ impl EpochManifest {
         Ok(out)
     }
 
-    /// What is said of the epoch as a whole, as metadata of the stream's schema.
+    /// Returns the epoch's own properties, stored as metadata of the stream's schema.
     fn notes(&self) -> HashMap<String, String> {
         let parts: Vec<serde_json::Value> = self
             .parts
@@ -120,7 +120,7 @@ impl EpochManifest {
                 ])
             })
             .collect();
-        // JSON has no NaN and no infinity: such a figure is left out, and reads as zero.
+        // JSON has no NaN and no infinity: such a statistic is left out, and reads as zero.
         let mut figures = serde_json::json!(self.figures);
         if let Some(fields) = figures.as_object_mut() {
             fields.retain(|_, value| !value.is_null());
@@ -174,7 +174,7 @@ impl EpochManifest {
         arrays
     }
 
-    /// Reads a manifest; `path` is its file, for messages.
+    /// Decodes a manifest; `path` is its file, for messages.
     ///
     /// # Errors
     /// [`Error::Damage`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
@@ -190,7 +190,8 @@ impl EpochManifest {
         if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
             return Err(damage("its checksum is wrong"));
         }
-        // Arrow's decoder panics at some streams that only a forger with the right checksum can make: that is damage too.
+        // Arrow's decoder panics on some streams that only a forger with the right checksum can make: these count as
+        // corrupt too.
         let covered = covered.len();
         let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
         let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
@@ -216,10 +217,10 @@ impl EpochManifest {
         Ok(manifest)
     }
 
-    /// Whether runs and parts fit each other.
+    /// Checks that runs and parts fit each other.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
-        // They are in order, unless somebody else has written them.
+        // They are in order, unless another program has written them.
         if !ends.is_sorted() {
             ends.sort_unstable();
         }
@@ -230,7 +231,7 @@ impl EpochManifest {
             return Err("a part's footer lies outside the part");
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
-        // A part's runs follow each other, and so do parts: the next run is looked for there first.
+        // A part's runs are consecutive, and so are parts: the search for the next run begins there.
         let mut at = 0;
         for run in self.runs.places() {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
@@ -242,7 +243,7 @@ impl EpochManifest {
             if end > ends[at].1 {
                 return Err("a run lies outside the parts listed");
             }
-            // Every record takes a byte at least, so nothing that is counted or reserved by rows goes beyond the files.
+            // A record takes at least one byte, so no count or allocation by rows exceeds the size of the files.
             if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
                 return Err("a row group has more rows than its bytes can hold");
             }
@@ -253,7 +254,7 @@ impl EpochManifest {
     }
 }
 
-/// The schema, with what is said of the epoch, and the batches of an Arrow IPC stream whose columns are a manifest's.
+/// Decodes the schema with the epoch's metadata, and the batches of an Arrow IPC stream with a manifest's columns.
 fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let mut decoder = StreamDecoder::new();
     let mut batches = Vec::new();
@@ -282,7 +283,7 @@ fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<
     Ok((found, batches))
 }
 
-/// The manifest without its runs.
+/// Decodes the manifest without its runs.
 fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
     let parts = notes.get("turbidite.parts")?;
     let parts = match take_parts(parts) {
@@ -304,14 +305,15 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
         runs: Runs::default(),
-        // As text, until somebody asks for them: a query does not.
+        // Kept as text until first used: a query does not need them.
         keys: notes.get("turbidite.keys").cloned().map(Spreads::stored).unwrap_or_default(),
         figures,
     })
 }
 
-/// The parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers alone. 131,072 of them are 6 MB of
-/// text, for which a general parser takes several times as long. Anything else is left to one.
+/// Parses the parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers only. At 131,072 parts
+/// the text is several megabytes, and a general parser takes several times as long. Any other text is left to the
+/// general parser.
 fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
     let mut parts = Vec::with_capacity(text.len() / 32);
     let mut rest = text.as_bytes().strip_prefix(b"[")?;
@@ -326,7 +328,7 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
         let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
         parts.push(PartEntry { part, bytes, footer_offset, footer_checksum });
         match rest.strip_prefix(b",") {
-            // Another must follow.
+            // Another part must follow.
             Some(next) if next.first() == Some(&b'[') => rest = next,
             Some(_) => return None,
             None => break,
@@ -335,7 +337,7 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
     (rest == b"]").then_some(parts)
 }
 
-/// A whole number as JSON writes it, and what follows it.
+/// Parses a JSON integer, and returns it with the rest of the text.
 fn take_whole(text: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut digits) = (0u64, 0);
     while let Some(digit) = text.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
@@ -358,7 +360,7 @@ mod tests {
     type Fields = (u32, u32, u64, u64, u64);
 
     proptest! {
-        /// Against the general parser: the same parts, or none.
+        /// The special parser returns the same parts as the general one, or none.
         #[test]
         fn parts_are_read_as_a_general_parser_does(
             parts in prop::collection::vec(any::<Fields>(), 0..20),

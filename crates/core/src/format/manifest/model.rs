@@ -1,4 +1,4 @@
-//! What a manifest says: the runs of one epoch, the parts they lie in, and the epoch's figures.
+//! The manifest of one epoch: its runs, the parts they lie in, and the epoch's statistics.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,8 +8,8 @@ use crate::format::manifest::runs::Runs;
 use crate::format::manifest::spreads::{Spread, Spreads};
 use crate::schema::{KeyOrder, Schema};
 
-/// What happened while an epoch was written, summed over all ranks. Times are seconds of all threads, waiting for a
-/// processor included, so their sum can exceed the wall time.
+/// Statistics of writing an epoch, summed over all ranks. Times are seconds of all threads, including waiting for a
+/// processor, so their sum can exceed the wall time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EpochFigures {
@@ -33,17 +33,17 @@ pub struct EpochFigures {
     pub messages: u64,
     /// Nodes that took part.
     pub nodes: u32,
-    /// Most other ranks that any rank sent records to, straight or to be passed on.
+    /// Maximum number of other ranks that a rank sent records to, directly or for forwarding.
     pub most_recipients: u32,
-    /// Most other ranks that any rank took records from.
+    /// Maximum number of other ranks that a rank received records from.
     pub most_senders: u32,
-    /// Times that a record was passed on by a rank that is neither its first nor its last.
+    /// Number of forwarding hops over all records.
     pub forwarded: u64,
-    /// Most memory that batches on their way out took on any rank.
+    /// Peak memory of outgoing batches on any rank.
     pub most_batch_bytes: u64,
     /// Bytes written, with all metadata of the epoch.
     pub bytes_written: u64,
-    /// First append to committed epoch, wall time in seconds.
+    /// Wall time from first append to commit, in seconds.
     pub wall_s: f64,
     /// Routing and packing.
     pub route_s: f64,
@@ -58,7 +58,8 @@ pub struct EpochFigures {
 }
 
 impl EpochFigures {
-    /// Load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without rows.
+    /// Returns the load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without
+    /// rows.
     pub fn load_imbalance(&self) -> f64 {
         let loads = &self.rows_per_receiver;
         let mean = loads.iter().map(|&rows| rows as f64).sum::<f64>() / loads.len().max(1) as f64;
@@ -81,27 +82,27 @@ pub struct EpochManifest {
     pub parts: Vec<PartEntry>,
     /// The runs' row groups, in the order of parts and offsets.
     pub runs: Runs,
-    /// How its keys are spread, more finely than row groups say it; empty where that is not known.
+    /// The distribution of the keys, finer than the row groups' statistics; empty where unknown.
     pub keys: Spreads,
-    /// How it was written.
+    /// Statistics of writing it.
     pub figures: EpochFigures,
 }
 
 impl EpochManifest {
-    /// Records in the epoch.
+    /// Returns the number of records in the epoch.
     pub fn rows(&self) -> u64 {
         self.runs.places().map(|run| run.rows).sum()
     }
 
-    /// Bytes of their pages.
+    /// Returns the bytes of the epoch's pages.
     pub fn page_bytes(&self) -> u64 {
         self.runs.places().map(|run| run.bytes).sum()
     }
 }
 
 impl EpochManifest {
-    /// How the values of a numeric column are spread: for the key as finely as the manifest says, otherwise a spread for each
-    /// row group that has values.
+    /// Returns the distribution of a numeric column's values: for the key as fine as the manifest holds it, otherwise
+    /// one spread per row group that has values.
     pub(crate) fn spreads(&self, column: usize, schema: &Schema) -> Vec<Spread> {
         let order = KeyOrder::new(schema.columns()[column].data_type);
         let of_row_groups = || {
@@ -113,7 +114,7 @@ impl EpochManifest {
             let stated = self.keys.get();
             let is_whole = rows(&mut stated.iter().map(|spread| spread.rows))
                 == rows(&mut of_row_groups().map(|spread| spread.rows));
-            // They would bound nothing.
+            // A NaN bound would bound nothing.
             let is_sound = stated.iter().all(|spread| !order.is_nan(spread.most));
             if is_whole && is_sound {
                 return stated.to_vec();

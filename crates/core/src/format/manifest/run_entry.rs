@@ -1,10 +1,10 @@
-//! What a manifest says of a row group.
+//! A row group's entry in a manifest.
 
 use crate::format::manifest::entries::{PartId, RunKind};
 use crate::format::manifest::summaries::Summaries;
 use crate::schema::Value;
 
-/// One row group of one run: what a reader needs to decide whether to touch it, and where it lies.
+/// One row group of one run: its location and the statistics that prune it.
 ///
 /// A run has one row group unless it was subpartitioned; then its row groups have consecutive, ascending key ranges.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,15 +13,15 @@ pub struct RunEntry {
     pub part: PartId,
     /// Number of the run, counted per receiver and epoch.
     pub run: u32,
-    /// Position of the row group in its file.
+    /// Index of the row group in its file.
     pub row_group: u32,
-    /// First byte of the row group's pages in the file.
+    /// Offset of the row group's pages in the file.
     pub offset: u64,
-    /// Length of its pages in bytes, padding not counted.
+    /// Length of its pages in bytes, without padding.
     pub bytes: u64,
     /// Number of records.
     pub rows: u64,
-    /// Why they lie together.
+    /// The kind of the run.
     pub kind: RunKind,
     /// Version of the partition table in force when the run was sealed.
     pub table_version: u32,
@@ -30,6 +30,6 @@ pub struct RunEntry {
     pub bounds: Option<(Value, Value)>,
     /// xxh3-64 of the row group's bytes.
     pub checksum: u64,
-    /// One summary per schema column.
+    /// Statistics of each schema column.
     pub columns: Summaries,
 }

@@ -1,8 +1,8 @@
-//! The row groups of an epoch: as they were made, or as a manifest's arrays have them, where entries are made in blocks when
-//! first asked for.
+//! The row groups of an epoch: a list of entries, or a manifest's arrays, whose entries are created in blocks on first
+//! access.
 //!
-//! An epoch of 131,072 parts has as many entries at least, of which a query looks at a few: to make all took longer than to read
-//! the manifest.
+//! An epoch of 131,072 parts has at least as many entries, of which a query uses a few: creating all of them takes
+//! longer than reading the manifest.
 
 use std::ops::{Index, Range};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +11,7 @@ use crate::format::manifest::run_entry::RunEntry;
 use crate::format::manifest::stored_runs::{Place, StoredRuns};
 use crate::schema::KeyOrder;
 
-/// Entries that are made together: neighbours are often asked for together, and each block takes memory for itself.
+/// Entries that are created together: neighbours are often used together, and each block is an allocation.
 const BLOCK_ENTRIES: usize = 32;
 
 /// The row groups of an epoch, in the order of parts and offsets.
@@ -25,19 +25,19 @@ enum Kept {
 }
 
 impl Runs {
-    /// Those of a manifest's batches.
+    /// Creates the list from a manifest's batches.
     pub(in crate::format) fn stored(batches: Vec<StoredRuns>) -> Self {
         match <[StoredRuns; 1]>::try_from(batches) {
             Ok([all]) => {
                 let blocks = all.len().div_ceil(BLOCK_ENTRIES);
                 Self(Kept::Stored { all: all.into(), blocks: vec![OnceLock::new(); blocks] })
             }
-            // A writer other than ours may have cut them.
+            // Another writer may have split the stream differently.
             Err(batches) => batches.iter().flat_map(|all| (0..all.len()).map(|row| all.entry(row))).collect(),
         }
     }
 
-    /// How many there are.
+    /// Returns the number of row groups.
     pub fn len(&self) -> usize {
         match &self.0 {
             Kept::Made(entries) => entries.len(),
@@ -45,12 +45,12 @@ impl Runs {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no row group.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of them.
+    /// Returns the row group at index `number`.
     pub fn get(&self, number: usize) -> Option<&RunEntry> {
         match &self.0 {
             Kept::Made(entries) => entries.get(number),
@@ -63,12 +63,12 @@ impl Runs {
         }
     }
 
-    /// All of them, one after the other.
+    /// Iterates over all row groups.
     pub fn iter(&self) -> RunsIter<'_> {
         RunsIter { runs: self, left: 0..self.len() }
     }
 
-    /// All of them, to be changed.
+    /// Returns all row groups for modification.
     pub fn to_mut(&mut self) -> &mut Vec<RunEntry> {
         if let Kept::Stored { .. } = &self.0 {
             self.0 = Kept::Made(self.iter().cloned().collect());
@@ -79,7 +79,7 @@ impl Runs {
         }
     }
 
-    /// Where each lies, without making entries.
+    /// Iterates over the locations of the row groups without creating entries.
     pub(in crate::format) fn places(&self) -> impl Iterator<Item = Place> {
         let place = |number: usize| match &self.0 {
             Kept::Made(entries) => {
@@ -91,8 +91,8 @@ impl Runs {
         (0..self.len()).map(place)
     }
 
-    /// The ordinals between which the values of a column lie in each row group, without making entries; any where nothing
-    /// is known.
+    /// Returns the ordinals between which the values of a column lie in each row group, without creating entries; the
+    /// full range where they are unknown.
     pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match &self.0 {
             Kept::Made(entries) => {
@@ -104,7 +104,7 @@ impl Runs {
         }
     }
 
-    /// How many entries have been made.
+    /// Returns the number of entries created so far.
     #[cfg(test)]
     pub(crate) fn made(&self) -> usize {
         match &self.0 {
@@ -114,7 +114,7 @@ impl Runs {
     }
 }
 
-/// Goes through row groups.
+/// An iterator over row groups.
 #[derive(Debug, Clone)]
 pub struct RunsIter<'a> {
     runs: &'a Runs,

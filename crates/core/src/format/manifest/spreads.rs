@@ -1,41 +1,41 @@
-//! How the values of a column are spread: rows by the range that they lie in, as a manifest keeps them of the key.
+//! The distribution of a column's values: row counts by value range. A manifest stores that of the key.
 //!
-//! A stretch of sorted rows is a spread, and so is a row group. Spreads of one epoch count every row whose value is a number
-//! once, so that they bound the rank of every value: at least the rows of the spreads that end below it are smaller, at most
-//! those of the spreads that begin below it. Joining spreads keeps that true and makes the bounds wider; [`condense`] says by
-//! how much.
+//! Each range is a *spread*: that of a contiguous sequence of sorted rows, or of a row group. The spreads of an epoch
+//! count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the spreads
+//! that end below it are smaller, at most the rows of the spreads that begin below it. Merging spreads keeps that true
+//! and widens the bounds; [`condense`] limits by how much.
 
 use std::sync::OnceLock;
 
 use crate::format::manifest::entries::ColumnSummary;
 use crate::schema::KeyOrder;
 
-/// Most spreads that a manifest keeps: a quantile's bounds are apart by about twice as many parts of all rows where row groups
-/// overlap little, and what is stored takes about 20 bytes each.
+/// Maximum number of spreads in a manifest: where row groups overlap little, a quantile's bounds are about two such
+/// fractions of all rows apart, and each spread takes about 20 bytes.
 pub const MOST_SPREADS: usize = 8192;
 
-/// Most spreads that a rank keeps of an epoch while it writes, apart from those that it has not joined yet.
+/// Maximum number of spreads that a rank keeps while it writes an epoch, apart from those not yet merged.
 pub(crate) const MOST_RANK_SPREADS: usize = MOST_SPREADS / 2;
 
-/// Fewest spreads that a rank of a large job is granted in its report.
-const LEAST_SPREADS: usize = 16;
+/// Minimum number of spreads in the report of a rank of a large job.
+const MIN_SPREADS: usize = 16;
 
-/// How many times an equal share of [`MOST_SPREADS`] a rank may report, so that joining them loses little.
+/// A rank may report this many times an equal share of [`MOST_SPREADS`], so that merging the reports loses little.
 const REPORT_FACTOR: usize = 8;
 
-/// Rows whose values lie between two ordinals, both included.
+/// The number of rows whose values lie between two ordinals, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Spread {
-    /// Ordinal that no value is below; one of them may be at it.
+    /// Lower bound of the values, as an ordinal; it need not be reached.
     pub least: u64,
-    /// Ordinal that no value is above.
+    /// Upper bound of the values, as an ordinal.
     pub most: u64,
-    /// How many.
+    /// Number of rows.
     pub rows: u64,
 }
 
 impl Spread {
-    /// What a summary says of those of `rows` values that are not NaN; a range it lacks is that of the type.
+    /// Returns the spread of the non-NaN values among `rows`, from their statistics; without a range, that of the type.
     pub(crate) fn of(summary: Option<&ColumnSummary>, rows: u64, order: KeyOrder) -> Self {
         let rows = rows.saturating_sub(summary.map_or(0, |summary| summary.nan_count));
         let known = summary.and_then(|summary| summary.range);
@@ -48,14 +48,15 @@ impl Spread {
     }
 }
 
-/// Joins spreads until there are no more than `most`, which is 16 at least; leaves them ascending.
+/// Merges spreads until there are at most `most`, which is at least 16; leaves them ascending.
 ///
-/// A spread's reach is the rows of all spreads that begin in it. Only spreads of about the same reach are joined, so that a wide
-/// one (a page of strays) spoils no narrow ones. Those of one kind are paired anew first, see [`paired`], so that neighbours
-/// both begin and end one after the other; joining neighbours of so many rows then adds no more than those, for each kind, to
-/// the rows between a quantile's bounds. The smallest number of rows is taken for which they are few enough.
+/// A spread's reach is the number of rows in all spreads that begin in it. Only spreads of about the same reach are
+/// merged, so that a wide one (a page of strays) does not widen narrow ones. Spreads of one reach are first paired
+/// anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging neighbours up to a
+/// group size then widens a quantile's bounds by at most that many rows for each reach. The group size is the smallest
+/// with which the limit is met.
 pub(crate) fn condense(spreads: &mut Vec<Spread>, most: usize) {
-    // Not the unstable one: they are few stretches that ascend.
+    // A stable sort: the input consists of a few ascending sequences, which it exploits.
     spreads.sort();
     spreads.dedup_by(|next, kept| {
         let same = (next.least, next.most) == (kept.least, kept.most);
@@ -68,7 +69,7 @@ pub(crate) fn condense(spreads: &mut Vec<Spread>, most: usize) {
     let rows = spreads.iter().fold(0u64, |rows, spread| rows.saturating_add(spread.rows));
     let mut group_rows = (rows / (4 * most.max(1)) as u64).max(1);
     let kinds: Vec<Vec<Spread>> = kinds(spreads, group_rows).into_iter().map(paired).collect();
-    // With all rows in a group there is one for each kind, and there are few kinds.
+    // With all rows in one group there is one spread per reach, and there are few of those.
     while group_rows < rows && kinds.iter().map(|kind| joined(kind, group_rows).count()).sum::<usize>() > most {
         group_rows = group_rows.saturating_add(group_rows.div_ceil(4));
     }
@@ -77,7 +78,7 @@ pub(crate) fn condense(spreads: &mut Vec<Spread>, most: usize) {
     spreads.sort();
 }
 
-/// Ascending spreads by how far they reach: no more than `base_rows`, twice that, and so on.
+/// Groups ascending spreads by their reach: at most `base_rows`, at most twice that, and so on.
 fn kinds(spreads: &[Spread], base_rows: u64) -> Vec<Vec<Spread>> {
     let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
     let mut kinds: Vec<Vec<Spread>> = Vec::new();
@@ -92,8 +93,8 @@ fn kinds(spreads: &[Spread], base_rows: u64) -> Vec<Vec<Spread>> {
     kinds
 }
 
-/// The spreads that begin where these do, ascending, and end where these do, ascending: the k-th smallest of their values lies
-/// between the k-th of the beginnings and the k-th of the ends, each counted with its rows.
+/// Returns spreads with the same begins and ends as `spreads`, both ascending: the k-th smallest value lies between the
+/// k-th begin and the k-th end, each counted with its rows.
 fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
     let mut ends: Vec<(u64, u64)> = spreads.iter().map(|spread| (spread.most, spread.rows)).collect();
     ends.sort_unstable();
@@ -103,7 +104,7 @@ fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
     for Spread { least, mut rows, .. } in spreads {
         while rows > 0 {
             if left == 0 {
-                // There are as many rows that end as rows that begin.
+                // The begins and the ends have the same number of rows.
                 let Some(next) = ends.next() else { break };
                 (most, left) = next;
                 continue;
@@ -116,7 +117,7 @@ fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
     paired
 }
 
-/// Neighbours joined while together they have no more than `group_rows`.
+/// Merges neighbours as long as they have at most `group_rows` together.
 fn joined(spreads: &[Spread], group_rows: u64) -> impl Iterator<Item = Spread> {
     let mut rest = spreads;
     std::iter::from_fn(move || {
@@ -134,7 +135,7 @@ fn joined(spreads: &[Spread], group_rows: u64) -> impl Iterator<Item = Spread> {
     })
 }
 
-/// Rows by ordinal, added up: how many lie at or below each.
+/// Cumulative row counts by ordinal.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     ordinals: Vec<u64>,
@@ -142,7 +143,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Rows at ordinals, in any order.
+    /// Creates the sums of rows at ordinals, given in any order.
     pub(crate) fn new(rows: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut steps: Vec<(u64, u64)> = rows.collect();
         if !steps.is_sorted() {
@@ -161,28 +162,28 @@ impl Steps {
         steps.checked_sub(1).map_or(0, |last| self.rows[last])
     }
 
-    /// All rows.
+    /// Returns the number of all rows.
     pub(crate) fn rows(&self) -> u64 {
         self.first(self.rows.len())
     }
 
-    /// Rows below an ordinal.
+    /// Returns the number of rows below an ordinal.
     pub(crate) fn below(&self, ordinal: u64) -> u64 {
         self.first(self.ordinals.partition_point(|at| *at < ordinal))
     }
 
-    /// Rows at or below an ordinal.
+    /// Returns the number of rows at or below an ordinal.
     pub(crate) fn up_to(&self, ordinal: u64) -> u64 {
         self.first(self.ordinals.partition_point(|at| *at <= ordinal))
     }
 
-    /// The ordinal of the row at a position, counted from 1; `None` where there are fewer.
+    /// Returns the ordinal of the row at a position, counted from 1; `None` if there are fewer rows.
     pub(crate) fn at(&self, position: u64) -> Option<u64> {
         self.ordinals.get(self.rows.partition_point(|rows| *rows < position)).copied()
     }
 }
 
-/// The spreads of an epoch's keys: as they were made, or as a manifest has them, read when first asked for.
+/// The spreads of an epoch's keys: a list, or a manifest's text, which is parsed on first access.
 #[derive(Clone, Default)]
 pub struct Spreads {
     made: OnceLock<Vec<Spread>>,
@@ -190,22 +191,22 @@ pub struct Spreads {
 }
 
 impl Spreads {
-    /// Those that a manifest states as `text`. What is not understood states nothing.
+    /// Creates the list from a manifest's `text`. Malformed text counts as no spreads.
     pub(in crate::format) fn stored(text: String) -> Self {
         Self { made: OnceLock::new(), text: Some(text) }
     }
 
-    /// All of them.
+    /// Returns all spreads.
     pub fn get(&self) -> &[Spread] {
         self.made.get_or_init(|| self.text.as_deref().and_then(take_spreads).unwrap_or_default())
     }
 
-    /// Bytes that a manifest's text of them takes in memory.
+    /// Returns the bytes of the manifest's text in memory.
     pub(crate) fn text_bytes(&self) -> usize {
         self.text.as_ref().map_or(0, String::len)
     }
 
-    /// Adds more, and joins them to `most` when there are half as many again.
+    /// Appends spreads, and merges them to `most` when their number exceeds that by half.
     pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = Spread>, most: usize) {
         let mut spreads = self.take();
         for spread in more {
@@ -219,21 +220,21 @@ impl Spreads {
         *self = Self::from(spreads);
     }
 
-    /// Takes all of them, so that none are left.
+    /// Takes all spreads.
     pub(crate) fn take(&mut self) -> Vec<Spread> {
         let _ = self.get();
         std::mem::take(self).made.into_inner().unwrap_or_default()
     }
 
-    /// Leaves as many as one of `ranks` ranks may report.
+    /// Merges the spreads to the number that one of `ranks` ranks may report.
     pub(crate) fn condense_for(&mut self, ranks: u32) {
-        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(LEAST_SPREADS, MOST_SPREADS);
+        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(MIN_SPREADS, MOST_SPREADS);
         let mut spreads = self.take();
         condense(&mut spreads, most);
         *self = Self::from(spreads);
     }
 
-    /// What a manifest with so many row groups says of them; nothing where row groups say as much.
+    /// Returns the text for a manifest with `row_groups`; `None` where the row groups' own statistics are as fine.
     pub(in crate::format) fn text(&self, row_groups: usize) -> Option<String> {
         let spreads = self.get();
         if spreads.len() <= row_groups && row_groups <= MOST_SPREADS / 2 {
@@ -271,7 +272,7 @@ impl PartialEq for Spreads {
     }
 }
 
-/// Reads [`Spreads::text`].
+/// Parses the output of [`Spreads::text`].
 fn take_spreads(text: &str) -> Option<Vec<Spread>> {
     let numbers: Vec<u64> = serde_json::from_str(text).ok()?;
     let (triples, rest) = numbers.as_chunks::<3>();
@@ -309,7 +310,7 @@ mod tests {
         })
     }
 
-    /// Whether the spreads bound the value at every position.
+    /// Returns whether the spreads bound the value at every position.
     fn bounds_hold(spreads: &[Spread], sorted: &[u64]) -> bool {
         let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
         let ends = Steps::new(spreads.iter().map(|spread| (spread.most, spread.rows)));
@@ -340,7 +341,7 @@ mod tests {
         }
     }
 
-    /// A million rows in sixteen overlapping runs, with a page of strays over everything in each.
+    /// A million rows in sixteen overlapping runs, each with a page of strays over the whole range.
     #[test]
     fn condensing_loses_little() {
         let mut spreads = Vec::new();
@@ -358,14 +359,14 @@ mod tests {
         let before = spreads.clone();
         condense(&mut spreads, 1024);
         for at in (2_000..62_000).step_by(101) {
-            // A thousandth of the rows for each kind, beside what was uncertain.
+            // A thousandth of the rows per reach, in addition to the previous uncertainty.
             assert!(uncertain(&spreads, at) <= uncertain(&before, at) + 4_000, "{at}");
         }
         let strays: Vec<&Spread> = spreads.iter().filter(|spread| spread.most - spread.least > 60_000).collect();
         assert_eq!(strays.iter().map(|spread| spread.rows).sum::<u64>(), 8_000, "strays joined nobody else");
     }
 
-    /// FORMAT.md says so: other releases read it.
+    /// The format of FORMAT.md, which other releases read.
     #[test]
     fn text_and_ordinals_are_those_of_the_format() {
         let spreads = vec![Spread { least: 6, most: 6, rows: 1 }, Spread { least: 5, most: 7, rows: 9 }];

@@ -1,4 +1,4 @@
-//! Row groups as a manifest's arrays have them, from which entries are made when they are asked for.
+//! Row groups in a manifest's arrays, from which entries are created on access.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::format::manifest::stored_summaries::{StoredColumn, StoredRange, Store
 use crate::format::manifest::summaries::Summaries;
 use crate::schema::{Column, KeyOrder, Schema};
 
-/// How a manifest writes why records lie together.
+/// Returns a manifest's number for a kind of run.
 pub(in crate::format) fn kind_number(kind: RunKind) -> u8 {
     match kind {
         RunKind::Regular => 0,
@@ -23,7 +23,7 @@ pub(in crate::format) fn kind_number(kind: RunKind) -> u8 {
     }
 }
 
-/// What number [`kind_number`] gives, among those there are.
+/// Returns the kind of a valid number of [`kind_number`].
 fn kind_of(number: u8) -> RunKind {
     match number {
         0 => RunKind::Regular,
@@ -33,7 +33,7 @@ fn kind_of(number: u8) -> RunKind {
     }
 }
 
-/// Where a row group lies.
+/// The location of a row group.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct Place {
     pub(in crate::format) part: PartId,
@@ -52,7 +52,7 @@ pub(in crate::format) struct StoredRuns {
     offsets: ScalarBuffer<u64>,
     bytes: ScalarBuffer<u64>,
     rows: ScalarBuffer<u64>,
-    /// Only numbers that are in use.
+    /// Valid numbers only.
     kinds: ScalarBuffer<u8>,
     table_versions: ScalarBuffer<u32>,
     checksums: ScalarBuffer<u64>,
@@ -61,9 +61,9 @@ pub(in crate::format) struct StoredRuns {
 }
 
 impl StoredRuns {
-    /// Of a batch whose columns are a manifest's; `None` where one cannot be understood. Nothing is copied.
+    /// Takes the arrays of a batch with a manifest's columns, without copies; `None` if one cannot be decoded.
     pub(in crate::format) fn of(batch: &RecordBatch, schema: &Schema) -> Option<Self> {
-        // Rows are numbered with u32.
+        // Row numbers are u32.
         u32::try_from(batch.num_rows()).ok()?;
         let mut columns = batch.columns().iter();
         let mut u32s = || numbers_of::<UInt32Type>(columns.next()?);
@@ -107,7 +107,7 @@ impl StoredRuns {
         })
     }
 
-    /// Whether a row group has more NaN than rows.
+    /// Returns whether a row group has more NaN values than rows.
     pub(in crate::format) fn has_excess_nans(&self) -> bool {
         let counts = self.summaries.columns.iter().flatten().filter_map(|column| column.nan_counts.as_ref());
         counts.into_iter().any(|counts| counts.iter().zip(&self.rows).any(|(nans, rows)| nans > rows))
@@ -117,7 +117,7 @@ impl StoredRuns {
         self.ranks.len()
     }
 
-    /// One of the row groups there are. Summaries stay in the arrays until they are asked for.
+    /// Creates the entry of a row group. Column statistics stay in the arrays until they are used.
     pub(in crate::format) fn entry(&self, row: usize) -> RunEntry {
         let Place { part, offset, bytes, rows } = self.place(row);
         RunEntry {
@@ -144,7 +144,8 @@ impl StoredRuns {
         }
     }
 
-    /// The ordinals between which each row group's values of a column lie; any where nothing is known.
+    /// Returns the ordinals between which each row group's values of a column lie; the full range where they are
+    /// unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match self.summaries.columns.get(column) {
             Some(Some(stored)) => stored.range.ordinals(order),
@@ -153,7 +154,7 @@ impl StoredRuns {
     }
 }
 
-/// The numbers of a column that has one in every row.
+/// Returns the numbers of a column without nulls.
 fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<ScalarBuffer<T::Native>> {
     let numbers: &PrimitiveArray<T> = array.as_primitive_opt()?;
     (numbers.null_count() == 0).then(|| numbers.values().clone())

@@ -1,4 +1,4 @@
-//! Summaries of columns, as a manifest has them in arrays.
+//! Column statistics in a manifest's arrays.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -42,7 +42,7 @@ impl StoredRange {
     }
 }
 
-/// Columns' summaries: for each numeric column the smallest and largest values and the counts of NaN.
+/// Column statistics: for each numeric column the smallest and largest values and the counts of NaN.
 #[derive(Debug)]
 pub(in crate::format) struct StoredSummaries {
     pub(in crate::format) columns: Vec<Option<StoredColumn>>,
@@ -59,7 +59,7 @@ impl StoredSummaries {
         self.columns.len()
     }
 
-    /// The summary of one column over one row group; `None` for a column that there is not.
+    /// Returns the statistics of one column over one row group; `None` if there is no such column.
     pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnSummary> {
         let Some(stored) = self.columns.get(column)? else { return Some(ColumnSummary { range: None, nan_count: 0 }) };
         let nan_count = stored.nan_counts.as_ref().map_or(0, |counts| counts[row]);

@@ -1,7 +1,7 @@
-//! One row group's column summaries: as they were made, or as a manifest has them, where they are read when first asked for.
+//! Column statistics of one row group: a list, or a manifest's arrays, which are read on first access.
 //!
-//! A manifest of 131,072 parts has millions of summaries, of which a query looks at a few. They stay in the manifest's
-//! arrays, which all its row groups share, until somebody wants them.
+//! A manifest of 131,072 parts has the statistics of millions of column chunks, of which a query uses a few. They stay
+//! in the manifest's arrays, which all its row groups share, until they are used.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::format::manifest::entries::ColumnSummary;
 use crate::format::manifest::stored_summaries::StoredSummaries;
 
-/// The summaries of a row group's columns, in the order of the schema.
+/// The statistics of a row group's columns, in the order of the schema.
 #[derive(Clone, Default)]
 pub struct Summaries {
     made: OnceLock<Vec<ColumnSummary>>,
@@ -17,12 +17,12 @@ pub struct Summaries {
 }
 
 impl Summaries {
-    /// Those of one row of a manifest.
+    /// Creates the statistics of one row of a manifest.
     pub(in crate::format) fn stored(all: Arc<StoredSummaries>, row: u32) -> Self {
         Self { made: OnceLock::new(), stored: Some((all, row)) }
     }
 
-    /// One column's summary, without reading the others.
+    /// Returns one column's statistics, without reading the others.
     pub fn one(&self, column: usize) -> Option<ColumnSummary> {
         match (self.made.get(), &self.stored) {
             (None, Some((all, row))) => all.one(*row as usize, column),

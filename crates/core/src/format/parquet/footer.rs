@@ -11,16 +11,16 @@ use crate::format::parquet::physical::{PhysicalType, physical_type, physical_wid
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{Column, DataType, Schema};
 
-/// The version of the bytes described in FORMAT.md.
+/// The version of the format described in FORMAT.md.
 pub const FORMAT_VERSION: u32 = 1;
 
 /// The four bytes at both ends of a Parquet file.
 pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
-/// Most row groups a Parquet file can number.
+/// Maximum number of row groups in a Parquet file.
 pub const MAX_ROW_GROUPS: u32 = i16::MAX as u32;
 
-/// Which dataset, which commit of which epoch a part belongs to.
+/// The dataset, commit and epoch that a part belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartIdentity {
     /// The dataset.
@@ -31,22 +31,22 @@ pub struct PartIdentity {
     pub epoch: u64,
 }
 
-/// A column chunk as it was written.
+/// A written column chunk.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct WrittenChunk {
-    /// First byte in the file.
+    /// Offset in the file.
     pub(in crate::format) offset: u64,
     /// Length in bytes, page headers included.
     pub(in crate::format) bytes: u64,
-    /// Its values in brief.
+    /// Its statistics.
     pub(in crate::format) summary: ColumnSummary,
-    /// Where its offset index lies in the index section.
+    /// Position of its offset index in the index section.
     pub(in crate::format) offset_index: Range<usize>,
-    /// Where its column index lies in the index section; empty when it has none.
+    /// Position of its column index in the index section; empty when it has none.
     pub(in crate::format) column_index: Range<usize>,
 }
 
-/// A row group as it was written.
+/// A written row group.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct WrittenRowGroup {
     /// Number of rows.
@@ -55,7 +55,7 @@ pub(in crate::format) struct WrittenRowGroup {
     pub(in crate::format) sorted: bool,
     /// One chunk per schema column, one after the other in the file.
     pub(in crate::format) columns: Vec<WrittenChunk>,
-    /// How its keys are spread, until that is taken.
+    /// The distribution of its keys, until it is taken.
     pub(in crate::format) keys: Vec<Spread>,
 }
 
@@ -68,20 +68,20 @@ impl WrittenRowGroup {
         self.columns.iter().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Where its page indexes end in the index section.
+    /// Returns the end of its page indexes in the index section.
     pub(in crate::format) fn indexes_end(&self) -> usize {
         self.columns.last().map_or(0, |chunk| chunk.column_index.end)
     }
 }
 
-/// Everything a footer says.
+/// The contents of a footer.
 pub(in crate::format) struct Footer<'a> {
     pub(in crate::format) schema: &'a Schema,
     pub(in crate::format) identity: PartIdentity,
     pub(in crate::format) part: PartId,
     pub(in crate::format) created_by: &'a str,
     pub(in crate::format) row_groups: &'a [WrittenRowGroup],
-    /// Where the index section begins in the file.
+    /// Offset of the index section in the file.
     pub(in crate::format) index_offset: u64,
 }
 
@@ -107,7 +107,8 @@ pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
         writer.binary(2, value.as_bytes());
     });
     writer.binary(6, footer.created_by.as_bytes());
-    // One TypeDefinedOrder per column: the order engines know; the IEEE 754 one makes some ignore float statistics.
+    // One TypeDefinedOrder per column: the order that engines support; the IEEE 754 one makes some ignore float
+    // statistics.
     writer.structures(7, 0..columns.len(), |writer, _| writer.structure(1, |_| ()));
     writer.end();
     let bytes = (out.len() - start) as u32;
@@ -123,7 +124,8 @@ fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
         ("turbidite.key", footer.schema.key().name.clone()),
-        // As in dataset.json. Serializing strings cannot fail; were it to, a note would be missing that no reader needs.
+        // As in dataset.json. Serializing strings cannot fail; if it did, an entry that no reader needs would be
+        // missing.
         ("turbidite.columns", serde_json::to_string(footer.schema.columns()).unwrap_or_default()),
     ]
 }
@@ -136,7 +138,7 @@ fn encode_schema_element(writer: &mut Writer<'_>, column: &Column) {
     // REQUIRED.
     writer.i32(3, 0);
     writer.binary(4, column.name.as_bytes());
-    // Old converted type and new logical type of integers that the physical type does not say already.
+    // The old converted type and the new logical type of integers whose physical type does not define them.
     let (converted, bits, signed) = match column.data_type {
         DataType::U8 => (11, 8, false),
         DataType::U16 => (12, 16, false),
@@ -199,7 +201,7 @@ fn encode_chunk(writer: &mut Writer<'_>, index_offset: u64, column: &Column, chu
     }
 }
 
-/// A column chunk as a footer describes it.
+/// A column chunk in a decoded footer.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct ParsedChunk {
     pub(in crate::format) pages: Range<u64>,
@@ -207,14 +209,14 @@ pub(in crate::format) struct ParsedChunk {
     pub(in crate::format) column_index: Option<Range<u64>>,
 }
 
-/// A row group as a footer describes it.
+/// A row group in a decoded footer.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct ParsedRowGroup {
     pub(in crate::format) rows: u64,
     pub(in crate::format) columns: Vec<ParsedChunk>,
 }
 
-/// A footer read back.
+/// A decoded footer.
 #[derive(Debug)]
 pub(in crate::format) struct ParsedFooter {
     pub(in crate::format) identity: PartIdentity,
@@ -226,7 +228,7 @@ pub(in crate::format) struct ParsedFooter {
 }
 
 impl ParsedFooter {
-    /// Whether the columns are those of the schema.
+    /// Returns whether the columns match the schema.
     pub(in crate::format) fn fits(&self, schema: &Schema) -> bool {
         self.columns.len() == schema.columns().len()
             && self.columns.iter().zip(schema.columns()).all(|((name, physical, width), column)| {
@@ -238,7 +240,7 @@ impl ParsedFooter {
     }
 }
 
-/// Reads `FileMetaData`.
+/// Decodes `FileMetaData`.
 pub(in crate::format) fn decode_footer(bytes: &[u8]) -> Result<ParsedFooter, Malformed> {
     let mut columns = Vec::new();
     let mut row_groups = Vec::new();

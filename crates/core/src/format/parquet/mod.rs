@@ -1,7 +1,7 @@
 //! Parquet's own structures: metadata in Thrift, pages, page indexes and the footer.
 //!
-//! `thrift` is the encoding that Parquet's metadata has, `physical` how values are stored, `page_layout` where those of a row
-//! group go.
+//! `thrift` encodes and decodes Parquet's metadata, `physical` stores values, `page_layout` places the pages of a row
+//! group.
 
 pub(super) mod footer;
 pub(super) mod page_header;

@@ -1,4 +1,4 @@
-//! The header in front of every page, and the statistics inside it.
+//! The header of a page, and the statistics inside it.
 
 use crate::format::manifest::entries::ColumnSummary;
 use crate::format::parquet::physical::{Bound, encode_bound};
@@ -9,10 +9,10 @@ use crate::schema::{DataType, Value};
 const DATA_PAGE: i32 = 0;
 /// Parquet's number for PLAIN.
 pub(in crate::format) const PLAIN: i32 = 0;
-/// Parquet's number for RLE: the encoding named for levels, of which a required column has none.
+/// Parquet's number for RLE: the encoding named for levels, which a required column does not have.
 pub(in crate::format) const RLE: i32 = 3;
 
-/// What a page header says.
+/// The contents of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) struct PageHeader {
     /// Length of the body in bytes.
@@ -23,8 +23,8 @@ pub(in crate::format) struct PageHeader {
     pub(in crate::format) rows: u32,
 }
 
-/// Appends a page header; statistics go in when the summary has a range and no NaN. But for that its length depends on
-/// numbers that are known before the body is: the checksum always takes five bytes.
+/// Appends a page header. Statistics are included when there is a range and no NaN. Otherwise its length depends only
+/// on numbers that are known before the body is: the checksum always takes five bytes.
 pub(in crate::format) fn encode_page_header(
     header: PageHeader,
     statistics: Option<(DataType, ColumnSummary)>,
@@ -49,8 +49,8 @@ pub(in crate::format) fn encode_page_header(
     writer.end();
 }
 
-/// Most bytes of a page header, of a key column if `statistics` names its type.
-pub(in crate::format) fn most_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
+/// Returns the maximum bytes of a page header; `statistics` is the data type if the header has statistics (of the key).
+pub(in crate::format) fn max_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
     let mut header = Vec::new();
     let statistics = statistics.map(|data_type| {
         let any = match data_type {
@@ -63,7 +63,7 @@ pub(in crate::format) fn most_header_bytes(body_bytes: usize, rows: u32, statist
     header.len()
 }
 
-/// The statistics of a page or chunk as field `id`; nothing when they would mislead (NaN) or do not exist.
+/// Appends the statistics of a page or chunk as field `id`; none when they would mislead (NaN) or do not exist.
 pub(in crate::format) fn encode_statistics(
     writer: &mut Writer<'_>,
     id: i16,
@@ -84,12 +84,13 @@ pub(in crate::format) fn encode_statistics(
     });
 }
 
-/// The range that engines may prune by: none where a NaN hides, since they disagree on how NaN compares.
+/// Returns the range that engines may prune by; `None` where there are NaN values, since engines disagree on how NaN
+/// compares.
 pub(in crate::format) fn trusted_range(summary: ColumnSummary) -> Option<(Value, Value)> {
     summary.range.filter(|_| summary.nan_count == 0)
 }
 
-/// Reads the page header at the start of `bytes`; also answers its length.
+/// Decodes the page header at the start of `bytes`, and returns it with its length.
 pub(in crate::format) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader, usize), Malformed> {
     let mut reader = Reader::new(bytes);
     let (mut kind, mut uncompressed, mut compressed, mut crc) = (None, None, None, None);
@@ -123,7 +124,7 @@ pub(in crate::format) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader,
     Ok((header, reader.position()))
 }
 
-/// A required number in the range of its type.
+/// Returns a required number, or an error if it is outside the range of its type.
 pub(in crate::format) fn number<T: TryFrom<i64>>(value: Option<i64>, complaint: &'static str) -> Result<T, Malformed> {
     value.and_then(|value| T::try_from(value).ok()).ok_or(Malformed(complaint))
 }
@@ -134,7 +135,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Rooms for headers are made before the body is known.
+        /// The room for a header is reserved before the body is known.
         #[test]
         fn only_a_nan_makes_a_header_shorter_than_its_room(
             data_type in prop::sample::select(vec![
@@ -158,7 +159,7 @@ mod tests {
             let header = PageHeader { body_bytes, crc: crc >> crc_bits, rows };
             let mut bytes = Vec::new();
             encode_page_header(header, is_key.then_some((data_type, summary)), &mut bytes);
-            let most = most_header_bytes(body_bytes, rows, is_key.then_some(data_type));
+            let most = max_header_bytes(body_bytes, rows, is_key.then_some(data_type));
             if is_key && nan_count > 0 {
                 prop_assert!(bytes.len() < most);
             } else {

@@ -1,4 +1,4 @@
-//! Parquet's page index: per column chunk, where its pages lie (offset index) and their ranges (column index).
+//! Parquet's page index: per column chunk, the locations of its pages (offset index) and their ranges (column index).
 
 use crate::format::manifest::entries::ColumnSummary;
 use crate::format::parquet::page_header::{number, trusted_range};
@@ -6,19 +6,19 @@ use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{DataType, Value};
 
-/// A page as it was written.
+/// A written page.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct WrittenPage {
-    /// Where it lies.
+    /// Its location.
     pub(in crate::format) location: PageLocation,
-    /// Its values in brief.
+    /// Its statistics.
     pub(in crate::format) summary: ColumnSummary,
 }
 
-/// Where a page lies in its file and which rows of its row group it holds.
+/// The location of a page in its file, and its rows within the row group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLocation {
-    /// First byte of the page's header.
+    /// Offset of the page's header.
     pub offset: u64,
     /// Length of header and body in bytes.
     pub bytes: u32,
@@ -39,8 +39,8 @@ pub(in crate::format) fn encode_offset_index(pages: &[WrittenPage], out: &mut Ve
     writer.end();
 }
 
-/// Appends the column index of a chunk; answers false and appends nothing when it has none: opaque bytes, or a NaN in
-/// one of the pages.
+/// Appends the column index of a chunk. Returns false and appends nothing when the chunk has none: opaque bytes, or a
+/// NaN in one of the pages.
 pub(in crate::format) fn encode_column_index(data_type: DataType, pages: &[WrittenPage], out: &mut Vec<u8>) -> bool {
     let ranges: Option<Vec<(Value, Value)>> = pages.iter().map(|page| trusted_range(page.summary)).collect();
     let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else { return false };
@@ -61,7 +61,8 @@ pub(in crate::format) fn encode_column_index(data_type: DataType, pages: &[Writt
     true
 }
 
-/// 1 when neither bound ever falls from one page to the next, 2 when neither rises, 0 otherwise.
+/// Returns Parquet's boundary order: 1 when neither bound ever falls from one page to the next, 2 when neither rises, 0
+/// otherwise.
 fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
     let never = |unwanted: std::cmp::Ordering| {
         ranges.windows(2).all(|pair| {
@@ -77,7 +78,7 @@ fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
     }
 }
 
-/// Reads an offset index; `rows` is the number of rows of the row group.
+/// Decodes an offset index; `rows` is the number of rows of the row group.
 ///
 /// Pages must lie within `chunk` one after the other without gaps and hold every row once.
 pub(in crate::format) fn decode_offset_index(
@@ -127,7 +128,7 @@ pub(in crate::format) fn decode_offset_index(
     Ok(pages)
 }
 
-/// Reads a column index into one range per page.
+/// Decodes a column index into one range per page.
 pub(in crate::format) fn decode_column_index(
     bytes: &[u8],
     data_type: DataType,

@@ -1,46 +1,46 @@
-//! Where the pages of a row group lie, before their bodies are known.
+//! The layout of a row group's pages, known before their bodies are.
 //!
-//! Values have fixed widths and headers lengths that do not depend on the body, so a row group can be laid out by its number
-//! of rows alone, and values go straight to their places; they used to be copied behind their headers once those were
-//! known, 9 % of the profile of an ingest.
+//! Values have fixed widths and the lengths of headers do not depend on the body, so a row group can be laid out from
+//! its number of rows alone, and values are written straight to their final place, without a copy once the headers are
+//! known.
 //!
 //! Invariant: no page is longer than its room here. Where a header turns out shorter, which only pages with a NaN can
-//! bring about, whoever writes it moves up what follows.
+//! cause, the encoder moves the body up.
 
 use std::ops::Range;
 
-use crate::format::parquet::page_header::most_header_bytes;
+use crate::format::parquet::page_header::max_header_bytes;
 use crate::format::parquet::physical::physical_width;
 use crate::schema::{DataType, Schema};
 
-/// Largest page body in bytes, unless a single value is larger.
+/// Maximum page body in bytes, unless a single value is larger.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Values as wide as this or less have pages of the number of rows that was asked for.
+/// Maximum width of values whose pages have the requested number of rows.
 const FULL_PAGE_WIDTH: usize = 8;
 
-/// Rows per page of a column: as asked for, fewer where values are wide. A query that wants a few rows reads one page of
-/// each column, so no page should be much larger than the others.
+/// Returns the rows per page of a column: the requested number, or fewer where values are wide. A query for a few rows
+/// reads one page of each column, so no page should be much larger than the others.
 pub(crate) fn page_rows(data_type: DataType, asked: u32) -> usize {
     let asked = asked.max(1) as usize;
     let most_bytes = asked.saturating_mul(FULL_PAGE_WIDTH).min(MAX_PAGE_BYTES);
     asked.min((most_bytes / physical_width(data_type)).max(1))
 }
 
-/// Where the pages of one column lie.
+/// The layout of one column's pages.
 #[derive(Debug)]
 struct ColumnPages {
-    /// The first byte of its first page, counted from the row group's.
+    /// Offset of its first page in the row group.
     begin: usize,
     value_bytes: usize,
     page_rows: usize,
     pages: usize,
-    /// Of all pages but the last, and of that one, which is shorter.
+    /// Of all pages but the last, and of the last, which is shorter.
     header_bytes: usize,
     last_header_bytes: usize,
 }
 
-/// Where the pages of a row group lie.
+/// The layout of a row group's pages.
 #[derive(Debug)]
 pub(in crate::format) struct PageLayout {
     columns: Vec<ColumnPages>,
@@ -49,7 +49,7 @@ pub(in crate::format) struct PageLayout {
 }
 
 impl PageLayout {
-    /// The layout of a row group of `rows` rows with pages of `asked_page_rows` (see [`page_rows`]).
+    /// Creates the layout of a row group of `rows` rows with pages of `asked_page_rows` (see [`page_rows`]).
     pub(in crate::format) fn new(schema: &Schema, rows: usize, asked_page_rows: u32) -> Self {
         let mut bytes = 0;
         let mut columns = Vec::with_capacity(schema.columns().len());
@@ -59,8 +59,8 @@ impl PageLayout {
             let pages = rows.div_ceil(page_rows);
             let last_rows = rows - page_rows * pages.saturating_sub(1);
             let statistics = (index == schema.key_index()).then_some(column.data_type);
-            // Rows are numbered with u32.
-            let header_bytes = |rows: usize| most_header_bytes(rows * value_bytes, rows as u32, statistics);
+            // Row numbers are u32.
+            let header_bytes = |rows: usize| max_header_bytes(rows * value_bytes, rows as u32, statistics);
             let pages_of_column = ColumnPages {
                 begin: bytes,
                 value_bytes,
@@ -77,17 +77,17 @@ impl PageLayout {
         Self { columns, rows, bytes }
     }
 
-    /// Bytes of the row group at most.
+    /// Returns the maximum bytes of the row group.
     pub(in crate::format) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Rows of the row group.
+    /// Returns the rows of the row group.
     pub(in crate::format) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// The rows of each page of a column, and where its body is.
+    /// Iterates over the pages of a column: their rows, and the position of their bodies.
     pub(in crate::format) fn pages(&self, column: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let pages = &self.columns[column];
         (0..pages.pages).map(|page| {
@@ -96,8 +96,8 @@ impl PageLayout {
         })
     }
 
-    /// Where the values of some rows of a column are, page by page: which of the rows, counted from the first of them, and
-    /// their bytes.
+    /// Iterates over the positions of a range of rows of a column, page by page: the rows, counted from the first of
+    /// the range, and their bytes.
     pub(in crate::format) fn places(
         &self,
         column: usize,
@@ -119,7 +119,7 @@ impl PageLayout {
 }
 
 impl ColumnPages {
-    /// Where the body of a page is, in a row group of `rows` rows.
+    /// Returns the position of a page's body, in a row group of `rows` rows.
     fn body(&self, page: usize, rows: usize) -> Range<usize> {
         let header_bytes = if page + 1 == self.pages { self.last_header_bytes } else { self.header_bytes };
         let full_bytes = self.header_bytes + self.page_rows * self.value_bytes;
@@ -157,7 +157,7 @@ mod tests {
             let mut end = 0;
             for (index, column) in schema.columns().iter().enumerate() {
                 let width = physical_width(column.data_type);
-                // Where each value is, by pages.
+                // The position of each value, by pages.
                 let mut values = Vec::new();
                 for (page, body) in layout.pages(index) {
                     prop_assert_eq!((page.start, body.len()), (values.len(), page.len() * width));
@@ -166,7 +166,7 @@ mod tests {
                     end = body.end;
                 }
                 prop_assert_eq!(values.len(), rows);
-                // The same, in stretches that do not care for pages.
+                // The same, in ranges that cross pages.
                 let mut found = Vec::new();
                 for cut in cuts.windows(2) {
                     for (rows, place) in layout.places(index, cut[0]..cut[1]) {

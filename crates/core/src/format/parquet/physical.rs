@@ -1,4 +1,4 @@
-//! Columns as Parquet stores them: physical types, values of rows and columns in physical width, and statistics of those.
+//! Column storage in Parquet: physical types, values in physical width, and their statistics.
 //!
 //! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
 //! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
@@ -16,7 +16,7 @@ pub(in crate::format) enum PhysicalType {
     FixedLenByteArray = 7,
 }
 
-/// The physical type of a column.
+/// Returns the physical type of a column.
 pub(in crate::format) fn physical_type(data_type: DataType) -> PhysicalType {
     match data_type {
         DataType::I8 | DataType::I16 | DataType::I32 | DataType::U8 | DataType::U16 | DataType::U32 => {
@@ -29,7 +29,7 @@ pub(in crate::format) fn physical_type(data_type: DataType) -> PhysicalType {
     }
 }
 
-/// Width of one value in a page, in bytes.
+/// Returns the width of one value in a page, in bytes.
 pub(in crate::format) fn physical_width(data_type: DataType) -> usize {
     data_type.width().max(match data_type {
         DataType::FixedBytes(_) => 1,
@@ -37,7 +37,7 @@ pub(in crate::format) fn physical_width(data_type: DataType) -> usize {
     })
 }
 
-/// Copies values, each at the start of what `rows` gives, into `slots`, in physical width.
+/// Copies values, each at the start of an item of `rows`, into `slots`, in physical width.
 #[inline]
 pub(in crate::format) fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, data_type: DataType, slots: &mut [u8]) {
     macro_rules! values {
@@ -89,7 +89,7 @@ fn take_fixed<'a, const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
-/// Copies the values of a packed stored column that `order` names into `slots`, in that order and in physical width.
+/// Copies the values of a packed stored column, in the order of `order`, into `slots` in physical width.
 pub(in crate::format) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
@@ -109,7 +109,8 @@ pub(in crate::format) fn pick_column(values: &[u8], data_type: DataType, order: 
     }
 }
 
-/// As [`pick_column`], for opaque bytes. Copies of a known size are moves, not calls: the usual sizes have one each.
+/// Copies opaque bytes like [`pick_column`]. Copies of a constant size are moves, not calls: the usual sizes have one
+/// each.
 fn pick_bytes(values: &[u8], width: usize, order: &[u32], slots: &mut [u8]) {
     macro_rules! pick {
         ($($width:literal),*) => {
@@ -141,7 +142,7 @@ fn pick_fixed<const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
-/// Turns packed physical values back into packed stored ones.
+/// Converts packed physical values back into packed stored ones.
 pub(in crate::format) fn narrow(data_type: DataType, physical: &[u8], out: &mut Vec<u8>) {
     let stored = data_type.width();
     match stored {
@@ -156,7 +157,7 @@ pub(in crate::format) fn narrow(data_type: DataType, physical: &[u8], out: &mut 
 /// Values compared side by side; enough lanes for the compiler to use vector registers.
 const LANES: usize = 16;
 
-/// Smallest and largest value and number of NaN of packed physical values.
+/// Returns the smallest and largest value and the number of NaN values of packed physical values.
 pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnSummary {
     macro_rules! integers {
         ($type:ty) => {{
@@ -171,7 +172,7 @@ pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> Colu
                 fold(physical, <$type>::INFINITY, <$type>::NEG_INFINITY, <$type>::from_le_bytes, |value| {
                     value.is_nan()
                 });
-            // Adding 0.0 makes -0.0 and 0.0 one, so that equal data has equal summaries whatever the order.
+            // Adding 0.0 maps -0.0 to 0.0, so that equal data has equal statistics whatever the order.
             let range = (nan_count < (physical.len() / size_of::<$type>()) as u64)
                 .then(|| (Value::Float(f64::from(low) + 0.0), Value::Float(f64::from(high) + 0.0)));
             ColumnSummary { range, nan_count }
@@ -203,7 +204,7 @@ fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
     let mut low = [none_low; LANES];
     let mut high = [none_high; LANES];
     let mut nans = 0u64;
-    // Whole arrays at a time: the compiler turns each of these lines into vector instructions.
+    // Whole arrays at a time: the compiler vectorises each of these lines.
     for block in blocks {
         let values = block.map(&read);
         low = std::array::from_fn(|lane| smaller(low[lane], values[lane]));
@@ -218,7 +219,7 @@ fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
     (low.into_iter().fold(none_low, smaller), high.into_iter().fold(none_high, larger), nans)
 }
 
-/// Joins the summaries of two sets of rows.
+/// Merges the statistics of two sets of rows.
 pub(in crate::format) fn merge(one: ColumnSummary, other: ColumnSummary) -> ColumnSummary {
     let range = match (one.range, other.range) {
         (Some((low, high)), Some((other_low, other_high))) => Some((
@@ -230,15 +231,15 @@ pub(in crate::format) fn merge(one: ColumnSummary, other: ColumnSummary) -> Colu
     ColumnSummary { range, nan_count: one.nan_count + other.nan_count }
 }
 
-/// Which end of a range a statistic is.
+/// The end of a range that a statistic describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) enum Bound {
     Low,
     High,
 }
 
-/// A bound as Parquet's statistics hold it: PLAIN, in physical width. A zero bound of a float column is -0.0 below and
-/// +0.0 above, since both may occur in the data.
+/// Appends a bound in the form of Parquet's statistics: PLAIN, in physical width. A zero bound of a float column is
+/// -0.0 below and +0.0 above, since both may occur in the data.
 pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: Bound, out: &mut Vec<u8>) {
     match value {
         Value::Int(value) if physical_width(data_type) == 4 => out.extend_from_slice(&(value as u32).to_le_bytes()),
@@ -257,7 +258,7 @@ pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: 
     }
 }
 
-/// The inverse of [`encode_bound`]; `None` for a wrong width, a NaN, or a type without bounds.
+/// Decodes a bound; the inverse of [`encode_bound`]. `None` for a wrong width, a NaN, or a type without bounds.
 pub(in crate::format) fn decode_bound(data_type: DataType, bytes: &[u8]) -> Option<Value> {
     macro_rules! number {
         ($type:ty, $kind:ident, $wide:ty) => {

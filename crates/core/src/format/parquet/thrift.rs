@@ -1,10 +1,10 @@
-//! Thrift's compact protocol, as much of it as Parquet's metadata needs.
+//! Thrift's compact protocol, limited to the needs of Parquet's metadata.
 //!
-//! The writer emits fields in the order it is given them. The reader walks fields it is asked about and skips the rest;
-//! it borrows from the input, allocates nothing by sizes found in it, and bounds nesting, so arbitrary bytes end in
-//! [`Malformed`] and nowhere else.
+//! The writer emits fields in the order they are given. The reader visits requested fields and skips the rest; it
+//! borrows from the input, never allocates by a size found in it, and limits nesting, so arbitrary bytes yield at worst
+//! [`Malformed`].
 
-/// Deepest nesting the reader follows. Parquet's own structures nest less than ten deep.
+/// Maximum nesting the reader follows. Parquet's own structures nest less than ten deep.
 const MAX_DEPTH: u32 = 32;
 
 const BOOLEAN_TRUE: u8 = 1;
@@ -20,7 +20,7 @@ const SET: u8 = 10;
 const MAP: u8 = 11;
 const STRUCT: u8 = 12;
 
-/// Bytes that are not the Thrift structure they should be.
+/// The error for bytes that are not the expected Thrift structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) struct Malformed(pub(in crate::format) &'static str);
 
@@ -33,7 +33,7 @@ impl std::fmt::Display for Malformed {
 /// Appends Thrift structures to a byte vector. The top level is itself a struct: close it with [`Writer::end`].
 pub(in crate::format) struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// Last field number written, of the structs now open.
+    /// Last field number written, of each open struct.
     last: Vec<i16>,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Writer<'a> {
         self.zigzag(i64::from(value));
     }
 
-    /// As [`Writer::i32`], always in as many bytes as the longest number takes: the last ones add nothing.
+    /// Writes a field like [`Writer::i32`], always in as many bytes as the longest number takes: the last ones add
+    /// nothing.
     pub(in crate::format) fn i32_padded(&mut self, id: i16, value: i32) {
         self.field(id, I32);
         let value = ((value << 1) ^ (value >> 31)) as u32;
@@ -110,7 +111,7 @@ impl<'a> Writer<'a> {
         self.out.extend_from_slice(value);
     }
 
-    /// A struct as a field of the struct now open.
+    /// Writes a struct as a field of the open struct.
     pub(in crate::format) fn structure(&mut self, id: i16, content: impl FnOnce(&mut Self)) {
         self.field(id, STRUCT);
         self.element(content);
@@ -133,7 +134,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A list of structs, one per item.
+    /// Writes a list of structs, one per item.
     pub(in crate::format) fn structures<T>(
         &mut self,
         id: i16,
@@ -160,13 +161,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A list of `len` zeros of type i64.
+    /// Writes a list of `len` zeros of type i64.
     pub(in crate::format) fn zeros(&mut self, id: i16, len: usize) {
         self.list(id, I64, len);
         self.out.resize(self.out.len() + len, 0);
     }
 
-    /// A list of `len` times `false`.
+    /// Writes a list of `len` times `false`.
     pub(in crate::format) fn falses(&mut self, id: i16, len: usize) {
         self.list(id, BOOLEAN_TRUE, len);
         self.out.resize(self.out.len() + len, BOOLEAN_FALSE);
@@ -178,7 +179,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A field of a struct: its number, and its value still to be read.
+/// A field of a struct: its number, with its value still to be read.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct Field {
     /// The field's number.
@@ -195,12 +196,12 @@ pub(in crate::format) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader at the start of `bytes`.
+    /// Creates a reader at the start of `bytes`.
     pub(in crate::format) fn new(bytes: &'a [u8]) -> Self {
         Self { bytes, position: 0, depth: 0 }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub(in crate::format) fn position(&self) -> usize {
         self.position
     }
@@ -228,8 +229,8 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Walks the fields of a struct. `visit` reads the value of a field it knows and answers true, or leaves it and
-    /// answers false; then it is skipped.
+    /// Visits the fields of a struct. `visit` reads the value of a field it knows and returns true, or returns false to
+    /// skip the field.
     pub(in crate::format) fn structure(
         &mut self,
         mut visit: impl FnMut(&mut Self, Field) -> Result<bool, Malformed>,
@@ -258,7 +259,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The value of an integer field of any width.
+    /// Reads the value of an integer field of any width.
     pub(in crate::format) fn integer(&mut self, field: Field) -> Result<i64, Malformed> {
         match field.kind {
             BYTE => Ok(i64::from(self.byte()? as i8)),
@@ -267,7 +268,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The value of a binary or string field.
+    /// Reads the value of a binary or string field.
     pub(in crate::format) fn binary(&mut self, field: Field) -> Result<&'a [u8], Malformed> {
         if field.kind != BINARY {
             return Err(Malformed("a field is not the string it should be"));
@@ -283,7 +284,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Enters a struct field, as [`Reader::structure`].
+    /// Visits the fields of a struct field, like [`Reader::structure`].
     pub(in crate::format) fn structure_field(
         &mut self,
         field: Field,
@@ -301,7 +302,7 @@ impl<'a> Reader<'a> {
             15 => usize::try_from(self.varint()?).map_err(|_| Malformed("a list is too long"))?,
             len => usize::from(len),
         };
-        // Every element takes a byte at least, so a longer list is a lie.
+        // Every element takes at least one byte, so a longer list is malformed.
         if len > self.bytes.len() - self.position {
             return Err(Malformed("a list is too long"));
         }

@@ -1,6 +1,6 @@
 //! A part: row groups one after the other in a file, each run sealed, with Parquet's footer at the end.
 //!
-//! `recovery` makes a part of what a crashed writer left; `stream` writes in whole blocks.
+//! `recovery` makes a part of a crashed writer's sealed runs; `stream` writes in whole blocks.
 
 pub(super) mod part_reader;
 pub(super) mod part_writer;

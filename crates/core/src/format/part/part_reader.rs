@@ -1,7 +1,7 @@
-//! Reading a part: its tail once, then any page by place.
+//! Reading a part: its tail once, then any page by its location.
 //!
-//! Nothing a file says is believed before it is checked: the tail against the manifest's checksum, places against the
-//! file's length, pages against their own checksum. The page indexes are parsed when a column is first asked for.
+//! All contents of a file are checked before they are used: the tail against the manifest's checksum, locations against
+//! the file's length, pages against their own checksum. The page indexes are parsed when a column is first read.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ use crate::storage::{ReadableFile, Storage};
 /// Length of the footer's length and the closing magic.
 const CLOSING_BYTES: usize = 8;
 
-/// One column of one row group; its indexes once they were asked for.
+/// One column of one row group, with its indexes once they are parsed.
 #[derive(Debug)]
 struct Chunk {
     place: ParsedChunk,
@@ -56,7 +56,7 @@ impl PartReader {
     /// Opens the part at `path`, which the manifest describes as `entry` of commit `commit`, and reads its tail.
     ///
     /// # Errors
-    /// [`Error::Damage`] when length, checksum, commit, schema or any place in the footer is not what it should be;
+    /// [`Error::Damage`] when length, checksum, commit, schema or any location in the footer is wrong;
     /// [`Error::Version`] for a part of a newer release; I/O errors.
     pub fn open(
         storage: &dyn Storage,
@@ -103,7 +103,7 @@ impl PartReader {
         Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
     }
 
-    /// Reads which dataset, commit and epoch a part belongs to, from its footer alone.
+    /// Reads the dataset, commit and epoch of a part from its footer alone.
     ///
     /// # Errors
     /// [`Error::Damage`] when there is no complete footer of ours; I/O errors.
@@ -127,27 +127,27 @@ impl PartReader {
         Ok(footer.identity)
     }
 
-    /// The part's file, for reading pages.
+    /// Returns the part's file, for reading pages.
     pub fn file(&self) -> &Arc<dyn ReadableFile> {
         &self.file
     }
 
-    /// The part's path.
+    /// Returns the part's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which dataset, commit and epoch the part belongs to.
+    /// Returns the dataset, commit and epoch of the part.
     pub fn identity(&self) -> PartIdentity {
         self.identity
     }
 
-    /// Number of row groups.
+    /// Returns the number of row groups.
     pub fn row_groups(&self) -> u32 {
         self.row_groups.len() as u32
     }
 
-    /// Number of rows of a row group.
+    /// Returns the number of rows of a row group.
     ///
     /// # Errors
     /// [`Error::Damage`] when there is no such row group.
@@ -174,7 +174,7 @@ impl PartReader {
         &self.tail[(range.start - self.footer_offset) as usize..(range.end - self.footer_offset) as usize]
     }
 
-    /// The bytes of a column chunk in the file.
+    /// Returns the bytes of a column chunk in the file.
     ///
     /// # Errors
     /// [`Error::Damage`] when there is no such row group or column.
@@ -182,10 +182,10 @@ impl PartReader {
         self.chunk(row_group, column).map(|chunk| chunk.place.pages.clone())
     }
 
-    /// The pages of a column chunk, in the order of their rows. They lie one after the other in the file.
+    /// Returns the pages of a column chunk, in the order of their rows. They lie one after the other in the file.
     ///
     /// # Errors
-    /// [`Error::Damage`] when the offset index is not one.
+    /// [`Error::Damage`] when the offset index is malformed.
     pub fn pages(&self, row_group: u32, column: usize) -> Result<&[PageLocation]> {
         let chunk = self.chunk(row_group, column)?;
         if let Some(pages) = chunk.pages.get() {
@@ -200,7 +200,7 @@ impl PartReader {
         Ok(chunk.pages.get_or_init(|| pages))
     }
 
-    /// Smallest and largest value of a page; `None` when they are not known, so that the page must be read.
+    /// Returns the smallest and largest value of a page; `None` when they are unknown, so that the page must be read.
     pub fn page_range(&self, row_group: u32, column: usize, page: usize) -> Option<(Value, Value)> {
         let chunk = self.chunk(row_group, column).ok()?;
         if let Some(ranges) = chunk.ranges.get() {
@@ -216,9 +216,9 @@ impl PartReader {
     }
 
     /// Decodes one page, given its bytes from header to end, and appends its values to `out`: packed, little-endian, in
-    /// the column's stored width. Answers the number of rows.
+    /// the column's stored width. Returns the number of rows.
     ///
-    /// `check` compares the page's CRC32; sizes are always checked.
+    /// With `check`, the page's CRC32 is verified; sizes are always checked.
     ///
     /// # Errors
     /// [`Error::Damage`] when the bytes are not a page of this column, or its checksum differs.
@@ -236,8 +236,8 @@ impl PartReader {
         Ok(header.rows as usize)
     }
 
-    /// Checks one page whose header and body were read apart, as [`PartReader::decode_page`] does. Answers the number of
-    /// rows, whose values are what `body` holds if [`PartReader::value_bytes`] is the column's stored width.
+    /// Checks a page whose header and body were read separately, like [`PartReader::decode_page`]. Returns the number
+    /// of rows. `body` holds their values if [`PartReader::value_bytes`] is the column's stored width.
     ///
     /// # Errors
     /// As [`PartReader::decode_page`].
@@ -250,7 +250,7 @@ impl PartReader {
         Ok(parsed.rows as usize)
     }
 
-    /// Bytes of one value of a column within its pages; integers below 32 bits are widened there.
+    /// Returns the bytes of one value of a column within its pages; integers below 32 bits are widened there.
     pub fn value_bytes(&self, column: usize) -> usize {
         self.schema.columns().get(column).map_or(0, |column| physical_width(column.data_type))
     }
@@ -274,7 +274,7 @@ impl PartReader {
         Error::damage_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
     }
 
-    /// Reads and decodes one page, as [`PartReader::decode_page`].
+    /// Reads and decodes one page, like [`PartReader::decode_page`].
     ///
     /// # Errors
     /// [`Error::Damage`] that names row group and page; I/O errors.
@@ -291,7 +291,7 @@ impl PartReader {
             .pages(row_group, column)?
             .get(page)
             .ok_or_else(|| Error::damage_at(&self.path, place(), "there is no such page"))?;
-        // The footer's checks hold every page within the file.
+        // The footer's checks keep every page within the file.
         let mut raw = vec![0; location.bytes as usize];
         self.file.read_at(location.offset, &mut raw).at("read", &self.path)?;
         let rows = self.decode_page(&raw, column, check, out).map_err(|error| match error {
@@ -326,7 +326,7 @@ fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed
     Ok(u32::from_le_bytes([a, b, c, d]) as usize)
 }
 
-/// Parses the footer at the end of a tail; also answers how many bytes of page indexes precede it.
+/// Decodes the footer at the end of a tail, and returns it with the bytes of page indexes before it.
 fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
     let (rest, closing) = tail.split_last_chunk::<CLOSING_BYTES>().ok_or(Malformed("it is too short"))?;
     let footer_bytes = closing_footer_bytes(*closing)?;
@@ -334,7 +334,7 @@ fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
     Ok((decode_footer(&rest[index_bytes..])?, index_bytes))
 }
 
-/// Checks every place the footer names: pages before the tail and one after the other, indexes in the index section.
+/// Checks every location in the footer: pages before the tail and one after the other, indexes in the index section.
 fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowGroup>, Malformed> {
     let within = |range: &Range<u64>| range.start >= indexes.start && range.end <= indexes.end;
     let mut position = PARQUET_MAGIC.len() as u64;

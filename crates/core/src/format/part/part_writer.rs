@@ -25,15 +25,15 @@ use crate::format::row_group::sort::SortBuffers;
 use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, Storage, WritableFile};
 
-/// How a part is laid out.
+/// The layout of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
     /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
     /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
     pub page_rows: u32,
-    /// Row groups a full run is cut into; each holds whole pages of a regular run, so short runs may have fewer.
+    /// Row groups per full run; each holds whole pages of a regular run, so short runs may have fewer.
     pub row_groups_per_run: u32,
-    /// Bytes that are gathered for a write, at least 1 MiB, and a whole row group.
+    /// Bytes buffered for a write, at least 1 MiB, and a whole row group.
     pub write_bytes: usize,
 }
 
@@ -44,36 +44,36 @@ impl Default for PartOptions {
 }
 
 impl PartOptions {
-    /// Rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
+    /// Returns the rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
     fn row_group_rows(&self, rows: usize) -> usize {
         let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
         share.next_multiple_of(self.page_rows.max(1) as usize)
     }
 
-    /// Bytes of the buffer in which the row groups of a regular run of `rows` rows are put together.
+    /// Returns the bytes of the buffer that holds the row groups of a regular run of `rows` rows.
     pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
         let group_rows = self.row_group_rows(rows).min(rows);
         self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows).bytes())
     }
 
     fn buffer_for(&self, room_bytes: usize) -> usize {
-        // Behind a row group that fills it: part of a block that came before, and the seal with its padding.
+        // Behind a row group that fills it: a partial block before it, and the seal with its padding.
         self.write_bytes.max(1 << 20).max(room_bytes.saturating_add(4 * ALIGNMENT))
     }
 }
 
-/// Rows of which the smallest and the largest key are noted at least: a few hundredths of a percent of an epoch of a million.
-const LEAST_SPREAD_ROWS: usize = 256;
+/// Minimum number of rows per spread: a few hundredths of a percent of an epoch of a million.
+const MIN_SPREAD_ROWS: usize = 256;
 
-/// Pages of runs whose keys lie far apart are smaller by this factor.
+/// Pages of stray and unordered runs, whose keys lie far apart, are smaller by this factor.
 const SPARSE_PAGE_FRACTION: u32 = 4;
 
-/// What is known of a run besides its rows.
+/// The metadata of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunContext {
     /// Number of the run, counted per receiver and epoch.
     pub run: u32,
-    /// Why the records lie together.
+    /// The kind of the run.
     pub kind: RunKind,
     /// Version of the partition table in force.
     pub table_version: u32,
@@ -81,7 +81,7 @@ pub struct RunContext {
     pub bounds: Option<(Value, Value)>,
 }
 
-/// Where a part's time went, and what it wrote.
+/// Time per stage of writing a part, and the bytes written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageSeconds {
     /// Sorting.
@@ -120,25 +120,26 @@ impl std::ops::Sub for StageSeconds {
     }
 }
 
-/// Memory that encoding a run needs: 20 bytes a row for sorting, and one write, in which a row group is put together.
+/// The memory of encoding a run: 20 bytes a row for sorting, and one write buffer, which holds a whole row group.
 ///
-/// It is empty of content between runs, so one per thread serves any number of parts.
+/// It holds no content between runs, so one per thread serves any number of parts.
 #[derive(Debug, Default)]
 pub struct EncodeBuffers {
     sort: SortBuffers,
     pages: PageBuffers,
     write: Option<AlignedBuffer>,
-    /// What would divide the last run into equal buckets.
+    /// The keys that divide the last run into equal buckets.
     bounds: Option<BucketBounds>,
 }
 
 impl EncodeBuffers {
-    /// Buffers that take their memory when they are first used.
+    /// Creates buffers that allocate on first use.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Keys that divide the regular run just written into parts of equal size, for [`Memtable::clear_for`].
+    /// Returns the keys that divide the regular run just written into buckets of equal size, for
+    /// [`Memtable::clear_for`].
     pub fn bucket_bounds(&self) -> Option<BucketBounds> {
         self.bounds
     }
@@ -153,7 +154,7 @@ impl EncodeBuffers {
 
 /// A part file being written.
 ///
-/// A run that failed is not in the part; the runs before it are, and can also be recovered from the file as it is.
+/// A run that failed is not in the part; the runs before it are, and can also be recovered from the unfinished file.
 #[derive(Debug)]
 pub struct PartWriter {
     file: Box<dyn WritableFile>,
@@ -162,14 +163,14 @@ pub struct PartWriter {
     schema: Arc<Schema>,
     options: PartOptions,
     identity: PartIdentity,
-    /// The release that writes; tests pin it.
+    /// The release that writes; tests fix it.
     pub(in crate::format) created_by: String,
-    /// Where the next run begins, a multiple of [`ALIGNMENT`].
+    /// Offset of the next run, a multiple of [`ALIGNMENT`].
     position: u64,
     row_groups: Vec<WrittenRowGroup>,
     /// Page indexes of the row groups so far.
     indexes: Vec<u8>,
-    /// How the keys are spread that were written since this was last asked for.
+    /// The distribution of the keys written since it was last taken.
     keys: Spreads,
     figures: StageSeconds,
 }
@@ -205,22 +206,22 @@ impl PartWriter {
         })
     }
 
-    /// The part's file.
+    /// Returns the part's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Row groups written so far; [`MAX_ROW_GROUPS`] is the most a part can have.
+    /// Returns the number of row groups written so far, at most [`MAX_ROW_GROUPS`].
     pub fn row_groups(&self) -> u32 {
         self.row_groups.len() as u32
     }
 
-    /// Time and bytes so far.
+    /// Returns time and bytes so far.
     pub fn figures(&self) -> StageSeconds {
         self.figures
     }
 
-    /// Takes how the keys are spread that were written since this was last asked for.
+    /// Takes the distribution of the keys written since the last call.
     pub fn take_keys(&mut self) -> Spreads {
         std::mem::take(&mut self.keys)
     }
@@ -234,7 +235,7 @@ impl PartWriter {
     }
 
     /// Sorts the rows by key and appends them as one run: encoded, written and sealed when this returns, not yet
-    /// durable. The memtable is not changed. An empty memtable is no run: nothing is written.
+    /// durable. The memtable is not changed. For an empty memtable no run is written.
     ///
     /// # Errors
     /// When a write fails, or the part has no room for the row groups.
@@ -257,8 +258,8 @@ impl PartWriter {
         Ok(entries)
     }
 
-    /// Appends a stretch of a sorted table as one run, as [`PartWriter::append_run_with`] does with a memtable. No rows
-    /// are no run.
+    /// Appends a range of a sorted table's rows as one run, as [`PartWriter::append_run_with`] does with a memtable.
+    /// For an empty range no run is written.
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].
@@ -310,14 +311,14 @@ impl PartWriter {
         })
     }
 
-    /// Rows of which the smallest and the largest key are noted: more where there are many, as few of them will be kept.
+    /// Returns the rows per spread: more in a large part, as only a limited number of spreads is kept.
     fn spread_rows(&self) -> usize {
         let rows: u64 = self.row_groups.iter().map(|group| group.rows).sum();
-        LEAST_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
+        MIN_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
     }
 
-    /// Rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run, and reads a page of
-    /// each column for them.
+    /// Returns the rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run,
+    /// and reads a page of each column for them.
     fn page_rows(&self, kind: RunKind) -> u32 {
         match kind {
             RunKind::Regular | RunKind::NanKey => self.options.page_rows,
@@ -325,7 +326,7 @@ impl PartWriter {
         }
     }
 
-    /// Writes one run: whatever row groups `produce` appends, then the seal. The stream has room for `room_bytes`.
+    /// Writes one run: the row groups appended by `produce`, then the seal. The stream has room for `room_bytes`.
     pub(in crate::format) fn write_run(
         &mut self,
         context: RunContext,
@@ -339,7 +340,7 @@ impl PartWriter {
         if self.position == 0 {
             stream.append_plain(PARQUET_MAGIC)?;
         }
-        // What a run that failed earlier left behind is dropped here.
+        // Drops the remainder of an earlier run that failed.
         self.indexes.truncate(self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end));
         let groups = produce(&mut stream, &mut self.indexes)?;
         if self.row_groups.len() + groups.len() > MAX_ROW_GROUPS as usize {
@@ -386,7 +387,7 @@ impl PartWriter {
         entry
     }
 
-    /// Writes page indexes and footer and makes the file durable. Its name in the folder is the caller's to sync.
+    /// Writes page indexes and footer and makes the file durable. The caller must sync the folder.
     ///
     /// # Errors
     /// When a write, the truncation of the padding or the sync fails.
@@ -394,13 +395,14 @@ impl PartWriter {
         self.finish_with_figures().map(|(entry, _)| entry)
     }
 
-    /// As [`PartWriter::finish`]; also answers the figures with the last write and sync in them.
+    /// Finishes the part like [`PartWriter::finish`], and also returns the statistics including the last write and
+    /// sync.
     ///
     /// # Errors
     /// As for [`PartWriter::finish`].
     pub fn finish_with_figures(mut self) -> Result<(PartEntry, StageSeconds)> {
         let begun = Instant::now();
-        // A part without runs has nothing before its footer but the magic.
+        // A part without runs has only the magic before its footer.
         let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
         let magic_bytes = tail.len();
         let footer_offset = self.position + magic_bytes as u64;

@@ -1,4 +1,4 @@
-//! Making a whole part of the sealed runs of one that was never finished.
+//! Recovery of an unfinished part: copies its sealed runs into a complete part.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::format::row_group::pages::ChunkBuilder;
 use crate::schema::Schema;
 use crate::storage::{ReadableFile, Storage};
 
-/// What came out of a recovery.
+/// The result of a recovery.
 #[derive(Debug)]
 pub struct RecoveredPart {
     /// The new part.
     pub entry: PartEntry,
     /// Its runs, ready for a manifest.
     pub runs: Vec<RunEntry>,
-    /// Runs that were left out, by number, and what is wrong with them.
+    /// Runs that were left out, by number, with the error.
     pub damaged: Vec<(u32, Error)>,
 }
 
@@ -46,11 +46,11 @@ struct FoundRowGroup {
 
 /// Copies sealed runs of the file `source` into a new, complete part `part` in `directory`.
 ///
-/// Every byte copied is compared with the seal's checksums first; a run that does not fit is left out and reported.
-/// The new part belongs to `identity`, whatever the runs were written for.
+/// Every byte copied is verified with the seal's checksums first; a run that does not match is left out and reported.
+/// The new part belongs to `identity`, regardless of the identity in the seals.
 ///
 /// # Errors
-/// When the source cannot be read or the new part not be written.
+/// When the source cannot be read or the new part cannot be written.
 pub fn recover_part(
     storage: &Arc<dyn Storage>,
     source: &Path,
@@ -120,7 +120,7 @@ fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Sche
     Ok(groups)
 }
 
-/// Walks the page headers of a row group.
+/// Locates the pages of a row group by their headers.
 fn find_pages(content: &[u8], rows: u64, schema: &Schema) -> Result<Vec<Vec<FoundPage>>, Malformed> {
     let mut position = 0;
     let mut columns = Vec::with_capacity(schema.columns().len());

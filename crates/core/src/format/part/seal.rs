@@ -1,7 +1,7 @@
 //! The seal that ends every run: enough to find the run again in a file whose writer died before the footer.
 //!
-//! A seal ends at a block boundary, so looking at the last bytes of every block finds all of them. It is not part of
-//! what Parquet readers see: it lies in the gap after the run's last page.
+//! A seal ends at a block boundary, so the last bytes of every block suffice to find all seals. Parquet readers do not
+//! see it: it lies in the gap after the run's last page.
 
 use std::path::Path;
 
@@ -19,15 +19,15 @@ use crate::storage::{ALIGNMENT, ReadableFile};
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
 /// Length (u64), checksum (u64) and magic at the end of a seal.
 const TRAILER_BYTES: usize = 24;
-/// Longest seal: its row groups are at most Parquet's 32,767.
+/// Maximum length of a seal: its row groups are at most Parquet's 32,767.
 const MAX_SEAL_BYTES: usize = 1 << 21;
-/// Blocks read at a time while scanning.
+/// Bytes read at a time while scanning.
 const SCAN_BYTES: usize = 1 << 20;
 
-/// Where one row group of a sealed run lies.
+/// The location of one row group of a sealed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedRowGroup {
-    /// First byte of its pages.
+    /// Offset of its pages.
     pub offset: u64,
     /// Length of its pages in bytes.
     pub bytes: u64,
@@ -37,7 +37,7 @@ pub struct SealedRowGroup {
     pub checksum: u64,
 }
 
-/// A run that was completely written, as its seal describes it.
+/// A completely written run, as described by its seal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SealedRun {
     /// The dataset, commit and epoch it was written for.
@@ -46,7 +46,7 @@ pub struct SealedRun {
     pub part: PartId,
     /// Number of the run.
     pub run: u32,
-    /// Why its records lie together.
+    /// The kind of the run.
     pub kind: RunKind,
     /// Version of the partition table in force.
     pub table_version: u32,
@@ -57,7 +57,7 @@ pub struct SealedRun {
 }
 
 impl SealedRun {
-    /// Number of records.
+    /// Returns the number of records.
     pub fn rows(&self) -> u64 {
         self.row_groups.iter().map(|group| group.rows).sum()
     }
@@ -78,7 +78,7 @@ fn kind_of(number: u32) -> Option<RunKind> {
         .find(|kind| kind_number(*kind) == number)
 }
 
-/// The bytes of a seal.
+/// Encodes a seal.
 pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8> {
     let mut out = Vec::with_capacity(160 + 32 * run.row_groups.len());
     out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -135,7 +135,7 @@ fn decode_key(data_type: DataType, raw: [u8; 8]) -> Option<Value> {
     decode_bound(data_type, raw.get(..crate::format::parquet::physical::physical_width(data_type))?)
 }
 
-/// Reads a seal that begins at `start` of its file; `None` when it is none of ours or does not fit its place.
+/// Decodes a seal that begins at `start` of its file; `None` when it is not valid or does not fit its position.
 fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
     let (covered, trailer) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
     if trailer[..8] != xxh3_64(covered).to_le_bytes() || trailer[8..] != *SEAL_MAGIC {
@@ -171,24 +171,24 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         if position.is_some_and(|position| position != group.offset) {
             return None;
         }
-        // Every record takes a byte at least; what is counted by rows stays within the file then.
+        // Every record takes at least one byte; counts by rows stay within the file's length then.
         if group.rows > group.bytes {
             return None;
         }
         position = Some(group.offset.checked_add(group.bytes)?);
         row_groups.push(group);
     }
-    // A seal lies less than a block behind its last page; one that does not is a copy from elsewhere.
+    // A seal lies less than a block behind its last page; otherwise it is a copy from another place.
     let gap = start.checked_sub(position?)?;
     (gap < ALIGNMENT as u64).then_some(SealedRun { identity, part, run, kind, table_version, bounds, row_groups })
 }
 
 /// Finds the sealed runs of a part, whether or not it has a footer, in the order they lie in the file.
 ///
-/// The pages themselves are not checked; their checksums are compared when a part is recovered.
+/// The pages themselves are not checked; their checksums are verified when a part is recovered.
 ///
 /// # Errors
-/// When the file cannot be read. Damage is no error here: what has no valid seal is not a sealed run.
+/// When the file cannot be read. Corruption is not an error: a run without a valid seal is left out.
 pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result<Vec<SealedRun>> {
     let mut runs = Vec::new();
     visit_seals(file, path, schema, |run| {
@@ -198,7 +198,8 @@ pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Resu
     Ok(runs)
 }
 
-/// Whether a part has a sealed run. Reads no further than to the first, which is at most a memtable into the file.
+/// Returns whether a part has a sealed run. Reads no further than to the first, which is at most a memtable into the
+/// file.
 ///
 /// # Errors
 /// As for [`scan_seals`].
@@ -211,18 +212,18 @@ pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result
     Ok(found)
 }
 
-/// The longest gap between the records of one run and those of the next: a seal, and zeros up to a block's beginning.
+/// Maximum gap between the records of one run and those of the next: a seal, and zeros up to a block boundary.
 pub(crate) const MAX_GAP_BYTES: u64 = (MAX_SEAL_BYTES + ALIGNMENT) as u64;
 
-/// The bytes of a gap that precede the seal at its end, all of which are zeros unless they are damaged; `None` where there is
-/// no seal.
+/// Returns the bytes of a gap that precede the seal at its end, all of which are zeros unless they are corrupt; `None`
+/// if there is no seal.
 pub(crate) fn padding(gap: &[u8]) -> Option<&[u8]> {
     let block = gap.last_chunk::<TRAILER_BYTES>()?;
     let length = seal_bytes(block, gap.len() as u64)?;
     Some(&gap[..gap.len() - length])
 }
 
-/// Hands out the seals of a file one after the other, until `visit` answers false.
+/// Calls `visit` with the seals of a file one after the other, until it returns false.
 fn visit_seals(
     file: &dyn ReadableFile,
     path: &Path,
@@ -251,7 +252,7 @@ fn visit_seals(
     Ok(())
 }
 
-/// Length of the seal that a block seems to end with; the block ends at `end` of its file.
+/// Returns the length of the seal that a block seems to end with; the block ends at `end` of its file.
 fn seal_bytes(block: &[u8], end: u64) -> Option<usize> {
     let (rest, _) = block.split_at(block.len() - TRAILER_BYTES + 8);
     let length = u64::from_le_bytes(*rest.last_chunk()?);

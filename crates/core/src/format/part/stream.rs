@@ -17,7 +17,7 @@ pub(in crate::format) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// A zeroed buffer of `bytes`, rounded up to whole blocks. The system hands out its pages when they are touched.
+    /// Allocates a zeroed buffer of `bytes`, rounded up to whole blocks. The system provides its pages on first use.
     pub(in crate::format) fn new(bytes: usize) -> Self {
         let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
         let memory = vec![0u8; bytes + ALIGNMENT];
@@ -27,7 +27,7 @@ impl AlignedBuffer {
         Self { memory, start, bytes }
     }
 
-    /// Length in bytes, a multiple of [`ALIGNMENT`].
+    /// Returns the length in bytes, a multiple of [`ALIGNMENT`].
     pub(in crate::format) fn len(&self) -> usize {
         self.bytes
     }
@@ -42,14 +42,14 @@ pub(in crate::format) struct AlignedStream<'a> {
     file: &'a mut dyn WritableFile,
     path: &'a Path,
     buffer: &'a mut AlignedBuffer,
-    /// Where the buffer's content goes in the file.
+    /// The file offset of the buffer's content.
     offset: u64,
     filled: usize,
     hash: Xxh3,
     write_s: f64,
 }
 
-/// The buffer behind what was appended: bytes are put there in any order, and then appended from the first on.
+/// The free part of the buffer: bytes are placed there in any order, and then appended from the first on.
 pub(in crate::format) struct Room<'a> {
     pub(in crate::format) memory: &'a mut [u8],
     appended: usize,
@@ -58,12 +58,12 @@ pub(in crate::format) struct Room<'a> {
 }
 
 impl Room<'_> {
-    /// Bytes appended so far.
+    /// Returns the number of bytes appended so far.
     pub(in crate::format) fn appended(&self) -> usize {
         self.appended
     }
 
-    /// Appends what is there up to `end`; it counts towards the checksum.
+    /// Appends the bytes up to `end`, which count towards the checksum.
     pub(in crate::format) fn append_to(&mut self, end: usize) {
         self.hash.update(&self.memory[self.appended..end]);
         *self.filled += end - self.appended;
@@ -72,7 +72,7 @@ impl Room<'_> {
 }
 
 impl<'a> AlignedStream<'a> {
-    /// A stream that continues `file` at `offset`, a multiple of [`ALIGNMENT`].
+    /// Creates a stream that continues `file` at `offset`, a multiple of [`ALIGNMENT`].
     pub(in crate::format) fn new(
         file: &'a mut dyn WritableFile,
         path: &'a Path,
@@ -82,17 +82,17 @@ impl<'a> AlignedStream<'a> {
         Self { file, path, buffer, offset, filled: 0, hash: Xxh3::new(), write_s: 0.0 }
     }
 
-    /// Position in the file of the next byte appended.
+    /// Returns the file offset of the next byte appended.
     pub(in crate::format) fn position(&self) -> u64 {
         self.offset + self.filled as u64
     }
 
-    /// Seconds spent in writes.
+    /// Returns the seconds spent in writes.
     pub(in crate::format) fn write_s(&self) -> f64 {
         self.write_s
     }
 
-    /// Room for `bytes`, of which [`Room::append_to`] says which are there.
+    /// Returns room for `bytes`, which [`Room::append_to`] appends.
     ///
     /// # Panics
     /// When the buffer is shorter than that and a block.
@@ -132,19 +132,19 @@ impl<'a> AlignedStream<'a> {
         self.append_plain(&[0; ALIGNMENT][..padding])
     }
 
-    /// The xxh3-64 of what was appended since the last call.
+    /// Returns the xxh3-64 of the bytes appended since the last call.
     pub(in crate::format) fn take_checksum(&mut self) -> u64 {
         let checksum = self.hash.digest();
         self.hash.reset();
         checksum
     }
 
-    /// Writes what is buffered; the position must be a whole block unless the file ends here.
+    /// Writes the buffered bytes; the position must be a whole block unless the file ends here.
     pub(in crate::format) fn flush(&mut self) -> Result<()> {
         self.write(self.filled)
     }
 
-    /// Writes the whole blocks of what is buffered, and keeps the beginning of another.
+    /// Writes the whole blocks of the buffer, and keeps the partial one.
     fn write_blocks(&mut self) -> Result<()> {
         self.write(self.filled - self.filled % ALIGNMENT)
     }
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// What is appended in one go: through a room of so many bytes, of which some are left out, or as bytes that are there.
+    /// One append: through a room of `bytes`, of which some are left out, or of existing bytes.
     #[derive(Debug, Clone)]
     enum Step {
         Room { bytes: usize, left_out: usize, pieces: usize },

@@ -8,8 +8,9 @@ use crate::schema::Schema;
 
 /// Columns of packed stored values, and the order of their rows by key.
 ///
-/// Where records come out of pages there is no need to make rows of them: columns are filled one by one, sorted by the
-/// key column, and written from with [`crate::format::PartWriter::append_sorted`]. Memory is kept from one filling to the next.
+/// For records read from pages this avoids the conversion to rows: columns are filled one by one, sorted by the key
+/// column, and written with [`crate::format::PartWriter::append_sorted`]. Memory is reused from one filling to the
+/// next.
 #[derive(Debug)]
 pub struct ColumnTable {
     schema: Arc<Schema>,
@@ -18,10 +19,10 @@ pub struct ColumnTable {
 }
 
 impl ColumnTable {
-    /// Bytes per row beside the values: what sorting takes.
+    /// Bytes per row for sorting, in addition to the values.
     pub const SORT_BYTES: usize = 20;
 
-    /// An empty table. Memory is taken when rows come.
+    /// Creates an empty table, which allocates when rows come.
     pub fn new(schema: Arc<Schema>) -> Self {
         let columns = vec![Vec::new(); schema.columns().len()];
         Self { schema, columns, sort: SortBuffers::default() }
@@ -35,13 +36,13 @@ impl ColumnTable {
         }
     }
 
-    /// The values of one column, to be added to. All columns must have the same number of rows before the table is
-    /// sorted.
+    /// Returns the values of one column, to be added to. All columns must have the same number of rows before the table
+    /// is sorted.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }
 
-    /// Number of rows, going by the key column.
+    /// Returns the number of rows in the key column.
     pub fn rows(&self) -> usize {
         self.columns[self.schema.key_index()].len() / self.schema.key().data_type.width()
     }
@@ -55,12 +56,12 @@ impl ColumnTable {
         self.sort.sort_column(self.schema.key_order(), &self.columns[self.schema.key_index()], check)
     }
 
-    /// The values, column by column.
+    /// Returns the values, column by column.
     pub(in crate::format) fn columns(&self) -> &[Vec<u8>] {
         &self.columns
     }
 
-    /// The rows in the order of the last sort.
+    /// Returns the rows in the order of the last sort.
     pub(in crate::format) fn order(&self) -> &[u32] {
         self.sort.order()
     }

@@ -1,7 +1,7 @@
-//! A memtable's rows on their way into row groups, in key order.
+//! Draining a memtable: its rows in key order, for row groups.
 //!
-//! Buckets are sorted one by one, each when its turn comes, and its rows fetched right after: they are still in the
-//! cache then. The keys that cut the run into equal parts are noted on the way, for the buckets of the next one.
+//! Buckets are sorted one by one, each when it is reached, and its rows fetched right after: they are still in the
+//! cache then. The keys that divide the run into equal parts are recorded on the way, for the buckets of the next one.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ pub(in crate::format) struct Drain<'a> {
     table: &'a Memtable,
     sort: &'a mut SortBuffers,
     next_bucket: usize,
-    /// Rows of the bucket at hand that were taken, and those of the buckets before it.
+    /// Rows taken of the current bucket, and those of the buckets before it.
     taken: usize,
     before: usize,
     bounds: [u64; BUCKETS - 1],
@@ -22,7 +22,7 @@ pub(in crate::format) struct Drain<'a> {
 }
 
 impl<'a> Drain<'a> {
-    /// All rows of `table`.
+    /// Creates a drain of all rows of `table`.
     pub(in crate::format) fn new(table: &'a Memtable, sort: &'a mut SortBuffers) -> Self {
         sort.clear();
         Self { table, sort, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
@@ -61,7 +61,8 @@ impl<'a> Drain<'a> {
         self.sort_s += begun.elapsed().as_secs_f64();
     }
 
-    /// Seconds spent sorting, and the keys that cut all rows into equal parts; to be asked when all were taken.
+    /// Returns the seconds spent sorting, and the keys that divide all rows into equal parts. Call it after all rows
+    /// were taken.
     pub(in crate::format) fn finish(self) -> (f64, BucketBounds) {
         (self.sort_s, BucketBounds(self.bounds))
     }

@@ -1,19 +1,19 @@
-//! Taking rows apart into the columns of a row group, each value straight to its place in its page.
+//! Gathering the columns of a row group from rows, each value straight to its place in its page.
 //!
-//! Rows of a memtable are met in random order, and each costs a cache miss or two. So each is fetched once, into a small
-//! block, and the block is taken apart; going through the memtable column by column took twice the time.
+//! Rows of a memtable are visited in random order, and each costs a cache miss or two. So each is fetched once, into a
+//! small block, and the block is split into columns; going through the memtable column by column takes twice the time.
 
 use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::take_values;
 use crate::schema::Schema;
 
-/// Bytes of rows copied together before their columns are taken apart: they stay in the first-level cache.
+/// Bytes of rows copied together before they are split into columns: they stay in the first-level cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// Narrow rows are copied in whole multiples of this, in line, and what is copied too much is not looked at.
+/// Narrow rows are copied inline in whole multiples of this size; the surplus is ignored.
 const STEP: usize = 16;
 
-/// Memory for a block of rows, kept from one row group to the next.
+/// Memory for a block of rows, reused from one row group to the next.
 #[derive(Debug, Default)]
 pub(in crate::format) struct RowBlock(Vec<u8>);
 
@@ -29,7 +29,7 @@ pub(in crate::format) struct Gather<'a> {
 }
 
 impl<'a> Gather<'a> {
-    /// A row group without rows so far.
+    /// Creates a row group without rows.
     pub(in crate::format) fn new(
         schema: &'a Schema,
         layout: &'a PageLayout,
@@ -39,7 +39,8 @@ impl<'a> Gather<'a> {
         Self { schema, layout, memory, block, filled: 0 }
     }
 
-    /// Adds the rows named by `order`, in that order; `rows` are whole stored rows. Not more than there is room for.
+    /// Adds the rows at the indexes in `order`, in that order; `rows` are whole stored rows. There must be room for
+    /// them.
     pub(in crate::format) fn add(&mut self, rows: &[u8], order: &[u32]) {
         macro_rules! add {
             ($($steps:literal),*) => {
@@ -87,7 +88,7 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Copies the rows named by `order` into the block, `STRIDE` bytes apart.
+/// Copies the rows at the indexes in `order` into the block, `STRIDE` bytes apart.
 #[inline]
 fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) {
     if block.len() < order.len() * STRIDE {
@@ -103,8 +104,8 @@ fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], bloc
     }
 }
 
-/// Copies one of the last rows, which nothing follows that could be copied with it. Apart from the others, since the
-/// compiler makes one call of two copies that stand side by side.
+/// Copies one of the last rows, which has too few bytes behind it for a copy in steps. A function of its own, since the
+/// compiler merges two copies side by side into one call.
 #[cold]
 #[inline(never)]
 fn fetch_last(slot: &mut [u8], row: &[u8]) {

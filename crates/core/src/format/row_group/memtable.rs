@@ -1,12 +1,13 @@
-//! The buffer in which records gather until they become a run.
+//! The buffer that collects records until they become a run.
 //!
 //! A memtable is larger than the processor's caches, and sorting it means visiting its rows in random order: each visit
-//! would go to memory. So rows are spread over a few *buckets* by key as they arrive (they have to be copied anyway), and
-//! each bucket, small enough for the cache, is sorted by itself. The bounds of the buckets are the quantiles of the run
-//! before; without one there is a single bucket. Bounds that fit badly cost time, never correctness.
+//! would go to memory. So rows are distributed over a few *buckets* by key as they arrive (they have to be copied
+//! anyway), and each bucket, small enough for the cache, is sorted by itself. The bounds of the buckets are the
+//! quantiles of the previous run; without one there is a single bucket. Bounds that fit badly cost time, never
+//! correctness.
 //!
-//! Invariants: a bucket takes memory in chunks of whole rows, in ascending order, so that within a bucket a higher *slot*
-//! means a later arrival; equal keys share a bucket.
+//! Invariants: a bucket takes memory in chunks of whole rows, in ascending order, so that within a bucket a higher
+//! *slot* means a later arrival; equal keys share a bucket.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,22 +17,22 @@ use crate::schema::{STEP, Schema, copy_in_steps};
 /// Buckets of a memtable.
 pub(in crate::format) const BUCKETS: usize = 16;
 
-/// Most bytes and rows of a chunk. What is left unused in the last chunks of the buckets is about 1 % of a memtable.
+/// Maximum bytes and rows of a chunk. The unused space in the last chunks of the buckets is about 1 % of a memtable.
 const CHUNK_BYTES: usize = 8 << 10;
 const CHUNK_ROWS: usize = 512;
 
 /// A cache line.
 const LINE_BYTES: usize = 64;
 
-/// Memtables of fewer chunks than this are not spread: they fit the cache as they are.
-const LEAST_CHUNKS: usize = 8 * BUCKETS;
+/// Minimum number of chunks of a memtable with buckets: smaller ones fit the cache as they are.
+const MIN_CHUNKS: usize = 8 * BUCKETS;
 
 /// Keys that divide the rows of a memtable into buckets of about equal size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BucketBounds(pub(in crate::format) [u64; BUCKETS - 1]);
 
 impl BucketBounds {
-    /// The number of bounds at or below a key.
+    /// Returns the number of bounds at or below a key.
     #[inline]
     fn bucket(&self, ordinal: u64) -> usize {
         let mut bucket = 0;
@@ -55,17 +56,17 @@ struct Bucket {
 
 /// A bounded buffer of stored rows.
 ///
-/// Memory is taken as rows arrive and never beyond the capacity; [`Memtable::clear`] keeps it for the next run.
+/// Memory is allocated as rows arrive and never beyond the capacity; [`Memtable::clear`] keeps it for the next run.
 #[derive(Debug)]
 pub struct Memtable {
     schema: Arc<Schema>,
     data: Vec<u8>,
-    /// Where the first slot begins: at the start of a cache line, if memory was taken for all rows at once.
+    /// Offset of the first slot: at the start of a cache line, if memory was allocated for all rows at once.
     start: usize,
     chunk_rows: usize,
     /// Capacity; the last chunk may be shorter than the others.
     limit_rows: usize,
-    /// Whether the first row takes memory for all.
+    /// Whether the first row allocates memory for all.
     reserves: bool,
     used_chunks: usize,
     bounds: Option<BucketBounds>,
@@ -77,7 +78,8 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable for at most `capacity_bytes` of rows, and at least one row. Its memory grows in steps that double.
+    /// Creates an empty memtable for at most `capacity_bytes` of rows, and at least one row. Its memory grows by
+    /// doubling.
     pub fn new(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         // Sorting numbers rows with u32.
         let rows = (capacity_bytes / schema.row_bytes()).clamp(1, u32::MAX as usize);
@@ -97,87 +99,87 @@ impl Memtable {
         }
     }
 
-    /// As [`Memtable::new`], for one that will be filled and kept: it asks for all of its memory with the first row. The
-    /// system hands out pages when they are touched, and growing in steps would leave holes in the heap.
+    /// Creates a memtable like [`Memtable::new`], for one that will be filled and kept: it allocates all of its memory
+    /// with the first row. The system provides pages on first use, and growing in steps would fragment the heap.
     pub fn reserving(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         Self { reserves: true, ..Self::new(schema, capacity_bytes) }
     }
 
-    /// As [`Memtable::new`], with memory of another that is no longer needed ([`Memtable::into_memory`]), and its rows spread
-    /// over `bounds`.
+    /// Creates a memtable like [`Memtable::new`] in the memory of another one ([`Memtable::into_memory`]), with its
+    /// rows distributed over `bounds`.
     pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
         let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
-        table.give_back();
+        table.free_surplus();
         table.clear_for(bounds);
         table
     }
 
-    /// Its memory, and how its rows were spread.
+    /// Returns its memory, and its bucket bounds.
     pub fn into_memory(self) -> (Vec<u8>, Option<BucketBounds>) {
         (self.data, self.bounds)
     }
 
-    /// Changes how many bytes of rows it takes; not to less than it holds. Memory beyond is given back.
+    /// Changes the capacity in bytes of rows; never below the rows it holds. Memory beyond it is freed.
     pub fn set_capacity(&mut self, capacity_bytes: usize) {
         let rows = (capacity_bytes / self.schema.row_bytes()).clamp(1, u32::MAX as usize);
         let used_rows = self.used_chunks.saturating_mul(self.chunk_rows);
-        // The last chunk in use may be a short one: its end is where rows stop then.
+        // The last chunk in use may be a short one: it limits the rows then.
         if used_rows <= self.limit_rows {
             self.limit_rows = rows.max(used_rows);
-            self.give_back();
+            self.free_surplus();
         }
     }
 
-    /// Gives back memory that no row can use.
-    fn give_back(&mut self) {
+    /// Frees memory that no row can use.
+    fn free_surplus(&mut self) {
         let most_bytes = self.most_bytes();
         self.data.truncate(most_bytes);
         self.data.shrink_to(most_bytes);
     }
 
-    /// Memory for all rows, and for letting the first one begin a cache line.
+    /// Returns the bytes for all rows, and for aligning the first one to a cache line.
     fn most_bytes(&self) -> usize {
         self.limit_rows * self.schema.row_bytes() + if self.reserves { LINE_BYTES } else { 0 }
     }
 
-    /// Lets the first row begin a cache line: a row of 64 bytes lies in two otherwise, and each costs a miss. The memtable must
-    /// be empty and have its memory.
+    /// Aligns the first row to a cache line: a row of 64 bytes spans two otherwise, and each costs a miss. The memtable
+    /// must be empty and have its memory.
     fn align(&mut self) {
-        // Beyond what was asked for `align_offset` does not go; where it gives up, rows are merely not aligned.
+        // Limited to a cache line, since `align_offset` may give up; then rows are merely not aligned.
         self.start = self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
     }
 
-    /// The schema of the rows.
+    /// Returns the schema of the rows.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// Number of rows held.
+    /// Returns the number of rows held.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Bytes of rows held.
+    /// Returns the bytes of rows held.
     pub fn bytes(&self) -> usize {
         self.rows * self.schema.row_bytes()
     }
 
-    /// Bytes of memory in use, now or by rows that were dropped since.
+    /// Returns the bytes of memory in use, now or by rows dropped since.
     pub fn resident_bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// Whether it asks for all of its memory at once ([`Memtable::reserving`], [`Memtable::reusing`]).
+    /// Returns whether it allocates all of its memory at once ([`Memtable::reserving`], [`Memtable::reusing`]).
     pub fn reserves(&self) -> bool {
         self.reserves
     }
 
-    /// Whether no rows are held.
+    /// Returns whether no rows are held.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Rows that still fit, whatever their keys.
+    /// Returns the number of rows that still fit, whatever their keys.
     pub fn remaining_rows(&self) -> usize {
         let free = self.limit_rows - self.chunk(self.used_chunks).start;
         if self.bounds.is_none() {
@@ -191,13 +193,13 @@ impl Memtable {
     /// Takes whole stored rows.
     ///
     /// # Panics
-    /// When `rows` is not a whole number of rows or does not fit: ask [`Memtable::remaining_rows`] first.
+    /// When `rows` is not a whole number of rows or exceeds [`Memtable::remaining_rows`].
     pub fn push(&mut self, rows: &[u8]) {
         assert_eq!(self.push_fitting(rows), rows.len(), "more rows were pushed than fit");
     }
 
-    /// Takes stored rows from the beginning of `rows` until one does not fit, and answers how many bytes it took. An empty
-    /// memtable takes at least one row.
+    /// Takes stored rows from the beginning of `rows` until one does not fit, and returns the number of bytes taken. An
+    /// empty memtable takes at least one row.
     ///
     /// # Panics
     /// When `rows` is not a whole number of rows.
@@ -207,7 +209,7 @@ impl Memtable {
         assert!(rows.len().is_multiple_of(row_bytes), "part of a row was pushed");
         let Some(bounds) = self.bounds else { return self.push_in_order(rows) };
         let mut taken = 0;
-        // Few enough at a time for the first-level cache: keys are looked at before rows are copied.
+        // Few enough at a time for the first-level cache: all keys of a block are read before its rows are copied.
         for block in rows.chunks(self.chunk_rows * row_bytes) {
             let fitted = self.push_spread(bounds, block);
             taken += fitted;
@@ -276,13 +278,13 @@ impl Memtable {
         taken
     }
 
-    /// The slots of a chunk; none beyond the capacity.
+    /// Returns the slots of a chunk, none beyond the capacity.
     fn chunk(&self, number: usize) -> Range<usize> {
         let start = (number * self.chunk_rows).min(self.limit_rows);
         start..(start + self.chunk_rows).min(self.limit_rows)
     }
 
-    /// Gives a bucket another chunk, if there is one.
+    /// Adds a chunk to a bucket, if there is one left.
     #[inline(never)]
     fn extend(&mut self, number: usize) -> bool {
         let slots = self.chunk(self.used_chunks);
@@ -292,7 +294,7 @@ impl Memtable {
         let row_bytes = self.schema.row_bytes();
         if self.used_chunks == 0 && self.reserves {
             if self.data.capacity() < self.most_bytes() {
-                // What it held is of no use, and not worth a copy.
+                // The old content is not needed, so it is not copied.
                 self.data = Vec::new();
                 self.data.reserve_exact(self.most_bytes());
             }
@@ -314,13 +316,13 @@ impl Memtable {
         true
     }
 
-    /// About which share of the rows has a key outside of `low..=high`, by a sample; NaN counts as outside.
+    /// Returns the approximate share of the rows with a key outside `low..=high`, by a sample; NaN counts as outside.
     pub fn share_outside(&self, low: u64, high: u64) -> f64 {
-        /// One row in so many is looked at, since neighbours in the order of arrival are alike, and no more than so many rows:
-        /// each is a cache miss.
+        /// The interval of sampled rows, since neighbours in the order of arrival are alike, and the maximum number of
+        /// them: each is a cache miss.
         const SAMPLED: usize = 61;
-        const MOST_SAMPLES: usize = 256;
-        let step = SAMPLED.max(self.rows / MOST_SAMPLES);
+        const MAX_SAMPLES: usize = 256;
+        let step = SAMPLED.max(self.rows / MAX_SAMPLES);
         let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
         let offset = self.schema.offset(self.schema.key_index());
         let (mut outside, mut sampled) = (0u32, 0u32);
@@ -342,19 +344,19 @@ impl Memtable {
         }
     }
 
-    /// Drops the rows and spreads those to come over buckets.
+    /// Drops the rows and distributes further ones over buckets.
     pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
         self.clear();
-        let is_large = self.limit_rows / self.chunk_rows >= LEAST_CHUNKS;
+        let is_large = self.limit_rows / self.chunk_rows >= MIN_CHUNKS;
         self.bounds = if is_large { bounds.or(self.bounds) } else { None };
     }
 
-    /// Memory that holds each row at its slot; what lies at other slots is of no meaning.
+    /// Returns the memory that holds each row at its slot; the content of unused slots is arbitrary.
     pub(in crate::format) fn slots(&self) -> &[u8] {
         self.data.get(self.start..).unwrap_or_default()
     }
 
-    /// The slots of a bucket's rows, in the order they came.
+    /// Returns the slots of a bucket's rows, in the order they came.
     pub(in crate::format) fn bucket(&self, number: usize) -> impl Iterator<Item = Range<usize>> + Clone {
         let Bucket { chunks, next, .. } = &self.buckets[number];
         chunks.iter().map(move |chunk| {
@@ -364,7 +366,7 @@ impl Memtable {
         })
     }
 
-    /// The rows in pieces, those of one bucket after those of another.
+    /// Iterates over the rows in contiguous pieces, bucket by bucket.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let row_bytes = self.schema.row_bytes();
         let slots = (0..BUCKETS).flat_map(|number| self.bucket(number));

@@ -1,6 +1,6 @@
-//! Rows in memory, and how they become row groups.
+//! Rows in memory, and their encoding as row groups.
 //!
-//! `memtable` and `column_table` collect rows, `sort` orders them by key, `drain` and `gather` take them apart into columns,
+//! `memtable` and `column_table` collect rows, `sort` orders them by key, `drain` and `gather` split them into columns,
 //! `pages` encodes a row group.
 
 pub(super) mod column_table;

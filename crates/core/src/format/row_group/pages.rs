@@ -1,4 +1,4 @@
-//! Turning sorted rows into row groups of pages, and row groups already encoded into copies elsewhere.
+//! Encoding sorted rows as row groups of pages.
 
 use crate::error::Result;
 use crate::format::manifest::entries::ColumnSummary;
@@ -13,20 +13,20 @@ use crate::format::row_group::drain::Drain;
 use crate::format::row_group::gather::{Gather, RowBlock};
 use crate::schema::{DataType, Schema};
 
-/// More than a page takes in both indexes together.
-const MOST_INDEX_BYTES: usize = 64;
+/// An upper limit of a page's bytes in both indexes together.
+const MAX_INDEX_BYTES: usize = 64;
 
 /// Steps in which the memory of page indexes grows.
 const INDEX_STEP_BYTES: usize = 64 << 10;
 
-/// Rows of the stretches at the very ends of a run, of which the smallest and the largest key are noted.
-const LEAST_STRETCH_ROWS: usize = 16;
+/// Rows per spread at the very ends of a run.
+const MIN_EDGE_SPREAD_ROWS: usize = 16;
 
-/// Rows of the next stretch of a run of which the smallest and the largest key are noted: `usual`, and fewer and fewer towards
-/// the run's ends, where a stretch may reach over decades.
-fn stretch_rows(usual: usize, before: usize, run_rows: usize) -> usize {
+/// Returns the rows of a run's next spread: `usual`, and fewer towards the run's ends, where the keys of a few rows may
+/// span decades.
+fn next_spread_rows(usual: usize, before: usize, run_rows: usize) -> usize {
     let after = run_rows.saturating_sub(before);
-    (before / 2).min(after / 3).clamp(LEAST_STRETCH_ROWS, usual.max(LEAST_STRETCH_ROWS))
+    (before / 2).min(after / 3).clamp(MIN_EDGE_SPREAD_ROWS, usual.max(MIN_EDGE_SPREAD_ROWS))
 }
 
 /// Collects the pages of one column chunk and their indexes.
@@ -39,13 +39,13 @@ pub(in crate::format) struct ChunkBuilder {
 }
 
 impl ChunkBuilder {
-    /// A chunk whose first page will lie at `offset`.
+    /// Creates a chunk whose first page will lie at `offset`.
     pub(in crate::format) fn new(data_type: DataType, offset: u64) -> Self {
         let summary = ColumnSummary { range: None, nan_count: 0 };
         Self { data_type, offset, rows: 0, pages: Vec::new(), summary }
     }
 
-    /// Notes a page of `rows` values that ends at `end`.
+    /// Appends a page of `rows` values that ends at `end`.
     pub(in crate::format) fn push(&mut self, end: u64, rows: u32, summary: ColumnSummary) {
         let offset =
             self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
@@ -56,12 +56,12 @@ impl ChunkBuilder {
         self.summary = merge(self.summary, summary);
     }
 
-    /// Appends the page indexes to the index section and describes the chunk.
+    /// Appends the page indexes to the index section and returns the chunk's description.
     pub(in crate::format) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
         let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
-        // They are kept until the part is closed: room that doubles would be half empty.
-        if indexes.capacity() - indexes.len() < self.pages.len() * MOST_INDEX_BYTES {
-            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MOST_INDEX_BYTES));
+        // The indexes are kept until the part is closed: doubled capacity would be half empty.
+        if indexes.capacity() - indexes.len() < self.pages.len() * MAX_INDEX_BYTES {
+            indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MAX_INDEX_BYTES));
         }
         let start = indexes.len();
         encode_offset_index(&self.pages, indexes);
@@ -77,18 +77,18 @@ impl ChunkBuilder {
     }
 }
 
-/// Memory for encoding a row group, kept from one to the next: a block of rows and a page header.
+/// Memory for encoding a row group, reused from one to the next: a block of rows and a page header.
 #[derive(Debug, Default)]
 pub(in crate::format) struct PageBuffers {
     block: RowBlock,
     header: Vec<u8>,
 }
 
-/// Where the records of a run come from.
+/// The source of a run's records.
 pub(in crate::format) enum Records<'a, 'b> {
-    /// A memtable, from which they are taken one after the other.
+    /// A memtable's drain, which yields them in key order.
     Drained(&'b mut Drain<'a>),
-    /// Packed stored values, column by column, and the numbers of the rows in key order.
+    /// Packed stored values, column by column, and the row numbers in key order.
     Columns(&'a [Vec<u8>], &'a [u32]),
 }
 
@@ -96,7 +96,7 @@ pub(in crate::format) enum Records<'a, 'b> {
 pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) schema: &'a Schema,
     pub(in crate::format) page_rows: u32,
-    /// Rows of a stretch of which the smallest and the largest key are noted, at most a page's.
+    /// Rows per spread, at most a page's.
     pub(in crate::format) spread_rows: usize,
     /// Rows of the run.
     pub(in crate::format) run_rows: usize,
@@ -105,12 +105,12 @@ pub(in crate::format) struct RowGroupEncoder<'a> {
 }
 
 impl RowGroupEncoder<'_> {
-    /// How a row group of `rows` rows is laid out.
+    /// Returns the layout of a row group of `rows` rows.
     pub(in crate::format) fn layout(&self, rows: usize) -> PageLayout {
         PageLayout::new(self.schema, rows, self.page_rows)
     }
 
-    /// Appends how the keys of a page are spread that begins with the run's row number `first`.
+    /// Appends the spreads of the keys of a page that begins with the run's row number `first`.
     fn spread(&self, body: &[u8], summary: ColumnSummary, first: usize, spreads: &mut Vec<Spread>) {
         let (order, width) = (self.schema.key_order(), physical_width(self.schema.key().data_type));
         let rows = body.len() / width;
@@ -121,9 +121,9 @@ impl RowGroupEncoder<'_> {
         let mut rest = body;
         let mut before = first;
         while !rest.is_empty() {
-            let rows = stretch_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
+            let rows = next_spread_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
             before += rows;
-            // They are sorted, and begin with the bytes that are stored.
+            // The keys are sorted, and begin with the bytes that are stored.
             let (keys, after) = rest.split_at(rows * width);
             rest = after;
             let last = keys.len().saturating_sub(width);
@@ -131,7 +131,7 @@ impl RowGroupEncoder<'_> {
         }
     }
 
-    /// Encodes records of a run, from number `first` on, as one row group; those before it are encoded already.
+    /// Encodes records of a run, from number `first` on, as one row group; the records before are already encoded.
     pub(in crate::format) fn encode(
         &self,
         layout: &PageLayout,
@@ -152,7 +152,7 @@ impl RowGroupEncoder<'_> {
             let data_type = column.data_type;
             let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
             for (rows, place) in layout.pages(index) {
-                // A page at a time: what is picked out stays in the cache while it is summarized.
+                // A page at a time: the page stays in the cache while its statistics are computed.
                 if let Records::Columns(columns, order) = records {
                     let order = &order[first + rows.start..first + rows.end];
                     pick_column(&columns[index], data_type, order, &mut room.memory[place.clone()]);
@@ -169,7 +169,7 @@ impl RowGroupEncoder<'_> {
                 encode_page_header(header, statistics, &mut buffers.header);
                 let body_begin = room.appended() + buffers.header.len();
                 if body_begin != place.start {
-                    // Otherwise it would be in the way of bytes that are to be moved.
+                    // A longer header would overlap bytes that are still to be moved.
                     assert!(body_begin < place.start, "a page header is longer than its room");
                     room.memory.copy_within(place.clone(), body_begin);
                 }
@@ -193,7 +193,7 @@ mod tests {
             let mut lengths = Vec::new();
             while lengths.iter().sum::<usize>() < run_rows {
                 let before = lengths.iter().sum();
-                lengths.push(stretch_rows(256, before, run_rows).min(run_rows - before));
+                lengths.push(next_spread_rows(256, before, run_rows).min(run_rows - before));
             }
             lengths
         };

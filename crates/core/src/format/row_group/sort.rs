@@ -2,15 +2,14 @@
 //!
 //! Keys become ordinals (`u64`, see [`crate::schema::KeyOrder`]). Only the span between the smallest and the largest
 //! matters, and of that the top 32 bits: they are packed with the row number into one `u64`, and those are sorted by
-//! radix. Keys that differ only below the top 32 bits of the span are put right afterwards by comparison; in practice they
-//! are few.
-//! NaN has the highest ordinal, so rows with a NaN key come last.
+//! radix. Keys that differ only below the top 32 bits of the span are ordered afterwards by comparison; in practice
+//! they are few. NaN has the highest ordinal, so rows with a NaN key come last.
 
 use crate::error::Result;
 use crate::format::row_group::memtable::Memtable;
 use crate::schema::{KeyOrder, radix};
 
-/// Memory for sorting, kept from one memtable to the next: 20 bytes a row.
+/// Memory for sorting, reused from one memtable to the next: 20 bytes a row.
 #[derive(Debug, Default)]
 pub(in crate::format) struct SortBuffers {
     packed: Vec<u64>,
@@ -19,7 +18,7 @@ pub(in crate::format) struct SortBuffers {
 }
 
 impl SortBuffers {
-    /// The slots of the rows of one bucket in key order, kept for [`SortBuffers::order`].
+    /// Sorts the slots of one bucket's rows by key, for [`SortBuffers::order`].
     pub(in crate::format) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
         let schema = table.schema();
         let (order, offset, stride) = (schema.key_order(), schema.offset(schema.key_index()), schema.row_bytes());
@@ -31,8 +30,8 @@ impl SortBuffers {
         self.sort_ordinals(&Keys { order, bytes, stride }, table.bucket(number).flatten());
     }
 
-    /// The row numbers of `count` packed keys in key order, kept for [`SortBuffers::order`]. `check` sees the keys'
-    /// ordinals first, in the order of the rows.
+    /// Sorts the row numbers of `count` packed keys by key, for [`SortBuffers::order`]. `check` sees the keys' ordinals
+    /// first, in the order of the rows.
     pub(in crate::format) fn sort_column(
         &mut self,
         order: KeyOrder,
@@ -48,12 +47,12 @@ impl SortBuffers {
         Ok(())
     }
 
-    /// Forgets the last sort.
+    /// Drops the result of the last sort.
     pub(in crate::format) fn clear(&mut self) {
         self.order.clear();
     }
 
-    /// The row numbers of the last sort.
+    /// Returns the row numbers of the last sort.
     pub(in crate::format) fn order(&self) -> &[u32] {
         &self.order
     }
@@ -65,7 +64,7 @@ impl SortBuffers {
         keys.order.ordinals(keys.bytes, keys.stride, count, &mut self.packed);
     }
 
-    /// Turns the ordinals in `packed` into the numbers of their rows, which ascend, in key order in `order`.
+    /// Sorts the ordinals in `packed`, whose rows ascend, and writes their row numbers to `order`.
     fn sort_ordinals(&mut self, keys: &Keys<'_>, rows: impl Iterator<Item = usize>) {
         let count = self.packed.len();
         let whole = (u64::MAX, u64::MIN);
@@ -97,11 +96,11 @@ impl Keys<'_> {
         self.order.ordinal(&self.bytes[packed as u32 as usize * self.stride..])
     }
 
-    /// Sorts the stretches whose top bits are equal by whole ordinal and row.
+    /// Sorts sequences with equal top bits by whole ordinal and row.
     fn settle_ties(&self, packed: &mut [u64]) {
-        for stretch in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
-            if stretch.len() > 1 {
-                stretch.sort_unstable_by_key(|packed| (self.ordinal(*packed), *packed as u32));
+        for ties in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
+            if ties.len() > 1 {
+                ties.sort_unstable_by_key(|packed| (self.ordinal(*packed), *packed as u32));
             }
         }
     }
@@ -116,7 +115,7 @@ mod tests {
     use crate::schema::{Column, DataType, Schema};
     use proptest::prelude::*;
 
-    /// All rows of a memtable by a stable sort of their ordinals.
+    /// Returns all rows of a memtable by a stable sort of their ordinals.
     fn plain_order(schema: &Schema, rows: &[u8]) -> Vec<Vec<u8>> {
         let key = schema.offset(schema.key_index());
         let mut rows: Vec<Vec<u8>> = rows.chunks(schema.row_bytes()).map(<[u8]>::to_vec).collect();
@@ -124,7 +123,7 @@ mod tests {
         rows
     }
 
-    /// The same by buckets.
+    /// Returns the same by buckets.
     fn bucket_order(table: &Memtable, buffers: &mut SortBuffers) -> Vec<Vec<u8>> {
         let row_bytes = table.schema().row_bytes();
         let mut rows = Vec::new();
@@ -151,7 +150,7 @@ mod tests {
             count in prop_oneof![0usize..40, 500usize..3000],
             seed in any::<u64>(),
             bounds in prop::option::of(prop::collection::vec(any::<u64>(), BUCKETS - 1)),
-            // How much there was before, if all is taken at once.
+            // Bytes of reused memory, if all is allocated at once.
             memory in prop::option::of(prop::sample::select(vec![0usize, 1000, 3 << 20])),
         ) {
             let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
@@ -178,7 +177,7 @@ mod tests {
             table.push(&rows);
             let mut buffers = SortBuffers::default();
             prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
-            // Used buffers do not show in the next sort.
+            // Used buffers do not affect the next sort.
             prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
         }
     }

@@ -1,6 +1,6 @@
 //! The bytes of the worked example in FORMAT.md, kept in `testdata/golden` and written out in the document.
 //!
-//! A change of these bytes is a change of the format. Where it is meant, `TURBIDITE_WRITE_GOLDEN=1` writes them anew.
+//! A change of these bytes is a change of the format. If it is intended, `TURBIDITE_WRITE_GOLDEN=1` rewrites them.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ fn example_schema() -> Arc<Schema> {
     Arc::new(Schema::new(vec![energy, Column::new("tag", DataType::U16)], "energy").unwrap())
 }
 
-/// The three records of the example, as they are appended.
+/// The three records of the example, in the order of appending.
 const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
 
 fn example_identity() -> PartIdentity {
@@ -26,7 +26,7 @@ fn example_identity() -> PartIdentity {
     PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200 }
 }
 
-/// The example's part and what the manifest says of it.
+/// Returns the example's part and its entries in the manifest.
 fn example_part() -> (Vec<u8>, PartEntry, Vec<RunEntry>) {
     let (schema, storage) = (example_schema(), Arc::new(MemoryStorage::new()));
     let mut table = Memtable::new(Arc::clone(&schema), 1000);
@@ -60,7 +60,7 @@ fn example_manifest() -> EpochManifest {
     }
 }
 
-/// The stored file; written first when that was asked for.
+/// Returns the stored file, after writing it if requested.
 fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
     if std::env::var_os("TURBIDITE_WRITE_GOLDEN").is_some() {
         std::fs::write(golden(name), fresh).unwrap();
@@ -99,7 +99,7 @@ fn the_golden_part_is_read() {
 fn a_part_and_a_manifest_of_before_are_read() {
     let bytes = std::fs::read(golden("short-crc/manifest.arrow")).unwrap();
     let manifest = EpochManifest::decode(bytes, &golden("short-crc/manifest.arrow"), &example_schema()).unwrap();
-    // But for the bytes of the part all is as it is now; figures that it does not have yet are zero.
+    // All but the part's bytes are as they are now; statistics that it does not have yet are zero.
     let mut expected = example_manifest();
     let (mut parts, mut runs) = (expected.parts.clone(), expected.runs.iter().cloned().collect::<Vec<_>>());
     runs[0].bytes -= 1;
@@ -109,7 +109,7 @@ fn a_part_and_a_manifest_of_before_are_read() {
     check_part("short-crc", &manifest);
 }
 
-/// Arrow's encoder may lay a stream out differently one day; what must not change is what old bytes say.
+/// Arrow's encoder may lay a stream out differently one day; the content of old bytes must not change.
 #[test]
 fn the_golden_manifest_says_what_it_said() {
     let manifest = example_manifest();
@@ -118,8 +118,8 @@ fn the_golden_manifest_says_what_it_said() {
     assert_eq!(decoded, manifest);
 }
 
-/// The document's dump: lines of an offset, two spaces and bytes in hexadecimal, then perhaps `;` and a note. Bytes
-/// between two lines are zero.
+/// Parses the document's dump: lines of an offset, two spaces and bytes in hexadecimal, then perhaps `;` and a note.
+/// Bytes between two lines are zero.
 fn documented(document: &str) -> Vec<u8> {
     let dump = document.split("```hexdump\n").nth(1).expect("FORMAT.md has no hexdump").split("```").next().unwrap();
     let mut content = Vec::new();

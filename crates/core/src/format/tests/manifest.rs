@@ -1,4 +1,4 @@
-//! Manifests round-trip, and bytes that are no manifest are refused.
+//! Manifests round-trip, and bytes that are not a manifest are refused.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         sync_s: 1e-300,
         ..EpochFigures::default()
     };
-    // More than row groups, or they would not be stated.
+    // More than row groups, or they would not be stored.
     let spread = |number: u64| Spread {
         least: number << 32,
         most: (number << 32) + noise.next() % 99,
@@ -80,7 +80,7 @@ proptest! {
     #[test]
     fn manifests_come_back(
         types in prop::collection::vec(prop::sample::select(ALL_TYPES.to_vec()), 1..8),
-        // More than the row groups whose entries are made together.
+        // More than the row groups whose entries are created together.
         runs in 0usize..100,
         seed in 1u64..,
         cut in 0usize..100,
@@ -91,7 +91,7 @@ proptest! {
         let manifest = manifest(&schema, runs, seed);
         let bytes = manifest.encode(&schema).unwrap();
         let found = decode(&bytes, &schema).unwrap();
-        // What is asked of the arrays first, then of entries that are made.
+        // The arrays are read first, then created entries.
         prop_assert_eq!((found.runs.len(), found.rows(), found.runs.made()), (runs, manifest.rows(), 0));
         let ordinals = |manifest: &EpochManifest| manifest.runs.ordinals(schema.key_index(), schema.key_order());
         prop_assert_eq!(ordinals(&found), ordinals(&manifest));
@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-/// The manifest as another writer might lay it out.
+/// Returns the manifest as another writer might lay it out.
 fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
     let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..bytes.len() - 16], None).unwrap();
     let whole = reader.next().unwrap().unwrap();
@@ -123,7 +123,7 @@ fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
     resealed(&out)
 }
 
-/// The bytes with a valid trailer, so that only what lies before it can be refused.
+/// Returns the bytes with a valid trailer, so that only the bytes before it can be refused.
 fn resealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &xxh3_64(bytes).to_le_bytes(), b"TBDTMANI"].concat()
 }
@@ -142,8 +142,8 @@ fn a_flipped_or_missing_byte_is_damage() {
     }
 }
 
-/// Streams whose checksum fits but whose content was changed are refused or read. (Arrow's decoder panics at a few of
-/// them; their messages in the output of this test are expected.)
+/// Streams with a valid checksum but changed content are refused or read. (Arrow's decoder panics at a few of them;
+/// their messages in the output of this test are expected.)
 #[test]
 fn a_forged_stream_does_not_panic() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::FixedBytes(4)], 0);

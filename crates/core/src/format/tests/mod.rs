@@ -1,4 +1,4 @@
-//! Tests of parts and manifests as wholes; parts of them are tested beside their code.
+//! Tests of whole parts and manifests; their components are tested beside their code.
 
 mod damage;
 mod golden;
@@ -41,7 +41,7 @@ pub(super) fn context(run: u32) -> RunContext {
     RunContext { run, kind: RunKind::Regular, table_version: 3, bounds: None }
 }
 
-/// A part in memory, with what was said of it when it was written.
+/// A part in memory, with its entries in the manifest.
 pub(super) struct Written {
     pub(super) storage: Arc<MemoryStorage>,
     pub(super) path: PathBuf,
@@ -99,7 +99,8 @@ impl Noise {
     }
 }
 
-/// Random rows; floats are moderate numbers with some zeros of both signs, infinities and, unless forbidden, NaN.
+/// Returns random rows; floats are moderate numbers with some zeros of both signs, infinities and, unless forbidden,
+/// NaN.
 pub(super) fn random_rows(schema: &Schema, count: usize, noise: &mut Noise, nan_in: impl Fn(usize) -> bool) -> Vec<u8> {
     let mut rows = Vec::with_capacity(count * schema.row_bytes());
     for _ in 0..count {
@@ -123,7 +124,7 @@ pub(super) fn random_rows(schema: &Schema, count: usize, noise: &mut Noise, nan_
     rows
 }
 
-/// The rows in key order, equal keys as they came: a stable sort of whole rows.
+/// Returns the rows in key order, equal keys as they came: a stable sort of whole rows.
 pub(super) fn plainly_sorted(schema: &Schema, rows: &[u8]) -> Vec<u8> {
     let key = schema.offset(schema.key_index());
     let mut sorted: Vec<&[u8]> = rows.chunks(schema.row_bytes()).collect();
@@ -131,7 +132,7 @@ pub(super) fn plainly_sorted(schema: &Schema, rows: &[u8]) -> Vec<u8> {
     sorted.concat()
 }
 
-/// The packed values of one column of stored rows.
+/// Returns the packed values of one column of stored rows.
 pub(super) fn column_of(schema: &Schema, rows: &[u8], column: usize) -> Vec<u8> {
     let (offset, width) = (schema.offset(column), schema.columns()[column].data_type.width());
     rows.chunks(schema.row_bytes()).flat_map(|row| &row[offset..offset + width]).copied().collect()

@@ -1,4 +1,4 @@
-//! Sealed runs are found in a part without its end, and made into a whole part again.
+//! Sealed runs are found in a part without its end, and recovered into a whole part.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -71,7 +71,7 @@ fn a_part_cut_anywhere_gives_back_its_sealed_runs() {
             let last = written.runs.iter().rfind(|entry| entry.run == run.run).unwrap();
             (last.offset + last.bytes).next_multiple_of(4096) as usize <= end
         };
-        // A seal that does not fit in what is left of the last page's block takes one block more.
+        // A seal that does not fit in the rest of the last page's block takes one block more.
         assert!(seals.len() <= runs.iter().filter(|(run, _)| whole(run)).count());
         found_most = found_most.max(seals.len());
         recovered_equals(&written, &seals, &runs[..seals.len()]);

@@ -1,10 +1,10 @@
-//! Many pivots as one, and as the distribution they stand for.
+//! Merging of pivots, and the distribution they represent.
 
 use super::{MASS_LIMIT, Pivots, Split, common_scale, fractions, sort_atoms};
 use crate::partition::model::{Model, ModelBuilder};
 
 impl Pivots {
-    /// One summary in `slots` numbers of everything that `many` summarize.
+    /// Merges `many` into one summary in `slots` numbers.
     pub fn merge(many: &[Pivots], slots: usize, phase: f64) -> Self {
         let split = Split::new(slots, phase);
         let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
@@ -33,7 +33,7 @@ impl Pivots {
         this
     }
 
-    /// The distribution these pivots stand for.
+    /// Returns the distribution represented by these pivots.
     pub fn model(many: &[Pivots]) -> Model {
         let mut builder = ModelBuilder::new(common_scale(many));
         for pivots in many {

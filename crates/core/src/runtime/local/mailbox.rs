@@ -1,10 +1,10 @@
-//! Messages between ranks of one process: a mailbox per rank, and a list of those with control messages to read.
+//! Messages between ranks of one process: a mailbox per rank, and a list of the ranks with unread control messages.
 
 use crate::runtime::process::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::shuffle::{Channel, Sent, Transport};
 use std::collections::VecDeque;
 
-/// What has been sent to a rank, by channel.
+/// The messages sent to a rank, by channel.
 #[derive(Debug, Default)]
 struct Mailbox {
     queues: [VecDeque<Vec<u8>>; Channel::COUNT],
@@ -15,11 +15,11 @@ struct Mailbox {
 pub(in crate::runtime) struct PostOffice {
     boxes: Vec<Mutex<Mailbox>>,
     credit_batches: usize,
-    /// Ranks that got control messages since they were last attended to; a rank may be named more than once.
+    /// Ranks that received control messages since they were last driven. A rank may be listed more than once.
     attention: Mutex<VecDeque<u32>>,
 }
 
-/// A panic elsewhere leaves queues of whole messages, which are as good as before.
+/// Locks a queue. A panic elsewhere leaves queues of whole messages, so the lock is used even if poisoned.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +30,7 @@ impl PostOffice {
         Self { boxes, credit_batches, attention: Mutex::default() }
     }
 
-    /// A rank that should be driven since control messages wait for it.
+    /// Takes a rank that should be driven because control messages wait for it.
     pub(in crate::runtime) fn next_waiting(&self) -> Option<u32> {
         lock(&self.attention).pop_front()
     }

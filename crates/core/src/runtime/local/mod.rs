@@ -1,10 +1,10 @@
-//! All ranks in one process: the embedded default, and what the command line uses.
+//! All ranks in one process: the embedded default, also used by the command line.
 //!
-//! Every rank is an engine and a writer behind a lock. Whoever calls [`LocalJob::append`] drives that rank, then those
-//! with control messages waiting; when the rank is out of credit it drives the others too, so no thread per rank
-//! is needed and one calling thread suffices. Sorting, encoding and writing run on background threads.
+//! Every rank is an engine and a writer behind a lock. The caller of [`LocalJob::append`] drives its rank, then the
+//! ranks with control messages waiting. When the rank is out of credit, the caller drives the other ranks too, so no
+//! thread per rank is needed and one calling thread suffices. Sorting, encoding and writing run on background threads.
 //!
-//! Invariant: a thread holds one rank's lock at a time, so there is no order of locks to get wrong.
+//! Invariant: a thread holds one rank's lock at a time, so lock order cannot cause a deadlock.
 
 pub(super) mod mailbox;
 
@@ -28,7 +28,7 @@ use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
 use crate::writer::{PartFactory, THREADS_PER_CORE};
 
-/// How long a thread waits for a background thread before it looks around again.
+/// Maximum time a thread blocks on background threads before it drives ranks again.
 const WAIT: Duration = Duration::from_micros(500);
 
 /// One rank and its connection to the others.
@@ -78,17 +78,17 @@ pub struct LocalJob {
     descriptor: DatasetDescriptor,
     shared: Arc<Shared>,
     epoch: Mutex<Option<OpenEpoch>>,
-    /// Attempts at epochs that have failed.
+    /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
     lock: Option<WriterLock>,
     notice: Option<LockNotice>,
     recovery: Recovery,
     opened: Instant,
-    /// Last, so that the threads end while the rest is still there.
+    /// Declared last, so that the threads end while the other fields still exist.
     _pool: Pool,
 }
 
-/// A panic while a rank was driven leaves it in an unknown state; its epoch must not be committed.
+/// Locks a rank. A panic while a rank was driven leaves it in an unknown state; its epoch must not be committed.
 fn lock_rank(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
     rank.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -97,12 +97,12 @@ impl LocalJob {
     /// Opens the dataset at `path` for writing, or creates it.
     ///
     /// # Errors
-    /// When another writer holds it, it has another schema or key, it is damaged, or the folder cannot be written.
+    /// When another writer holds it, it has another schema or key, it is corrupt, or the folder cannot be written.
     pub fn open(path: impl AsRef<Path>, schema: Schema, options: WriteOptions) -> Result<Self> {
         Self::open_with(Arc::new(FileSystem::new()), path, schema, options)
     }
 
-    /// As [`LocalJob::open`], over any storage.
+    /// Opens a dataset for writing like [`LocalJob::open`], on any storage.
     ///
     /// # Errors
     /// As for [`LocalJob::open`].
@@ -119,7 +119,7 @@ impl LocalJob {
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
         let shelf = Arc::new(TableShelf::default());
-        // Whoever waits drives the other ranks, so that a table arrives without waiting for it.
+        // A waiting thread drives the other ranks, so a table arrives without waiting for it.
         let patience = Patience { credit: options.patience, table: Duration::ZERO };
         let ranks = (0..options.ranks)
             .map(|rank| {
@@ -136,7 +136,7 @@ impl LocalJob {
             0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        // A rank has one task at a time.
+        // A rank has at most one task at a time.
         let threads = threads.min(options.ranks as usize);
         let completed = Arc::clone(&shared);
         let pool = Pool::start(queue, threads, move |rank, completion| {
@@ -165,17 +165,18 @@ impl LocalJob {
         })
     }
 
-    /// What was done about a lock that a dead writer had left, for the user to know.
+    /// Returns what happened to the stale lock of a dead writer, if there was one, to report it to the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.notice.as_ref()
     }
 
-    /// What was completed or cleared away of an earlier writer's work, and what can be salvaged.
+    /// Returns the result of recovery: an earlier writer's commits that were completed or removed, and data that can be
+    /// salvaged.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
 
-    /// What dataset.json says.
+    /// Returns the contents of dataset.json.
     pub fn descriptor(&self) -> &DatasetDescriptor {
         &self.descriptor
     }
@@ -183,8 +184,8 @@ impl LocalJob {
     /// Begins an epoch on all ranks.
     ///
     /// # Errors
-    /// When an epoch is open, when this one exists and neither replace nor skip was asked for, or its folder cannot be
-    /// made.
+    /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when its folder
+    /// cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
         let mut open = self.open_epoch();
         if open.is_some() {
@@ -215,8 +216,8 @@ impl LocalJob {
     /// Appends rows on one rank. Threads may append on different ranks at once.
     ///
     /// # Errors
-    /// When the columns do not fit the schema, or outside an epoch. Storage errors show at the end of the epoch, on all
-    /// ranks.
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
+    /// epoch, on all ranks.
     pub fn append(&self, rank: u32, columns: &[ColumnView<'_>]) -> Result<()> {
         let outside = UsageError::Rank { rank, ranks: self.options.ranks };
         let mutex = self.shared.ranks.get(rank as usize).ok_or(outside)?;
@@ -232,7 +233,7 @@ impl LocalJob {
             if append.is_done() {
                 break;
             }
-            // Ranks of one process wait for each other as long as any of them gets on.
+            // Ranks of one process wait for each other as long as any of them makes progress.
             let progress = Progress { taken: moved || others_moved, moved };
             let action = state.endpoint.decide(self.opened.elapsed(), progress);
             if action == Action::Continue {
@@ -252,7 +253,7 @@ impl LocalJob {
         self.attend()
     }
 
-    /// Keeps records of this rank on it. Returns whether there were any to keep, and room for them.
+    /// Spills records of this rank. Returns whether there were any, and room for them.
     fn spill(&self, rank: u32, spill: Spill) -> bool {
         let mut state = lock_rank(&self.shared.ranks[rank as usize]);
         let spilled = state.endpoint.spill(spill);
@@ -260,20 +261,20 @@ impl LocalJob {
         spilled
     }
 
-    /// Asks for a new partition table, for codes that know when their data changed.
+    /// Requests a new partition table, for applications that know when their data changed.
     ///
     /// # Errors
-    /// When messages cannot be understood.
+    /// When messages cannot be decoded.
     pub fn renegotiate(&self) -> Result<()> {
         lock_rank(&self.shared.ranks[0]).endpoint.engine.request_renegotiation();
         self.drive_others().map(drop)
     }
 
-    /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
+    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
     ///
     /// # Errors
-    /// [`Error::EpochFailed`] with the cause when any rank could not store its records; earlier epochs are not
-    /// affected and the next epoch may begin.
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are not
+    /// affected, and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochFigures> {
         let mut open = self.open_epoch();
         let Some(OpenEpoch { epoch, commit, begun }) = *open else {
@@ -289,12 +290,12 @@ impl LocalJob {
                 self.failed().push((epoch, commit));
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
-            Some(Ok(words)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &words)? }),
+            Some(Ok(bytes)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &bytes)? }),
             None => Err(UsageError::State { call: "end_epoch", state: "while another thread ends the epoch" }.into()),
         }
     }
 
-    /// Makes the epoch fail at its end, since what belongs to it cannot be appended.
+    /// Makes the epoch fail at its end, because records that belong to it cannot be appended.
     ///
     /// # Errors
     /// Outside an epoch.
@@ -307,11 +308,11 @@ impl LocalJob {
         Ok(())
     }
 
-    /// Removes the parts of epochs that have failed, for programs that have their records elsewhere; otherwise they stay
-    /// for [`crate::store::salvage`]. Returns the bytes of the parts.
+    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
+    /// [`crate::store::salvage`]. Returns the bytes of the parts.
     ///
     /// # Errors
-    /// When the lock was broken, or storage fails; what is left then stays for salvage.
+    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
     pub fn discard_failed(&self) -> Result<u64> {
         let failed = std::mem::take(&mut *self.failed());
         if failed.is_empty() {
@@ -337,12 +338,12 @@ impl LocalJob {
         crate::store::truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
     }
 
-    /// Whether this job is still the one that may write.
+    /// Returns an error if this job no longer holds the writer lock.
     fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
 
-    /// Closes the dataset and gives up its lock. Dropping the job does the same but cannot report an error.
+    /// Closes the dataset and releases its lock. Dropping the job does the same but cannot report an error.
     ///
     /// # Errors
     /// When an epoch is open, or the lock file cannot be removed.
@@ -360,10 +361,10 @@ impl LocalJob {
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drives ranks that have control messages to read.
+    /// Drives ranks that have unread control messages.
     fn attend(&self) -> Result<()> {
         while let Some(rank) = self.shared.office.next_waiting() {
-            // A rank whose lock is taken is being driven.
+            // A locked rank is being driven by another thread.
             if let Ok(mut state) = self.shared.ranks[rank as usize].try_lock() {
                 self.shared.drive(rank, &mut state)?;
             }
@@ -371,7 +372,7 @@ impl LocalJob {
         Ok(())
     }
 
-    /// Drives every rank nobody else is driving. Returns whether anything moved.
+    /// Drives every rank that no other thread is driving. Returns whether anything moved.
     fn drive_others(&self) -> Result<bool> {
         let mut moved = false;
         for (number, rank) in self.shared.ranks.iter().enumerate() {
@@ -409,14 +410,14 @@ impl LocalJob {
 impl Drop for LocalJob {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
             drop(lock.release());
         }
     }
 }
 
 impl Shared {
-    /// Exchanges one rank's messages, acts on its events and hands its writer's next task to the threads.
+    /// Exchanges one rank's messages, acts on its events and submits its writer's next task to the threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
         let Rank { endpoint, link } = state;
         let mut moved = endpoint.drive(link)?;

@@ -1,4 +1,4 @@
-//! The job: which rank acts when, and what its action does.
+//! The job: the order in which ranks act, and the effect of each action.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,18 +18,18 @@ use crate::shuffle::{
     Topology,
 };
 
-/// What the ranks' programs append.
+/// The records that the ranks' programs append.
 pub trait Program {
-    /// How many records a rank appends in the epoch.
+    /// Returns the number of records a rank appends in the epoch.
     fn rows(&self, rank: u32) -> u64;
-    /// Adds `rows` stored rows of a rank, its `first` and those that follow, to `out`. Asked twice it gives the same.
+    /// Appends `rows` stored rows of a rank to `out`, from its row `first` on. Repeated calls yield the same rows.
     fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>);
 }
 
-/// Why an epoch could not be simulated.
+/// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// Nothing is left to happen and the epoch is not over.
+    /// No action is due, and the epoch is not over.
     #[error("the epoch has come to a stop after {steps} steps: {ranks_over} of {ranks} ranks have ended it")]
     Stuck {
         /// Steps so far.
@@ -39,12 +39,12 @@ pub enum MachineError {
         /// All ranks.
         ranks: u32,
     },
-    /// An engine could not understand a message.
+    /// An engine could not decode a message.
     #[error("rank {rank}: {source}")]
     Message {
         /// The rank.
         rank: u32,
-        /// What was wrong.
+        /// The cause.
         source: MessageError,
     },
     /// A program's rows do not fit the schema.
@@ -52,16 +52,16 @@ pub enum MachineError {
     Schema(#[from] SchemaError),
 }
 
-/// Rank 0 counts deliveries again after so long without news.
+/// Interval after which rank 0 counts deliveries again when nothing moved.
 const COUNT_AGAIN_NS: Time = 20_000;
 
-/// Every so many steps of a rank its buffers are looked at, which takes long where next hops are many.
+/// A rank's buffers are measured once in this many of its steps, since that takes long with many next hops.
 const STEPS_PER_LOOK: u32 = 8;
 
-/// How long a program waits for a table that is being agreed on: as a rank of a parallel program does.
+/// Timeout of a program for a table under negotiation, the same as for a rank of a parallel program.
 const TABLE_PATIENCE: Duration = Duration::from_millis(50);
 
-/// Parts of a nanosecond that reading a table takes for each byte, beside planning.
+/// Nanoseconds per byte to decode a table, in addition to planning it.
 const DECODE_NS_PER_BYTE: f64 = 1.5;
 
 #[derive(Debug)]
@@ -70,10 +70,10 @@ struct VirtualRank {
     appended: u64,
     ended: bool,
     over: bool,
-    /// The action it is to take next; an earlier one makes this one void.
+    /// The time of its next action. An action scheduled for another time is void.
     next: Time,
     busy_until: Time,
-    /// What its program waits for.
+    /// Decides how long its program waits.
     backpressure: Backpressure,
     awaits: Option<Awaited>,
     /// When its parts are stored, once it has sealed them.
@@ -82,14 +82,14 @@ struct VirtualRank {
     bytes: RankBytes,
 }
 
-/// What a rank's program waits for.
+/// The event a rank's program waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
     Table,
     Credit,
 }
 
-/// Records that arrive on a rank, on their way to its model of a store.
+/// The receiver of a rank's records, which passes them to the model of its store.
 struct Arrivals<'a> {
     rank: u32,
     now: Time,
@@ -122,7 +122,7 @@ impl Receiver for Arrivals<'_> {
     }
 }
 
-/// A time of this clock, which ends after five centuries.
+/// Converts a duration to this clock, which ends after five centuries.
 fn time_of(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
@@ -136,7 +136,8 @@ pub struct MachineJob {
     network: Network,
     processors: Processors,
     store: Store,
-    /// When a rank acts, and since when it could: of those that wait for a processor the first comes first.
+    /// Due actions: the time, the time since which the rank could have acted, and the rank. Of several ranks waiting
+    /// for a processor, the one that waited longest goes first.
     heap: BinaryHeap<Reverse<(Time, Time, u32)>>,
     now: Time,
     begun: Time,
@@ -150,7 +151,7 @@ pub struct MachineJob {
 }
 
 impl MachineJob {
-    /// A job that has begun no epoch.
+    /// Creates a job that has begun no epoch.
     pub fn new(options: MachineOptions, schema: Arc<Schema>) -> Self {
         let per_node = options.machine.ranks_per_node.max(1);
         let labels: Vec<u32> = (0..options.ranks).map(|rank| rank / per_node).collect();
@@ -204,11 +205,11 @@ impl MachineJob {
         }
     }
 
-    /// Runs one epoch. `deliver` sees every delivered record: its rank, why it lies where it does, whole stored rows.
-    /// `advance` is told now and then how many records have been appended.
+    /// Runs one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
+    /// `advance` receives the number of appended records from time to time.
     ///
     /// # Errors
-    /// When a message or rows cannot be understood, or nothing more happens before the epoch is over.
+    /// When a message or rows cannot be decoded, or when no action is due before the epoch is over.
     pub fn run(
         &mut self,
         program: &mut dyn Program,
@@ -267,7 +268,7 @@ impl MachineJob {
         self.schedule_since(rank, time, time);
     }
 
-    /// Lets a rank act at `time` that waits `since` then.
+    /// Schedules an action of a rank at `time` that has been waiting since `since`.
     fn schedule_since(&mut self, rank: u32, time: Time, since: Time) {
         let next = &mut self.ranks[rank as usize].next;
         if time < *next {
@@ -276,7 +277,7 @@ impl MachineJob {
         }
     }
 
-    /// What a rank does when its time has come. Answers how many records it appended.
+    /// Performs a rank's due action. Returns the number of records it appended.
     fn act(
         &mut self,
         rank: u32,
@@ -308,7 +309,7 @@ impl MachineJob {
             + f64::from(after.tables - before.tables) * costs.table_ns
     }
 
-    /// The rank's program appends what it has now. Answers how many records, and when it has more.
+    /// Appends the rows that the rank's program has now. Returns their number, and when it has more.
     fn append(
         &mut self,
         rank: u32,
@@ -362,7 +363,7 @@ impl MachineJob {
         Ok((0, Some(self.wait_for_room(rank, deliver))))
     }
 
-    /// Lets a rank without room wait for credit, or keep a batch for itself. Returns when it looks again.
+    /// Makes a rank without room wait for credit, or spill a batch. Returns the time of its next attempt.
     fn wait_for_room(&mut self, rank: u32, deliver: &mut dyn FnMut(u32, RunKind, &[u8])) -> Time {
         let state = &mut self.ranks[rank as usize];
         let pressure = state.engine.pressure();
@@ -393,8 +394,8 @@ impl MachineJob {
         self.now
     }
 
-    /// Exchanges messages until none is left, or the receiver takes no more. Answers how many there were, whether
-    /// anything moved, and what a new table took to read.
+    /// Exchanges messages until none is left, or the receiver takes no more. Returns their number, whether anything
+    /// moved, and the time to decode a new table.
     fn exchange(
         &mut self,
         rank: u32,
@@ -429,7 +430,7 @@ impl MachineJob {
         Ok((messages, moved, state.engine.table_bytes() as f64 * DECODE_NS_PER_BYTE))
     }
 
-    /// Notes a round that rank 0 has begun.
+    /// Records a round that rank 0 has begun.
     fn note_round(&mut self, rank: u32) {
         let Some(version) = self.ranks[rank as usize].engine.round_version() else { return };
         if rank == 0 && self.rounds.last().is_none_or(|round| round.version < version) {
@@ -497,7 +498,7 @@ impl MachineJob {
         state.bytes = state.bytes.peak(bytes);
     }
 
-    /// When the rank acts next, and who else does after what it sent.
+    /// Schedules the rank's next action, and those of ranks affected by its messages.
     fn plan_next(&mut self, rank: u32, done: Time, again: Option<Time>, moved: bool) {
         let earliest = done.max(self.now + nanoseconds(self.options.poll_ns));
         let state = &mut self.ranks[rank as usize];
@@ -512,15 +513,15 @@ impl MachineJob {
         };
         consider(self.network.next_arrival(rank, self.now).map(|time| time.max(earliest)));
         consider(state.sealed_at.map(|time| time.max(earliest)));
-        // What has left since made room for what the program waits with.
+        // Batches that left made room for the program's rows.
         if state.awaits == Some(Awaited::Credit) && !state.ended && state.engine.has_room() {
             consider(Some(done));
         }
-        // The table that the program waited for is here.
+        // The table that the program waited for is in force.
         if state.awaits == Some(Awaited::Table) && !state.ended && !state.engine.is_negotiating() {
             consider(Some(done));
         }
-        // An epoch that has just been opened is one to append to.
+        // The epoch has just been opened: the program can append.
         let opened = again.is_none() && state.engine.is_open() && !state.ended;
         if opened || state.engine.has_control() {
             consider(Some(done.max(state.busy_until)));

@@ -1,4 +1,4 @@
-//! How large a manifest is, found by encoding some of it.
+//! The size of a manifest, extrapolated from an encoded sample.
 
 use uuid::Uuid;
 
@@ -9,10 +9,10 @@ use crate::schema::Schema;
 /// Parts and row groups that are encoded.
 const SAMPLED: u32 = 256;
 
-/// Bytes of the manifest of an epoch with so many parts and row groups.
+/// Returns the bytes of the manifest of an epoch with `parts` and `row_groups`.
 ///
 /// # Errors
-/// When a manifest cannot be encoded, which only a defect can be the cause of.
+/// When a manifest cannot be encoded, which only a defect can cause.
 pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u64> {
     let empty = encoded_bytes(schema, 0, 0)?;
     let with_parts = encoded_bytes(schema, SAMPLED, 0)?;
@@ -23,7 +23,7 @@ pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u6
 }
 
 fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
-    // Numbers of the length that those of large files have: the list of parts is text.
+    // Numbers as long as those of large files: the list of parts is text.
     let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
     let summary = |column: &crate::schema::Column| ColumnSummary {
         range: column.data_type.is_numeric().then(|| crate::schema::KeyOrder::new(column.data_type).extremes()),

@@ -1,16 +1,16 @@
 //! A job on a modelled machine: the real engines of up to hundreds of thousands of virtual ranks, in the model's time.
 //!
-//! [`super::sim`] is an adversary: it delays and reorders at random to find what breaks. This driver is a planner: time is
-//! what a stated model of processors, network and storage says ([`Machine`]), a rank acts when a message arrives or its
-//! program has more to append, and the outcome is what that machine would do. Partitioner, renegotiation, routing and
-//! quiescence are the real code; of the writer only what it costs is modelled (`store`), since nothing is stored.
+//! [`super::sim`] is an adversary: it delays and reorders at random to find defects. This driver is a planner: a stated
+//! model of processors, network and storage defines the time ([`Machine`]), a rank acts when a message arrives or its
+//! program has more to append, and the outcome forecasts that machine. Partitioner, renegotiation, routing and
+//! quiescence are the real code; of the writer only the costs are modelled (`store`), since no data is stored.
 //!
-//! One seed and one machine give one history. Events wait in a heap by time; a rank that is busy acts when it is done.
-//! What every rank of a real job holds a copy of, and all of them alike, is held once: partition tables, and the messages
-//! that carry them. [`RankBytes`] counts them for each rank.
+//! One seed and one machine give one history. Events wait in a heap by time; a busy rank acts when it is done. Data
+//! that is identical on all ranks of a real job is stored once: partition tables, and the messages that carry them.
+//! [`RankBytes`] counts them for each rank.
 //!
-//! Map: `job` runs an epoch, `network` carries messages, `processors` has who computes when, `store` what receivers
-//! store, `manifest` how long that list is, `report` what came of it.
+//! Map: `job` runs an epoch, `network` carries messages, `processors` schedules computation, `store` models storage,
+//! `manifest` estimates the size of the manifest, `report` has the results.
 
 mod job;
 mod manifest;
@@ -26,25 +26,25 @@ pub use manifest::manifest_bytes;
 pub use report::{MachineReport, RankBytes, Round, Traffic};
 pub use store::Stored;
 
-/// A connection: how long a message takes, and how many bytes pass in a second.
+/// A connection's latency and bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
     /// From the sender's last byte to the receiver's.
     pub latency_ns: f64,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// What computing takes.
+/// The costs of computing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// A record appended: packed, observed, routed, copied into a batch.
     pub append_ns: f64,
-    /// A record passed on by a representative.
+    /// A record forwarded by a representative.
     pub forward_ns: f64,
     /// A record delivered into a memtable.
     pub deliver_ns: f64,
-    /// A record that waited when a new table came: looked at and routed once more, and seldom moved.
+    /// A record that waited when a new table came: routed once more, and seldom moved.
     pub reroute_ns: f64,
     /// A record sorted, gathered into pages, summed and written, in the background.
     pub encode_ns: f64,
@@ -55,8 +55,9 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Those of one core of an EPYC with AVX-512, both cores busy: fitted to `make bench`'s ingests of 36 and 64-byte records
-    /// by 4, 16 and 64 ranks, with and without shuffle and storage (docs/performance.md). Passing on was not measured by itself.
+    /// Returns the costs on one core of an EPYC with AVX-512, with both cores busy: fitted to the ingests of
+    /// `make bench`, of 36 and 64-byte records by 4, 16 and 64 ranks, with and without shuffle and storage
+    /// (docs/performance.md). The cost of forwarding was not measured separately.
     pub fn of_rows(row_bytes: usize) -> Self {
         let bytes = row_bytes as f64;
         let append_ns = 12.0 + 0.05 * bytes;
@@ -71,7 +72,7 @@ impl Costs {
         }
     }
 
-    /// The same on processors that are so many times as fast.
+    /// Returns the same costs on processors that are faster by the factor `speed`.
     #[must_use]
     pub fn faster(self, speed: f64) -> Self {
         Self {
@@ -86,20 +87,20 @@ impl Costs {
     }
 }
 
-/// What storing takes.
+/// The model of storage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StorageModel {
-    /// Bytes a second of one node.
+    /// Bytes per second of one node.
     pub node_bytes_per_s: f64,
-    /// Bytes a second of all nodes together.
+    /// Bytes per second of all nodes together.
     pub bytes_per_s: f64,
-    /// Files that all nodes together create, make durable and close in a second.
+    /// Files per second that all nodes together create, make durable and close.
     pub files_per_s: f64,
     /// A commit: manifest, synchronisation, rename.
     pub commit_ns: f64,
 }
 
-/// A stated machine.
+/// The model of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
     /// Ranks that share a node; they are numbered node by node.
@@ -110,13 +111,13 @@ pub struct Machine {
     pub local: Link,
     /// Between nodes; the bandwidth is each node's, in each direction.
     pub remote: Link,
-    /// Where records are stored.
+    /// The storage of records.
     pub storage: StorageModel,
 }
 
 impl Machine {
-    /// A node of a present-day cluster: 128 ranks, 25 GB/s and 2 microseconds between nodes, a parallel file system with
-    /// 2 GB/s for a node and 500 GB/s in all.
+    /// Returns a present-day cluster: 25 GB/s and 2 microseconds between nodes, a parallel file system with 2 GB/s per
+    /// node and 500 GB/s in total.
     pub fn cluster(ranks_per_node: u32) -> Self {
         Self {
             ranks_per_node,
@@ -128,47 +129,47 @@ impl Machine {
     }
 }
 
-/// The job to run on it.
+/// A job on a modelled machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MachineOptions {
     /// The machine.
     pub machine: Machine,
-    /// What computing takes.
+    /// The costs of computing.
     pub costs: Costs,
     /// Ranks that append.
     pub ranks: u32,
     /// Ranks that receive.
     pub receivers: u32,
-    /// How records get from rank to rank.
+    /// The routing of records.
     pub routing: Routing,
-    /// Pivots a rank sends.
+    /// Pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When tables are negotiated.
+    /// When to negotiate a new table.
     pub renegotiation: Renegotiation,
-    /// Bound on a rank's open and queued batches in bytes.
+    /// Limit on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
-    /// Batches on their way from a rank, on each channel.
+    /// Maximum number of batches in flight from a rank, on each channel.
     pub in_flight: u16,
-    /// Batches that wait at a rank, on each channel.
+    /// Maximum number of batches waiting at a rank, on each channel.
     pub held: [u16; Channel::COUNT],
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
-    /// How long an append waits for credit before records are spilled.
+    /// Timeout of an append for credit, after which records are spilled.
     pub patience_ns: f64,
-    /// Rows an append hands over at once, at least; never more than the engine takes as a whole.
+    /// Minimum rows per append; never more than the engine takes as a whole.
     pub append_rows: u32,
-    /// Later appends are this fraction of what the rank has appended; 0: all are as the first.
+    /// Later appends are this fraction of the rows the rank has appended; 0: all are as large as the first.
     pub append_share: u64,
-    /// A rank looks for messages no more often than this.
+    /// Minimum interval between polls of a rank.
     pub poll_ns: f64,
-    /// Rows a second that each rank's program makes; infinite where all are there at once.
+    /// Rows per second produced by each rank's program; infinite if all rows exist at the start.
     pub rows_per_s: f64,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl MachineOptions {
-    /// The defaults of a job of `ranks` with rows of `row_bytes`, with the limits of libturbidite_mpi.
+    /// Returns the defaults of a job of `ranks` with rows of `row_bytes`, with the limits of libturbidite_mpi.
     pub fn new(machine: Machine, ranks: u32, row_bytes: usize, seed: u64) -> Self {
         let engine = EngineOptions::new(0, ranks);
         Self {
@@ -192,7 +193,7 @@ impl MachineOptions {
         }
     }
 
-    /// Nodes the ranks take.
+    /// Returns the number of nodes that the ranks take.
     pub fn nodes(&self) -> u32 {
         self.ranks.div_ceil(self.machine.ranks_per_node.max(1))
     }
@@ -201,8 +202,8 @@ impl MachineOptions {
 /// The model's clock: nanoseconds since the job began.
 type Time = u64;
 
-/// A duration as the clock counts.
+/// Rounds a duration up to the clock's unit.
 fn nanoseconds(duration_ns: f64) -> Time {
-    // Conversion clamps; what is not a number becomes zero.
+    // The conversion saturates; NaN becomes zero.
     duration_ns.ceil() as Time
 }

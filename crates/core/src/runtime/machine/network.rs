@@ -1,8 +1,9 @@
-//! Messages on their way, in the model's time, and the credit for them.
+//! Messages in flight, in the model's time, and their credit.
 //!
-//! Between nodes a message takes its turn at its node's way out and at the other's way in; within a node at its sender's.
-//! Messages between two ranks arrive in the order they were sent. A rank has so many batches on their way on a channel,
-//! and so many wait at a rank, as in libturbidite_mpi and in one process; control is always accepted.
+//! Between nodes a message waits for its node's outgoing link and the other node's incoming one; within a node it waits
+//! for its sender's. Messages between two ranks arrive in the order they were sent. As in libturbidite_mpi and in one
+//! process, the batches in flight from a rank and those waiting at a rank are limited on each channel; control messages
+//! are always accepted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,13 +13,14 @@ use super::report::Traffic;
 use super::{Machine, MachineOptions, Time, nanoseconds};
 use crate::shuffle::{Channel, ControlPurpose, Sent, Transport};
 
-/// Control messages of this size and more are held once, however many ranks they are for.
+/// Minimum size of control messages that are stored once, however many ranks they are for.
 const SHARED_BYTES: usize = 2048;
 
-/// The last large messages that others may repeat.
+/// Number of recent large messages that others may repeat.
 const REPEATED: usize = 4;
 
-/// A message on its way or waiting. Those to one rank and channel are ordered by arrival, then by when they were sent.
+/// A message in flight or waiting. Messages to one rank and channel are ordered by arrival, then by the order of
+/// sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flight {
     arrival: Time,
@@ -37,17 +39,17 @@ enum Body {
 #[derive(Debug, Default)]
 struct Post {
     queues: [BinaryHeap<Reverse<Flight>>; Channel::COUNT],
-    /// Batches on their way from here that their receivers have not taken.
+    /// Batches in flight from this rank that their receivers have not taken.
     in_flight: [u16; Channel::COUNT],
-    /// It was refused a batch since it was last woken, and waits for its own batches to be taken.
+    /// A batch of this rank was refused since it was last woken; the rank waits for its batches to be taken.
     wants: bool,
     /// Ranks that were refused since this one was full, by channel.
     waiting: [Vec<u32>; Channel::COUNT],
-    /// When this rank's way out within its node is free.
+    /// When this rank's outgoing link within its node is free.
     free: Time,
 }
 
-/// Who is to act, and when.
+/// Ranks to act, with their times.
 pub(super) type Wakes = Vec<(Time, u32)>;
 
 /// All messages.
@@ -57,7 +59,7 @@ pub(super) struct Network {
     in_flight: u16,
     held: [u16; Channel::COUNT],
     posts: Vec<Post>,
-    /// By node: when its ways out and in are free.
+    /// By node: when its outgoing and incoming links are free.
     out_free: Vec<Time>,
     in_free: Vec<Time>,
     sent: u64,
@@ -87,7 +89,7 @@ impl Network {
         (rank / self.machine.ranks_per_node.max(1)) as usize
     }
 
-    /// When a message that leaves at `now` arrives.
+    /// Returns the arrival time of a message that leaves at `now`.
     fn arrival(&mut self, from: u32, to: u32, bytes: usize, now: Time) -> Time {
         let (here, there) = (self.node(from), self.node(to));
         if here == there {
@@ -99,7 +101,7 @@ impl Network {
         let link = self.machine.remote;
         let passing_ns = nanoseconds(bytes as f64 / link.bytes_per_s * 1e9);
         self.out_free[here] = now.max(self.out_free[here]) + passing_ns;
-        // Its first byte may enter when the last has not left.
+        // Its first byte may enter before the last has left.
         let entered = (self.out_free[here] + nanoseconds(link.latency_ns)).max(self.in_free[there] + passing_ns);
         self.in_free[there] = entered;
         entered
@@ -122,7 +124,7 @@ impl Network {
     }
 
     fn body(&mut self, channel: Channel, mut message: Vec<u8>) -> Body {
-        // Of hundreds of thousands of ranks' messages only the bytes are kept.
+        // With hundreds of thousands of ranks, spare capacity of messages would add up.
         message.shrink_to_fit();
         if channel != Channel::Control || message.len() < SHARED_BYTES {
             return Body::Own(message);
@@ -163,7 +165,8 @@ impl Network {
         Sent::Accepted
     }
 
-    /// When the next message arrives that has not. What has arrived and is not taken waits for something else to happen.
+    /// Returns the time of the next arrival after `now`. Messages that have arrived and are not taken wait for another
+    /// event.
     pub(super) fn next_arrival(&self, rank: u32, now: Time) -> Option<Time> {
         let first = |queue: &BinaryHeap<Reverse<Flight>>| queue.peek().map(|Reverse(flight)| flight.arrival);
         self.posts[rank as usize].queues.iter().filter_map(first).filter(|arrival| *arrival > now).min()
@@ -185,8 +188,9 @@ impl Network {
         })
     }
 
-    /// Wakes who waited for what `rank` has taken: its sender, and ranks that found it full. All of these once it has
-    /// nothing more, so that none waits for one that no longer wants its place.
+    /// Wakes the ranks that waited for a message that `rank` has taken: its sender, and ranks that found `rank` full.
+    /// All of the latter are woken once the queue is empty, so that none waits behind a rank that no longer needs the
+    /// room.
     fn return_credit(&mut self, rank: u32, from: u32, kind: usize, now: Time) {
         let back = now + nanoseconds(self.machine.local.latency_ns);
         let sender = &mut self.posts[from as usize];
@@ -202,7 +206,7 @@ impl Network {
     }
 }
 
-/// One rank's connection, for one action at `now` that is done at `done`.
+/// One rank's connection for one action, from `now` to `done`.
 pub(super) struct Connection<'a> {
     pub(super) rank: u32,
     pub(super) now: Time,
@@ -214,7 +218,7 @@ pub(super) struct Connection<'a> {
 
 impl Transport for Connection<'_> {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-        // Each leaves when those before it have been handed over.
+        // Each message leaves after the ones before it.
         let leaves = self.now + self.messages * self.message_ns;
         let sent = self.network.send(self.rank, to, channel, message, leaves);
         self.messages += u64::from(matches!(sent, Sent::Accepted));

@@ -1,4 +1,5 @@
-//! Who computes when: each node has so many processors, and whatever its ranks do takes the one that is free first.
+//! Scheduling of processors: each node has a fixed number of them, and each computation of its ranks takes the one that
+//! is free first.
 
 use super::{Machine, Time};
 
@@ -9,7 +10,7 @@ pub(super) struct Processors {
     cores_per_node: usize,
     /// By node and processor: when it is free.
     free: Vec<Time>,
-    /// Time computed in all.
+    /// Total time computed.
     pub(super) busy_ns: u64,
 }
 
@@ -29,7 +30,7 @@ impl Processors {
         &mut self.free[node * self.cores_per_node..(node + 1) * self.cores_per_node]
     }
 
-    /// The processor of the node of `rank` that is free at `now`, or first after.
+    /// Returns the processor on the node of `rank` that is free at `now`, or first after.
     fn choose(&mut self, rank: u32, now: Time) -> &mut Time {
         let cores = self.node(rank);
         let chosen = cores.iter().position(|free| *free <= now).unwrap_or_else(|| {
@@ -39,12 +40,12 @@ impl Processors {
         &mut cores[chosen]
     }
 
-    /// When a processor is free for `rank`, from `now` on.
+    /// Returns when a processor is free for `rank`, from `now` on.
     pub(super) fn free_from(&mut self, rank: u32, now: Time) -> Time {
         (*self.choose(rank, now)).max(now)
     }
 
-    /// Computes for `duration_ns` on the node of `rank` from `now` on. Answers when it is done.
+    /// Computes for `duration_ns` on the node of `rank` from `now` on. Returns when the computation ends.
     pub(super) fn compute(&mut self, rank: u32, now: Time, duration_ns: Time) -> Time {
         self.busy_ns += duration_ns;
         let core = self.choose(rank, now);

@@ -1,4 +1,4 @@
-//! What came of an epoch on a modelled machine.
+//! The results of an epoch on a modelled machine.
 
 use super::store::Stored;
 use crate::shuffle::{Channel, ControlPurpose, EngineFigures};
@@ -8,7 +8,7 @@ use crate::shuffle::{Channel, ControlPurpose, EngineFigures};
 pub struct Traffic {
     /// Control messages by purpose.
     pub control: [u64; ControlPurpose::COUNT],
-    /// Their bytes.
+    /// Bytes of control messages by purpose.
     pub control_bytes: [u64; ControlPurpose::COUNT],
     /// Batches by channel.
     pub batches: [u64; Channel::COUNT],
@@ -25,32 +25,32 @@ pub struct Round {
     pub begun_s: f64,
     /// When rank 0 had the table.
     pub planned_s: f64,
-    /// When the last rank had it.
+    /// When the last rank had the table.
     pub installed_s: f64,
 }
 
 impl Round {
-    /// From rank 0's word to the last rank's table.
+    /// Returns the seconds from rank 0's `Begin` to the last rank's table.
     pub fn latency_s(&self) -> f64 {
         self.installed_s - self.begun_s
     }
 }
 
-/// The most memory that a rank's buffers took: what a rank of a real job would hold.
+/// Peak memory of a rank's buffers, as in a real job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankBytes {
-    /// Batches that are being filled.
+    /// Open batches.
     pub open_batches: usize,
-    /// Batches: open, queued, kept for reuse.
+    /// Batches: open, queued, pooled.
     pub batches: usize,
     /// The keys seen, children's pivots, the partition table.
     pub negotiation: usize,
-    /// Records held back or put aside.
+    /// Records held back, and batches ahead of their table.
     pub held: usize,
 }
 
 impl RankBytes {
-    /// The larger of each.
+    /// Returns the maximum of each field.
     #[must_use]
     pub fn peak(self, other: Self) -> Self {
         Self {
@@ -61,20 +61,20 @@ impl RankBytes {
         }
     }
 
-    /// All together.
+    /// Returns the sum of all fields.
     pub fn sum(self) -> usize {
         self.batches + self.negotiation + self.held
     }
 }
 
-/// How an epoch went.
+/// The results of an epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineReport {
-    /// Each rank's counters.
+    /// Each rank's statistics.
     pub ranks: Vec<EngineFigures>,
-    /// The most memory of any rank.
+    /// Maximum memory over all ranks.
     pub most_bytes: RankBytes,
-    /// The same summed over all ranks, by its mean.
+    /// Mean memory over all ranks, in total.
     pub mean_bytes: usize,
     /// Messages.
     pub traffic: Traffic,
@@ -82,32 +82,32 @@ pub struct MachineReport {
     pub rounds: Vec<Round>,
     /// Bytes of the last partition table as a message.
     pub table_bytes: usize,
-    /// Ranks between rank 0 and the deepest one, by which control messages pass.
+    /// Number of ranks that control messages pass from the deepest rank to rank 0.
     pub tree_depth: u32,
-    /// Until the last rank had appended its records.
+    /// Time until the last rank had appended its records.
     pub appended_s: f64,
-    /// Until every record was known to have arrived.
+    /// Time until all records were known to have arrived.
     pub arrived_s: f64,
-    /// Until the epoch was over on all ranks.
+    /// Time until the epoch was over on all ranks.
     pub over_s: f64,
-    /// Processor time, in all.
+    /// Total processor time.
     pub busy_s: f64,
-    /// What was stored.
+    /// The stored data.
     pub stored: Stored,
     /// Runs of each rank.
     pub runs: Vec<u32>,
-    /// Steps that ranks took: what the simulator itself had to do.
+    /// Steps of all ranks: the simulator's own work.
     pub steps: u64,
 }
 
 impl MachineReport {
-    /// Standard deviation of the receivers' records over their mean.
+    /// Returns the standard deviation of the receivers' records over their mean.
     pub fn imbalance(&self, receivers: impl Iterator<Item = u32>) -> f64 {
         let loads = receivers.map(|rank| self.ranks[rank as usize].received()).collect();
         crate::format::EpochFigures { rows_per_receiver: loads, ..Default::default() }.load_imbalance()
     }
 
-    /// A counter summed over all ranks.
+    /// Returns a statistic summed over all ranks.
     pub fn sum(&self, figure: impl Fn(&EngineFigures) -> u64) -> u64 {
         self.ranks.iter().map(figure).sum()
     }

@@ -1,27 +1,28 @@
-//! What receivers store, counted as the writer does it: memtables, runs, parts, and when the storage takes them.
+//! The model of a receiver's storage, counted as the writer does it: memtables, runs, parts, and the time of each
+//! write.
 //!
-//! The writer's rules are those of `writer`: a run when a memtable is full, or when a new table leaves most of a run's
-//! records outside; two memtables, so that a receiver takes no more while one is full and the other is being written. Of
-//! the keys a few are remembered for that rule.
+//! The rules are those of `writer`: a run ends when a memtable is full, or when a new table leaves most of its records
+//! outside. There are two memtables, so a receiver takes no more records while one is full and the other is being
+//! written. A sample of the keys is kept for the second rule.
 
 use super::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
 
-/// Keys remembered of the run that is being filled.
+/// Keys sampled of the run that is being filled.
 const REMEMBERED: usize = 32;
 
-/// As the writer's: smaller memtables for records that are not regular, the least run that a new table ends, and the
-/// share that must lie outside.
+/// As the writer's: the fraction of memtables for records that are not regular, the minimum size of a run that a new
+/// table ends, and the share that must lie outside.
 const SIDE_FRACTION: u64 = 32;
-const LEAST_RUN_FRACTION: u64 = 8;
-const MOST_OUTSIDE: f64 = 0.5;
+const MIN_RUN_FRACTION: u64 = 8;
+const MAX_OUTSIDE: f64 = 0.5;
 
-/// What one receiver has stored.
+/// The storage of one receiver.
 #[derive(Debug, Clone, Default)]
 struct Receiver {
     /// Records in the memtables, by kind.
     filled: [u64; 4],
-    /// Keys of the regular ones, any of them.
+    /// A sample of the regular records' keys.
     keys: Vec<u64>,
     runs: u32,
     rows: u64,
@@ -29,11 +30,11 @@ struct Receiver {
     written: Time,
     /// A full memtable waits until then.
     waits: Time,
-    /// When the first file was created.
+    /// The first file has been created.
     opened: bool,
 }
 
-/// What all receivers have stored.
+/// The storage of all receivers.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stored {
     /// Part files.
@@ -54,16 +55,16 @@ pub(super) struct Store {
     row_bytes: u64,
     capacity_rows: u64,
     receivers: Vec<Receiver>,
-    /// By node: when its way to the storage is free.
+    /// By node: when its link to the storage is free.
     node_free: Vec<Time>,
-    /// When the storage itself is.
+    /// When the storage itself is free.
     free: Time,
-    /// When it can create the next file.
+    /// When the storage can create the next file.
     creates: Time,
     pub(super) stored: Stored,
 }
 
-/// A memtable of so many records goes to storage.
+/// A memtable to be written.
 pub(super) struct Sealed {
     pub(super) rows: u64,
 }
@@ -75,7 +76,7 @@ impl Store {
             model: options.machine.storage,
             ranks_per_node: options.machine.ranks_per_node.max(1),
             row_bytes,
-            // A memtable with buckets is sealed when one of them is full, which is a little before all are.
+            // A memtable with buckets is flushed when one of them is full, shortly before all are.
             capacity_rows: (options.memtable_bytes as u64 * 19 / 20 / row_bytes)
                 .clamp(1, crate::writer::MAX_RUN_ROWS as u64),
             receivers: vec![Receiver::default(); options.ranks as usize],
@@ -90,13 +91,13 @@ impl Store {
         if kind == RunKind::Regular { self.capacity_rows } else { (self.capacity_rows / SIDE_FRACTION).max(1) }
     }
 
-    /// Whether a receiver takes batches at `now`; if not, when it does.
+    /// Returns whether a receiver takes batches at `now`, or the time when it does.
     pub(super) fn accepts(&self, rank: u32, now: Time) -> Result<(), Time> {
         let receiver = &self.receivers[rank as usize];
         if receiver.waits > now { Err(receiver.waits) } else { Ok(()) }
     }
 
-    /// Takes delivered rows, whose keys are `ordinals`. Memtables that are full go to `sealed`.
+    /// Takes delivered rows, one of whose keys is `key`. Full memtables go to `sealed`.
     pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, sealed: &mut Vec<Sealed>) {
         let capacity = self.capacity(kind);
         let receiver = &mut self.receivers[rank as usize];
@@ -104,7 +105,7 @@ impl Store {
         if kind == RunKind::Regular {
             match receiver.keys.len() {
                 ..REMEMBERED => receiver.keys.push(key),
-                // In the place of the oldest: any will do.
+                // Replaces the oldest sampled key.
                 _ => receiver.keys[(receiver.rows % REMEMBERED as u64) as usize] = key,
             }
         }
@@ -118,20 +119,20 @@ impl Store {
         }
     }
 
-    /// A table has come into force that gives `rank` the keys between `bounds`.
+    /// Installs a table that assigns `rank` the keys between `bounds`.
     pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<Sealed>) {
-        let least = self.capacity_rows / LEAST_RUN_FRACTION;
+        let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
         let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
         let filled = &mut receiver.filled[RunKind::Regular as usize];
-        if *filled >= least.max(1) && outside as f64 > MOST_OUTSIDE * receiver.keys.len() as f64 {
+        if *filled >= least.max(1) && outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64 {
             sealed.push(Sealed { rows: std::mem::take(filled) });
             receiver.runs += 1;
             receiver.keys.clear();
         }
     }
 
-    /// Writes a memtable that was encoded at `now`. Answers when it is stored.
+    /// Writes a memtable that was encoded at `now`. Returns when it is stored.
     pub(super) fn write(&mut self, rank: u32, rows: u64, now: Time) -> Time {
         let node = (rank / self.ranks_per_node) as usize;
         let bytes = (rows * self.row_bytes) as f64;
@@ -145,13 +146,13 @@ impl Store {
             self.node_free[node].max(begins) + nanoseconds(bytes / self.model.node_bytes_per_s * 1e9);
         self.free = self.free.max(begins) + nanoseconds(bytes / self.model.bytes_per_s * 1e9);
         let done = self.node_free[node].max(self.free);
-        // The one before is still on its way: two memtables are in use.
+        // The previous memtable is still being written: two memtables are in use.
         receiver.waits = receiver.written;
         receiver.written = done;
         done
     }
 
-    /// Seals what is left at the end of the epoch. Answers how many records each memtable has.
+    /// Flushes the remaining records at the end of the epoch. Returns the records of each memtable.
     pub(super) fn finish(&mut self, rank: u32) -> Vec<Sealed> {
         let receiver = &mut self.receivers[rank as usize];
         let left: Vec<Sealed> = receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| Sealed { rows }).collect();
@@ -163,7 +164,7 @@ impl Store {
         left
     }
 
-    /// Runs of each rank.
+    /// Returns the number of a rank's runs.
     pub(super) fn runs(&self, rank: u32) -> u32 {
         self.receivers[rank as usize].runs
     }

@@ -1,8 +1,8 @@
-//! What a rank asks of the machine it runs on beside messages and files: the time, a way to wait, and someone to do
-//! what its writer asks for.
+//! The host interface: what a rank needs besides messages and files, namely time, a way to wait, and background
+//! execution.
 //!
-//! A seam: with it, transport and storage, all that a [`RankJob`](crate::runtime::rank::RankJob) gets from outside comes through
-//! traits, so that a whole job can be run from a seed.
+//! With it, transport and storage, a [`RankJob`](crate::runtime::rank::RankJob) depends on its environment only through
+//! traits, so a whole job can be run from a seed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,24 +11,24 @@ use crate::runtime::process::commons::{Background, Commons};
 
 /// The machine a rank runs on.
 pub trait Host: Send + Sync + std::fmt::Debug {
-    /// Time since a moment that stays the same.
+    /// Returns the time since a fixed moment.
     fn now(&self) -> Duration;
-    /// Lets time pass since nothing moves: at most `longest`, less when more than `seen` pieces of the background's work
-    /// are done. With no time at all it lets others run first.
+    /// Waits when nothing moves: at most `longest`, less when more than `seen` background tasks are completed. With a
+    /// zero duration it only yields the processor.
     fn pause(&self, longest: Duration, background: &Background, seen: u64);
-    /// What the datasets that are written on this host share; each has its own unless the host says otherwise.
+    /// Returns the resources shared by the datasets that are written on this host; by default each dataset has its own.
     fn commons(&self) -> Arc<Commons> {
         Arc::default()
     }
-    /// Sees to it that the background's work is done, until what this answers is dropped.
+    /// Runs background tasks until the returned guard is dropped.
     ///
     /// # Errors
-    /// When that cannot be had.
+    /// When no thread can be started.
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>>;
 }
 
-/// The process of a rank on a real machine. The datasets that are opened on the same one share a thread that sorts and
-/// writes, and the memory of memtables: together they need hardly more than one.
+/// The process of a rank on a real machine. Datasets opened on the same process share a thread that sorts and writes,
+/// and the memtable budget: together they need hardly more memory than one.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -57,7 +57,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// One without datasets yet.
+    /// Creates a process without datasets.
     pub fn new() -> Self {
         Self { begun: Instant::now(), commons: Arc::default() }
     }
@@ -87,6 +87,6 @@ impl Host for Process {
     }
 
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
-        Ok(Box::new(self.commons.employ(background)?))
+        Ok(Box::new(self.commons.register(background)?))
     }
 }

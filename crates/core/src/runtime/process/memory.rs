@@ -1,27 +1,27 @@
-//! The memory of the memtables of all datasets that one process writes.
+//! The memtable budget of all datasets that one process writes.
 //!
-//! It goes to the datasets that are in an epoch, in equal shares; one between two epochs has none. Each further epoch that is
-//! open needs batches, sketches and tables of its own as well, so memtables make room for these too: the sum stays where that
-//! of a single dataset is, until shares reach [`LEAST_MEMTABLE_BYTES`]. Shares are a matter of this process: how many records
-//! make a run is for each receiver to decide.
+//! The budget is divided equally among the datasets in an epoch; a dataset between two epochs has no share. Each
+//! further open epoch needs batches, sketches and tables of its own, so memtables shrink for these too: the sum stays
+//! that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this process: each
+//! receiver decides how many records make a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::writer::MEMTABLES;
 
-/// What an open epoch needs beside its regular memtables, by the table in ARCHITECTURE.md: 2.75 MiB, and small memtables
+/// Memory of an open epoch beside its regular memtables, by the table in ARCHITECTURE.md: 2.75 MiB, and small memtables
 /// that shrink with the regular ones.
 const FURTHER_EPOCH_BYTES: usize = 13 << 18;
 
-/// Memtables become no smaller for the sake of other datasets.
-pub(in crate::runtime) const LEAST_MEMTABLE_BYTES: usize = 512 << 10;
+/// Minimum size to which memtables shrink for the sake of other datasets.
+pub(in crate::runtime) const MIN_MEMTABLE_BYTES: usize = 512 << 10;
 
-/// The memory of memtables, and among how many writers it is divided.
+/// The memtable budget and the number of writers that share it.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct MemtableMemory {
     writers: AtomicUsize,
-    /// Of memtables between epochs; empty while anyone writes and has no use for it.
+    /// Memtable buffers kept between epochs; at the end of a writer's epoch they are freed if other writers are active.
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -35,7 +35,7 @@ impl MemtableMemory {
     }
 }
 
-/// A writer's part in the memory, while it is there.
+/// A writer's share of the memtable budget, returned on drop.
 #[derive(Debug)]
 pub(in crate::runtime) struct Share(Arc<MemtableMemory>);
 
@@ -45,26 +45,26 @@ impl Share {
         Self(Arc::clone(memory))
     }
 
-    /// The size of a memtable where `alone` is what it has when no other dataset is in an epoch.
+    /// Returns the current size of a memtable; `alone` is its size while no other dataset is in an epoch.
     pub(in crate::runtime) fn memtable_bytes(&self, alone: usize) -> usize {
         let writers = self.0.writers.load(Ordering::Relaxed).max(1);
         let further = (writers - 1).saturating_mul(FURTHER_EPOCH_BYTES);
         let shared = alone.saturating_mul(MEMTABLES).saturating_sub(further) / (MEMTABLES * writers);
-        shared.max(LEAST_MEMTABLE_BYTES.min(alone))
+        shared.max(MIN_MEMTABLE_BYTES.min(alone))
     }
 
-    /// Memory that lies about.
+    /// Takes a spare buffer, if there is one.
     pub(in crate::runtime) fn take(&self) -> Option<Vec<u8>> {
         self.0.spare().pop()
     }
 
-    /// Ends the writer's part and leaves its memory to whoever comes next.
-    pub(in crate::runtime) fn leave(self, memory: impl Iterator<Item = Vec<u8>>) {
+    /// Returns the share, and leaves its buffers for the next writer.
+    pub(in crate::runtime) fn release(self, memory: impl Iterator<Item = Vec<u8>>) {
         let left = Arc::clone(&self.0);
         drop(self);
         let mut spare = left.spare();
         spare.extend(memory);
-        // What the others may have has grown by it.
+        // With other writers active, the freed memory enlarges their shares.
         let kept = if left.writers.load(Ordering::Relaxed) == 0 { MEMTABLES } else { 0 };
         spare.truncate(kept);
     }
@@ -90,10 +90,10 @@ mod tests {
             let writers = 6 - ended;
             let bytes = share.memtable_bytes(alone);
             let all = 2 * writers * bytes + (writers - 1) * FURTHER_EPOCH_BYTES;
-            assert!(bytes == LEAST_MEMTABLE_BYTES || all <= 2 * alone, "{writers}: {bytes}");
+            assert!(bytes == MIN_MEMTABLE_BYTES || all <= 2 * alone, "{writers}: {bytes}");
             assert_eq!(share.memtable_bytes(1000), 1000, "tiny ones are not made larger");
             expected.push(bytes);
-            share.leave(std::iter::once(vec![0; bytes]));
+            share.release(std::iter::once(vec![0; bytes]));
         }
         assert_eq!(expected.last(), Some(&alone));
         assert!(expected.is_sorted(), "{expected:?}");
@@ -101,7 +101,7 @@ mod tests {
         let next = Share::of(&memory);
         assert_eq!(next.take().map(|memory| memory.len()), Some(alone));
         assert_eq!(next.take(), None);
-        next.leave((0..5).map(|_| vec![0; 10]));
+        next.release((0..5).map(|_| vec![0; 10]));
         assert_eq!(memory.spare_bytes(), 20, "no more than one dataset has use for");
     }
 }

@@ -1,8 +1,8 @@
-//! What the ranks and datasets of a process share.
+//! Resources shared by the ranks and datasets of a process.
 //!
-//! `commons` is what ranks do in the background, for all datasets; `memory` counts that of memtables; `pool` has the threads
-//! that do what writers ask for; `host` is what a rank asks of its machine; `sync` has the locks and threads that tests
-//! replace.
+//! `commons` does the background work of ranks, for all datasets; `memory` divides the memtable budget; `pool` has the
+//! threads that run the writers' tasks; `host` is a rank's interface to its machine; `sync` has the locks and threads
+//! that tests replace.
 
 pub(super) mod commons;
 pub(super) mod host;

@@ -1,4 +1,4 @@
-//! Background threads that run the writers' tasks, and the bell they ring when something was completed.
+//! Background threads that run the writers' tasks, and the notification of completed tasks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::writer::{PartFactory, Task};
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most one task per rank: a writer has no second one out.
+    /// At most one task per rank: a writer has one task out at a time.
     tasks: VecDeque<(u32, Arc<PartFactory>, Task)>,
-    /// Whose tasks the threads are at.
+    /// Ranks whose tasks are running.
     running: Vec<u32>,
     completions: u64,
     stopping: bool,
@@ -26,7 +26,7 @@ pub(in crate::runtime) struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// A panic of a task leaves the queue itself whole.
+    /// Locks the queue. A panic of a task leaves the queue itself whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,12 +36,12 @@ impl TaskQueue {
         self.work.notify_one();
     }
 
-    /// How many tasks have been completed so far; to be handed to [`TaskQueue::wait`].
+    /// Returns the number of completed tasks, to be passed to [`TaskQueue::wait`].
     pub(in crate::runtime) fn completions(&self) -> u64 {
         self.lock().completions
     }
 
-    /// Waits until another task than the first `seen` is completed, at most `limit`.
+    /// Blocks until more than `seen` tasks are completed, at most for `limit`.
     pub(in crate::runtime) fn wait(&self, seen: u64, limit: Duration) {
         let state = self.lock();
         if state.completions == seen {
@@ -49,22 +49,22 @@ impl TaskQueue {
         }
     }
 
-    /// Says that a task of `rank` was completed.
+    /// Notifies waiting threads that a task of `rank` was completed.
     pub(in crate::runtime) fn ring(&self, rank: u32) {
         let mut state = self.lock();
         state.completions += 1;
-        // Another thread may be at the rank's next one already.
+        // Another thread may already run the rank's next task.
         if let Some(place) = state.running.iter().position(|running| *running == rank) {
             state.running.swap_remove(place);
         }
         self.done.notify_all();
     }
 
-    /// Drops the tasks of `rank` that wait, and waits for the one that a thread is at.
+    /// Drops the queued tasks of `rank`, and waits for its running one.
     pub(in crate::runtime) fn forget(&self, rank: u32) {
         let mut state = self.lock();
         loop {
-            // The end of a task may bring the next.
+            // The end of a task may submit the next.
             state.tasks.retain(|(of, ..)| *of != rank);
             if !state.running.contains(&rank) {
                 return;
@@ -77,7 +77,7 @@ impl TaskQueue {
         !self.lock().tasks.is_empty()
     }
 
-    /// A task that waits, for whoever does it without a thread of its own.
+    /// Takes a queued task, for a caller that runs it on its own thread.
     pub(in crate::runtime) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
         self.lock().tasks.pop_front()
     }
@@ -97,7 +97,7 @@ impl TaskQueue {
     }
 }
 
-/// A thread is at a task; also one that panics comes to its end.
+/// A guard for a running task, which ends it even on a panic.
 struct Turn<'a> {
     queue: &'a TaskQueue,
     rank: u32,
@@ -117,7 +117,7 @@ pub(in crate::runtime) struct Pool {
 }
 
 impl Pool {
-    /// Starts `threads` threads; `complete` takes each result to its rank.
+    /// Starts `threads` threads; `complete` passes each result to its rank.
     pub(in crate::runtime) fn start(
         queue: Arc<TaskQueue>,
         threads: usize,
@@ -147,7 +147,7 @@ impl Drop for Pool {
         self.queue.lock().stopping = true;
         self.queue.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic in a task was reported when it happened; nothing more can be done here.
+            // A panic in a task was reported when it happened; no handling is possible here.
             drop(thread.join());
         }
     }

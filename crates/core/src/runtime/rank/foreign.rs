@@ -1,12 +1,12 @@
-//! A transport that a C library such as libturbidite_mpi fills in, as the core's [`Transport`].
+//! The adapter from a C library's transport, such as libturbidite_mpi's, to the core's [`Transport`].
 //!
-//! `TransportTable` is `turbidite_transport` of turbidite.h, where the contract stands; channels have the numbers of
-//! [`Channel`]. The library borrows a message's memory until it names its token. What a rank sends to itself never gets
-//! there: it waits in a queue of this adapter, bounded as credit is.
+//! `TransportTable` is `turbidite_transport` of turbidite.h, which documents the contract; channels have the numbers of
+//! [`Channel`]. The library borrows a message's memory until it returns its token. Messages from a rank to itself do
+//! not reach the library: they wait in a queue of this adapter, limited by credit.
 //!
-//! One dataset after the other may be written over one library's transport, and what the first one sent may be on its way
-//! still when the second one is opened. Tokens are therefore never used twice in a process, and messages that outlive
-//! their adapter are kept for the next one.
+//! Several datasets may be written one after the other over one library's transport, and messages of the first may
+//! still be in flight when the second is opened. Tokens are therefore never reused in a process, and messages that
+//! outlive their adapter are kept for the next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
@@ -17,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::{Result, UsageError};
 use crate::shuffle::{Channel, Sent, Topology, Transport};
 
-/// Version of the structs that C libraries and this one share: `TURBIDITE_ABI_VERSION`.
+/// Version of the structs shared with C libraries: `TURBIDITE_ABI_VERSION`.
 pub const ABI_VERSION: u32 = 1;
 
 const SENT: i32 = 0;
@@ -27,7 +27,7 @@ const NO_CREDIT: i32 = 2;
 /// The next message's token. Not 0, since NULL means none; a process does not send 2^64 messages.
 static NEXT_TOKEN: AtomicUsize = AtomicUsize::new(1);
 
-/// Messages that were on their way when their adapter was dropped. Never freed before the library names them.
+/// Messages in flight when their adapter was dropped. Never freed before the library returns their tokens.
 static ORPHANS: Mutex<Option<HashMap<usize, Vec<u8>>>> = Mutex::new(None);
 
 /// `turbidite_transport`.
@@ -37,9 +37,9 @@ pub struct TransportTable {
     struct_size: u32,
     abi_version: u32,
     context: *mut c_void,
-    /// The rank this is the connection of.
+    /// The rank of this connection.
     pub rank: u32,
-    /// How many there are.
+    /// Number of ranks.
     pub ranks: u32,
     nodes: *const u32,
     send: Option<unsafe extern "C" fn(*mut c_void, u32, i32, *const c_void, usize, *mut c_void) -> i32>,
@@ -50,7 +50,7 @@ pub struct TransportTable {
     abandon: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// A transport with all of its functions.
+/// A transport whose functions are all present.
 #[derive(Debug)]
 pub struct ForeignTransport {
     context: *mut c_void,
@@ -68,25 +68,25 @@ pub struct ForeignTransport {
     failure: Option<String>,
 }
 
-// SAFETY: the contract has all functions called on the thread that calls the job, whichever that is at a time; the context is
-// only handed through.
+// SAFETY: by the contract, all functions are called on the thread that calls the job, one thread at a time; the context
+// is only passed through.
 unsafe impl Send for TransportTable {}
 
 // SAFETY: as above.
 unsafe impl Send for ForeignTransport {}
 
 impl TransportTable {
-    /// Which rank is on which node.
+    /// Returns the node of each rank, if the library provides it.
     ///
     /// # Safety
     /// `nodes` is NULL or points to as many numbers as there are ranks.
     pub unsafe fn topology(&self) -> Option<Topology> {
-        // SAFETY: not NULL, so the caller promises them.
+        // SAFETY: not NULL, so the caller guarantees the numbers.
         (!self.nodes.is_null())
             .then(|| Topology::from_nodes(unsafe { std::slice::from_raw_parts(self.nodes, self.ranks as usize) }))
     }
 
-    /// Checks what a library has filled in. `credit_batches` bounds what a rank sends to itself.
+    /// Checks the table filled in by a library. `credit_batches` limits the messages from a rank to itself.
     ///
     /// # Errors
     /// When the library was built for another release, or a function is missing.
@@ -132,12 +132,12 @@ impl TransportTable {
 
 impl ForeignTransport {
     fn fail(&mut self) {
-        // SAFETY: the library promises a string that is valid until its next call.
-        let words = unsafe {
-            let words = (self.describe)(self.context);
-            if words.is_null() { None } else { Some(CStr::from_ptr(words).to_string_lossy().into_owned()) }
+        // SAFETY: the library guarantees a string that is valid until its next call.
+        let text = unsafe {
+            let text = (self.describe)(self.context);
+            if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy().into_owned()) }
         };
-        self.failure.get_or_insert(words.unwrap_or_else(|| "the transport does not say why".to_owned()));
+        self.failure.get_or_insert(text.unwrap_or_else(|| "the transport does not say why".to_owned()));
     }
 
     /// Frees the memory of messages that have left.
@@ -157,7 +157,7 @@ impl ForeignTransport {
     }
 }
 
-/// Takes a message that an adapter before this one has sent.
+/// Takes a message sent by an earlier adapter.
 fn adopt(token: usize) -> Option<Vec<u8>> {
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&token)
 }
@@ -178,8 +178,8 @@ impl Transport for ForeignTransport {
         self.reclaim();
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         let (address, bytes, name) = (message.as_ptr().cast(), message.len(), without_provenance_mut(token));
-        // SAFETY: the message's memory stays where it is until the library names the token: a vector that is moved keeps
-        // its heap memory, and is kept by its token.
+        // SAFETY: the message's memory stays where it is until the library returns the token: a vector that is moved
+        // keeps its heap memory, and is kept by its token.
         let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, name) };
         match sent {
             SENT => Sent::Accepted,
@@ -216,7 +216,7 @@ impl Transport for ForeignTransport {
                     // SAFETY: the library lends `bytes` bytes at `message` until they are released.
                     unsafe { std::slice::from_raw_parts(message.cast::<u8>(), bytes) }.to_vec()
                 };
-                // SAFETY: it was lent just now and is not used after this.
+                // SAFETY: the message was lent just now and is not used after this.
                 unsafe { (self.release)(self.context, message) };
                 Some(copy)
             }
@@ -240,8 +240,8 @@ impl Transport for ForeignTransport {
 }
 
 impl Drop for ForeignTransport {
-    /// The library may still use the memory of messages that have not left; it is kept until it does not. A library
-    /// that has failed, or never says, makes us keep that memory for ever rather than free it under its hands.
+    /// Keeps the memory of messages that have not left, since the library may still use it. If the library has failed
+    /// or never returns the tokens, that memory leaks rather than being freed while in use.
     fn drop(&mut self) {
         self.reclaim();
         if !self.pending.is_empty() {
@@ -256,8 +256,8 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// A library that keeps every message until it is told to let go. The test looks into it while the adapter has its
-    /// address, so neither may have it for itself.
+    /// A library that keeps every message until it is told to release it. The test accesses it while the adapter has
+    /// its address, so both use shared references.
     #[derive(Default)]
     struct Slow {
         kept: RefCell<VecDeque<(*mut c_void, *const u8, usize)>>,
@@ -325,7 +325,7 @@ mod tests {
         second.send(1, Channel::Control, vec![9; 1000]);
         for expected in [7, 8, 9] {
             let (token, message, bytes) = slow.kept.borrow_mut().pop_front().unwrap();
-            // SAFETY: nobody has named its token yet, so the memory is the library's.
+            // SAFETY: the message's token has not been returned, so the memory is the library's.
             let content = unsafe { std::slice::from_raw_parts(message, bytes) };
             assert!(content.iter().all(|&byte| byte == expected));
             slow.done.borrow_mut().push_back(token);

@@ -1,13 +1,14 @@
 //! One rank of a parallel program: its engine and writer, driven by the program's own calls.
 //!
-//! The transport is used on the thread that makes these calls and on no other; sorting, encoding and writing run on one
-//! background thread. Calls that all ranks make together ([`RankJob::open`], [`RankJob::begin_epoch`],
-//! [`RankJob::end_epoch`], [`RankJob::truncate_after`]) are sessions of the engine: rank 0 does what touches the dataset as
-//! a whole and announces the result, any rank may object, and all get the same outcome. An append never waits for another
-//! rank for longer than [`WriteOptions::patience`]. While a call waits, messages of the process' other datasets pass as
-//! well: otherwise ranks that are busy with different datasets would wait for each other.
+//! The transport is used only on the thread that makes these calls; sorting, encoding and writing run on one background
+//! thread. The collective calls ([`RankJob::open`], [`RankJob::begin_epoch`], [`RankJob::end_epoch`],
+//! [`RankJob::truncate_after`]) are sessions of the engine: rank 0 performs the operations on the whole dataset and
+//! announces the result, any rank may object, and all get the same outcome. An append never waits for another rank for
+//! longer than [`WriteOptions::patience`]. While a call waits, messages of the process' other datasets pass as well:
+//! otherwise ranks that are busy with different datasets would wait for each other.
 //!
-//! Map: `open` is how ranks agree on a dataset, `announcement` what rank 0 says, `waiting` how a call waits for messages.
+//! Map: `open` opens a dataset on all ranks, `announcement` is rank 0's message to all, `waiting` is how a call waits
+//! for messages.
 
 mod announcement;
 pub(super) mod foreign;
@@ -37,23 +38,23 @@ use crate::writer::PartFactory;
 use announcement::Announcement;
 use waiting::Waiting;
 
-/// Where the job is between two calls.
+/// The job's state between two calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Between,
     InEpoch(u64),
     /// The end of the epoch has begun.
     Ending(u64),
-    /// Ranks no longer understand each other; nothing but closing is left.
+    /// Communication has failed; the job can only be closed.
     Broken,
 }
 
-/// How long an append waits for a table: what a round takes where ranks share processors.
+/// Timeout of an append for a table: the duration of a round when ranks share processors.
 const TABLE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// A dataset open for writing, seen from one of several ranks.
 pub struct RankJob {
-    /// First, so that the background's work ends while the rest is still there.
+    /// Declared first, so that the background's work ends while the other fields still exist.
     _running: Box<dyn Send>,
     rank: u32,
     options: WriteOptions,
@@ -61,14 +62,14 @@ pub struct RankJob {
     layout: Layout,
     descriptor: DatasetDescriptor,
     host: Arc<dyn Host>,
-    /// The engine, the writer and the transport, and what is done for them beside the program's calls.
+    /// The engine, the writer and the transport, with their background work.
     background: Arc<Background>,
     state: State,
     /// The attempt at the epoch that was begun last.
     attempt: Uuid,
-    /// Attempts at epochs that have failed, on all ranks alike.
+    /// Failed attempts at epochs, the same on all ranks.
     failed: Vec<(u64, Uuid)>,
-    /// When the epoch was begun, by the host's time.
+    /// The time at which the epoch was begun, by the host's clock.
     begun: Duration,
     /// On rank 0.
     lock: Option<WriterLock>,
@@ -85,36 +86,37 @@ impl RankJob {
     /// Begins an epoch. All ranks call it with the same number.
     ///
     /// # Errors
-    /// The same on every rank: the epoch exists and neither replace nor skip was asked for, or its folder cannot be made.
+    /// The same on every rank: the epoch exists and neither replace nor skip was requested, or its folder cannot be
+    /// created.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
         self.begin(epoch, self.options.if_exists)
     }
 
-    /// Begins an epoch that takes the place of the one that exists, whatever [`WriteOptions::if_exists`] says: for an epoch
-    /// that this job has written and now has better records of. The old one stays until the new one is committed. All
-    /// ranks call it with the same number.
+    /// Begins an epoch that replaces an existing one, whatever [`WriteOptions::if_exists`] is: for an epoch that this
+    /// job has written and now has better records of. The old epoch stays until the new one is committed. All ranks
+    /// call it with the same number.
     ///
     /// # Errors
-    /// The same on every rank: the epoch's folder cannot be made.
+    /// The same on every rank: the epoch's folder cannot be created.
     pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
         self.begin(epoch, IfExists::Replace)
     }
 
-    /// Begins an epoch; what rank 0 says of one that exists counts.
+    /// Begins an epoch. For an existing epoch, rank 0's `if_exists` applies.
     fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
         self.expect_between("begin_epoch")?;
         self.begun = self.host.now();
         let mut commit = None;
-        let words = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
             Ok(Some(begun)) => {
-                let words = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
+                let announcement = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
                 commit = Some(begun);
-                words
+                announcement
             }
             Ok(None) => Announcement::Skipped { epoch },
             Err(error) => Announcement::refused(&error),
         });
-        let announced = self.begin_session("begin_epoch", words)?;
+        let announced = self.begin_session("begin_epoch", announcement)?;
         let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
             self.end_session("begin_epoch")?;
             return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
@@ -130,7 +132,7 @@ impl RankJob {
         let mut endpoint = self.background.endpoint();
         endpoint.store(self.options.writer(self.rank), factory, commit);
         if begun != epoch {
-            // The others append already; the epoch's end tells them.
+            // The others append already; they learn of the error at the epoch's end.
             let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
             endpoint.object(UsageError::Option { option: "epoch", what }.into());
         }
@@ -146,7 +148,7 @@ impl RankJob {
         EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, if_exists)
     }
 
-    /// On rank 0: whether this job is still the one that may write.
+    /// Returns an error if this job no longer holds the writer lock. On rank 0 only.
     fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
@@ -154,8 +156,8 @@ impl RankJob {
     /// Appends rows.
     ///
     /// # Errors
-    /// When the columns do not fit the schema, or outside an epoch. Storage errors show at the end of the epoch, on all
-    /// ranks.
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
+    /// epoch, on all ranks.
     pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
@@ -187,7 +189,7 @@ impl RankJob {
         }
     }
 
-    /// Makes the epoch fail on all ranks at its end, since this one cannot append what belongs to it.
+    /// Makes the epoch fail on all ranks at its end, because records of this rank that belong to it cannot be appended.
     ///
     /// # Errors
     /// Outside an epoch.
@@ -204,7 +206,8 @@ impl RankJob {
         Ok(())
     }
 
-    /// Asks for a new partition table, for codes that know when their data changed. Any rank may, at any time.
+    /// Requests a new partition table, for applications that know when their data changed. Any rank may call it, at any
+    /// time.
     ///
     /// # Errors
     /// Outside an epoch, or when messages do not pass.
@@ -216,7 +219,7 @@ impl RankJob {
         self.drive().map(drop)
     }
 
-    /// Moves messages that wait, for programs that compute for long while others append. Does not wait.
+    /// Exchanges waiting messages, for programs that compute for long while others append. Does not block.
     ///
     /// # Errors
     /// When messages do not pass.
@@ -228,18 +231,18 @@ impl RankJob {
         }
     }
 
-    /// Ends the epoch on all ranks and commits it: when this returns it is durable and can be queried.
+    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
     ///
     /// # Errors
     /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
-    /// epochs are not affected and the next epoch may begin.
+    /// epochs are not affected, and the next epoch may begin.
     pub fn end_epoch(&mut self) -> Result<EpochFigures> {
         self.start_end_epoch()?;
         self.wait_end_epoch()
     }
 
-    /// The first half of [`RankJob::end_epoch`]: returns when all records of the epoch have reached their receivers. They
-    /// are sorted and written in the background.
+    /// Performs the first half of [`RankJob::end_epoch`]: blocks until all records of the epoch have reached their
+    /// receivers. They are sorted and written in the background.
     ///
     /// # Errors
     /// Outside an epoch, or when messages do not pass.
@@ -252,7 +255,7 @@ impl RankJob {
         self.drive_until("end_epoch", Endpoint::is_closed)
     }
 
-    /// The second half of [`RankJob::end_epoch`].
+    /// Performs the second half of [`RankJob::end_epoch`].
     ///
     /// # Errors
     /// As for [`RankJob::end_epoch`].
@@ -268,25 +271,26 @@ impl RankJob {
                 self.failed.push((epoch, self.attempt));
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
-            Some(Ok(words)) => {
+            Some(Ok(bytes)) => {
                 let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
-                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &words)? })
+                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &bytes)? })
             }
             None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
         }
     }
 
-    /// Whether epochs have failed, whose parts [`RankJob::discard_failed`] would remove. The same on every rank.
+    /// Returns whether there are failed epochs whose parts [`RankJob::discard_failed`] would remove. The same on every
+    /// rank.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Removes the parts of epochs that have failed, for programs that have their records elsewhere; otherwise they stay
-    /// for [`crate::store::salvage`]. Returns the bytes of the parts. Rank 0 removes, and no messages pass: call it
-    /// once no rank wants the parts any more.
+    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
+    /// [`crate::store::salvage`]. Returns the bytes of the parts. Rank 0 removes them, and no messages pass: call it
+    /// once no rank needs the parts any more.
     ///
     /// # Errors
-    /// When the lock was broken, or storage fails; what is left then stays for salvage.
+    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
     pub fn discard_failed(&mut self) -> Result<u64> {
         let failed = std::mem::take(&mut self.failed);
         if self.rank != 0 || failed.is_empty() {
@@ -296,12 +300,12 @@ impl RankJob {
         discard_attempts(&*self.storage, &self.layout, &failed)
     }
 
-    /// Leaves the parts of epochs that have failed for salvage, whatever is discarded later.
+    /// Keeps the parts of failed epochs for salvage, whatever is discarded later.
     pub fn keep_failed(&mut self) {
         self.failed.clear();
     }
 
-    /// What this rank had to do with the others in the epoch that is running or was last run.
+    /// Returns this rank's communication statistics of the current epoch, or of the last one.
     pub fn traffic(&self) -> RankTraffic {
         self.background.endpoint().traffic()
     }
@@ -312,11 +316,11 @@ impl RankJob {
     /// The same on every rank: inside an epoch, or when a file operation fails.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
         self.expect_between("truncate_after")?;
-        let words = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+        let announcement = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
             Ok(epochs) => Announcement::Truncated { epochs },
             Err(error) => Announcement::refused(&error),
         });
-        let announced = self.begin_session("truncate_after", words)?;
+        let announced = self.begin_session("truncate_after", announcement)?;
         self.end_session("truncate_after")?;
         match announced {
             Announcement::Truncated { epochs } => Ok(epochs),
@@ -324,12 +328,12 @@ impl RankJob {
         }
     }
 
-    /// This rank's counters of the epoch that is running or was last run.
+    /// Returns this rank's statistics of the current epoch, or of the last one.
     pub fn figures(&self) -> EngineFigures {
         self.background.endpoint().engine.figures()
     }
 
-    /// Bytes in the buffers that hold this rank's records: batches, what is held back, memtables.
+    /// Returns the bytes of the buffers that hold this rank's records: batches, records held back, memtables.
     pub fn resident_bytes(&self) -> usize {
         self.background.endpoint().resident_bytes()
     }
@@ -339,10 +343,11 @@ impl RankJob {
         truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
     }
 
-    /// Closes the dataset and gives up its lock. Not collective. Dropping the job does the same but cannot report an error.
+    /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an
+    /// error.
     ///
     /// # Errors
-    /// When an epoch is open (it is given up), or the lock file cannot be removed.
+    /// When an epoch is open (it is aborted), or the lock file cannot be removed.
     pub fn close(mut self) -> Result<()> {
         let released = self.lock.take().map_or(Ok(()), WriterLock::release);
         match self.state {
@@ -353,14 +358,14 @@ impl RankJob {
         }
     }
 
-    /// Gives up the lock and nothing else, for a process that ends while its transport cannot be used: no function of that
-    /// is called. Threads and memory are left to the end of the process. Not collective.
+    /// Releases the lock only, for a process that ends while its transport cannot be used: none of the transport's
+    /// functions is called. Threads and memory are left to the end of the process. Not collective.
     ///
     /// # Errors
     /// When the lock file cannot be removed.
     pub fn abandon(mut self) -> Result<()> {
         let released = self.lock.take().map_or(Ok(()), WriterLock::release);
-        // Dropping a transport asks it which messages have left.
+        // Dropping a transport would ask the library which messages have left.
         std::mem::forget(self);
         released
     }
@@ -373,12 +378,12 @@ impl RankJob {
         }
     }
 
-    /// Begins a session and waits for what rank 0 announces; it gives its own words.
-    fn begin_session(&mut self, call: &'static str, words: Option<Announcement>) -> Result<Announcement> {
-        self.background.endpoint().begin(words.map(|words| words.encode()).unwrap_or_default());
+    /// Begins a session and waits for rank 0's announcement; rank 0 passes its own.
+    fn begin_session(&mut self, call: &'static str, announcement: Option<Announcement>) -> Result<Announcement> {
+        self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
         self.drive_until(call, Endpoint::has_announcement)?;
-        let words = self.background.endpoint().take_announcement().unwrap_or_default();
-        Announcement::decode(self.rank, &words)
+        let bytes = self.background.endpoint().take_announcement().unwrap_or_default();
+        Announcement::decode(self.rank, &bytes)
     }
 
     /// Ends a session without records; an objection of any rank is an error on all.
@@ -400,23 +405,23 @@ impl RankJob {
         spilled
     }
 
-    /// Exchanges messages and hands the writer's next task to the background. Answers whether anything moved.
+    /// Exchanges messages and submits the writer's next task to the background. Returns whether anything moved.
     fn drive(&mut self) -> Result<bool> {
         let driven = self.background.drive();
         if driven.is_err() {
-            self.part();
+            self.disconnect();
         }
         driven
     }
 
-    /// A pause in which nothing moves here: the process' other datasets may have something to do meanwhile, and ranks
-    /// that wait for it. Answers whether pieces of the background's work were done.
+    /// Pauses when nothing moves on this dataset: drives the process' other datasets first, since ranks may wait for
+    /// them. Returns whether background tasks were completed.
     fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
         !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
     }
 
-    /// Has nothing to do with the other ranks any more.
-    fn part(&mut self) {
+    /// Disconnects from the other ranks.
+    fn disconnect(&mut self) {
         self.state = State::Broken;
         self.background.abandon();
     }
@@ -439,7 +444,7 @@ impl RankJob {
             if written {
                 waiting = Waiting::default();
             } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
-                self.part();
+                self.disconnect();
                 return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
             }
         }
@@ -449,7 +454,7 @@ impl RankJob {
 impl Drop for RankJob {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // Nobody is left to be told; a lock that stays is taken over by the next writer of this host.
+            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
             drop(lock.release());
         }
     }

@@ -1,5 +1,5 @@
-//! How ranks open a dataset together: rank 0 opens or creates it and announces what it is, the others compare that with
-//! what they were given. One that has nothing to open with takes part all the same, so that none waits in vain.
+//! Collective opening of a dataset: rank 0 opens or creates it and announces its descriptor, and the others compare
+//! that with their own arguments. A rank that cannot open also takes part, so that no rank waits in vain.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, Layout};
 
 impl RankJob {
-    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options; every
-    /// rank must see the same folder at `path`.
+    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options;
+    /// every rank must see the same folder at `path`.
     ///
     /// # Errors
     /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
@@ -39,7 +39,7 @@ impl RankJob {
         Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
     }
 
-    /// As [`RankJob::open`], on a host that other datasets may share, or that is no real machine.
+    /// Opens a dataset like [`RankJob::open`], on a host shared with other datasets, or on a simulated one.
     ///
     /// # Errors
     /// As for [`RankJob::open`].
@@ -60,9 +60,9 @@ impl RankJob {
         Ok(job)
     }
 
-    /// Takes part in the [`RankJob::open`] of the others when this rank has nothing to open with: none of them waits in
-    /// vain, and all get the cause. Answers what they get. Of the options only the ranks, their
-    /// places and the stall limit matter.
+    /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open: none of them waits in vain, and all
+    /// return the cause. Returns the same error as on the others. Of the options, only the ranks, their places and the
+    /// stall limit matter.
     pub fn refuse_open(
         storage: Arc<dyn Storage>,
         options: WriteOptions,
@@ -83,7 +83,7 @@ impl RankJob {
         refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
     }
 
-    /// A rank before any message has passed.
+    /// Creates a rank before any message has passed.
     fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
@@ -140,7 +140,7 @@ impl RankJob {
         Self::open_alone_on(Arc::new(Process::new()), storage, path, schema, options)
     }
 
-    /// As [`RankJob::open_alone`], on a host that other datasets may share.
+    /// Opens a dataset like [`RankJob::open_alone`], on a host shared with other datasets.
     ///
     /// # Errors
     /// As for [`RankJob::open`].
@@ -156,8 +156,8 @@ impl RankJob {
     }
 
     fn agree_on_dataset(&mut self) -> Result<()> {
-        let words = if self.rank == 0 { Some(self.open_as_root()) } else { None };
-        let announced = self.begin_session("open", words)?;
+        let announcement = if self.rank == 0 { Some(self.open_as_root()) } else { None };
+        let announced = self.begin_session("open", announcement)?;
         let verdict = match &announced {
             Announcement::Dataset { descriptor, receivers } => self.accept_dataset(descriptor, *receivers),
             _ => Ok(()),
@@ -170,8 +170,8 @@ impl RankJob {
     }
 
     fn agree_on_refusal(&mut self, cause: Error) -> Result<()> {
-        let words = (self.rank == 0).then(|| Announcement::refused(&cause));
-        let announced = self.begin_session("open", words)?;
+        let announcement = (self.rank == 0).then(|| Announcement::refused(&cause));
+        let announced = self.begin_session("open", announcement)?;
         if self.rank != 0 {
             self.background.endpoint().object(cause);
         }

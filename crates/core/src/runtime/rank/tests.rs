@@ -1,4 +1,4 @@
-//! Ranks on threads of their own, as processes of an MPI job are, over mailboxes and storage in memory.
+//! Ranks on threads of their own, like the processes of an MPI job, over mailboxes and storage in memory.
 
 mod refusals;
 
@@ -17,7 +17,7 @@ use crate::shuffle::{Channel, Sent, Transport};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use crate::store::{EpochRange, IfExists, Layout, forged};
 
-/// How long something that has to happen may take: far beyond what any load of the machine makes of it.
+/// A timeout far beyond the delay that any load of the machine causes.
 const AMPLE: Duration = Duration::from_secs(300);
 
 fn schema() -> Schema {
@@ -33,7 +33,7 @@ fn options(ranks: u32) -> WriteOptions {
     }
 }
 
-/// Runs `program` on every rank and answers what each returned, in the order of the ranks.
+/// Runs `program` on every rank and returns the results in the order of the ranks.
 fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync) -> Vec<T> {
     let office = Arc::new(PostOffice::new(ranks, 4));
     std::thread::scope(|scope| {
@@ -58,7 +58,7 @@ fn append(job: &mut RankJob, rank: u32, rows: u32) -> Result<()> {
     Ok(())
 }
 
-/// Every rank's keys in an epoch, sorted.
+/// Returns every rank's keys in an epoch, sorted.
 fn stored(storage: &Arc<dyn Storage>, epoch: u64, ranks: u32) -> Vec<Vec<u32>> {
     let dataset = Dataset::open_with(Arc::clone(storage), "ds").unwrap();
     let mut found = vec![Vec::new(); ranks as usize];
@@ -117,7 +117,7 @@ fn ranks_write_epochs_together() {
     }
 }
 
-/// A connection that must not be used any more once the process ends.
+/// A connection that must not be used once the process ends.
 struct Ending {
     link: MailboxLink,
     ends: Arc<AtomicBool>,
@@ -250,7 +250,7 @@ fn refusals_are_the_same_everywhere() {
     assert_eq!(skipped, [EpochStart::Skipped; 3]);
 }
 
-/// Found by the simulator: only the beginning of an epoch looked whether the lock was still this job's.
+/// Found by the simulator: only the beginning of an epoch checked whether the lock was still this job's.
 #[test]
 fn a_job_whose_lock_was_broken_removes_nothing() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -294,7 +294,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
     let figures = run(ranks, |rank, transport| {
         let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
-        // The program waits in a call of its own: nothing drives this rank's engine.
+        // The program waits in a call of its own: this rank's engine is not driven.
         while rank > 0 && !done[rank as usize - 1].load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -341,7 +341,7 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
             while job.background.endpoint().engine.table_version() == 0 {
                 job.progress().unwrap();
             }
-            // It has taken part in a table and no record; the other two go on exchanging theirs.
+            // It has taken part in a table and taken no record; the other two still exchange theirs.
             while appending.load(Ordering::SeqCst) > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -354,7 +354,7 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
         assert!(figures.spills > 500_000, "{figures:?}");
         waited
     });
-    // Each had some eighty batches that were not taken, each of which could be waited for.
+    // Each had some eighty batches that were not taken, each of which could cost a wait.
     assert!(waited.iter().all(|&waited| waited < 60 * patience), "{waited:?}");
     let rows: usize = stored(&storage, 0, 3).iter().map(Vec::len).sum();
     assert_eq!(rows, 2_000_000);
@@ -362,7 +362,7 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
 
 #[test]
 fn a_rank_that_never_comes_ends_in_an_error() {
-    /// Notes whether it was given up.
+    /// Records whether it was abandoned.
     struct Watched(Box<dyn Transport + Send>, Arc<AtomicBool>);
 
     impl Transport for Watched {
@@ -391,7 +391,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
         if rank == 1 {
             return None;
         }
-        // Only now: a busy machine makes ranks wait for each other before.
+        // Set only now: on a busy machine ranks may wait for each other before.
         job.options.stall_limit = Some(Duration::from_millis(300));
         let error = job.end_epoch().unwrap_err();
         assert!(abandoned.load(Ordering::SeqCst), "closing the transport must not wait either");
@@ -433,7 +433,7 @@ fn a_broken_transport_is_an_error() {
     assert!(error.to_string().contains("the network is down"), "{error}");
 }
 
-/// Rows wide enough that bytes, not rows, bound a memtable.
+/// Rows wide enough that bytes, not rows, limit a memtable.
 fn wide_schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::U32), Column::new("rest", DataType::FixedBytes(60))], "key").unwrap()
 }
@@ -463,7 +463,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
     };
     let mut jobs: Vec<RankJob> = (0..SPECIES).map(open).collect();
     let within_budget = |jobs: &[RankJob]| {
-        // What is written in the background is let go of when it is done.
+        // Memory of background writes is released when they are done.
         let deadline = Instant::now() + AMPLE;
         let resident = || jobs.iter().map(RankJob::resident_bytes).sum::<usize>();
         while resident() > BUDGET {
@@ -471,7 +471,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    // The first fills its memtables while it is alone; then the others want theirs, and end before it.
+    // The first dataset fills its memtables while it is alone; then the others claim their shares, and end before it.
     jobs[0].begin_epoch(0).unwrap();
     append_wide(&mut jobs[0], 0..200_000);
     // A memtable that is being written is not counted until it comes back.
@@ -500,7 +500,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
         jobs[1..].iter().all(|job| job.resident_bytes().abs_diff(spare) < 1 << 20),
         "the same for all: it is common"
     );
-    // One is dropped in the middle of its epoch; the others go on.
+    // One is dropped in the middle of its epoch; the others continue.
     jobs[1].begin_epoch(1).unwrap();
     append_wide(&mut jobs[1], 0..500_000);
     drop(jobs.remove(1));
@@ -543,7 +543,7 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
         one.begin_epoch(0)?;
         other.begin_epoch(0)?;
         if rank == 1 {
-            // Half of it is for rank 0, which is in the end of the other dataset's epoch.
+            // Half of the records are for rank 0, which is in the end of the other dataset's epoch.
             append(&mut other, rank, 200_000)?;
         }
         one.end_epoch()?;

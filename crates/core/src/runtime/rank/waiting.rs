@@ -1,19 +1,19 @@
-//! How a call waits when nothing moves: by yielding at first, since an answer of another rank is often microseconds away,
-//! then by sleeping, since ranks may share processors.
+//! Waiting when nothing moves: calls yield at first, since a reply of another rank is often microseconds away, then
+//! sleep, since ranks may share processors.
 
 use std::time::Duration;
 
 use crate::runtime::{Background, Host};
 
-/// Pauses that only yield the processor.
+/// Number of pauses that only yield the processor.
 const YIELDS: u32 = 64;
 
-/// The longest sleep; they grow to it.
-const LONGEST_SLEEP: Duration = Duration::from_micros(200);
+/// Maximum sleep, which sleeps grow to.
+const MAX_SLEEP: Duration = Duration::from_micros(200);
 
 const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 
-/// A wait in which nothing has moved so far.
+/// A wait without progress so far.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     begun: Option<Duration>,
@@ -22,18 +22,18 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Pauses once, shorter when more than `seen` pieces of the background's work are done. Answers whether that is so.
+    /// Pauses once, shorter when more than `seen` background tasks are completed. Returns whether they are.
     pub(super) fn pause(&mut self, host: &dyn Host, background: &Background, seen: u64) -> bool {
         self.begun.get_or_insert_with(|| host.now());
         self.pauses = self.pauses.saturating_add(1);
         if self.pauses > YIELDS {
-            self.sleep = (self.sleep * 2).clamp(SHORTEST_SLEEP, LONGEST_SLEEP);
+            self.sleep = (self.sleep * 2).clamp(SHORTEST_SLEEP, MAX_SLEEP);
         }
         host.pause(self.sleep, background, seen);
         background.completions() != seen
     }
 
-    /// How long nothing has moved.
+    /// Returns the time without progress.
     pub(super) fn waited(&self, host: &dyn Host) -> Duration {
         self.begun.map_or(Duration::ZERO, |begun| host.now().saturating_sub(begun))
     }

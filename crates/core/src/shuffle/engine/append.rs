@@ -1,9 +1,9 @@
 //! The path of a record: from the application's columns to a batch, and from a batch to `deliver`.
 //!
-//! Columns are packed into stored rows a block at a time, small enough for the first-level cache (unless the caller's
-//! records lie as we store them), and each row is then copied to its destination's open batch. Blocks of a large append are taken in a golden-ratio order, so that any
-//! beginning of the sequence is a sample of the whole: tables are made from all of the domain, not from the corner that
-//! comes first in memory.
+//! Columns are packed into stored rows one block at a time, unless the caller's records already have the stored layout.
+//! A block fits the first-level cache. Each row is then copied to its destination's open batch. Blocks of a large
+//! append are taken in golden-ratio order, so that every prefix of the sequence samples the whole domain: tables are
+//! planned from all of it, not from the corner that comes first in memory.
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, EngineOptions};
@@ -16,20 +16,20 @@ use crate::shuffle::outbox::Batch;
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::wire::MessageError;
 
-/// Rows of a block for narrow rows; wide ones have fewer.
+/// Maximum rows per block, reached by narrow rows.
 const BLOCK_ROWS: usize = 1024;
 
-/// Bytes a block of wide rows may have.
+/// Maximum bytes per block, reached by wide rows.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Blocks up to which an append is taken in its own order.
+/// Maximum number of blocks that are appended in memory order.
 const IN_ORDER_BLOCKS: usize = 4;
 
-/// Columns being appended, and how far.
+/// An append in progress: its columns and its position.
 #[derive(Debug)]
 pub struct Append<'a> {
     columns: &'a [ColumnView<'a>],
-    /// All rows, when the caller's memory is laid out as we store them: they need no packing then.
+    /// All rows, if the caller's memory has the stored layout and needs no packing.
     stored: Option<&'a [u8]>,
     packing: Packing<'a>,
     rows: usize,
@@ -58,7 +58,7 @@ impl<'a> Append<'a> {
         Self { columns, stored, packing, rows, block_rows, blocks, stride, taken: 0 }
     }
 
-    /// Whether all rows have been taken.
+    /// Returns whether all rows have been taken.
     pub fn is_done(&self) -> bool {
         self.taken == self.blocks
     }
@@ -72,22 +72,22 @@ impl<'a> Append<'a> {
 }
 
 impl Engine {
-    /// Rows that [`Engine::advance`] takes as a whole or not at all.
+    /// Returns the number of rows that [`Engine::advance`] takes as a whole or not at all.
     pub fn block_rows(row_bytes: usize) -> usize {
         (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS)
     }
 
-    /// Checks columns that are to be appended.
+    /// Begins an append of `columns`.
     ///
     /// # Errors
-    /// [`SchemaError`] when they do not fit the schema.
+    /// [`SchemaError`] when the columns do not fit the schema.
     pub fn append<'a>(&self, columns: &'a [ColumnView<'a>]) -> Result<Append<'a>, SchemaError> {
         let rows = self.schema.check(columns)?;
         Ok(Append::new(&self.schema, columns, rows))
     }
 
-    /// Takes as many rows as the buffers have room for, or until a new table is asked for; [`Append::is_done`] says whether
-    /// that was all. When it was not, the runtime does what [`crate::shuffle::Backpressure`] decides.
+    /// Takes rows until the buffers are full or a new table is requested. [`Append::is_done`] returns whether all rows
+    /// have been taken; if not, the runtime follows [`crate::shuffle::Backpressure`].
     pub fn advance(&mut self, append: &mut Append<'_>) {
         debug_assert_eq!(self.session.phase, Phase::Open);
         let was_negotiating = self.is_negotiating();
@@ -139,7 +139,7 @@ impl Engine {
         self.scratch.ordinals = ordinals;
     }
 
-    /// Lets batches grow with the epoch.
+    /// Grows the batch size with the epoch.
     pub(in crate::shuffle) fn size_batches(&mut self) {
         let rows = self.session.figures.originated.saturating_add(self.session.figures.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
@@ -163,8 +163,8 @@ impl Engine {
         self.sketch.observe(ordinals);
     }
 
-    /// Sends stored rows to their destinations; with `may_hold`, rows outside of all keys known so far are held back
-    /// while there is room, since the table says nothing about them.
+    /// Sends stored rows to their destinations. With `may_hold`, rows outside the known key range are held back while
+    /// there is room, since the table does not cover them.
     fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
         let Some(installed) = &self.session.installed else { return };
         let (low, high) = span(ordinals);
@@ -179,7 +179,7 @@ impl Engine {
         self.outbox.push_all(&self.scratch.destinations, rows, self.session.number, version);
     }
 
-    /// As [`Engine::route`], looking at every record for keys that are not known or no number.
+    /// Routes like [`Engine::route`], but checks every record for NaN keys and keys outside the known range.
     fn route_singly(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
         let Some(installed) = &self.session.installed else { return };
         let row_bytes = self.schema.row_bytes();
@@ -199,7 +199,7 @@ impl Engine {
         }
     }
 
-    /// Routes what waits in batches by the table in force.
+    /// Reroutes waiting batches by the table in force.
     pub(in crate::shuffle) fn reroute_waiting(&mut self) {
         let Self { session, outbox, options, order, ties, scratch, key_offset, .. } = self;
         let ordinals = &mut scratch.ordinals;
@@ -219,7 +219,7 @@ impl Engine {
         self.session.figures.rerouted += rerouted;
     }
 
-    /// Routes what was held back, by the table in force.
+    /// Routes the records held back, by the table in force.
     pub(in crate::shuffle) fn route_held(&mut self) {
         if self.session.installed.is_none() || self.held.is_empty() {
             return;
@@ -230,7 +230,7 @@ impl Engine {
         self.held.clear();
     }
 
-    /// Routes stored rows, to wherever the table in force says.
+    /// Routes stored rows by the table in force.
     pub(in crate::shuffle) fn route_stored(&mut self, rows: &[u8]) {
         let mut ordinals = Vec::with_capacity(rows.len() / self.schema.row_bytes());
         self.key_ordinals(rows, &mut ordinals);
@@ -245,9 +245,9 @@ impl Engine {
         }
     }
 
-    /// Keeps records that wait for other ranks on this one, unordered: a batch, or what is held back while there is no table.
-    /// Returns how many; forwarded records that share the batch are among them. All ranks that records wait for count as
-    /// unresponsive until they take a batch.
+    /// Keeps records that wait for other ranks on this one, unordered: a batch, or the records held back while there is
+    /// no table. Returns their number, which includes forwarded records in the same batch. All ranks with waiting
+    /// records count as unresponsive until they take a batch.
     pub fn spill(&mut self, spill: Spill, receiver: &mut dyn Receiver) -> u64 {
         let batch = match spill {
             Spill::Unresponsive => match self.outbox.pop_own_to(&self.session.unresponsive) {
@@ -292,11 +292,11 @@ impl Engine {
                 if self.order.is_nan(ordinal) { RunKind::NanKey } else { RunKind::Unordered }
             },
         );
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
+        deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
         ordinals.len() as u64
     }
 
-    /// Takes a batch that has arrived: judges strays, or puts it aside until the table it was routed by is here.
+    /// Delivers a batch and separates its strays, or buffers it until the table that routed it is in force here.
     pub(in crate::shuffle) fn receive_data(
         &mut self,
         message: Vec<u8>,
@@ -308,7 +308,7 @@ impl Engine {
         }
         self.session.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
-            // Nobody has a table before every rank has the one before it.
+            // No rank receives a table before every rank has the previous one.
             if header.table_version - 1 > self.table_version() {
                 return Err(MessageError::Field { field: "table version" });
             }
@@ -340,7 +340,7 @@ impl Engine {
                 RunKind::Stray
             }
         });
-        deliver_stretches(rows, self.schema.row_bytes(), kinds, receiver);
+        deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
         self.session.figures.delivered += u64::from(header.rows);
         self.session.figures.strays += strays;
         self.scratch.ordinals = ordinals;
@@ -349,7 +349,7 @@ impl Engine {
     }
 }
 
-/// Adds the receiver of each key to `out`; none is NaN.
+/// Appends the receiver of each key to `out`; no key is NaN.
 fn receivers(
     table: &PartitionTable,
     options: &EngineOptions,
@@ -364,19 +364,19 @@ fn receivers(
     }
 }
 
-/// The receiver of one record. Those without a number for a key are spread over all.
+/// Returns the receiver of one record. Records with NaN keys are spread over all receivers.
 fn receiver(table: &PartitionTable, options: &EngineOptions, (ordinal, tie): (u64, u32), nan: bool) -> u32 {
     let any = || ((u64::from(tie) * u64::from(options.receivers)) >> 32) as u32;
     options.receiver(if nan { any() } else { table.destination(ordinal, tie) })
 }
 
-/// Smallest and largest of some ordinals; of none, the range that every ordinal widens. NaN is the largest ordinal.
+/// Returns the smallest and largest of `ordinals`, or the empty range if there are none. NaN is the largest ordinal.
 fn span(ordinals: &[u64]) -> (u64, u64) {
     ordinals.iter().fold(EMPTY_RANGE, |(low, high), &ordinal| (low.min(ordinal), high.max(ordinal)))
 }
 
-/// Hands over rows in stretches of one kind.
-fn deliver_stretches(rows: &[u8], row_bytes: usize, kinds: impl Iterator<Item = RunKind>, receiver: &mut dyn Receiver) {
+/// Delivers rows in contiguous sequences of one kind.
+fn deliver_by_kind(rows: &[u8], row_bytes: usize, kinds: impl Iterator<Item = RunKind>, receiver: &mut dyn Receiver) {
     let mut start = 0;
     let mut current = None;
     let mut end = 0;

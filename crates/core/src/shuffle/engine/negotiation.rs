@@ -1,8 +1,8 @@
-//! How the ranks agree on a partition table.
+//! Negotiation of partition tables.
 //!
-//! A request travels up the tree; rank 0 answers with `Begin`; every rank summarizes the keys it saw since the last
-//! round, merges its children's summaries into its own and passes them up; rank 0 plans the table and sends it down. One
-//! round is under way at a time. Records flow with the old table meanwhile.
+//! A request travels up the tree, and rank 0 replies with `Begin`. Every rank summarizes the keys it has seen since the
+//! last round, merges its children's summaries into its own and sends the result up; rank 0 plans the table and sends
+//! it down. One round is in progress at a time. Meanwhile, records flow with the old table.
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, Renegotiation, planner_options};
@@ -12,27 +12,28 @@ use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{GROWTH, Loads, Round};
 use crate::shuffle::wire::MessageError;
 
-/// Fewest records since the last table for which a rank asks for another on its own account.
-const LEAST_INTERVAL_ROWS: u64 = 256;
+/// Minimum number of records since the last table before a rank requests another one on its own.
+const MIN_INTERVAL_ROWS: u64 = 256;
 
 fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     (range.0.min(other.0), range.1.max(other.1))
 }
 
 impl Engine {
-    /// Asks for a new partition table now; codes that know when their data changed (a mesh was refined) call this.
+    /// Requests a new partition table now, for applications that know when their data changed (after a mesh refinement,
+    /// say).
     pub fn request_renegotiation(&mut self) {
         let version = self.table_version();
         self.receive_request(version);
     }
 
-    /// Whether this rank waits for a new table: it asked for one, or takes part in a round.
+    /// Returns whether this rank waits for a new table: it requested one, or takes part in a round.
     pub fn is_negotiating(&self) -> bool {
         self.session.negotiation.round.is_some()
             || self.session.negotiation.requested.is_some_and(|version| version >= self.table_version())
     }
 
-    /// Asks for a table when the rule in force says so.
+    /// Requests a table when the rule in force is met.
     pub(in crate::shuffle) fn consider_renegotiation(&mut self) {
         let held_rows = self.held.len() / self.schema.row_bytes();
         let due = match &self.session.installed {
@@ -80,7 +81,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Summarizes this rank's keys. A rank without children has all it needs at once; `exchange` passes it on.
+    /// Summarizes this rank's keys. The round of a rank without children is complete at once; `exchange` sends it on.
     fn open_round(&mut self, version: u32) {
         let phase = self.sampling_phase();
         let own = self.sketch.summarize(self.options.pivots as usize, phase);
@@ -103,7 +104,7 @@ impl Engine {
         self.session.negotiation.observed = 0;
     }
 
-    /// About how many records this rank will append until the next round.
+    /// Returns an estimate of the records that this rank appends until the next round.
     fn expected_rows(&self) -> u64 {
         match (&self.session.installed, self.options.renegotiation) {
             (None, _) | (_, Renegotiation::OnRequest) => 0,
@@ -113,7 +114,8 @@ impl Engine {
     }
 
     pub(in crate::shuffle) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
-        // All records have arrived, and the round this answers was dropped: a child may count its deliveries before it answers.
+        // All records have arrived, and this message's round was dropped: a child may count its deliveries before it
+        // replies.
         if matches!(self.session.phase, Phase::Sealing | Phase::Idle) {
             return Ok(());
         }
@@ -132,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Passes a complete round on, or plans the table on rank 0.
+    /// Sends a complete round up, or plans the table on rank 0.
     pub(in crate::shuffle) fn advance_round(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let complete = |round: &mut Round| round.missing_children == 0;
         let Some(round) = self.session.negotiation.round.take_if(complete) else { return Ok(()) };
@@ -160,7 +162,7 @@ impl Engine {
                 self.session.negotiation.seen_contributors =
                     self.session.negotiation.seen_contributors.max(round.contributors).max(1);
                 let interval_rows = self.adapt_interval(mass);
-                // What waits will be routed by this table too, like the keys that are still to come.
+                // Waiting records will be routed by this table too, like the keys still to come.
                 let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
                 let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
                 let options = &self.options;
@@ -181,17 +183,17 @@ impl Engine {
         Ok(())
     }
 
-    /// After an interval in which the ranks saw `mass` keys: how many records a rank appends before it asks again, so that
-    /// the keys seen grow by [`GROWTH`] from table to table.
+    /// Returns the number of records a rank appends before it requests the next table, after an interval in which the
+    /// ranks saw `mass` keys. The keys seen grow by [`GROWTH`] from table to table.
     ///
-    /// Ranks append in lumps and not in step, so the first to ask may have seen much while the others saw nothing: the
-    /// interval after one that turned out too short is twice as long.
+    /// Ranks append in large blocks and out of step, so the first requester may have seen many keys while the others
+    /// saw none: an interval that turned out too short is doubled.
     fn adapt_interval(&mut self, mass: u64) -> u64 {
         let negotiation = &mut self.session.negotiation;
         let was_short = mass < negotiation.seen_mass / GROWTH / 2;
         negotiation.seen_mass = negotiation.seen_mass.saturating_add(mass);
         let share = negotiation.seen_mass / (GROWTH * u64::from(negotiation.seen_contributors));
-        (share << u32::from(was_short)).max(LEAST_INTERVAL_ROWS)
+        (share << u32::from(was_short)).max(MIN_INTERVAL_ROWS)
     }
 
     pub(in crate::shuffle) fn receive_table(
@@ -209,7 +211,7 @@ impl Engine {
         self.install(decoded, interval_rows, range, receiver)
     }
 
-    /// Puts a table in force: on the receiver first, so that no record is judged by bounds it does not have.
+    /// Installs a table, on the receiver first, so that no record is judged by bounds the receiver does not have.
     fn install(
         &mut self,
         table: PartitionTable,
@@ -238,7 +240,7 @@ mod tests {
     use crate::schema::{Column, DataType, Schema};
     use crate::shuffle::{Channel, EngineOptions, Event, Sent, Transport};
 
-    /// What was sent to each of two ranks, and which of them polls.
+    /// The messages sent to each of two ranks, and the rank that polls.
     struct Post {
         queues: [VecDeque<Vec<u8>>; 2],
         rank: usize,
@@ -256,8 +258,8 @@ mod tests {
         }
     }
 
-    /// A rank that hears of a round and of the count of deliveries at once answers the count first, and the epoch is closed
-    /// when its keys arrive. Found by `mpiexec -n 8 turbidite ingest`.
+    /// A rank that receives a round and the count of deliveries together replies to the count first, so its keys arrive
+    /// after the epoch is closed. Found by `mpiexec -n 8 turbidite ingest`.
     #[test]
     fn an_answer_that_the_end_has_overtaken_is_forgotten() {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());

@@ -1,9 +1,10 @@
-//! Which control messages may come in which phase. Honest ranks keep to it, whatever the delays; one that does not (of another
-//! release, or by a transport that mixes up messages) gives an error before it moves this rank's state.
+//! The order of control messages: which of them are valid in which phase. Correct ranks keep to it under any delay. A
+//! message out of order (from another release, or from a transport that mixes up messages) returns an error before it
+//! changes this rank's state.
 //!
-//! Why each holds: a rank's parent and children send it their messages in order, and pass on what they got from theirs. So
-//! the first that comes down is `Go`; `Probe` follows only after every rank has settled, `Closed` after `Probe`, and `Outcome`
-//! after every rank has sealed. What comes up answers what went down, once for each child.
+//! Why it holds: a rank's parent and children send their messages in order and forward messages in the order received.
+//! So the first message downwards is `Go`; `Probe` follows only after every rank has settled, `Closed` after `Probe`,
+//! and `Outcome` after every rank has sealed. Each message upwards replies to one downwards, once per child.
 
 use super::Engine;
 use super::session::Phase;
@@ -15,13 +16,13 @@ impl Engine {
         let (above, children) = (self.place.parent().is_some(), self.children_count());
         let records_flow = self.session.phase.records_flow();
         let fits = match message {
-            // Any child may be in the next session already.
+            // Any child may already be in the next session.
             Control::Ready => true,
             Control::Go { .. } => above && self.session.phase == Phase::Opening,
             Control::Begin { .. } | Control::Table { .. } => above && records_flow,
             Control::Probe { .. } | Control::Closed => above && self.session.phase == Phase::Settled,
             Control::Outcome(_) => above && self.session.phase == Phase::Sealing,
-            // A round may be overtaken by the end of its epoch.
+            // The end of an epoch may overtake a round.
             Control::Request { .. } | Control::Pivots { .. } | Control::Delivered { .. } => children > 0,
             Control::Settled { .. } => records_flow && self.session.quiescence.awaits_settled(children),
             Control::Sealed(_) => {
@@ -43,7 +44,7 @@ mod tests {
     use crate::shuffle::message::Sealed;
     use crate::shuffle::{Channel, EngineOptions, Sent, Transport};
 
-    /// Control messages that a broken peer has sent; what is answered goes nowhere.
+    /// Control messages from a broken peer. Replies are discarded.
     struct Broken(VecDeque<Vec<u8>>);
 
     impl Transport for Broken {
@@ -56,8 +57,8 @@ mod tests {
         }
     }
 
-    /// What a rank of three makes of messages after it has begun its first session.
-    fn told(rank: u32, messages: &[Control]) -> Result<bool, MessageError> {
+    /// Returns the result of `messages` on one of three ranks after it has begun its first session.
+    fn receive(rank: u32, messages: &[Control]) -> Result<bool, MessageError> {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
         let mut engine = Engine::new(EngineOptions::new(rank, 3), schema);
         engine.begin(Vec::new());
@@ -70,34 +71,34 @@ mod tests {
         result
     }
 
-    /// An epoch that is closed under the hands of a program would make its next append wait for ever.
+    /// If an epoch closed while the application still appends, the next append would block forever.
     #[test]
     fn messages_out_of_their_order_are_refused() {
         let go = || Control::Go { announcement: Vec::new() };
         let settled = || Control::Settled { originated: 0 };
         let sealed = || Control::Sealed(Sealed::Payloads(Vec::new()));
-        assert!(told(1, &[go()]).is_ok());
-        assert!(told(0, &[Control::Ready, Control::Ready]).is_ok());
+        assert!(receive(1, &[go()]).is_ok());
+        assert!(receive(0, &[Control::Ready, Control::Ready]).is_ok());
         for messages in [vec![Control::Closed], vec![go(), go()], vec![go(), Control::Closed], vec![settled()]] {
-            assert!(told(1, &messages).is_err(), "{messages:?}");
+            assert!(receive(1, &messages).is_err(), "{messages:?}");
         }
         for messages in [
             vec![go()],
-            // Two open this session, two more may be of the next one.
+            // Two children begin this session, and two more may begin the next one.
             (0..5).map(|_| Control::Ready).collect(),
             vec![Control::Ready, Control::Ready, sealed()],
             vec![Control::Ready, Control::Ready, Control::Probe { round: u32::MAX }],
             vec![Control::Ready, Control::Ready, settled(), settled(), settled()],
             vec![Control::Outcome(Ok(Vec::new()))],
         ] {
-            assert!(told(0, &messages).is_err(), "{messages:?}");
+            assert!(receive(0, &messages).is_err(), "{messages:?}");
         }
     }
 
-    /// The sum overflowed.
+    /// The sum overflows.
     #[test]
     fn counts_beyond_all_numbers_are_refused() {
         let settled = || Control::Settled { originated: u64::MAX };
-        assert!(told(0, &[Control::Ready, Control::Ready, settled(), settled()]).is_err());
+        assert!(receive(0, &[Control::Ready, Control::Ready, settled(), settled()]).is_err());
     }
 }

@@ -1,9 +1,9 @@
-//! How the ranks know that an epoch's records have all arrived, and how its end becomes one answer for all.
+//! The end of an epoch: detection of quiescence, and one outcome for all ranks.
 //!
-//! Records are counted, not messages: when every rank has handed over all it originated (`Settled`), the sum of the
-//! originated records is final; rank 0 then asks (`Probe`) how many were delivered until the two sums agree. Each
-//! rank's count only grows, so agreement means that nothing is on its way. Then the parts are sealed, the entries
-//! gathered on rank 0, and its outcome sent to all.
+//! Records are counted, not messages. When every rank has sent all the records it originated (`Settled`), their sum is
+//! final; rank 0 then asks for the number of deliveries (`Probe`) until the two sums agree. Each rank's count only
+//! grows, so equal sums mean that no record is in flight. Then the parts are sealed, the entries gathered on rank 0,
+//! and its outcome sent to all.
 
 use super::session::Phase;
 use super::{Engine, Event};
@@ -11,13 +11,13 @@ use crate::shuffle::counts::Probe;
 use crate::shuffle::message::{Control, Failure, Sealed};
 use crate::shuffle::wire::MessageError;
 
-/// A sum of records over ranks, which no honest job overflows.
+/// Adds two sums of records over ranks. A correct job never overflows them.
 fn add_count(sum: u64, more: u64) -> Result<u64, MessageError> {
     sum.checked_add(more).ok_or(MessageError::Field { field: "number of records" })
 }
 
 impl Engine {
-    /// Enters the end of the epoch: what is buffered is sent, and no more is appended.
+    /// Begins the end of the epoch: buffered records are sent, and no more are appended.
     pub fn end(&mut self) {
         debug_assert_eq!(self.session.phase, Phase::Open);
         self.session.phase = Phase::Ending;
@@ -27,21 +27,23 @@ impl Engine {
         self.route_held();
     }
 
-    /// At the end of the epoch nothing waits for more to fill its batch: neither this rank's records nor those that it
-    /// passes on, which may come long after its own are gone. But while a batch has to wait for credit, the next one for
-    /// the same hop may fill up: to queue it at once would make a message of every few records, and no quota would hold them.
+    /// Flushes open batches at the end of the epoch. No batch waits for more records then: neither this rank's own nor
+    /// forwarded ones, which may arrive long after its own are gone. But while a batch waits for credit, the next one
+    /// for the same hop may fill up: queued at once, every few records would become a message, and no quota would hold
+    /// them.
     pub(in crate::shuffle) fn flush_at_the_end(&mut self) {
         if matches!(self.session.phase, Phase::Ending | Phase::Settled) {
             self.outbox.flush(self.session.number, self.table_version());
         }
     }
 
-    /// Once everything is handed over, this rank's count is final.
+    /// Reports this rank's count once all its records have been sent: the count is final then.
     pub(in crate::shuffle) fn settle_when_empty(&mut self) {
         if self.session.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
             self.session.phase = Phase::Settled;
             self.session.quiescence.own_settled = true;
-            // More than can be counted is what a child made up; then the sums never agree, and the epoch ends nowhere.
+            // A sum that overflows comes from a broken child. The sums then never agree, and the epoch does not end on
+            // any rank.
             self.session.quiescence.originated =
                 self.session.quiescence.originated.saturating_add(self.session.figures.originated);
             self.report_settled();
@@ -109,12 +111,12 @@ impl Engine {
     pub(in crate::shuffle) fn close(&mut self) {
         self.tell_children(&Control::Closed);
         self.session.phase = Phase::Sealing;
-        // A round that nobody needs any more may still be open.
+        // A round that is no longer needed may still be open.
         self.session.negotiation.round = None;
         self.events.push_back(Event::Closed);
     }
 
-    /// Hands over what this rank sealed (or why it could not), to be gathered on rank 0.
+    /// Sends this rank's sealed payload, or the cause of its failure, towards rank 0.
     pub fn sealed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;
         let own = match result {
@@ -165,7 +167,7 @@ impl Engine {
         }
     }
 
-    /// The payloads of this subtree as one, if there is a way to merge them; rank 0 gets them as they come.
+    /// Merges the payloads of this subtree, if a merge function is set. Rank 0 keeps them as they arrive.
     fn merged(&self, sealed: Sealed) -> Sealed {
         let Some(merge) = &self.merge else { return sealed };
         let Sealed::Payloads(payloads) = sealed else { return sealed };
@@ -179,7 +181,8 @@ impl Engine {
         }
     }
 
-    /// On rank 0, after [`Event::Gathered`]: the epoch is committed, with what all ranks are to know of it, or why not.
+    /// Ends the epoch on rank 0, after [`Event::Gathered`], with the result for all ranks or with the failure of the
+    /// commit.
     pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;
         self.finish(result.map_err(|cause| Failure { rank, cause }));

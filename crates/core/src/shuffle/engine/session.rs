@@ -1,4 +1,4 @@
-//! The state of one session: all that the next one starts without.
+//! The state of one session. Each session starts with a new one.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::shuffle::figures::EngineFigures;
 use crate::shuffle::round::Round;
 use crate::shuffle::traffic::Traffic;
 
-/// Key range of nothing: every key widens it.
+/// The empty key range, which every key widens.
 pub(in crate::shuffle) const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
 
-/// How far the session has come on this rank.
+/// A session's phase on this rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::shuffle) enum Phase {
     /// Over, or not begun.
@@ -23,7 +23,7 @@ pub(in crate::shuffle) enum Phase {
     Open,
     /// The application has ended the session; its buffered records are still leaving.
     Ending,
-    /// All own records have left; others' still arrive.
+    /// All own records have left; records of other ranks still arrive.
     Settled,
     /// All records of all ranks have arrived.
     Sealing,
@@ -39,58 +39,58 @@ impl Phase {
 /// One session of a rank.
 #[derive(Debug, Default)]
 pub(in crate::shuffle) struct Session {
-    /// Sessions begun so far, this one included.
+    /// Number of sessions begun, this one included.
     pub(in crate::shuffle) number: u32,
     pub(in crate::shuffle) phase: Phase,
     /// The announcement, until this rank and its whole subtree are ready.
     pub(in crate::shuffle) unreported: Option<Vec<u8>>,
-    /// The table in force, if there has been one.
+    /// The table in force, if any.
     pub(in crate::shuffle) installed: Option<Installed>,
     pub(in crate::shuffle) negotiation: Negotiation,
     pub(in crate::shuffle) quiescence: Quiescence,
-    /// Ranks without credit for as long as the runtime's patience lasts.
+    /// Ranks that gave no credit until the runtime's timeout.
     pub(in crate::shuffle) unresponsive: BTreeSet<u32>,
     pub(in crate::shuffle) figures: EngineFigures,
     pub(in crate::shuffle) traffic: Traffic,
 }
 
 impl Session {
-    /// Begins the next session on this rank, with what rank 0 announces.
+    /// Creates the next session of this rank, with the announcement of rank 0.
     pub(in crate::shuffle) fn next(&self, announcement: Vec<u8>) -> Self {
         Self { number: self.number + 1, phase: Phase::Opening, unreported: Some(announcement), ..Self::default() }
     }
 }
 
-/// The table in force, and what a rank derives from it.
+/// The table in force and the values a rank derives from it.
 #[derive(Debug)]
 pub(in crate::shuffle) struct Installed {
     pub(in crate::shuffle) table: PartitionTable,
     /// Smallest and largest key seen when the table was planned.
     pub(in crate::shuffle) range: (u64, u64),
-    /// Records of this rank after which it asks for the next table, if tables adapt.
+    /// Number of records of this rank after which it requests the next table, if tables adapt.
     pub(in crate::shuffle) interval_rows: u64,
     /// Closed bounds of this rank's partition.
     pub(in crate::shuffle) own_bounds: Option<(u64, u64)>,
 }
 
-/// How far the ranks have come in agreeing on the next table.
+/// The state of the negotiation of the next table.
 #[derive(Debug)]
 pub(in crate::shuffle) struct Negotiation {
     /// Smallest and largest key observed since the last `Begin`.
     pub(in crate::shuffle) observed_range: (u64, u64),
     /// Keys observed since the last `Begin`.
     pub(in crate::shuffle) observed: u64,
-    /// The version a request was last sent or passed on for.
+    /// The version for which a request was last sent or forwarded.
     pub(in crate::shuffle) requested: Option<u32>,
     /// The round this rank takes part in.
     pub(in crate::shuffle) round: Option<Round>,
     /// On rank 0: plans tables from the loads of all partitions.
     pub(in crate::shuffle) planner: Option<Planner>,
-    /// On rank 0: smallest and largest key that any rank has observed.
+    /// On rank 0: smallest and largest key observed on any rank.
     pub(in crate::shuffle) seen_range: (u64, u64),
-    /// On rank 0: keys that all ranks have observed.
+    /// On rank 0: number of keys observed on all ranks.
     pub(in crate::shuffle) seen_mass: u64,
-    /// Most ranks that had keys in one interval: a round may begin when only some have appended again.
+    /// Maximum number of ranks that had keys in one interval: a round may begin when only some have appended again.
     pub(in crate::shuffle) seen_contributors: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What runtimes may ask of an engine: the memory it holds, and where it stands.
+//! Queries of the runtime: an engine's memory and state.
 
 use super::{BatchMemory, Engine, Peers};
 use crate::partition::Planner;
@@ -6,8 +6,8 @@ use crate::shuffle::backpressure::Pressure;
 use crate::shuffle::round::Round;
 
 impl Engine {
-    /// Bytes held to agree on partition tables: the keys seen, what children have answered, the table in force; on rank 0
-    /// what it plans with.
+    /// Returns the bytes held to negotiate partition tables: the keys seen, the replies of children, the table in
+    /// force, and the planner on rank 0.
     pub fn negotiation_bytes(&self) -> usize {
         let round = self.session.negotiation.round.as_ref().map_or(0, Round::memory_bytes);
         let table = self.session.installed.as_ref().map_or(0, |installed| installed.table.memory_bytes());
@@ -15,28 +15,30 @@ impl Engine {
         self.sketch.memory_bytes() + round + table + planner
     }
 
-    /// Bytes held in buffers whose size depends on traffic: batches, held and put-aside records.
+    /// Returns the bytes of buffers whose size depends on traffic: batches, held records and batches ahead of their
+    /// table.
     pub fn resident_bytes(&self) -> usize {
         let aside: usize = self.ahead.iter().map(Vec::capacity).sum();
         self.outbox.memory().resident_bytes + self.held.capacity() + aside + self.scratch.block.capacity()
     }
 
-    /// Memory of the batches on their way out, others' records included.
+    /// Returns the memory of the outgoing batches, forwarded records included.
     pub fn batch_memory(&self) -> BatchMemory {
         self.outbox.memory()
     }
 
-    /// The other ranks that batches of records went to or came from in the epoch that is running or was last run.
+    /// Returns the numbers of ranks that batches of records were sent to and received from in the current epoch, or in
+    /// the last one.
     pub fn peers(&self) -> Peers {
         self.session.traffic.peers()
     }
 
-    /// Whether an append would be taken now, as far as buffers go.
+    /// Returns whether the buffers have room for an append.
     pub fn has_room(&self) -> bool {
         self.outbox.has_room() && (self.session.installed.is_some() || !self.hold_is_full())
     }
 
-    /// Returns what holds records of this rank back.
+    /// Returns the reasons why records of this rank are held back.
     pub fn pressure(&self) -> Pressure {
         let unresponsive = &self.session.unresponsive;
         Pressure {
@@ -46,22 +48,22 @@ impl Engine {
         }
     }
 
-    /// Whether control messages wait to be sent by the next [`Engine::exchange`].
+    /// Returns whether control messages wait for the next [`Engine::exchange`].
     pub fn has_control(&self) -> bool {
         !self.control.is_empty()
     }
 
-    /// The version of the table that is being negotiated here.
+    /// Returns the version of the table that this rank negotiates.
     pub fn round_version(&self) -> Option<u32> {
         self.session.negotiation.round.as_ref().map(|round| round.version)
     }
 
-    /// Bytes of the table in force as a message.
+    /// Returns the bytes of the table in force, encoded as a message.
     pub fn table_bytes(&self) -> usize {
         self.session.installed.as_ref().map_or(0, |installed| installed.table.message_bytes())
     }
 
-    /// How many ranks a control message passes on its way to rank 0.
+    /// Returns the number of ranks that a control message passes on its way to rank 0.
     pub fn tree_depth(&self) -> u32 {
         self.place.depth()
     }

@@ -1,21 +1,21 @@
-//! Routing anew what waits in batches, when a table comes into force.
+//! Rerouting of waiting batches when a table comes into force.
 //!
-//! A new table mostly moves its cuts a little, so most records still belong where they are: they stay in their batch, and
-//! only the others are taken out and added to those they belong to now. Taking all out and routing them as new cost 5 % of an
-//! ingest's processor time.
+//! A new table mostly moves its cuts a little, so most records still belong in their batch. Those stay, and only the
+//! others are taken out and appended to their new batches, which costs less processor time than routing all of them
+//! again.
 //!
-//! Invariant: a queued batch that stays is at least half as full as one that is closed now, so that tables do not fill the
-//! queue with remains.
+//! Invariant: a queued batch that stays is at least half as full as one closed now, so that tables do not fill the
+//! queue with remainders.
 
 use super::{Batch, DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader, Outbox, Routes, room, wire_row_bytes};
 
-/// Where the rows of a batch are, and where they may stay.
+/// The position of rows in a batch, and the destinations that keep them there.
 struct Place<'a> {
     hop: usize,
-    /// Bytes of a row in the message, and of a stored row: the end of it.
+    /// Bytes of a row in the message; the stored row is its end.
     wire_bytes: usize,
     row_bytes: usize,
-    /// Fewer bytes than this are not worth a batch.
+    /// Minimum bytes of a batch that stays.
     least_bytes: usize,
     routes: Option<&'a Routes>,
 }
@@ -29,7 +29,7 @@ impl Place<'_> {
     }
 }
 
-/// Rows that leave their batches, and where they go instead.
+/// Rows that leave their batches, and their new destinations.
 #[derive(Default)]
 struct Moved {
     rows: Vec<u8>,
@@ -37,10 +37,10 @@ struct Moved {
 }
 
 impl Outbox {
-    /// Brings the rows of all batches that have not left to where they belong now. `destinations` says where: it gets a
-    /// batch from its first stored row on, and the bytes from the beginning of one to that of the next (behind the last one
-    /// there may be fewer). Others' records are among them: those that move go on as if they were this rank's own. Answers
-    /// how many rows there were.
+    /// Reroutes the rows of all batches that have not left. `destinations` is called with a batch from its first stored
+    /// row on and with the distance from one stored row to the next (the last row may be shorter than that), and
+    /// returns the rows' destinations. Forwarded records are included: those that move are treated as this rank's own.
+    /// Returns the number of rows.
     pub(in super::super) fn reroute(
         &mut self,
         session: u32,
@@ -59,7 +59,7 @@ impl Outbox {
             sift(message, place, &found, &mut moved);
         };
         let (routes, row_bytes) = (self.routes.clone(), self.row_bytes);
-        // As many as there are now, so that the order stays.
+        // Exactly one pass over the current queue keeps the order.
         for _ in 0..self.queue.len() {
             let Some(mut batch) = self.queue.pop_front() else { break };
             let Batch { to, channel, hop, .. } = batch;
@@ -71,7 +71,7 @@ impl Outbox {
             );
             let rows = ((batch.message.len() - DATA_HEADER_BYTES) / wire_bytes) as u32;
             if rows > 0 {
-                // The receiver must know this table before it judges them.
+                // The receiver must have this table before it judges the rows.
                 let header = DataHeader { session, origin: self.origin, destination: to, table_version, rows };
                 header.write(&mut batch.message);
                 self.queue.push_back(batch);
@@ -92,21 +92,21 @@ impl Outbox {
                 self.recycle(message);
             }
         }
-        // The table in force is newer than any that others' records were routed by.
+        // The table in force is newer than any that routed forwarded records.
         self.newest.fill(0);
         self.push_all(&moved.destinations, &moved.rows, session, table_version);
         count
     }
 }
 
-/// Takes the rows out of a message that no longer belong there, or all of them if too few do; those that stay keep their
-/// order.
+/// Removes the rows that have a new destination from a message, or all rows if too few remain. The remaining rows keep
+/// their order.
 fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &mut Moved) {
     let &Place { wire_bytes, row_bytes, .. } = place;
     let staying = destinations.iter().filter(|&&destination| place.is_towards(destination)).count();
     let all_move = staying * wire_bytes < place.least_bytes;
-    // What stays so far ends here, and the stretch that is to follow it begins there.
-    let (mut kept, mut stretch) = (DATA_HEADER_BYTES, DATA_HEADER_BYTES);
+    // The remaining rows end at `kept`; the next rows to keep begin at `pending`.
+    let (mut kept, mut pending) = (DATA_HEADER_BYTES, DATA_HEADER_BYTES);
     for (number, &destination) in destinations.iter().enumerate() {
         let begin = DATA_HEADER_BYTES + number * wire_bytes;
         let end = begin + wire_bytes;
@@ -118,19 +118,19 @@ fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &
         }
         moved.rows.extend_from_slice(&message[end - row_bytes..end]);
         moved.destinations.push(destination);
-        kept = keep(message, kept, stretch..begin);
-        stretch = end;
+        kept = keep(message, kept, pending..begin);
+        pending = end;
     }
     let end = message.len();
-    kept = keep(message, kept, stretch..end);
+    kept = keep(message, kept, pending..end);
     message.truncate(kept);
 }
 
-/// Moves a stretch of a message to the end of what stays; answers the new end.
-fn keep(message: &mut [u8], kept: usize, stretch: std::ops::Range<usize>) -> usize {
-    let end = kept + stretch.len();
-    if kept < stretch.start {
-        message.copy_within(stretch, kept);
+/// Moves a contiguous part of a message to the end of the kept rows. Returns the new end.
+fn keep(message: &mut [u8], kept: usize, pending: std::ops::Range<usize>) -> usize {
+    let end = kept + pending.len();
+    if kept < pending.start {
+        message.copy_within(pending, kept);
     }
     end
 }

@@ -8,7 +8,7 @@ use super::*;
 const ROW: usize = 64;
 
 impl Outbox {
-    /// What has waited longest, whoever filled it.
+    /// Takes the oldest batch, whichever quota it counts against.
     fn pop(&mut self) -> Option<Batch> {
         let batch = self.queue.pop_front();
         self.dequeued(batch)
@@ -25,7 +25,7 @@ fn small_batches_take_little_memory() {
     let mut outbox = Outbox::new(0, ROW, 32 << 10, budget, 16, None);
     let destinations: Vec<u32> = (0..4096u32).map(|row| row % 16).collect();
     let rows = numbered_rows(destinations.len());
-    // What a rank holds back for its first table is routed all at once, in batches of a few rows.
+    // Records held back for the first table are routed all at once, in batches of a few rows.
     outbox.size_batches(rows.len() as u64, 16);
     outbox.push_all(&destinations, &rows, 1, 1);
     assert!(outbox.queue.len() > 100, "{}", outbox.queue.len());
@@ -35,13 +35,13 @@ fn small_batches_take_little_memory() {
     assert_eq!(found.len() + outbox.rows() as usize * ROW, rows.len(), "no row is lost on the way");
 }
 
-/// Rank 0 of three nodes with two ranks each: it is the representative for node 2, rank 1 that for node 1.
+/// Rank 0 of three nodes with two ranks each: it is the representative for node 2, and rank 1 the one for node 1.
 fn representative(row_bytes: usize) -> Outbox {
     let routes = Topology::from_nodes(&[0, 0, 1, 1, 2, 2]).routes(0);
     Outbox::new(0, row_bytes, 32 << 10, 1 << 20, 6, routes)
 }
 
-/// What is queued: next hop, channel, table, rows.
+/// Takes the queued batches: next hop, channel, table, rows.
 fn drain(outbox: &mut Outbox, row_bytes: usize) -> Vec<(u32, Channel, u32, Vec<u8>)> {
     outbox.flush(1, 0);
     std::iter::from_fn(|| outbox.pop())
@@ -74,7 +74,7 @@ fn rows_share_batches_by_next_hop_whatever_their_width() {
     }
 }
 
-/// A row that says its number, and where it goes by a table of this version.
+/// A row that holds its number, and its destination by a table of this version.
 fn numbered(number: u32, row_bytes: usize) -> Vec<u8> {
     let mut row = number.to_le_bytes().to_vec();
     row.resize(row_bytes, 0xEE);
@@ -82,12 +82,13 @@ fn numbered(number: u32, row_bytes: usize) -> Vec<u8> {
 }
 
 fn place(number: u32, version: u32, receivers: u32) -> u32 {
-    // A few of them move from version to version.
+    // A few rows move from version to version.
     ((number.wrapping_mul(0x9E37_79B9) >> 16).wrapping_add(version * 900) % 0x1_0000 * receivers) >> 16
 }
 
 proptest! {
-    /// Whatever waits, after a table every row is where that one says, once, and its batch says so; nothing else changes.
+    /// After a table, every waiting row is in a batch for its new destination exactly once, and the batch carries the
+    /// table's version; all else is unchanged.
     #[test]
     fn what_waits_is_routed_by_the_new_table(
         row_bytes in prop::sample::select(vec![4usize, 12, 36, 64, 200]),
@@ -102,7 +103,7 @@ proptest! {
         let routes = outbox.routes.clone();
         outbox.size_batches(1 << 30, 6);
         if hops {
-            // Those of the own node come to this rank for node 2 alone, those of node 2 for the own one.
+            // Rows from the own node reach this rank only for node 2, and rows from node 2 only for the own node.
             for (channel, first) in [(Channel::Outward, 4), (Channel::Across, 0)] {
                 let row = |number: u32| [&(first + number % 2).to_le_bytes()[..], &numbered(1_000_000 * (first + 1) + number, row_bytes)].concat();
                 outbox.forward(channel, &(0..others).flat_map(row).collect::<Vec<u8>>(), 1, (9, 1)).unwrap();
@@ -156,18 +157,18 @@ proptest! {
             seen.sort_unstable();
             seen.dedup();
             prop_assert_eq!(seen.len() as u64, waiting, "each once");
-            // Some leave, for others there is no credit.
+            // Some batches leave, others have no credit.
             outbox.offer(|_, _, message| if credit.next() == Some(true) { None } else { Some(message) });
         }
     }
 }
 
-/// Tables that move a good deal leave little of each batch; what is left must not fill the queue.
+/// Tables that move many records leave small remainders in batches, which must not fill the queue.
 #[test]
 fn remains_of_batches_are_put_together() {
     let mut outbox = Outbox::new(0, ROW, 32 << 10, 1 << 20, 16, None);
     outbox.size_batches(1 << 30, 16);
-    // Each table moves half of the records, to anywhere.
+    // Each table moves half of the records to arbitrary receivers.
     let receiver = |number: u32, version: u32| {
         let draw = number.wrapping_mul(64).wrapping_add((version + number % 2) / 2);
         draw.wrapping_mul(0x9E37_79B9).rotate_left(13).wrapping_mul(0x85EB_CA6B) >> 28
@@ -213,7 +214,7 @@ fn batches_of_others_go_on_with_the_newest_table_that_any_record_knew() {
 #[test]
 fn records_that_would_have_to_go_back_are_refused() {
     let mut outbox = representative(ROW);
-    // Node 1 is not this rank's; a rank of the own node needs no second hop; there is no rank 6.
+    // This rank does not represent node 1; a rank of the own node needs no second hop; there is no rank 6.
     for (channel, to) in [(Channel::Outward, 2), (Channel::Outward, 1), (Channel::Outward, 6), (Channel::Across, 4)] {
         assert!(outbox.forward(channel, &addressed(&[(to, 1)]), 1, (1, 1)).is_err(), "{channel:?} {to}");
     }
@@ -236,7 +237,7 @@ fn neither_own_nor_others_records_keep_the_others_out() {
     while outbox.takes_from(Channel::Across) {
         outbox.forward(Channel::Across, &addressed(&[(1, 3)]), 1, (1, 1)).unwrap();
     }
-    // Own batches are spilled until there is room again; what waits is exact.
+    // Own batches are spilled until there is room again; the count of waiting rows is exact.
     let waiting = outbox.rows();
     let spilled = outbox.pop_own().unwrap().rows(ROW).len() / ROW;
     assert!(outbox.has_room());

@@ -1,4 +1,4 @@
-//! Killed before every storage operation in turn: whole epochs before and after, and the next writer goes on.
+//! Kills before every storage operation in turn: epochs stay whole before and after, and the next writer continues.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
 type Job = fn(&Arc<dyn Storage>) -> crate::Result<()>;
 
-/// Number of storage operations of a job on a copy of `base`.
+/// Returns the number of storage operations of a job on a copy of `base`.
 fn operations(base: &MemoryStorage, run: Job) -> u64 {
     let storage = FaultStorage::new(Arc::new(base.crash()));
     run(&(Arc::new(storage.clone()) as Arc<dyn Storage>)).unwrap();
     storage.counters().operations
 }
 
-/// Runs `run` on copies of `base`, killed before every operation; hands each storage that may be left, with whether the
-/// job believed to be done and the kill's number, to `check`.
+/// Runs `run` on copies of `base`, killed before every operation. Passes each storage that may remain to `check`, with
+/// whether the job reported success, and the number of the operation.
 fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryStorage, bool, u64)) {
     let operations = operations(base, run);
     assert!(operations > 20, "the sweep covers something");
@@ -35,7 +35,7 @@ fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryS
     }
 }
 
-/// The next writer adds epoch 9; after it everything must be in order.
+/// The next writer adds epoch 9; after that the dataset must verify.
 fn next_writer(memory: &MemoryStorage, at: u64) {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     job(&storage, 9, IfExists::Error, 90).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
@@ -128,7 +128,7 @@ fn replacement(exchange: bool) {
     assert!(seen[0] > 100 && seen[1] > 5 && (seen[2] > 0) != exchange, "all outcomes occur: {seen:?}");
 }
 
-/// Kills the writer that would complete a replacement, everywhere, too.
+/// Also kills the writer that would complete a replacement, everywhere.
 fn kill_recovery(memory: &MemoryStorage, first: u64) {
     let settled = memory.crash();
     if contents(&settled).contains_key(&2) {

@@ -1,11 +1,12 @@
-//! What a failed attempt left is removed, and nothing else.
+//! Discarding a failed attempt removes its parts, and nothing else.
 
 use super::*;
 use crate::storage::{Fault, FaultStorage};
 use crate::store::discard_attempt;
 use crate::store::epochs::commit_of;
 
-/// One attempt at replacing or writing epoch 1, on a storage that may fail; its commit and whether it succeeded.
+/// Makes one attempt at replacing or writing epoch 1, on a storage that may fail. Returns its commit and whether it
+/// succeeded.
 fn attempt(storage: &Arc<dyn Storage>, descriptor: &DatasetDescriptor) -> Option<(uuid::Uuid, bool)> {
     let commit = EpochCommit::begin(storage, &layout(), descriptor, 1, IfExists::Replace).ok()??;
     let identity = commit.identity().commit;
@@ -13,7 +14,7 @@ fn attempt(storage: &Arc<dyn Storage>, descriptor: &DatasetDescriptor) -> Option
     Some((identity, written.is_ok()))
 }
 
-/// Fails every operation of an attempt in turn, alone or with all that follow, and discards what it left.
+/// Fails every operation of an attempt in turn, alone or with all that follow, and discards its parts.
 fn sweep(exchange: bool, epochs: &[(u64, u64)]) {
     let (old, new) = (epochs.iter().find(|(epoch, _)| *epoch == 1).map(|(_, seed)| ids(*seed)), Some(ids(7)));
     let other = ids(3);

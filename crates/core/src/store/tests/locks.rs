@@ -9,14 +9,14 @@ use super::super::{Layout, LockNotice, WriterLock, lock_holder};
 use crate::error::Error;
 use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
 
-/// Names the dataset to a child process of these tests.
+/// The environment variable that names the dataset to a child process of these tests.
 const CHILD: &str = "TURBIDITE_TEST_LOCK_CHILD";
 
 fn layout() -> Layout {
     Layout::new("/ds")
 }
 
-/// The number of a process that has just ended.
+/// Returns the number of a process that has just ended.
 fn ended_process() -> u32 {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
@@ -37,8 +37,8 @@ fn locked_by(result: crate::Result<(WriterLock, Option<LockNotice>)>) -> String 
     }
 }
 
-/// A child that holds the lock of `root` until it is killed. The test binary plays the child: the test named `child`
-/// does the holding when it finds the variable set, and nothing otherwise.
+/// Starts a child that holds the lock of `root` until it is killed. The child is the test binary: its test `child`
+/// acquires the lock if the variable is set, and does nothing otherwise.
 fn start_child(root: &std::path::Path) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::tests::locks::child", "--nocapture"])
@@ -127,7 +127,7 @@ fn only_what_is_certainly_gone_is_taken_over() {
     }
 }
 
-/// Two datasets of one job with one folder: obeying "break the lock" mixed their records.
+/// Two datasets of one job with one folder: breaking the lock on request mixed their records.
 #[test]
 fn a_lock_of_the_same_job_is_never_broken() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -147,7 +147,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
     refused(forged::Holder::this(), &storage);
     lock.check().unwrap();
     lock.release().unwrap();
-    // Another process, which runs: this one's parent.
+    // Another running process: this one's parent.
     let process = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
     let other = forged::Holder { process, started: None, ..forged::Holder::this() };
     let of_job = |job: &str| forged::Holder { job: Some(job.to_owned()), ..other.clone() };
@@ -177,7 +177,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
         ));
         forged::break_lock(me.clone(), &storage, &layout()).unwrap();
     }
-    // One of the job that is gone is taken over all the same.
+    // A dead process of the job is taken over nevertheless.
     let gone = forged::Holder { process: ended_process(), ..of_job("PBS_JOBID 7") };
     WriterLock::acquire_as(me, &memory_with_lock(&gone), &layout(), false).unwrap();
 }
@@ -221,8 +221,8 @@ fn of_many_that_take_over_at_once_one_gets_it() {
         storage.create_dir_all(&layout.control()).unwrap();
         forged::place(&*storage, &layout.lock(), &forged::Holder { process, ..forged::Holder::this() });
         let (start, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
-        // A thread that fails must not leave the others waiting, so results are judged when all have tried. Nobody
-        // releases before that.
+        // A failing thread must not leave the others waiting, so results are judged after all have tried, and no lock
+        // is released before.
         let attempt = || {
             start.wait();
             let result = WriterLock::acquire(&storage, &layout, false);

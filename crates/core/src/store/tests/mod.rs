@@ -1,4 +1,4 @@
-//! Tests of the dataset's folder as a whole: kills, crashes, failures, locks, salvage, verification.
+//! Tests of the whole dataset folder: kills, crashes, failures, locks, salvage, verification.
 
 mod commits;
 mod crashes;
@@ -41,7 +41,7 @@ fn options() -> PartOptions {
     PartOptions { page_rows: 16, row_groups_per_run: 2, ..PartOptions::default() }
 }
 
-/// Ids of the records that `seed` stands for: seeds do not share ids.
+/// Returns the ids of the records of `seed`: seeds do not share ids.
 fn ids(seed: u64) -> Vec<u64> {
     let count = u64::from(PARTS) * 2 * RUN_ROWS;
     (seed * 1000..seed * 1000 + count).collect()
@@ -61,7 +61,7 @@ fn context(run: u32) -> RunContext {
     RunContext { run, kind: RunKind::Regular, table_version: 1, bounds }
 }
 
-/// Opens as a writer does; breaks locks, since the holders of simulated crashes are this very process.
+/// Opens as a writer does, and breaks locks, since the holders of simulated crashes are this process.
 fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
     let (lock, _) = WriterLock::acquire(storage, &layout(), true)?;
     let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout(), &DatasetDescriptor::new(schema()))?;
@@ -69,7 +69,7 @@ fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
     Ok((lock, descriptor))
 }
 
-/// Writes the parts of an attempt and answers its manifest.
+/// Writes the parts of an attempt and returns its manifest.
 fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> Result<EpochManifest> {
     let ids = ids(seed);
     let mut manifest = EpochManifest {
@@ -92,7 +92,7 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
     Ok(manifest)
 }
 
-/// One epoch by a writer that is already open.
+/// Writes one epoch with a writer that is already open.
 fn write_epoch(
     storage: &Arc<dyn Storage>,
     descriptor: &DatasetDescriptor,
@@ -105,14 +105,14 @@ fn write_epoch(
     commit.commit(manifest)
 }
 
-/// A whole job of one epoch: open, write, release.
+/// Runs a whole job of one epoch: open, write, release.
 fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -> Result<()> {
     let (lock, descriptor) = open(storage)?;
     write_epoch(storage, &descriptor, epoch, if_exists, seed)?;
     lock.release()
 }
 
-/// The ids of every record that a reader finds, by epoch.
+/// Returns the ids of every record that a reader finds, by epoch.
 fn contents(storage: &dyn Storage) -> BTreeMap<u64, Vec<u64>> {
     let descriptor = DatasetDescriptor::read(storage, &layout()).unwrap();
     let epochs = super::list_epochs(storage, &layout()).unwrap();
@@ -137,7 +137,7 @@ fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) 
     Ok(ids)
 }
 
-/// A dataset whose epochs hold what their seeds stand for, all of it durable.
+/// Creates a durable dataset whose epochs hold the records of their seeds.
 fn dataset(exchange: bool, epochs: &[(u64, u64)]) -> MemoryStorage {
     let memory = if exchange { MemoryStorage::new() } else { MemoryStorage::without_exchange() };
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());

@@ -1,4 +1,4 @@
-//! What is found and recovered of epochs that were never committed.
+//! Listing and salvage of epochs that were never committed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn out() -> PathBuf {
     PathBuf::from("/salvaged")
 }
 
-/// The ids in every Parquet file of a folder, read by the library and not by us.
+/// Returns the ids in every Parquet file of a folder, read by the parquet library.
 fn salvaged_ids(storage: &dyn Storage, folder: &Path) -> Vec<u64> {
     let mut ids = Vec::new();
     for entry in storage.list(folder).unwrap() {
@@ -113,7 +113,7 @@ fn a_damaged_run_is_left_out_and_named() {
     let second = found[0].parts[0].runs[1].row_groups[0];
     let flip = Fault::Flip { path: PathBuf::from(PART.file_name()), offset: second.offset + 50, mask: 4 };
     let faulty: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), flip));
-    // The new file has the same name, so what is flipped in the old one must not be flipped in reading the new.
+    // The new file has the same name; the byte flipped in the old one must not be flipped when the new one is read.
     let salvaged = salvage::recover_into(&faulty, &layout(), &descriptor, &found[0], &out()).unwrap();
     assert_eq!((salvaged.runs, salvaged.rows, salvaged.damaged.len()), (2, 2 * RUN_ROWS, 1));
     assert!(salvaged.damaged[0].to_string().contains("run 1"), "{}", salvaged.damaged[0]);
@@ -143,7 +143,7 @@ fn the_next_writer_keeps_sealed_runs_and_removes_the_rest() {
         .map(|(lock, _)| (lock, super::DatasetDescriptor::read(&memory, &layout()).unwrap()))
         .unwrap();
     let recovery = recover(&storage, &layout(), &descriptor).unwrap();
-    // The first of the empty attempts went when the second writer opened.
+    // The first of the empty attempts was deleted when the second writer opened.
     let expected = Recovery { removed_folders: 0, removed_manifests: 1, unfinished: vec![3, 7], ..Recovery::default() };
     assert_eq!(recovery, expected);
     for (attempt, kept) in [(empty, false), (sealed, true), (torn, false), (complete, true)] {

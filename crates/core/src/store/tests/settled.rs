@@ -1,4 +1,4 @@
-//! What a writer builds on must be durable, whoever did it.
+//! Data that a writer builds on must be durable, even if another process wrote it.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::{contents, ids, job, layout, open, write_epoch};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
 /// The simulator's seed 2: a writer was killed after it had created the dataset's folder and before it had synced the
-/// folder above. The next one found it there and wrote into it; a power failure took all of it.
+/// folder above. The next writer found the folder and wrote into it; a power failure removed all of it.
 #[test]
 fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
     let mut seen = 0;
@@ -18,7 +18,7 @@ fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
         if open(&(Arc::new(killed) as Arc<dyn Storage>)).is_ok() {
             break;
         }
-        // Only the process is gone: what it did is there.
+        // Only the process is gone: its changes are visible.
         job(&(Arc::new(memory.clone()) as Arc<dyn Storage>), 3, IfExists::Error, 3).unwrap();
         assert_eq!(contents(&memory.crash()).get(&3), Some(&ids(3)), "killed at {at}");
         seen += 1;
@@ -26,7 +26,8 @@ fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
     assert!(seen > 20, "opening has so many steps");
 }
 
-/// A commit whose last sync fails leaves the epoch in place, but not durable; who then skips the epoch counts on it.
+/// A commit whose last sync fails leaves the epoch in place, but not durable; a writer that then skips the epoch relies
+/// on it.
 #[test]
 fn an_epoch_that_is_skipped_is_durable() {
     let mut in_place = 0;

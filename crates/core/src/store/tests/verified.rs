@@ -1,4 +1,4 @@
-//! Verification finds every kind of damage, and nothing where there is none.
+//! Verification finds every kind of corruption, and reports none on a correct dataset.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     assert_eq!(verify(&storage, &layout(), &one, &|_| ()).unwrap().rows, rows / 3);
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 fn files(storage: &dyn Storage, folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in storage.list(folder).unwrap() {
@@ -147,7 +147,7 @@ fn leftovers_are_notices_only() {
     }
 }
 
-/// What verification says of an epoch whose manifest was changed before it was committed.
+/// Returns the findings of verification on an epoch whose manifest was changed before it was committed.
 fn with_manifest(change: impl Fn(&mut EpochManifest)) -> String {
     let memory = dataset(true, &[]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
@@ -194,7 +194,7 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
         let said = with_manifest(change);
         assert!(said.contains(text), "{text}: {said}");
     }
-    // Two runs that pass for one: each is sorted, together they are not.
+    // Two runs listed as one: each is sorted, together they are not.
     let said = with_manifest(|manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.run = 0));
     assert!(said.contains("do not ascend"), "{said}");
 }

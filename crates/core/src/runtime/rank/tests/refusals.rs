@@ -1,11 +1,11 @@
-//! What rank 0 refuses when ranks open a dataset, and what is left of epochs that failed.
+//! Errors from rank 0 when ranks open a dataset, and the parts of failed epochs.
 
 use super::*;
 use crate::error::Refusal;
 
 const RANKS: u32 = 3;
 
-/// Opens, writes one epoch if there is one to write, and closes; what every rank is told.
+/// Opens, writes one epoch if `epoch` is given, and closes. Returns the result, which is the same on every rank.
 fn open_and_write(storage: &Arc<dyn Storage>, options: &WriteOptions, epoch: Option<u64>) -> Result<(), Error> {
     let results = run(RANKS, |rank, transport| -> Result<()> {
         let mut job = RankJob::open(Arc::clone(storage), "ds", schema(), options.clone(), rank, transport)?;
@@ -16,8 +16,8 @@ fn open_and_write(storage: &Arc<dyn Storage>, options: &WriteOptions, epoch: Opt
         }
         job.close()
     });
-    let told = |result: &Result<()>| result.as_ref().map_err(|error| (error.to_string(), error.refusal())).copied();
-    assert!(results.iter().all(|result| told(result) == told(&results[0])), "{results:?}");
+    let outcome = |result: &Result<()>| result.as_ref().map_err(|error| (error.to_string(), error.refusal())).copied();
+    assert!(results.iter().all(|result| outcome(result) == outcome(&results[0])), "{results:?}");
     results.into_iter().next().unwrap()
 }
 
@@ -35,7 +35,7 @@ fn a_dataset_of_another_source_is_refused_where_sources_must_match() {
     assert_eq!(error.refusal(), Some(Refusal::OtherSource));
     let text = error.to_string();
     assert_eq!(text, "rank 0: ds was written from another source: 'watch: electrons', and this one is 'watch: ions'");
-    // Sources without a scheme, or of another one, say nothing.
+    // Sources without a scheme, or of another one, are not compared.
     for source in [None, Some("dumps/run7"), Some("other: ions"), Some("watch")] {
         open_and_write(&storage, &of_source(source, true), None).unwrap();
     }
@@ -63,7 +63,7 @@ fn a_dataset_with_epochs_is_refused_where_it_must_be_empty() {
     assert_eq!(error.to_string(), "rank 0: ds has epochs of an earlier run: 3 epochs, 7 to 400");
 }
 
-/// Two epochs that fail on rank 2 and one that does not; `after` is called once they have, on every rank.
+/// Writes two epochs that fail on rank 2 and one that does not; `after` is called after them, on every rank.
 fn fail_twice(after: impl Fn(&mut RankJob) -> u64 + Sync) -> (Arc<dyn Storage>, Vec<u64>) {
     let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let answers = run(RANKS, |rank, transport| {
@@ -91,7 +91,7 @@ fn fail_twice(after: impl Fn(&mut RankJob) -> u64 + Sync) -> (Arc<dyn Storage>, 
     (memory, answers)
 }
 
-/// Attempts whose folders are there.
+/// Returns the number of attempts whose folders exist.
 fn attempts(storage: &Arc<dyn Storage>) -> usize {
     storage.list(&Layout::new("ds").unfinished()).unwrap().len()
 }
@@ -100,7 +100,7 @@ fn attempts(storage: &Arc<dyn Storage>) -> usize {
 fn parts_of_failed_epochs_stay_until_they_are_discarded() {
     let (storage, bytes) = fail_twice(|job| job.discard_failed().unwrap());
     assert_eq!(attempts(&storage), 0);
-    // Those of ranks 0 and 1 alone, of two epochs; rank 0 has removed them all.
+    // Parts of ranks 0 and 1 alone, of two epochs; rank 0 has removed them all.
     assert!(bytes[0] > 2 * 10_000 && bytes[1..] == [0, 0], "{bytes:?}");
 
     let (storage, _) = fail_twice(|job| {
@@ -125,7 +125,7 @@ fn a_job_whose_lock_was_broken_discards_nothing() {
     assert_eq!(attempts(&shared), 1);
 }
 
-/// The rank stood twice in it: "failed on rank 1: rank 1: …".
+/// The rank was named twice: "failed on rank 1: rank 1: …".
 #[test]
 fn a_failure_names_its_rank_once() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -138,7 +138,7 @@ fn a_failure_names_its_rank_once() {
         job.end_epoch().unwrap_err().to_string()
     });
     assert_eq!(texts, ["epoch 0 failed on rank 1: its file is cut"; RANKS as usize]);
-    // A rank that has nothing to open with may have its words from a rank of something else.
+    // A rank that cannot open may report an error of another kind of operation.
     let texts = run(RANKS, |rank, transport| {
         let cause = Error::Refused { rank, class: ErrorClass::Failed, refusal: None, cause: "no memory".to_owned() };
         match rank {
