@@ -1,4 +1,4 @@
-"""Checks that no files of a crate use each other in a circle.
+"""Checks that no files of a crate use each other in a circle, and that `mod.rs` and `lib.rs` only declare and re-export.
 
 A file uses another when it names something that is defined there: by `use`, or by a path in the code. A re-export counts as
 the file that defines it, so that a facade is no detour; what a file declares (`mod name;`) or re-exports is no use. Code under
@@ -16,6 +16,7 @@ from check_layers import ROOT, leaves, test_files, without_comments_and_strings,
 CRATES = ("core", "capi", "cli", "preload", "source")
 REEXPORT = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 USE = re.compile(r"\buse\s+([^;]+);")
+ITEM = re.compile(r"^\s*(?:pub(?:\([^)]*\))? )?(?:unsafe |const )?(?:fn|struct|enum|impl|trait|static|type|const|macro_rules!)\b", re.MULTILINE)
 PATH = re.compile(r"(?<![\w:])(\w+(?:\s*::\s*\w+)+)")
 
 Module = tuple[str, ...]
@@ -74,6 +75,11 @@ class Crate:
         homes = {self.home(path) for path in absolute}
         return {home for home in homes if home != module and home in self.code and not self.is_test(home)}
 
+    def with_items(self) -> list[Module]:
+        """Folders whose mod.rs, or lib.rs, defines something."""
+        folders = [module for module in self.code if (self.source.joinpath(*module, "mod.rs" if module else "lib.rs")).is_file()]
+        return [module for module in folders if not self.is_test(module) and ITEM.search(self.code[module])]
+
     def circles(self) -> list[list[Module]]:
         """Modules that reach each other, by Tarjan's algorithm."""
         edges = {module: self.uses(module) for module in self.code if not self.is_test(module)}
@@ -110,6 +116,8 @@ def main() -> None:
     for name in CRATES:
         crate = Crate(ROOT / "crates" / name / "src")
         files += len(crate.code)
+        for module in crate.with_items():
+            problems.append(f"crates/{name}/{'/'.join(('src', *module))}: mod.rs and lib.rs only declare and re-export; give the code a file")
         for circle in crate.circles():
             modules = ", ".join("::".join(module) or "lib.rs" for module in circle)
             problems.append(f"crates/{name}: these files use each other in a circle: {modules}")

@@ -20,17 +20,8 @@ pub mod rank;
 pub mod sim;
 mod traffic;
 
-pub use options::WriteOptions;
+pub use options::{EpochStart, WriteOptions};
 pub use process::commons::{Background, Commons};
 pub use process::host::{Host, Process};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
 pub use traffic::RankTraffic;
-
-/// The result of beginning an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpochStart {
-    /// Records may be appended.
-    Started,
-    /// The epoch exists and skipping was requested: append nothing, do not end it.
-    Skipped,
-}

@@ -138,3 +138,12 @@ impl WriteOptions {
         PartOptions { page_rows: self.page_rows, row_groups_per_run: self.row_groups_per_run, ..PartOptions::default() }
     }
 }
+
+/// The result of beginning an epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpochStart {
+    /// Records may be appended.
+    Started,
+    /// The epoch exists and skipping was requested: append nothing, do not end it.
+    Skipped,
+}

@@ -3,7 +3,8 @@
 //! `ordinal(a) < ordinal(b)` exactly when `a < b`, for values of one type; -0.0 and 0.0 share an ordinal. NaN maps to
 //! [`NAN_ORDINAL`], which no other float reaches (integers may: see [`KeyOrder::is_nan`]).
 
-use super::{DataType, Value};
+use super::columns::DataType;
+use super::value::Value;
 
 /// The ordinal of NaN in float columns; for `u64` columns it is the ordinal of `u64::MAX`.
 pub const NAN_ORDINAL: u64 = u64::MAX;

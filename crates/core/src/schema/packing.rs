@@ -9,7 +9,59 @@
 
 use std::ops::Range;
 
-use super::{ColumnView, Schema};
+use super::columns::SchemaError;
+use super::record::Schema;
+use super::view::ColumnView;
+
+impl Schema {
+    /// Packs strided columns into stored rows, appended to `rows`.
+    ///
+    /// # Errors
+    /// [`SchemaError`] when the number, types or lengths of the columns do not fit the schema.
+    pub fn pack(&self, columns: &[ColumnView<'_>], rows: &mut Vec<u8>) -> Result<usize, SchemaError> {
+        let count = self.check(columns)?;
+        let start = rows.len();
+        rows.resize(start + count * self.row_bytes(), 0);
+        Packing::new(self, columns).pack(0..count, &mut rows[start..]);
+        Ok(count)
+    }
+
+    /// Returns the rows of columns that already have the stored layout in memory, one after the other, and need no
+    /// packing.
+    pub(crate) fn stored_rows<'a>(&self, columns: &[ColumnView<'a>]) -> Option<&'a [u8]> {
+        let (first, rows) = (columns.first()?, columns.first()?.len());
+        let all = first.bytes().get(..rows.checked_mul(self.row_bytes())?)?;
+        // Within `all`, equal addresses are equal bytes; only `all` is read.
+        let in_place = |(column, offset): (&ColumnView<'_>, &usize)| {
+            column.stride() == self.row_bytes() && column.bytes().as_ptr() as usize == all.as_ptr() as usize + offset
+        };
+        columns.iter().zip(self.offsets()).all(in_place).then_some(all)
+    }
+
+    /// Checks that the columns fit the schema and returns the number of rows.
+    ///
+    /// # Errors
+    /// As for [`Schema::pack`].
+    pub fn check(&self, columns: &[ColumnView<'_>]) -> Result<usize, SchemaError> {
+        if columns.len() != self.columns().len() {
+            return Err(SchemaError::InputColumns { expected: self.columns().len(), found: columns.len() });
+        }
+        let rows = columns[0].len();
+        for (column, view) in self.columns().iter().zip(columns) {
+            if view.data_type() != column.data_type {
+                return Err(SchemaError::InputType {
+                    name: column.name.clone(),
+                    expected: column.data_type,
+                    found: view.data_type(),
+                });
+            }
+            if view.len() != rows {
+                return Err(SchemaError::InputRows { name: column.name.clone(), expected: rows, found: view.len() });
+            }
+        }
+        Ok(rows)
+    }
+}
 
 /// Rows are copied inline in steps of this many bytes; the last step overlaps the one before.
 pub(crate) const STEP: usize = 16;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::DataType;
+use super::columns::DataType;
 
 /// One value of a numeric column: every integer type fits `i128`, every float type `f64`, both exactly.
 #[derive(Debug, Clone, Copy, PartialEq)]

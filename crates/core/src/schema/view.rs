@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use arrow_buffer::ToByteSlice;
 
-use super::{DataType, SchemaError};
+use super::columns::{DataType, SchemaError};
+use super::ordinal::KeyOrder;
 
 /// A borrowed column of `len` values that begin `stride` bytes apart.
 ///
@@ -95,7 +96,7 @@ impl<'a> ColumnView<'a> {
 
     /// Appends the key ordinals of all values to `out`.
     pub fn ordinals(&self, out: &mut Vec<u64>) {
-        super::KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
+        KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
     }
 }
 /// Contiguous values of a type, as [`ColumnView::new`] takes them as bytes.

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::network::{Connection, Network};
+use super::options::{MachineOptions, Time, nanoseconds};
 use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
 use super::store::{Sealed, Store};
-use super::{MachineOptions, Time, nanoseconds};
 use crate::format::RunKind;
 use crate::partition::TableShelf;
 use crate::schema::{ColumnView, Schema, SchemaError, Value};
@@ -250,7 +250,7 @@ impl MachineJob {
         self.rounds.clear();
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
-        self.network.traffic = super::Traffic::default();
+        self.network.traffic = super::report::Traffic::default();
         self.store = Store::new(&self.options, self.schema.row_bytes());
         for rank in 0..self.options.ranks {
             let state = &mut self.ranks[rank as usize];

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
+use super::options::{Machine, MachineOptions, Time, nanoseconds};
 use super::report::Traffic;
-use super::{Machine, MachineOptions, Time, nanoseconds};
 use crate::shuffle::{Channel, ControlPurpose, Sent, Transport};
 
 /// Minimum size of control messages that are stored once, however many ranks they are for.

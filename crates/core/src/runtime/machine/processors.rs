@@ -1,7 +1,7 @@
 //! Scheduling of processors: each node has a fixed number of them, and each computation of its ranks takes the one that
 //! is free first.
 
-use super::{Machine, Time};
+use super::options::{Machine, Time};
 
 /// All nodes' processors.
 #[derive(Debug)]

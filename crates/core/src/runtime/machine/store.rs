@@ -5,7 +5,7 @@
 //! outside. There are two memtables, so a receiver takes no more records while one is full and the other is being
 //! written. A sample of the keys is kept for the second rule.
 
-use super::{MachineOptions, StorageModel, Time, nanoseconds};
+use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
 
 /// Keys sampled of the run that is being filled.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::{RankJob, State, TABLE_PATIENCE, refusal};
+use super::job::{RankJob, State, TABLE_PATIENCE, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;

@@ -8,6 +8,7 @@ use super::*;
 use crate::format::{EncodeBuffers, PartIdentity, PartOptions};
 use crate::schema::{Column, DataType};
 use crate::storage::{MemoryStorage, Storage};
+use crate::writer::task::PartFactory;
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 

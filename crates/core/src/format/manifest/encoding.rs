@@ -1,0 +1,373 @@
+//! Encoding and decoding of manifests.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::types::{UInt8Type, UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, PrimitiveArray, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_ipc::reader::StreamDecoder;
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType as ArrowType, Field, Schema as ArrowSchema, SchemaRef};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::error::{Error, Result};
+use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
+use crate::format::manifest::entries::{PartEntry, PartId};
+use crate::format::manifest::model::{EpochFigures, EpochManifest};
+use crate::format::manifest::run_entry::RunEntry;
+use crate::format::manifest::runs::Runs;
+use crate::format::manifest::spreads::Spreads;
+use crate::format::manifest::stored_runs::{StoredRuns, kind_number};
+use crate::format::parquet::footer::FORMAT_VERSION;
+use crate::schema::{Column, DataType, Schema, SchemaError, Value};
+
+/// The last eight bytes of a manifest.
+const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
+const TRAILER_BYTES: usize = 16;
+
+/// The fixed columns, in order.
+const FIXED: [(&str, ArrowType); 9] = [
+    ("rank", ArrowType::UInt32),
+    ("roll", ArrowType::UInt32),
+    ("run", ArrowType::UInt32),
+    ("row_group", ArrowType::UInt32),
+    ("offset", ArrowType::UInt64),
+    ("bytes", ArrowType::UInt64),
+    ("rows", ArrowType::UInt64),
+    ("kind", ArrowType::UInt8),
+    ("table_version", ArrowType::UInt32),
+];
+
+/// Returns the columns of a manifest: the fixed ones, checksum and bounds, then ranges and NaN counts by column.
+fn fields(schema: &Schema) -> Vec<Field> {
+    let mut fields: Vec<Field> =
+        FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();
+    fields.push(Field::new("checksum", ArrowType::UInt64, false));
+    let key = schema.key().data_type.arrow();
+    fields.push(Field::new("lower", key.clone(), true));
+    fields.push(Field::new("upper", key, true));
+    for Column { name, data_type, .. } in numeric_columns(schema).map(|(_, column)| column) {
+        fields.push(Field::new(format!("min:{name}"), data_type.arrow(), true));
+        fields.push(Field::new(format!("max:{name}"), data_type.arrow(), true));
+        if data_type.is_float() {
+            fields.push(Field::new(format!("nan:{name}"), ArrowType::UInt64, false));
+        }
+    }
+    fields
+}
+
+fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
+    schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
+}
+
+/// Converts an error of Arrow's encoder. Only a defect can cause one, since the arrays are built to fit.
+fn refused(error: &ArrowError) -> Error {
+    Error::Io { operation: "encode", path: "manifest".into(), source: std::io::Error::other(error.to_string()) }
+}
+
+impl EpochManifest {
+    /// Encodes the manifest.
+    ///
+    /// # Errors
+    /// [`Error::Schema`] when a run does not have statistics for every column of the schema.
+    pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
+        for run in &self.runs {
+            if run.columns.len() != schema.columns().len() {
+                let (expected, found) = (schema.columns().len(), run.columns.len());
+                return Err(SchemaError::InputColumns { expected, found }.into());
+            }
+        }
+        let schema_with_notes = Arc::new(ArrowSchema::new_with_metadata(fields(schema), self.notes()));
+        let batch = RecordBatch::try_new(Arc::clone(&schema_with_notes), self.arrays(schema))
+            .map_err(|error| refused(&error))?;
+        let mut out = Vec::new();
+        let mut writer = StreamWriter::try_new(&mut out, &schema_with_notes).map_err(|error| refused(&error))?;
+        writer.write(&batch).and_then(|()| writer.finish()).map_err(|error| refused(&error))?;
+        drop(writer);
+        let checksum = xxh3_64(&out);
+        out.extend_from_slice(&checksum.to_le_bytes());
+        out.extend_from_slice(MANIFEST_MAGIC);
+        Ok(out)
+    }
+
+    /// Returns the epoch's own properties, stored as metadata of the stream's schema.
+    fn notes(&self) -> HashMap<String, String> {
+        let parts: Vec<serde_json::Value> = self
+            .parts
+            .iter()
+            .map(|part| {
+                serde_json::json!([
+                    part.part.rank,
+                    part.part.roll,
+                    part.bytes,
+                    part.footer_offset,
+                    part.footer_checksum
+                ])
+            })
+            .collect();
+        // JSON has no NaN and no infinity: such a statistic is left out, and reads as zero.
+        let mut figures = serde_json::json!(self.figures);
+        if let Some(fields) = figures.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        let mut notes = HashMap::from([
+            ("turbidite.format_version".to_owned(), FORMAT_VERSION.to_string()),
+            ("turbidite.epoch".to_owned(), self.epoch.to_string()),
+            ("turbidite.commit".to_owned(), self.commit.to_string()),
+            ("turbidite.parts".to_owned(), serde_json::Value::Array(parts).to_string()),
+            ("turbidite.figures".to_owned(), figures.to_string()),
+        ]);
+        notes.extend(self.keys.text(self.runs.len()).map(|text| ("turbidite.keys".to_owned(), text)));
+        notes
+    }
+
+    fn arrays(&self, schema: &Schema) -> Vec<ArrayRef> {
+        let runs = &self.runs;
+        let u32s = |pick: fn(&RunEntry) -> u32| -> ArrayRef {
+            Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt32Type>>())
+        };
+        let u64s = |pick: fn(&RunEntry) -> u64| -> ArrayRef {
+            Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt64Type>>())
+        };
+        let kinds = runs.iter().map(|run| Some(kind_number(run.kind))).collect::<PrimitiveArray<UInt8Type>>();
+        let mut arrays = vec![
+            u32s(|run| run.part.rank),
+            u32s(|run| run.part.roll),
+            u32s(|run| run.run),
+            u32s(|run| run.row_group),
+            u64s(|run| run.offset),
+            u64s(|run| run.bytes),
+            u64s(|run| run.rows),
+            Arc::new(kinds),
+            u32s(|run| run.table_version),
+            u64s(|run| run.checksum),
+        ];
+        let typed = |data_type: DataType, pick: &dyn Fn(&RunEntry) -> Option<Value>| -> Option<ArrayRef> {
+            with_arrow_type!(data_type, T => Some(numbers::<T>(runs.iter().map(pick))), otherwise None)
+        };
+        let key = schema.key().data_type;
+        arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.0)));
+        arrays.extend(typed(key, &|run| run.bounds.map(|bounds| bounds.1)));
+        for (index, column) in numeric_columns(schema) {
+            arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.0)));
+            arrays.extend(typed(column.data_type, &|run| run.columns[index].range.map(|range| range.1)));
+            if column.data_type.is_float() {
+                let counts = runs.iter().map(|run| Some(run.columns[index].nan_count));
+                arrays.push(Arc::new(counts.collect::<PrimitiveArray<UInt64Type>>()));
+            }
+        }
+        arrays
+    }
+
+    /// Decodes a manifest; `path` is its file, for messages.
+    ///
+    /// # Errors
+    /// [`Error::Damage`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
+    /// for one of a newer release.
+    pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
+        let damage = |what: &str| Error::damage(path, what);
+        let covered = bytes
+            .len()
+            .checked_sub(TRAILER_BYTES)
+            .map(|end| &bytes[..end])
+            .filter(|_| bytes.ends_with(MANIFEST_MAGIC))
+            .ok_or_else(|| damage("it does not end as a manifest does"))?;
+        if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
+            return Err(damage("its checksum is wrong"));
+        }
+        // Arrow's decoder panics on some streams that only a forger with the right checksum can make: these count as
+        // corrupt too.
+        let covered = covered.len();
+        let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
+        let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
+            .unwrap_or_else(|_| Err("it is no Arrow stream".to_owned()))
+            .map_err(|what| damage(&what))?;
+        let notes = found.metadata();
+        let version = notes.get("turbidite.format_version").and_then(|version| version.parse().ok());
+        match version {
+            Some(found) if found > FORMAT_VERSION => {
+                return Err(Error::Version { path: path.to_owned(), found, supported: FORMAT_VERSION });
+            }
+            Some(_) => {}
+            None => return Err(damage("it has no format version")),
+        }
+        let mut manifest = take_notes(notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
+        let batches: Option<Vec<StoredRuns>> = batches.iter().map(|batch| StoredRuns::of(batch, schema)).collect();
+        let batches = batches.ok_or_else(|| damage("one of its runs cannot be read"))?;
+        if batches.iter().any(StoredRuns::has_excess_nans) {
+            return Err(damage("a row group has more NaN than rows"));
+        }
+        manifest.runs = Runs::stored(batches);
+        manifest.check().map_err(damage)?;
+        Ok(manifest)
+    }
+
+    /// Checks that runs and parts fit each other.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
+        // They are in order, unless another program has written them.
+        if !ends.is_sorted() {
+            ends.sort_unstable();
+        }
+        if ends.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err("it lists a part twice");
+        }
+        if self.parts.iter().any(|part| part.footer_offset >= part.bytes) {
+            return Err("a part's footer lies outside the part");
+        }
+        let (mut rows, mut bytes) = (0u64, 0u64);
+        // A part's runs are consecutive, and so are parts: the search for the next run begins there.
+        let mut at = 0;
+        for run in self.runs.places() {
+            let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
+            let beside =
+                [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
+            at = beside
+                .or_else(|| ends.binary_search_by_key(&run.part, |entry| entry.0).ok())
+                .ok_or("a run lies outside the parts listed")?;
+            if end > ends[at].1 {
+                return Err("a run lies outside the parts listed");
+            }
+            // A record takes at least one byte, so no count or allocation by rows exceeds the size of the files.
+            if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
+                return Err("a row group has more rows than its bytes can hold");
+            }
+            rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;
+            bytes = bytes.checked_add(run.bytes).ok_or("its runs have more bytes than can be counted")?;
+        }
+        Ok(())
+    }
+}
+
+/// Decodes the schema with the epoch's metadata, and the batches of an Arrow IPC stream with a manifest's columns.
+fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
+    let mut decoder = StreamDecoder::new();
+    let mut batches = Vec::new();
+    while !buffer.is_empty() {
+        let before = buffer.len();
+        match decoder.decode(&mut buffer) {
+            Ok(batch) => batches.extend(batch),
+            Err(error) => return Err(format!("it is no Arrow stream: {error}")),
+        }
+        if buffer.len() == before {
+            return Err("bytes follow the end of its Arrow stream".to_owned());
+        }
+    }
+    decoder.finish().map_err(|error| format!("its Arrow stream is not complete: {error}"))?;
+    let found = decoder.schema().ok_or("it is empty")?;
+    let expected = fields(schema);
+    let same = found.fields().len() == expected.len()
+        && found
+            .fields()
+            .iter()
+            .zip(&expected)
+            .all(|(found, expected)| found.name() == expected.name() && found.data_type() == expected.data_type());
+    if !same {
+        return Err("its columns are not those of the dataset's schema".to_owned());
+    }
+    Ok((found, batches))
+}
+
+/// Decodes the manifest without its runs.
+fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
+    let parts = notes.get("turbidite.parts")?;
+    let parts = match take_parts(parts) {
+        Some(parts) => parts,
+        None => {
+            let parts: Vec<(u32, u32, u64, u64, u64)> = serde_json::from_str(parts).ok()?;
+            let part = |(rank, roll, bytes, footer_offset, footer_checksum)| PartEntry {
+                part: PartId { rank, roll },
+                bytes,
+                footer_offset,
+                footer_checksum,
+            };
+            parts.into_iter().map(part).collect()
+        }
+    };
+    let figures: EpochFigures = serde_json::from_str(notes.get("turbidite.figures")?).ok()?;
+    Some(EpochManifest {
+        epoch: notes.get("turbidite.epoch")?.parse().ok()?,
+        commit: notes.get("turbidite.commit")?.parse().ok()?,
+        parts,
+        runs: Runs::default(),
+        // Kept as text until first used: a query does not need them.
+        keys: notes.get("turbidite.keys").cloned().map(Spreads::stored).unwrap_or_default(),
+        figures,
+    })
+}
+
+/// Parses the parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers only. At 131,072 parts
+/// the text is several megabytes, and a general parser takes several times as long. Any other text is left to the
+/// general parser.
+fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
+    let mut parts = Vec::with_capacity(text.len() / 32);
+    let mut rest = text.as_bytes().strip_prefix(b"[")?;
+    while let Some(fields) = rest.strip_prefix(b"[") {
+        rest = fields;
+        let mut numbers = [0u64; 5];
+        for (place, number) in numbers.iter_mut().enumerate() {
+            (*number, rest) = take_whole(rest)?;
+            rest = rest.strip_prefix(if place < 4 { b"," } else { b"]" })?;
+        }
+        let [rank, roll, bytes, footer_offset, footer_checksum] = numbers;
+        let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
+        parts.push(PartEntry { part, bytes, footer_offset, footer_checksum });
+        match rest.strip_prefix(b",") {
+            // Another part must follow.
+            Some(next) if next.first() == Some(&b'[') => rest = next,
+            Some(_) => return None,
+            None => break,
+        }
+    }
+    (rest == b"]").then_some(parts)
+}
+
+/// Parses a JSON integer, and returns it with the rest of the text.
+fn take_whole(text: &[u8]) -> Option<(u64, &[u8])> {
+    let (mut number, mut digits) = (0u64, 0);
+    while let Some(digit) = text.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
+        // Nineteen digits always fit.
+        number = match digits {
+            0..19 => number * 10 + u64::from(digit),
+            _ => number.checked_mul(10)?.checked_add(u64::from(digit))?,
+        };
+        digits += 1;
+    }
+    (digits == 1 || (digits > 1 && text[0] != b'0')).then(|| (number, &text[digits..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Fields = (u32, u32, u64, u64, u64);
+
+    proptest! {
+        /// The special parser returns the same parts as the general one, or none.
+        #[test]
+        fn parts_are_read_as_a_general_parser_does(
+            parts in prop::collection::vec(any::<Fields>(), 0..20),
+            change in prop::option::of((0usize..200, any::<u8>())),
+        ) {
+            let mut text = serde_json::to_string(&parts).unwrap().into_bytes();
+            if let Some((place, byte)) = change {
+                let place = place % text.len();
+                text[place] = byte;
+            }
+            let Ok(text) = String::from_utf8(text) else { return Ok(()) };
+            let expected: Option<Vec<Fields>> = serde_json::from_str(&text).ok();
+            let found = take_parts(&text).map(|parts| -> Vec<Fields> {
+                let fields = |part: &PartEntry| {
+                    (part.part.rank, part.part.roll, part.bytes, part.footer_offset, part.footer_checksum)
+                };
+                parts.iter().map(fields).collect()
+            });
+            prop_assert!(found.is_none() || found == expected, "{}", text);
+            prop_assert!(change.is_some() || found.is_some());
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! The two scans of a trajectory request, and their results.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arrow_array::{ArrayRef, RecordBatch, UInt64Array};
+use arrow_buffer::Buffer;
+use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
+use serde::Serialize;
+
+use crate::error::{Error, Result, UsageError};
+use crate::query::analytics::tracks::ids::{IdGatherer, IdSet};
+use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
+use crate::query::catalog::Catalog;
+use crate::query::execution::column::array;
+use crate::query::execution::stream::Scan;
+use crate::query::figures::{Counters, QueryFigures};
+use crate::query::request::{BATCH_ROWS, EpochSelection, Query, Shape, resolve_columns};
+use crate::schema::{DataType, EPOCH_COLUMN, Schema};
+
+/// Memory in which rows are sorted.
+const SORT_BYTES: usize = 64 << 20;
+
+/// Bytes of a batch at which it is cut, whatever number of rows that is.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// A request for trajectories, in the manner of a builder.
+///
+/// ```no_run
+/// use turbidite::query::{Dataset, TrackRequest};
+/// let dataset = Dataset::open("particles.tbd")?;
+/// let mut tracks = dataset.tracks(&TrackRequest::new("energy > 100", 4000, "id"), &|_| {})?;
+/// for batch in &mut tracks {
+///     println!("{} rows", batch?.num_rows());
+/// }
+/// println!("{} particles, {} of them not always there", tracks.figures().ids, tracks.figures().incomplete_ids);
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct TrackRequest {
+    of: String,
+    at: u64,
+    id: String,
+    epochs: EpochSelection,
+    columns: Option<Vec<String>>,
+    limit: u64,
+    threads: Option<usize>,
+    check: bool,
+    scratch: PathBuf,
+    sort_bytes: usize,
+}
+
+impl TrackRequest {
+    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`; particles
+    /// are told apart by the column `id`, of integers or `fixed_bytes`.
+    pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
+        Self {
+            of: of.into(),
+            at,
+            id: id.into(),
+            epochs: EpochSelection::All,
+            columns: None,
+            limit: u64::MAX,
+            threads: None,
+            check: true,
+            scratch: std::env::temp_dir(),
+            sort_bytes: SORT_BYTES,
+        }
+    }
+
+    /// Only through these epochs; `at` need not be among them.
+    #[must_use]
+    pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
+        self.epochs = epochs.into();
+        self
+    }
+
+    /// Only these columns, in this order, after id and epoch, which always come first. Without this call: all stored ones.
+    #[must_use]
+    pub fn columns<I>(mut self, names: I) -> Self
+    where
+        I: IntoIterator,
+        I::Item: Into<String>,
+    {
+        self.columns = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Ends after this many rows. As much is read as without it: the figures are those of all.
+    #[must_use]
+    pub fn limit(mut self, rows: u64) -> Self {
+        self.limit = rows;
+        self
+    }
+
+    /// At most this many threads, as [`Query::threads`].
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Whether page checksums are checked; they are unless turned off.
+    #[must_use]
+    pub fn check(mut self, check: bool) -> Self {
+        self.check = check;
+        self
+    }
+
+    /// The folder for rows that do not fit into memory; the system's for temporary files unless set.
+    #[must_use]
+    pub fn scratch_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.scratch = folder.into();
+        self
+    }
+
+    #[cfg(test)]
+    pub(in crate::query) fn sort_bytes(mut self, bytes: usize) -> Self {
+        self.sort_bytes = bytes;
+        self
+    }
+
+    fn query(&self) -> Query {
+        let query = Query::new().check(self.check);
+        match self.threads {
+            Some(threads) => query.threads(threads),
+            None => query,
+        }
+    }
+}
+
+/// How far following particles has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TrackProgress {
+    /// Epochs that have been read.
+    pub done_epochs: u64,
+    /// Epochs there are to read.
+    pub epochs: u64,
+}
+
+/// What was found, limit or not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct TrackFigures {
+    /// Particles that are followed.
+    pub ids: u64,
+    /// Epochs through which they are followed.
+    pub epochs: u64,
+    /// Rows found.
+    pub rows: u64,
+    /// Particles that have no row at one epoch or more.
+    pub incomplete_ids: u64,
+    /// Pairs of a particle and an epoch without a row.
+    pub missing: u64,
+    /// Rows beyond the first of their particle and epoch.
+    pub duplicates: u64,
+    /// What reading took, both scans together.
+    pub read: QueryFigures,
+}
+
+/// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]: the id, the epoch, the other columns.
+#[derive(Debug)]
+pub struct Tracks {
+    root: PathBuf,
+    schema: SchemaRef,
+    /// The columns of a packed row, the id first.
+    types: Vec<DataType>,
+    epochs: Vec<u64>,
+    rows: Option<Sorted>,
+    batch_rows: usize,
+    /// Rows of the limit that are still to come.
+    open: u64,
+    figures: TrackFigures,
+}
+
+/// Finds the particles and gathers their rows.
+pub(in crate::query) fn follow(
+    dataset: &Arc<Catalog>,
+    request: &TrackRequest,
+    advance: &dyn Fn(TrackProgress),
+) -> Result<Tracks> {
+    let schema = &dataset.schema;
+    let id = id_column(schema, &request.id)?;
+    let others = other_columns(schema, id, request.columns.as_deref())?;
+    let epochs = dataset.select_epochs(&request.epochs)?;
+    let counters = Arc::new(Counters::default());
+    let ids = find_ids(dataset, request, id, &counters)?;
+
+    let name = |column: &usize| schema.columns()[*column].name.clone();
+    let query = request.query().columns([id].iter().chain(&others).map(name));
+    let mut shape = Shape::resolve(&query, schema)?;
+    shape.predicate = ids.predicate(schema, id)?;
+    let types: Vec<DataType> = shape.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
+    let arrow = with_epoch(&shape.arrow);
+    let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
+    let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
+    let mut gathering =
+        Gathering { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
+    if ids.len() > 0 {
+        gathering.scan(Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs.clone()), advance)?;
+    }
+    let Gathering { sorter, presence, .. } = gathering;
+    let figures = TrackFigures {
+        ids: ids.len() as u64,
+        epochs: epochs.len() as u64,
+        read: counters.figures(),
+        ..presence.figures
+    };
+    let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, BATCH_ROWS);
+    let (root, rows) = (dataset.root().to_owned(), Some(sorter.finish()?));
+    Ok(Tracks { root, schema: arrow, types, epochs, rows, batch_rows, open: request.limit, figures })
+}
+
+/// The column that tells particles apart.
+fn id_column(schema: &Schema, name: &str) -> Result<usize> {
+    let found = resolve_columns(&[name.to_owned()], schema)?;
+    let Some(Some(column)) = found.first().copied() else {
+        return Err(wrong_id(format!("'{EPOCH_COLUMN}' tells timesteps apart, not particles")));
+    };
+    Ok(column)
+}
+
+fn wrong_id(what: String) -> Error {
+    UsageError::Option { option: "id", what }.into()
+}
+
+/// The columns that follow id and epoch.
+fn other_columns(schema: &Schema, id: usize, names: Option<&[String]>) -> Result<Vec<usize>> {
+    let named = match names {
+        Some(names) => resolve_columns(names, schema)?,
+        None => (0..schema.columns().len()).map(Some).collect(),
+    };
+    Ok(named.into_iter().flatten().filter(|column| *column != id).collect())
+}
+
+/// The schema of a query that has the id first, with the epoch after it.
+fn with_epoch(schema: &SchemaRef) -> SchemaRef {
+    let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
+    fields.insert(1, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
+    Arc::new(arrow_schema::Schema::new(fields))
+}
+
+/// The ids of the particles that satisfy the predicate.
+fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters: &Arc<Counters>) -> Result<IdSet> {
+    let stated = &dataset.schema.columns()[id];
+    let query = request.query().filter(&request.of).columns([&stated.name]);
+    let shape = Shape::resolve(&query, &dataset.schema)?;
+    let epochs = dataset.select_epochs(&request.at.into())?;
+    let mut gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
+        wrong_id(format!("'{}' is {}; ids are integers or fixed_bytes", stated.name, stated.data_type))
+    })?;
+    let most = gatherer.most();
+    let too_many = || {
+        wrong_id(format!(
+            "more than {most} particles match '{}' at epoch {}; ask for fewer, or sort the output of a query by '{}'",
+            request.of, request.at, stated.name
+        ))
+    };
+    let mut scan = Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs);
+    while let Some(piece) = scan.next_piece()? {
+        if !gatherer.add(&piece.columns[0]) {
+            return Err(too_many());
+        }
+    }
+    gatherer.finish().ok_or_else(too_many)
+}
+
+/// The second scan.
+struct Gathering<'a> {
+    ids: &'a IdSet,
+    epochs: &'a [u64],
+    types: &'a [DataType],
+    sorter: Sorter,
+    presence: Presence,
+}
+
+impl Gathering<'_> {
+    fn scan(&mut self, mut scan: Scan, advance: &dyn Fn(TrackProgress)) -> Result<()> {
+        let epochs = self.epochs.len();
+        let mut current = 0;
+        advance(TrackProgress { done_epochs: 0, epochs: epochs as u64 });
+        while let Some(piece) = scan.next_piece()? {
+            if piece.rows == 0 {
+                continue;
+            }
+            // Pieces come epoch by epoch, in the order of the list.
+            while self.epochs.get(current).is_some_and(|epoch| *epoch != piece.epoch) {
+                self.presence.end_epoch();
+                current += 1;
+                advance(TrackProgress { done_epochs: current as u64, epochs: epochs as u64 });
+            }
+            self.take(&piece.columns, piece.rows, current)?;
+        }
+        for done in current..epochs {
+            self.presence.end_epoch();
+            advance(TrackProgress { done_epochs: done as u64 + 1, epochs: epochs as u64 });
+        }
+        Ok(())
+    }
+
+    /// Hands the rows of particles that are followed to the sorter.
+    fn take(&mut self, columns: &[Buffer], rows: usize, epoch: usize) -> Result<()> {
+        let widths: Vec<usize> = self.types.iter().map(|data_type| data_type.width()).collect();
+        for row in 0..rows {
+            let Some(place) = self.ids.place(&columns[0][row * widths[0]..][..widths[0]]) else { continue };
+            self.presence.see(place);
+            // Both fit 32 bits: ids are bounded, and a folder has fewer names.
+            let key = (place as u64) << 32 | epoch as u64;
+            self.sorter.push(key, |packed| {
+                for (column, width) in columns.iter().zip(&widths) {
+                    packed.extend_from_slice(&column[row * width..][..*width]);
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Which particles have been seen: at the present epoch, and at every epoch so far.
+struct Presence {
+    seen: Vec<bool>,
+    always: Vec<bool>,
+    figures: TrackFigures,
+}
+
+impl Presence {
+    fn new(ids: usize) -> Self {
+        Self { seen: vec![false; ids], always: vec![true; ids], figures: TrackFigures::default() }
+    }
+
+    /// Notes a row of a particle.
+    fn see(&mut self, place: usize) {
+        self.figures.rows += 1;
+        self.figures.duplicates += u64::from(self.seen[place]);
+        self.seen[place] = true;
+    }
+
+    /// Notes that the present epoch has no more rows.
+    fn end_epoch(&mut self) {
+        for (seen, always) in self.seen.iter_mut().zip(&mut self.always) {
+            if !*seen {
+                self.figures.missing += 1;
+                self.figures.incomplete_ids += u64::from(*always);
+                *always = false;
+            }
+            *seen = false;
+        }
+    }
+}
+
+impl Tracks {
+    /// Names and types of the columns.
+    pub fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+
+    /// What was found and what it took.
+    pub fn figures(&self) -> TrackFigures {
+        self.figures
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        let most = usize::try_from(self.open).unwrap_or(usize::MAX).min(self.batch_rows);
+        let Some(sorted) = self.rows.as_mut().filter(|_| most > 0) else { return Ok(None) };
+        let mut columns: Vec<Vec<u8>> = vec![Vec::new(); self.types.len()];
+        let mut epochs: Vec<u64> = Vec::new();
+        while epochs.len() < most {
+            let taken = sorted.next(|key, row| {
+                // The lower half of a key is the epoch's place.
+                epochs.push(self.epochs[(key & u64::from(u32::MAX)) as usize]);
+                let mut rest = row;
+                for (column, data_type) in columns.iter_mut().zip(&self.types) {
+                    let (value, after) = rest.split_at(data_type.width());
+                    column.extend_from_slice(value);
+                    rest = after;
+                }
+            })?;
+            if taken.is_none() {
+                self.rows = None;
+                break;
+            }
+        }
+        if epochs.is_empty() {
+            return Ok(None);
+        }
+        self.open -= epochs.len() as u64;
+        let stored =
+            self.types.iter().zip(columns).map(|(data_type, bytes)| array(*data_type, Buffer::from_vec(bytes)));
+        let mut arrays: Vec<ArrayRef> = stored.collect();
+        arrays.insert(1, Arc::new(UInt64Array::from(epochs)));
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays);
+        batch.map(Some).map_err(|cause| Error::damage(&self.root, cause.to_string()))
+    }
+}
+
+impl Iterator for Tracks {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.next_batch();
+        if next.is_err() {
+            self.rows = None;
+        }
+        next.transpose()
+    }
+}

@@ -1,0 +1,426 @@
+//! The job of all ranks in one process.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorClass, Result, UsageError};
+use crate::format::EpochFigures;
+use crate::partition::TableShelf;
+use crate::runtime::endpoint::{Endpoint, decode_figures};
+use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
+use crate::runtime::opening::{Opened, discard_attempts};
+use crate::runtime::process::pool::{Pool, TaskQueue};
+use crate::runtime::{EpochStart, WriteOptions};
+use crate::schema::{ColumnView, Schema};
+use crate::shuffle::{Action, Engine, Failure, Patience, Progress, Spill};
+use crate::storage::{FileSystem, Storage};
+use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
+use crate::writer::{PartFactory, THREADS_PER_CORE};
+
+/// Maximum time a thread blocks on background threads before it drives ranks again.
+const WAIT: Duration = Duration::from_micros(500);
+
+/// One rank and its connection to the others.
+#[derive(Debug)]
+struct Rank {
+    endpoint: Endpoint,
+    link: MailboxLink,
+}
+
+#[derive(Debug)]
+struct Shared {
+    ranks: Vec<Mutex<Rank>>,
+    office: Arc<PostOffice>,
+    queue: Arc<TaskQueue>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OpenEpoch {
+    epoch: u64,
+    commit: Uuid,
+    begun: Instant,
+}
+
+/// A dataset open for writing by all ranks of this process.
+///
+/// ```
+/// use turbidite::{Column, ColumnView, DataType, LocalJob, Schema, WriteOptions};
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("energies");
+/// let schema = Schema::new(vec![Column::new("energy", DataType::F32)], "energy")?;
+/// let job = LocalJob::open(&path, schema, WriteOptions::new(4))?;
+/// job.begin_epoch(0)?;
+/// for rank in 0..4u32 {
+///     let energies: Vec<f32> = (0..100).map(|number| (number * 4 + rank) as f32).collect();
+///     job.append(rank, &[ColumnView::from(&energies)])?;
+/// }
+/// let figures = job.end_epoch()?;
+/// assert_eq!(figures.rows, 400);
+/// job.close()?;
+/// # Ok::<(), turbidite::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct LocalJob {
+    options: WriteOptions,
+    storage: Arc<dyn Storage>,
+    layout: Layout,
+    descriptor: DatasetDescriptor,
+    shared: Arc<Shared>,
+    epoch: Mutex<Option<OpenEpoch>>,
+    /// Failed attempts at epochs.
+    failed: Mutex<Vec<(u64, Uuid)>>,
+    lock: Option<WriterLock>,
+    notice: Option<LockNotice>,
+    recovery: Recovery,
+    opened: Instant,
+    /// Declared last, so that the threads end while the other fields still exist.
+    _pool: Pool,
+}
+
+/// Locks a rank. A panic while a rank was driven leaves it in an unknown state; its epoch must not be committed.
+fn lock_rank(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
+    rank.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LocalJob {
+    /// Opens the dataset at `path` for writing, or creates it.
+    ///
+    /// # Errors
+    /// When another writer holds it, it has another schema or key, it is corrupt, or the folder cannot be written.
+    pub fn open(path: impl AsRef<Path>, schema: Schema, options: WriteOptions) -> Result<Self> {
+        Self::open_with(Arc::new(FileSystem::new()), path, schema, options)
+    }
+
+    /// Opens a dataset for writing like [`LocalJob::open`], on any storage.
+    ///
+    /// # Errors
+    /// As for [`LocalJob::open`].
+    pub fn open_with(
+        storage: Arc<dyn Storage>,
+        path: impl AsRef<Path>,
+        schema: Schema,
+        options: WriteOptions,
+    ) -> Result<Self> {
+        options.check()?;
+        let layout = Layout::new(path.as_ref());
+        let Opened { descriptor, lock, notice, recovery } =
+            crate::runtime::opening::open_dataset(&storage, &layout, schema, &options)?;
+        let schema = Arc::clone(&descriptor.schema);
+        let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
+        let shelf = Arc::new(TableShelf::default());
+        // A waiting thread drives the other ranks, so a table arrives without waiting for it.
+        let patience = Patience { credit: options.patience, table: Duration::ZERO };
+        let ranks = (0..options.ranks)
+            .map(|rank| {
+                let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
+                engine.share_tables(Arc::clone(&shelf));
+                let link = MailboxLink { rank, office: Arc::clone(&office) };
+                let endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::default(), patience);
+                Mutex::new(Rank { endpoint, link })
+            })
+            .collect();
+        let queue = Arc::new(TaskQueue::default());
+        let shared = Arc::new(Shared { ranks, office, queue: Arc::clone(&queue) });
+        let threads = match options.threads {
+            0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        // A rank has at most one task at a time.
+        let threads = threads.min(options.ranks as usize);
+        let completed = Arc::clone(&shared);
+        let pool = Pool::start(queue, threads, move |rank, completion| {
+            let mut state = lock_rank(&completed.ranks[rank as usize]);
+            state.endpoint.complete(completion);
+            completed.submit_next(rank, &mut state.endpoint);
+        })
+        .map_err(|source| Error::Io {
+            operation: "start threads for",
+            path: path.as_ref().to_owned(),
+            source,
+        })?;
+        Ok(Self {
+            options,
+            storage,
+            layout,
+            descriptor,
+            shared,
+            epoch: Mutex::new(None),
+            failed: Mutex::default(),
+            lock: Some(lock),
+            notice,
+            recovery,
+            opened: Instant::now(),
+            _pool: pool,
+        })
+    }
+
+    /// Returns what happened to the stale lock of a dead writer, if there was one, to report it to the user.
+    pub fn lock_notice(&self) -> Option<&LockNotice> {
+        self.notice.as_ref()
+    }
+
+    /// Returns the result of recovery: an earlier writer's commits that were completed or removed, and data that can be
+    /// salvaged.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
+    }
+
+    /// Returns the contents of dataset.json.
+    pub fn descriptor(&self) -> &DatasetDescriptor {
+        &self.descriptor
+    }
+
+    /// Begins an epoch on all ranks.
+    ///
+    /// # Errors
+    /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when its folder
+    /// cannot be created.
+    pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
+        let mut open = self.open_epoch();
+        if open.is_some() {
+            return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
+        }
+        self.check_lock()?;
+        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
+        let identity = commit.identity();
+        let factory = Arc::new(PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: commit.directory(),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part(),
+            identity,
+        });
+        let mut commit = Some(commit);
+        for (number, rank) in self.shared.ranks.iter().enumerate() {
+            let Rank { endpoint, .. } = &mut *lock_rank(rank);
+            endpoint.begin(Vec::new());
+            endpoint.store(self.options.writer(number as u32), Arc::clone(&factory), commit.take());
+        }
+        *open = Some(OpenEpoch { epoch, commit: identity.commit, begun: Instant::now() });
+        self.drive_until(|endpoint| endpoint.engine.is_open(), false)?;
+        Ok(EpochStart::Started)
+    }
+
+    /// Appends rows on one rank. Threads may append on different ranks at once.
+    ///
+    /// # Errors
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
+    /// epoch, on all ranks.
+    pub fn append(&self, rank: u32, columns: &[ColumnView<'_>]) -> Result<()> {
+        let outside = UsageError::Rank { rank, ranks: self.options.ranks };
+        let mutex = self.shared.ranks.get(rank as usize).ok_or(outside)?;
+        let mut state = lock_rank(mutex);
+        if !state.endpoint.engine.is_open() {
+            return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
+        }
+        let mut append = state.endpoint.engine.append(columns)?;
+        let mut others_moved = false;
+        loop {
+            state.endpoint.advance(&mut append);
+            let moved = self.shared.drive(rank, &mut state)?;
+            if append.is_done() {
+                break;
+            }
+            // Ranks of one process wait for each other as long as any of them makes progress.
+            let progress = Progress { taken: moved || others_moved, moved };
+            let action = state.endpoint.decide(self.opened.elapsed(), progress);
+            if action == Action::Continue {
+                others_moved = false;
+                continue;
+            }
+            drop(state);
+            let seen = self.shared.queue.completions();
+            let spilled = if let Action::Spill(spill) = action { self.spill(rank, spill) } else { false };
+            others_moved = !spilled && self.drive_others()?;
+            if !spilled && !others_moved {
+                self.shared.queue.wait(seen, WAIT);
+            }
+            state = lock_rank(mutex);
+        }
+        drop(state);
+        self.attend()
+    }
+
+    /// Spills records of this rank. Returns whether there were any, and room for them.
+    fn spill(&self, rank: u32, spill: Spill) -> bool {
+        let mut state = lock_rank(&self.shared.ranks[rank as usize]);
+        let spilled = state.endpoint.spill(spill);
+        self.shared.submit_next(rank, &mut state.endpoint);
+        spilled
+    }
+
+    /// Requests a new partition table, for applications that know when their data changed.
+    ///
+    /// # Errors
+    /// When messages cannot be decoded.
+    pub fn renegotiate(&self) -> Result<()> {
+        lock_rank(&self.shared.ranks[0]).endpoint.engine.request_renegotiation();
+        self.drive_others().map(drop)
+    }
+
+    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
+    ///
+    /// # Errors
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are not
+    /// affected, and the next epoch may begin.
+    pub fn end_epoch(&self) -> Result<EpochFigures> {
+        let mut open = self.open_epoch();
+        let Some(OpenEpoch { epoch, commit, begun }) = *open else {
+            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
+        };
+        for rank in &self.shared.ranks {
+            lock_rank(rank).endpoint.engine.end();
+        }
+        *open = None;
+        self.drive_until(Endpoint::is_over, true)?;
+        match lock_rank(&self.shared.ranks[0]).endpoint.take_outcome() {
+            Some(Err(Failure { rank, cause })) => {
+                self.failed().push((epoch, commit));
+                Err(Error::EpochFailed { epoch, rank, cause })
+            }
+            Some(Ok(bytes)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &bytes)? }),
+            None => Err(UsageError::State { call: "end_epoch", state: "while another thread ends the epoch" }.into()),
+        }
+    }
+
+    /// Makes the epoch fail at its end, because records that belong to it cannot be appended.
+    ///
+    /// # Errors
+    /// Outside an epoch.
+    pub fn refuse(&self, cause: String) -> Result<()> {
+        if self.open_epoch().is_none() {
+            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
+        }
+        let refused = Error::Refused { rank: 0, class: ErrorClass::Failed, refusal: None, cause };
+        lock_rank(&self.shared.ranks[0]).endpoint.object(refused);
+        Ok(())
+    }
+
+    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
+    /// [`crate::store::salvage`]. Returns the bytes of the parts.
+    ///
+    /// # Errors
+    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
+    pub fn discard_failed(&self) -> Result<u64> {
+        let failed = std::mem::take(&mut *self.failed());
+        if failed.is_empty() {
+            return Ok(0);
+        }
+        self.check_lock()?;
+        discard_attempts(&*self.storage, &self.layout, &failed)
+    }
+
+    fn failed(&self) -> MutexGuard<'_, Vec<(u64, Uuid)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Removes all epochs after `epoch`, for a restart from a checkpoint.
+    ///
+    /// # Errors
+    /// Inside an epoch, or when a file operation fails.
+    pub fn truncate_after(&self, epoch: u64) -> Result<Vec<u64>> {
+        if self.open_epoch().is_some() {
+            return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
+        }
+        self.check_lock()?;
+        crate::store::truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+    }
+
+    /// Returns an error if this job no longer holds the writer lock.
+    fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
+    }
+
+    /// Closes the dataset and releases its lock. Dropping the job does the same but cannot report an error.
+    ///
+    /// # Errors
+    /// When an epoch is open, or the lock file cannot be removed.
+    pub fn close(mut self) -> Result<()> {
+        if self.open_epoch().is_some() {
+            return Err(UsageError::State { call: "close", state: "inside an epoch" }.into());
+        }
+        match self.lock.take() {
+            Some(lock) => lock.release(),
+            None => Ok(()),
+        }
+    }
+
+    fn open_epoch(&self) -> MutexGuard<'_, Option<OpenEpoch>> {
+        self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Drives ranks that have unread control messages.
+    fn attend(&self) -> Result<()> {
+        while let Some(rank) = self.shared.office.next_waiting() {
+            // A locked rank is being driven by another thread.
+            if let Ok(mut state) = self.shared.ranks[rank as usize].try_lock() {
+                self.shared.drive(rank, &mut state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drives every rank that no other thread is driving. Returns whether anything moved.
+    fn drive_others(&self) -> Result<bool> {
+        let mut moved = false;
+        for (number, rank) in self.shared.ranks.iter().enumerate() {
+            if let Ok(mut state) = rank.try_lock() {
+                moved |= self.shared.drive(number as u32, &mut state)?;
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Drives all ranks until each is `done`. With `count`, rank 0 counts deliveries again whenever nothing moves.
+    fn drive_until(&self, done: impl Fn(&Endpoint) -> bool, count: bool) -> Result<()> {
+        loop {
+            let seen = self.shared.queue.completions();
+            let mut moved = false;
+            let mut all = true;
+            for (number, rank) in self.shared.ranks.iter().enumerate() {
+                let mut state = lock_rank(rank);
+                moved |= self.shared.drive(number as u32, &mut state)?;
+                all &= done(&state.endpoint);
+            }
+            if all {
+                return Ok(());
+            }
+            if !moved {
+                if count {
+                    lock_rank(&self.shared.ranks[0]).endpoint.engine.idle();
+                }
+                self.shared.queue.wait(seen, WAIT);
+            }
+        }
+    }
+}
+
+impl Drop for LocalJob {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
+            drop(lock.release());
+        }
+    }
+}
+
+impl Shared {
+    /// Exchanges one rank's messages, acts on its events and submits its writer's next task to the threads.
+    fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
+        let Rank { endpoint, link } = state;
+        let mut moved = endpoint.drive(link)?;
+        self.submit_next(rank, endpoint);
+        moved |= endpoint.report_when_finished();
+        Ok(moved)
+    }
+
+    fn submit_next(&self, rank: u32, endpoint: &mut Endpoint) {
+        if let Some((factory, task)) = endpoint.next_task() {
+            self.queue.submit(rank, factory, task);
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! One rank of a parallel program: what its calls do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::error::{Error, ErrorClass, Result, UsageError};
+use crate::format::{EpochFigures, PartIdentity};
+use crate::runtime::endpoint::{Endpoint, decode_figures};
+use crate::runtime::opening::discard_attempts;
+use crate::runtime::options::{EpochStart, WriteOptions};
+use crate::runtime::process::commons::Background;
+use crate::runtime::process::host::Host;
+use crate::runtime::rank::announcement::Announcement;
+use crate::runtime::rank::waiting::Waiting;
+use crate::runtime::traffic::RankTraffic;
+use crate::schema::ColumnView;
+use crate::shuffle::{Action, EngineFigures, Failure, Progress, Spill};
+use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, truncate_after};
+use crate::writer::PartFactory;
+
+/// The job's state between two calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Between,
+    InEpoch(u64),
+    /// The end of the epoch has begun.
+    Ending(u64),
+    /// Communication has failed; the job can only be closed.
+    Broken,
+}
+
+/// Timeout of an append for a table: the duration of a round when ranks share processors.
+pub(super) const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+
+/// A dataset open for writing, seen from one of several ranks.
+pub struct RankJob {
+    /// Declared first, so that the background's work ends while the other fields still exist.
+    pub(super) _running: Box<dyn Send>,
+    pub(super) rank: u32,
+    pub(super) options: WriteOptions,
+    pub(super) storage: Arc<dyn Storage>,
+    pub(super) layout: Layout,
+    pub(super) descriptor: DatasetDescriptor,
+    pub(super) host: Arc<dyn Host>,
+    /// The engine, the writer and the transport, with their background work.
+    pub(super) background: Arc<Background>,
+    pub(super) state: State,
+    /// The attempt at the epoch that was begun last.
+    pub(super) attempt: Uuid,
+    /// Failed attempts at epochs, the same on all ranks.
+    pub(super) failed: Vec<(u64, Uuid)>,
+    /// The time at which the epoch was begun, by the host's clock.
+    pub(super) begun: Duration,
+    /// On rank 0.
+    pub(super) lock: Option<WriterLock>,
+}
+
+impl std::fmt::Debug for RankJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.layout.root();
+        f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
+    }
+}
+
+impl RankJob {
+    /// Begins an epoch. All ranks call it with the same number.
+    ///
+    /// # Errors
+    /// The same on every rank: the epoch exists and neither replace nor skip was requested, or its folder cannot be
+    /// created.
+    pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
+        self.begin(epoch, self.options.if_exists)
+    }
+
+    /// Begins an epoch that replaces an existing one, whatever [`WriteOptions::if_exists`] is: for an epoch that this
+    /// job has written and now has better records of. The old epoch stays until the new one is committed. All ranks
+    /// call it with the same number.
+    ///
+    /// # Errors
+    /// The same on every rank: the epoch's folder cannot be created.
+    pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
+        self.begin(epoch, IfExists::Replace)
+    }
+
+    /// Begins an epoch. For an existing epoch, rank 0's `if_exists` applies.
+    fn begin(&mut self, epoch: u64, if_exists: IfExists) -> Result<EpochStart> {
+        self.expect_between("begin_epoch")?;
+        self.begun = self.host.now();
+        let mut commit = None;
+        let announcement = (self.rank == 0).then(|| match self.begin_as_root(epoch, if_exists) {
+            Ok(Some(begun)) => {
+                let announcement = Announcement::Epoch { epoch, commit: begun.identity().commit.into_bytes() };
+                commit = Some(begun);
+                announcement
+            }
+            Ok(None) => Announcement::Skipped { epoch },
+            Err(error) => Announcement::refused(&error),
+        });
+        let announced = self.begin_session("begin_epoch", announcement)?;
+        let Announcement::Epoch { epoch: begun, commit: identity } = announced else {
+            self.end_session("begin_epoch")?;
+            return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
+        };
+        let identity = Uuid::from_bytes(identity);
+        let factory = Arc::new(PartFactory {
+            storage: Arc::clone(&self.storage),
+            directory: self.layout.attempt(begun, identity),
+            schema: Arc::clone(&self.descriptor.schema),
+            options: self.options.part(),
+            identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
+        });
+        let mut endpoint = self.background.endpoint();
+        endpoint.store(self.options.writer(self.rank), factory, commit);
+        if begun != epoch {
+            // The others append already; they learn of the error at the epoch's end.
+            let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
+            endpoint.object(UsageError::Option { option: "epoch", what }.into());
+        }
+        drop(endpoint);
+        self.background.enter_epoch();
+        self.attempt = identity;
+        self.state = State::InEpoch(begun);
+        Ok(EpochStart::Started)
+    }
+
+    fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
+        self.check_lock()?;
+        EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, if_exists)
+    }
+
+    /// Returns an error if this job no longer holds the writer lock. On rank 0 only.
+    pub(super) fn check_lock(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), WriterLock::check)
+    }
+
+    /// Appends rows.
+    ///
+    /// # Errors
+    /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
+    /// epoch, on all ranks.
+    pub fn append(&mut self, columns: &[ColumnView<'_>]) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
+        };
+        let mut append = self.background.endpoint().engine.append(columns)?;
+        let mut waiting = Waiting::default();
+        let mut action = Action::Continue;
+        loop {
+            let appends = !matches!(action, Action::AwaitTable { .. });
+            let taken = appends && self.background.endpoint().advance(&mut append);
+            let seen = self.background.completions();
+            let moved = self.drive()?;
+            if append.is_done() {
+                self.background.drive_others();
+                return Ok(());
+            }
+            if moved || taken {
+                waiting = Waiting::default();
+            }
+            action = self.background.endpoint().decide(self.host.now(), Progress { taken, moved });
+            let waits = match action {
+                Action::Continue => false,
+                Action::AwaitTable { .. } | Action::AwaitCredit { .. } => !moved,
+                Action::Spill(spill) => !self.spill(spill) && !moved,
+            };
+            if waits {
+                self.pause(&mut waiting, seen);
+            }
+        }
+    }
+
+    /// Makes the epoch fail on all ranks at its end, because records of this rank that belong to it cannot be appended.
+    ///
+    /// # Errors
+    /// Outside an epoch.
+    pub fn refuse(&mut self, cause: String) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "refuse", state: "outside an epoch" }.into());
+        };
+        self.background.endpoint().object(Error::Refused {
+            rank: self.rank,
+            class: ErrorClass::Failed,
+            refusal: None,
+            cause,
+        });
+        Ok(())
+    }
+
+    /// Requests a new partition table, for applications that know when their data changed. Any rank may call it, at any
+    /// time.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn renegotiate(&mut self) -> Result<()> {
+        let State::InEpoch(_) = self.state else {
+            return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
+        };
+        self.background.endpoint().engine.request_renegotiation();
+        self.drive().map(drop)
+    }
+
+    /// Exchanges waiting messages, for programs that compute for long while others append. Does not block.
+    ///
+    /// # Errors
+    /// When messages do not pass.
+    pub fn progress(&mut self) -> Result<()> {
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => self.drive().map(drop),
+            State::Broken => self.expect_between("progress"),
+        }
+    }
+
+    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
+    ///
+    /// # Errors
+    /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
+    /// epochs are not affected, and the next epoch may begin.
+    pub fn end_epoch(&mut self) -> Result<EpochFigures> {
+        self.start_end_epoch()?;
+        self.wait_end_epoch()
+    }
+
+    /// Performs the first half of [`RankJob::end_epoch`]: blocks until all records of the epoch have reached their
+    /// receivers. They are sorted and written in the background.
+    ///
+    /// # Errors
+    /// Outside an epoch, or when messages do not pass.
+    pub fn start_end_epoch(&mut self) -> Result<()> {
+        let State::InEpoch(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
+        };
+        self.state = State::Ending(epoch);
+        self.background.endpoint().engine.end();
+        self.drive_until("end_epoch", Endpoint::is_closed)
+    }
+
+    /// Performs the second half of [`RankJob::end_epoch`].
+    ///
+    /// # Errors
+    /// As for [`RankJob::end_epoch`].
+    pub fn wait_end_epoch(&mut self) -> Result<EpochFigures> {
+        let State::Ending(epoch) = self.state else {
+            return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
+        };
+        self.drive_until("end_epoch", Endpoint::is_over)?;
+        self.state = State::Between;
+        self.background.leave_epoch();
+        match self.background.endpoint().take_outcome() {
+            Some(Err(Failure { rank, cause })) => {
+                self.failed.push((epoch, self.attempt));
+                Err(Error::EpochFailed { epoch, rank, cause })
+            }
+            Some(Ok(bytes)) => {
+                let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
+                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &bytes)? })
+            }
+            None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
+        }
+    }
+
+    /// Returns whether there are failed epochs whose parts [`RankJob::discard_failed`] would remove. The same on every
+    /// rank.
+    pub fn has_failed(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
+    /// [`crate::store::salvage`]. Returns the bytes of the parts. Rank 0 removes them, and no messages pass: call it
+    /// once no rank needs the parts any more.
+    ///
+    /// # Errors
+    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
+    pub fn discard_failed(&mut self) -> Result<u64> {
+        let failed = std::mem::take(&mut self.failed);
+        if self.rank != 0 || failed.is_empty() {
+            return Ok(0);
+        }
+        self.check_lock()?;
+        discard_attempts(&*self.storage, &self.layout, &failed)
+    }
+
+    /// Keeps the parts of failed epochs for salvage, whatever is discarded later.
+    pub fn keep_failed(&mut self) {
+        self.failed.clear();
+    }
+
+    /// Returns this rank's communication statistics of the current epoch, or of the last one.
+    pub fn traffic(&self) -> RankTraffic {
+        self.background.endpoint().traffic()
+    }
+
+    /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
+    ///
+    /// # Errors
+    /// The same on every rank: inside an epoch, or when a file operation fails.
+    pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
+        self.expect_between("truncate_after")?;
+        let announcement = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
+            Ok(epochs) => Announcement::Truncated { epochs },
+            Err(error) => Announcement::refused(&error),
+        });
+        let announced = self.begin_session("truncate_after", announcement)?;
+        self.end_session("truncate_after")?;
+        match announced {
+            Announcement::Truncated { epochs } => Ok(epochs),
+            other => refusal(other).map_or(Ok(Vec::new()), Err),
+        }
+    }
+
+    /// Returns this rank's statistics of the current epoch, or of the last one.
+    pub fn figures(&self) -> EngineFigures {
+        self.background.endpoint().engine.figures()
+    }
+
+    /// Returns the bytes of the buffers that hold this rank's records: batches, records held back, memtables.
+    pub fn resident_bytes(&self) -> usize {
+        self.background.endpoint().resident_bytes()
+    }
+
+    fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
+        self.check_lock()?;
+        truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+    }
+
+    /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an
+    /// error.
+    ///
+    /// # Errors
+    /// When an epoch is open (it is aborted), or the lock file cannot be removed.
+    pub fn close(mut self) -> Result<()> {
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        match self.state {
+            State::InEpoch(_) | State::Ending(_) => {
+                Err(UsageError::State { call: "close", state: "inside an epoch" }.into())
+            }
+            State::Between | State::Broken => released,
+        }
+    }
+
+    /// Releases the lock only, for a process that ends while its transport cannot be used: none of the transport's
+    /// functions is called. Threads and memory are left to the end of the process. Not collective.
+    ///
+    /// # Errors
+    /// When the lock file cannot be removed.
+    pub fn abandon(mut self) -> Result<()> {
+        let released = self.lock.take().map_or(Ok(()), WriterLock::release);
+        // Dropping a transport would ask the library which messages have left.
+        std::mem::forget(self);
+        released
+    }
+
+    pub(super) fn expect_between(&self, call: &'static str) -> Result<()> {
+        match self.state {
+            State::Between => Ok(()),
+            State::InEpoch(_) | State::Ending(_) => Err(UsageError::State { call, state: "inside an epoch" }.into()),
+            State::Broken => Err(UsageError::State { call, state: "after ranks have lost each other" }.into()),
+        }
+    }
+
+    /// Begins a session and waits for rank 0's announcement; rank 0 passes its own.
+    pub(super) fn begin_session(
+        &mut self,
+        call: &'static str,
+        announcement: Option<Announcement>,
+    ) -> Result<Announcement> {
+        self.background.endpoint().begin(announcement.map(|announcement| announcement.encode()).unwrap_or_default());
+        self.drive_until(call, Endpoint::has_announcement)?;
+        let bytes = self.background.endpoint().take_announcement().unwrap_or_default();
+        Announcement::decode(self.rank, &bytes)
+    }
+
+    /// Ends a session without records; an objection of any rank is an error on all.
+    pub(super) fn end_session(&mut self, call: &'static str) -> Result<()> {
+        self.background.endpoint().engine.end();
+        self.drive_until(call, Endpoint::is_over)?;
+        match self.background.endpoint().take_outcome() {
+            Some(Err(Failure { rank, cause })) => {
+                Err(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn spill(&self, spill: Spill) -> bool {
+        let mut endpoint = self.background.endpoint();
+        let spilled = endpoint.spill(spill);
+        self.background.submit_next(&mut endpoint);
+        spilled
+    }
+
+    /// Exchanges messages and submits the writer's next task to the background. Returns whether anything moved.
+    fn drive(&mut self) -> Result<bool> {
+        let driven = self.background.drive();
+        if driven.is_err() {
+            self.disconnect();
+        }
+        driven
+    }
+
+    /// Pauses when nothing moves on this dataset: drives the process' other datasets first, since ranks may wait for
+    /// them. Returns whether background tasks were completed.
+    pub(super) fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
+        !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
+    }
+
+    /// Disconnects from the other ranks.
+    pub(super) fn disconnect(&mut self) {
+        self.state = State::Broken;
+        self.background.abandon();
+    }
+
+    pub(super) fn drive_until(&mut self, call: &'static str, done: impl Fn(&Endpoint) -> bool) -> Result<()> {
+        let mut waiting = Waiting::default();
+        loop {
+            let seen = self.background.completions();
+            let moved = self.drive()?;
+            if done(&self.background.endpoint()) {
+                return Ok(());
+            }
+            if moved {
+                waiting = Waiting::default();
+                continue;
+            }
+            // Rank 0 counts deliveries again whenever nothing moves.
+            self.background.endpoint().engine.idle();
+            let written = self.pause(&mut waiting, seen);
+            if written {
+                waiting = Waiting::default();
+            } else if self.options.stall_limit.is_some_and(|limit| waiting.waited(&*self.host) >= limit) {
+                self.disconnect();
+                return Err(Error::Stalled { rank: self.rank, call, waited_s: waiting.waited(&*self.host).as_secs() });
+            }
+        }
+    }
+}
+
+impl Drop for RankJob {
+    fn drop(&mut self) {
+        if let Some(lock) = self.lock.take() {
+            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
+            drop(lock.release());
+        }
+    }
+}
+
+pub(super) fn refusal(announced: Announcement) -> Option<Error> {
+    match announced {
+        Announcement::Refused { class, refusal, cause } => Some(Error::Refused { rank: 0, class, refusal, cause }),
+        _ => None,
+    }
+}

@@ -1,0 +1,118 @@
+//! The schema of a record: its columns, its key, and the layout of a stored row.
+
+use std::sync::Arc;
+
+use arrow_schema::{Field, SchemaRef};
+
+use super::columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
+use super::ordinal::KeyOrder;
+
+/// The columns of a dataset and its key.
+///
+/// ```
+/// use turbidite::{Column, DataType, Schema};
+/// let schema = Schema::new(
+///     vec![Column::new("energy", DataType::F32), Column::new("id", DataType::U64)],
+///     "energy",
+/// )?;
+/// assert_eq!(schema.row_bytes(), 12);
+/// # Ok::<(), turbidite::SchemaError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schema {
+    columns: Vec<Column>,
+    /// Byte offset of each column in a stored row.
+    offsets: Vec<usize>,
+    row_bytes: usize,
+    key: usize,
+}
+
+impl Schema {
+    /// Creates a schema after checking names, widths and the key.
+    ///
+    /// # Errors
+    /// [`SchemaError`] for an empty schema, a repeated, reserved or empty name, a width of zero or beyond
+    /// [`MAX_FIXED_BYTES`], a missing key or one that is not numeric.
+    pub fn new(columns: Vec<Column>, key: &str) -> Result<Self, SchemaError> {
+        if columns.is_empty() || columns.len() > MAX_COLUMNS {
+            return Err(SchemaError::ColumnCount { columns: columns.len() });
+        }
+        let mut offsets = Vec::with_capacity(columns.len());
+        let mut row_bytes = 0usize;
+        for (index, column) in columns.iter().enumerate() {
+            let name = &column.name;
+            let reserved = name.eq_ignore_ascii_case(EPOCH_COLUMN) || name.contains('.');
+            if name.is_empty() || reserved {
+                return Err(SchemaError::Name { name: name.clone() });
+            }
+            // Engines such as DuckDB match names regardless of case, so two that differ only in case would be
+            // ambiguous.
+            if columns[..index].iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
+                return Err(SchemaError::Repeated { name: name.clone() });
+            }
+            if let DataType::FixedBytes(bytes) = column.data_type
+                && (bytes == 0 || bytes > MAX_FIXED_BYTES)
+            {
+                return Err(SchemaError::Width { name: name.clone(), bytes });
+            }
+            offsets.push(row_bytes);
+            // At most 2^12 columns of 2^16 bytes: no overflow.
+            row_bytes += column.data_type.width();
+        }
+        let key_index = columns
+            .iter()
+            .position(|column| column.name == key)
+            .ok_or_else(|| SchemaError::MissingKey { name: key.to_owned() })?;
+        if !columns[key_index].data_type.is_numeric() {
+            return Err(SchemaError::KeyType { name: key.to_owned(), data_type: columns[key_index].data_type });
+        }
+        Ok(Self { columns, offsets, row_bytes, key: key_index })
+    }
+
+    /// Returns the columns in stored order.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
+    /// Returns the index of a column by name.
+    pub fn index_of(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Returns the index of the key column.
+    pub fn key_index(&self) -> usize {
+        self.key
+    }
+
+    /// Returns the key column.
+    pub fn key(&self) -> &Column {
+        &self.columns[self.key]
+    }
+
+    /// Returns the order of the key's values.
+    pub fn key_order(&self) -> KeyOrder {
+        KeyOrder::new(self.key().data_type)
+    }
+
+    /// Returns the byte offset of column `index` in a stored row.
+    pub fn offset(&self, index: usize) -> usize {
+        self.offsets[index]
+    }
+
+    /// Returns the width of a stored row in bytes.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// Returns the Arrow schema of query results over all stored columns (without `epoch`), every field required.
+    pub fn arrow(&self) -> SchemaRef {
+        let fields: Vec<Field> =
+            self.columns.iter().map(|column| Field::new(&column.name, column.data_type.arrow(), false)).collect();
+        Arc::new(arrow_schema::Schema::new(fields))
+    }
+
+    /// Returns the offsets of the columns in a stored row, in bytes.
+    pub(super) fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+}

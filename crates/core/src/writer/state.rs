@@ -1,0 +1,363 @@
+//! The state machine of one receiver's writer.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::format::{
+    BucketBounds, MAX_ROW_GROUPS, MOST_RANK_SPREADS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry,
+    RunKind, Spreads, StageSeconds,
+};
+use crate::schema::{Schema, Value};
+use crate::writer::task::{Completion, Task};
+
+/// Maximum number of records in a run: it limits the memory of sorting, whatever the width of a record.
+pub const MAX_RUN_ROWS: usize = 7 << 15;
+
+/// Threads per core that sort and write, in a process that has the cores to itself: each thread spends much of its time
+/// waiting for the disk, so one per core leaves cores idle (`ingest_speed index,ranks=16,writers=2`).
+pub const THREADS_PER_CORE: usize = 2;
+
+/// Memtables for regular records: one is filled while the other is flushed.
+pub(crate) const MEMTABLES: usize = 2;
+
+/// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
+const SIDE_FRACTION: usize = 32;
+
+/// The options of a writer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// The receiver.
+    pub rank: u32,
+    /// Size of a regular memtable in bytes.
+    pub memtable_bytes: usize,
+    /// Row groups per run.
+    pub row_groups_per_run: u32,
+    /// Row groups after which a part rolls over to the next file.
+    pub row_groups_per_part: u32,
+}
+
+/// A writer's results at the end of an epoch.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The closed parts, in the order of their rolls.
+    pub parts: Vec<PartEntry>,
+    /// Their runs.
+    pub runs: Vec<RunEntry>,
+    /// The distribution of their keys.
+    pub keys: Spreads,
+    /// Time per stage.
+    pub figures: StageSeconds,
+    /// The first error. Parts and runs are incomplete if there is one.
+    pub error: Option<Error>,
+    /// Empty memtables of regular size, for the next epoch's writer.
+    pub spare: Vec<Memtable>,
+}
+
+/// Minimum size of a regular run that a change of table may end, as a fraction of a memtable. Smaller runs would cost
+/// more in row groups than they save in range.
+const MIN_RUN_FRACTION: usize = 8;
+
+/// A change of table ends the run when more than this share of its records lie outside the new partition. Cuts move as
+/// loads are balanced, and a run that mixes two overlapping partitions costs queries less than one more run.
+const MAX_OUTSIDE: f64 = 0.5;
+
+#[derive(Debug)]
+struct Waiting {
+    kind: RunKind,
+    rows: Memtable,
+    table_version: u32,
+    bounds: Option<(Value, Value)>,
+}
+
+/// One receiver's writer over one epoch. See the module's documentation.
+#[derive(Debug)]
+pub struct Writer {
+    options: WriterOptions,
+    schema: Arc<Schema>,
+    /// The memtable being filled, per kind.
+    active: [Option<Memtable>; 4],
+    waiting: VecDeque<Waiting>,
+    /// Flushed memtables of regular size, to be reused.
+    spare: Vec<Memtable>,
+    table_version: u32,
+    bounds: Option<(Value, Value)>,
+    /// Bounds that hold all partitions in force while the regular memtable was filled.
+    regular_bounds: Option<(Value, Value)>,
+    busy: bool,
+    /// Whether the running task flushes a regular memtable.
+    writes_regular: bool,
+    part: Option<Box<PartWriter>>,
+    next_roll: u32,
+    next_run: u32,
+    parts: Vec<PartEntry>,
+    runs: Vec<RunEntry>,
+    keys: Spreads,
+    figures: StageSeconds,
+    finishing: bool,
+    error: Option<Error>,
+}
+
+const KINDS: [RunKind; 4] = [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey];
+
+fn slot(kind: RunKind) -> usize {
+    match kind {
+        RunKind::Regular => 0,
+        RunKind::Stray => 1,
+        RunKind::Unordered => 2,
+        RunKind::NanKey => 3,
+    }
+}
+
+impl Writer {
+    /// Creates a writer that has received no records.
+    pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
+        Self {
+            options,
+            schema,
+            active: [None, None, None, None],
+            waiting: VecDeque::new(),
+            spare: Vec::new(),
+            table_version: 0,
+            bounds: None,
+            regular_bounds: None,
+            busy: false,
+            writes_regular: false,
+            part: None,
+            next_roll: 0,
+            next_run: 0,
+            parts: Vec::new(),
+            runs: Vec::new(),
+            keys: Spreads::default(),
+            figures: StageSeconds::default(),
+            finishing: false,
+            error: None,
+        }
+    }
+
+    /// Installs the table and partition in force from now on; runs sealed later record them.
+    ///
+    /// A regular run that mixes two partitions spans both. When those overlap little, the records so far become a run
+    /// of their own unless they are few; otherwise the run records bounds that hold both.
+    pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        let moved_far = |rows: &Memtable| {
+            let order = self.schema.key_order();
+            rows.bytes() >= capacity / MIN_RUN_FRACTION
+                && bounds.is_some_and(|(low, high)| {
+                    rows.share_outside(order.ordinal_of(low), order.ordinal_of(high)) > MAX_OUTSIDE
+                })
+        };
+        if self.waiting.is_empty() && self.active[slot(RunKind::Regular)].as_ref().is_some_and(moved_far) {
+            self.seal(RunKind::Regular);
+        }
+        self.table_version = table_version;
+        self.bounds = bounds;
+        self.regular_bounds = match (self.regular_bounds, bounds) {
+            (Some(one), Some(other)) if !self.is_empty(RunKind::Regular) => Some(hull(one, other)),
+            _ => bounds,
+        };
+    }
+
+    /// Passes in the memory of a memtable of an earlier epoch ([`Outcome::spare`]), which saves an allocation, and its
+    /// key distribution.
+    pub fn reuse(&mut self, memory: Vec<u8>, spread: Option<BucketBounds>) {
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, spread));
+    }
+
+    /// Changes the size of memtables when the number of writers that share the memory changes. A memtable that holds
+    /// more already becomes a run.
+    pub fn set_memtable_bytes(&mut self, bytes: usize) {
+        if bytes == self.options.memtable_bytes {
+            return;
+        }
+        self.options.memtable_bytes = bytes;
+        let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
+        self.spare.iter_mut().for_each(|spare| spare.set_capacity(capacity));
+        match &mut self.active[slot(RunKind::Regular)] {
+            Some(active) if active.bytes() >= capacity => self.seal(RunKind::Regular),
+            Some(active) => active.set_capacity(capacity),
+            None => {}
+        }
+    }
+
+    fn is_empty(&self, kind: RunKind) -> bool {
+        self.active[slot(kind)].as_ref().is_none_or(Memtable::is_empty)
+    }
+
+    /// Returns whether the writer has room for more records.
+    pub fn accepts(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Takes whole stored rows of one kind. Records that arrive while [`Writer::accepts`] returns false are taken too,
+    /// using memory beyond the two memtables; runtimes poll at most one batch then.
+    pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
+        let row_bytes = self.schema.row_bytes();
+        while !rows.is_empty() && self.error.is_none() {
+            let table = match &mut self.active[slot(kind)] {
+                Some(table) => table,
+                empty => {
+                    let regular = kind == RunKind::Regular;
+                    // A memtable begun while both large ones are out is dropped when one of them comes back.
+                    let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
+                    let stays = regular && waiting + usize::from(self.writes_regular) < MEMTABLES;
+                    let begin = if stays { Memtable::reserving } else { Memtable::new };
+                    let fresh = || begin(Arc::clone(&self.schema), memtable_bytes(&self.options, kind, row_bytes));
+                    let spare = if regular { self.spare.pop() } else { None };
+                    empty.insert(spare.unwrap_or_else(fresh))
+                }
+            };
+            rows = &rows[table.push_fitting(rows)..];
+            // A memtable with buckets may have room for some keys when it has none for others.
+            if !rows.is_empty() || table.remaining_rows() == 0 {
+                self.seal(kind);
+            }
+        }
+    }
+
+    fn seal(&mut self, kind: RunKind) {
+        if let Some(rows) = self.active[slot(kind)].take() {
+            let table_version = self.table_version;
+            let bounds = if kind == RunKind::Regular { self.regular_bounds } else { self.bounds };
+            if kind == RunKind::Regular {
+                self.regular_bounds = self.bounds;
+            }
+            self.waiting.push_back(Waiting { kind, rows, table_version, bounds });
+        }
+    }
+
+    /// Flushes all memtables: no more records come.
+    pub fn finish(&mut self) {
+        self.finishing = true;
+        for kind in KINDS {
+            self.seal(kind);
+        }
+    }
+
+    /// Returns the next task, if one may be started now.
+    pub fn next_task(&mut self) -> Option<Task> {
+        if self.busy {
+            return None;
+        }
+        if self.error.is_some() {
+            self.waiting.clear();
+            self.part = None;
+            return None;
+        }
+        let full = |part: &PartWriter| {
+            let limit = self.options.row_groups_per_part.min(MAX_ROW_GROUPS);
+            part.row_groups().saturating_add(self.options.row_groups_per_run) > limit && part.row_groups() > 0
+        };
+        let task = if self.part.as_deref().is_some_and(full) || (self.finishing && self.waiting.is_empty()) {
+            Task::Finish { part: self.part.take()? }
+        } else {
+            let Waiting { kind, rows, table_version, bounds } = self.waiting.pop_front()?;
+            let part = PartId { rank: self.options.rank, roll: self.next_roll };
+            let context = RunContext { run: self.next_run, kind, table_version, bounds };
+            self.next_run += 1;
+            self.writes_regular = kind == RunKind::Regular;
+            Task::Append { part: self.part.take(), create: part, rows: Box::new(rows), context }
+        };
+        self.busy = true;
+        Some(task)
+    }
+
+    /// Takes the result of a task.
+    pub fn complete(&mut self, completion: Completion) {
+        (self.busy, self.writes_regular) = (false, false);
+        self.figures += completion.figures();
+        match completion {
+            Completion::Appended { part, mut rows, result, .. } => {
+                let row_bytes = self.schema.row_bytes();
+                let side_bytes = memtable_bytes(&self.options, RunKind::Stray, row_bytes);
+                if rows.resident_bytes() > side_bytes && self.spare.len() < self.wanted_spares() {
+                    rows.set_capacity(memtable_bytes(&self.options, RunKind::Regular, row_bytes));
+                    self.spare.push(*rows);
+                    self.use_spare();
+                }
+                match result {
+                    Ok(runs) => {
+                        self.runs.extend(runs);
+                        self.part = part;
+                        if let Some(part) = &mut self.part {
+                            self.keys.extend(part.take_keys().take(), MOST_RANK_SPREADS);
+                        }
+                    }
+                    Err(error) => self.fail(error),
+                }
+            }
+            Completion::Finished { result, .. } => match result {
+                Ok(part) => {
+                    self.next_roll += 1;
+                    self.parts.push(part);
+                }
+                Err(error) => self.fail(error),
+            },
+        }
+    }
+
+    /// Returns the number of spare memtables to keep: one while another is filled, two at the end.
+    fn wanted_spares(&self) -> usize {
+        if self.finishing && self.active[slot(RunKind::Regular)].is_none() { MEMTABLES } else { MEMTABLES - 1 }
+    }
+
+    /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown
+    /// to full size, it would be a third.
+    fn use_spare(&mut self) {
+        let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
+        let takes_less = |spare: &mut Memtable| !active.reserves() && active.rows() <= spare.remaining_rows();
+        if let Some(mut spare) = self.spare.pop_if(takes_less) {
+            active.pieces().for_each(|rows| spare.push(rows));
+            *active = spare;
+        }
+    }
+
+    /// Makes the epoch fail on this rank with `error`, unless it has failed already.
+    pub fn fail(&mut self, error: Error) {
+        self.error.get_or_insert(error);
+        self.waiting.clear();
+        self.active = [None, None, None, None];
+    }
+
+    /// Returns whether everything is sealed, closed and durable, or the writer has failed.
+    pub fn is_finished(&self) -> bool {
+        let idle = !self.busy && self.waiting.is_empty();
+        self.finishing && idle && (self.part.is_none() || self.error.is_some())
+    }
+
+    /// Returns the results. Call it when [`Writer::is_finished`] returns true.
+    pub fn into_outcome(self) -> Outcome {
+        let Self { parts, runs, keys, figures, error, spare, .. } = self;
+        Outcome { parts, runs, keys, figures, error, spare }
+    }
+
+    /// Returns the bytes of memory in memtables.
+    pub fn resident_bytes(&self) -> usize {
+        let active = self.active.iter().flatten();
+        active
+            .chain(&self.spare)
+            .chain(self.waiting.iter().map(|waiting| &waiting.rows))
+            .map(Memtable::resident_bytes)
+            .sum()
+    }
+}
+
+/// Returns the smallest bounds that hold both.
+fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
+    let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
+    (if less(other.0, one.0) { other.0 } else { one.0 }, if less(one.1, other.1) { other.1 } else { one.1 })
+}
+
+fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> usize {
+    let regular = options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(row_bytes));
+    match kind {
+        RunKind::Regular => regular,
+        // The small ones must not shrink to a few rows when memtables are made tiny.
+        _ => (regular / SIDE_FRACTION).max(regular.min(16 << 10)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
