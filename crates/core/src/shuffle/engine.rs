@@ -269,9 +269,17 @@ impl Engine {
         loop {
             self.advance_round(receiver)?;
             let mut step = self.send(transport);
-            while let Some(message) = transport.poll(Channel::Control) {
+            let version = self.table_version();
+            while self.table_version() == version
+                && let Some(message) = transport.poll(Channel::Control)
+            {
                 step = true;
                 self.receive_control(&message, receiver)?;
+            }
+            if self.table_version() != version {
+                // The batches that the new table filled leave before more records arrive.
+                moved = true;
+                continue;
             }
             while self.ahead.len() < AHEAD_LIMIT && receiver.accepts() {
                 let Some(message) = transport.poll(Channel::Data) else { break };
