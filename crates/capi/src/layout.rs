@@ -1,7 +1,7 @@
-//! The structs of turbidite.h, field by field, and what their values mean in the core.
+//! Mirrors of the structs in turbidite.h, and their conversion to core types.
 //!
-//! A struct that callers fill carries its size, which says that it was filled at all; figures are handed over as far as the
-//! caller's header knew them.
+//! A struct that the caller fills carries its size, which shows that it was initialised. Figures are copied up to the
+//! size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -78,14 +78,14 @@ pub struct CRequest {
     pub(crate) limit: u64,
 }
 
-/// How long an append waits for others: long enough for a rank that is late, short beside a dump.
+/// Default time that an append waits for backpressure: long enough for a late rank, short compared with a dump.
 const PATIENCE_MS: u32 = 200;
 
-/// How long a collective call waits when nothing moves. Ranks come late by minutes, not by hours.
+/// Default stall timeout of collective calls. Ranks are late by minutes, not by hours.
 const STALL_S: u32 = 1800;
 
 impl COptions {
-    /// The defaults.
+    /// Returns the defaults.
     pub(crate) fn new() -> Self {
         let defaults = WriteOptions::new(1);
         Self {
@@ -103,7 +103,7 @@ impl COptions {
         }
     }
 
-    /// What they mean for a job of `ranks`.
+    /// Resolves the options for a job of `ranks`.
     ///
     /// # Safety
     /// `source` is NULL or a C string.
@@ -123,7 +123,7 @@ impl COptions {
         if self.reserved != 0 {
             return Err(argument("reserved", "is not 0; call turbidite_options_init first"));
         }
-        // SAFETY: the caller promises it.
+        // SAFETY: guaranteed by the caller.
         let source = unsafe { text::optional("source", self.source) }?;
         Ok(WriteOptions {
             receivers: if self.receivers == 0 { ranks } else { self.receivers },
@@ -144,6 +144,8 @@ impl COptions {
 }
 
 impl CColumn {
+    /// Resolves a column.
+    ///
     /// # Safety
     /// `name` and `unit` are NULL or C strings.
     unsafe fn resolve(&self) -> Result<Column, Error> {
@@ -161,7 +163,7 @@ impl CColumn {
             11 => DataType::FixedBytes(self.width),
             other => return Err(argument("type", format!("{other} is none of TURBIDITE_F32 and the others"))),
         };
-        // SAFETY: the caller promises both.
+        // SAFETY: the caller guarantees both.
         let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
         let column = Column::new(name, data_type);
         Ok(match unit {
@@ -171,7 +173,7 @@ impl CColumn {
     }
 }
 
-/// The schema of some columns.
+/// Returns the schema of the columns.
 ///
 /// # Safety
 /// `columns` points to `count` columns whose strings are NULL or C strings; `key` is NULL or a C string.
@@ -179,7 +181,7 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
     if columns.is_null() || count == 0 {
         return Err(argument("columns", "there are none"));
     }
-    // SAFETY: the caller promises `count` of them, and strings behind them.
+    // SAFETY: the caller guarantees `count` columns and valid strings in them.
     let columns = unsafe { std::slice::from_raw_parts(columns, count) };
     // SAFETY: as above.
     let columns = columns.iter().map(|column| unsafe { column.resolve() }).collect::<Result<Vec<_>, _>>()?;
@@ -188,7 +190,7 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
 }
 
 impl CFigures {
-    /// Whether figures can be handed to a caller.
+    /// Checks that figures can be copied to a caller.
     ///
     /// # Safety
     /// `target` is NULL or points to a `turbidite_figures`.
@@ -196,7 +198,7 @@ impl CFigures {
         if target.is_null() {
             return Ok(());
         }
-        // SAFETY: not NULL; the first field is there in every version.
+        // SAFETY: not NULL; every version of the struct has this first field.
         let struct_size = unsafe { (*target).struct_size } as usize;
         if (size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
             return Ok(());
@@ -204,10 +206,10 @@ impl CFigures {
         Err(argument("figures", format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)")))
     }
 
-    /// Hands figures to a caller, as many as its header knew.
+    /// Copies figures to a caller, up to the size of its struct.
     ///
     /// # Safety
-    /// As for [`CFigures::check`], which found it good.
+    /// As for [`CFigures::check`], which must have succeeded.
     pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures, traffic: RankTraffic) {
         if target.is_null() {
             return;
@@ -243,7 +245,7 @@ mod tests {
 
     #[test]
     fn the_structs_have_the_sizes_the_header_gives_them() {
-        // tests/c/abi.c prints the same from the header's side on LP64 systems.
+        // tests/c/abi.c prints the same sizes from the header on LP64 systems.
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
         assert_eq!(size_of::<COptions>(), 56);

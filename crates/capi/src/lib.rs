@@ -1,11 +1,11 @@
-//! libturbidite.so: the C interface. `include/turbidite.h` is its documentation.
+//! libturbidite.so: the C interface, documented in `include/turbidite.h`.
 //!
-//! Every exported function turns what it is given into the core's types, calls the core, and answers a status. A panic ends at
-//! this border as `TURBIDITE_FAILED`. All `unsafe` of this crate trusts what the header demands of a caller: pointers
-//! are valid or NULL where NULL is allowed, and a handle is used by one thread at a time.
+//! Every exported function converts its arguments to core types, calls the core, and returns a status. Panics do not
+//! cross the boundary; they return `TURBIDITE_FAILED`. All `unsafe` code of this crate relies on the header's contract:
+//! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
-//! Map: `status` answers and keeps the last error, `text` reads C strings, `layout` mirrors the header's structs,
-//! `writing` and `reading` are the functions, `tests` calls them.
+//! Map: `status` returns statuses and keeps the last error, `text` reads C strings, `layout` mirrors the header's
+//! structs, `writing` and `reading` export the functions, `tests` calls them.
 
 pub mod layout;
 pub mod reading;

@@ -1,4 +1,4 @@
-//! The functions that query a dataset. Results are Arrow C streams.
+//! Functions that query a dataset. Results are Arrow C streams.
 
 use std::ffi::c_char;
 
@@ -20,14 +20,14 @@ pub struct CReader {
 /// Opens a dataset for queries.
 ///
 /// # Safety
-/// As turbidite.h says.
+/// The contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut *mut CReader) -> i32 {
     answer(|| {
         if reader.is_null() {
             return Err(argument("reader", "is NULL"));
         }
-        // SAFETY: not NULL and the caller's; the path is NULL or a C string.
+        // SAFETY: not NULL and owned by the caller; the path is NULL or a C string.
         let path = unsafe {
             reader.write(std::ptr::null_mut());
             text::required("path", path)?
@@ -39,10 +39,10 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
     })
 }
 
-/// Answers a query as an Arrow stream.
+/// Runs a query and returns its rows as an Arrow stream.
 ///
 /// # Safety
-/// As turbidite.h says.
+/// The contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_query(
     reader: *mut CReader,
@@ -53,25 +53,27 @@ pub unsafe extern "C" fn turbidite_query(
         if stream.is_null() {
             return Err(argument("stream", "is NULL"));
         }
-        // SAFETY: the header demands a handle or NULL.
+        // SAFETY: the header requires a handle or NULL.
         let reader = unsafe { reader.as_ref() }.ok_or_else(|| argument("reader", "is NULL"))?;
-        // SAFETY: the header demands a request or NULL, with strings and names that are there.
+        // SAFETY: the header requires a request with valid strings and names, or NULL.
         let query = unsafe { request.as_ref().map_or(Ok(Query::new()), |request| resolve(request)) }?;
         let rows = Box::new(Rows { stream: reader.dataset.run(&query)? });
-        // SAFETY: not NULL; what was there needs no release, as the interface has it for a stream to be filled.
+        // SAFETY: not NULL. The old contents need no release: the Arrow C stream interface passes an unfilled struct.
         unsafe { stream.write(FFI_ArrowArrayStream::new(rows)) };
         Ok(OK)
     })
 }
 
+/// Resolves a request.
+///
 /// # Safety
-/// Strings are NULL or C strings, and there are `column_count` names.
+/// Strings are NULL or C strings, and `columns` has `column_count` names.
 unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     if request.struct_size as usize != size_of::<CRequest>() {
         return Err(argument("request", "has no struct_size; set it to sizeof(turbidite_request)"));
     }
     let mut query = Query::new().ordered(request.ordered != 0);
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     if let Some(filter) = unsafe { text::optional("where", request.filter) }? {
         query = query.filter(filter);
     }
@@ -81,7 +83,7 @@ unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
         query = query.epochs(range);
     }
     if !request.columns.is_null() {
-        // SAFETY: not NULL; the caller promises `column_count` names.
+        // SAFETY: not NULL; the caller guarantees `column_count` names.
         let names = unsafe { std::slice::from_raw_parts(request.columns, request.column_count) };
         // SAFETY: as above.
         let names = names.iter().map(|&name| unsafe { text::required("columns", name) }.map(str::to_owned));
@@ -90,7 +92,7 @@ unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     Ok(if request.limit > 0 { query.limit(request.limit) } else { query })
 }
 
-/// A query's batches as Arrow's interface wants them.
+/// A query's batches as an Arrow record batch reader.
 struct Rows {
     stream: QueryStream,
 }
@@ -112,11 +114,11 @@ impl RecordBatchReader for Rows {
 /// Frees a reader.
 ///
 /// # Safety
-/// `reader` is NULL or a handle that was not closed; it is not used afterwards.
+/// `reader` is NULL or an open handle; the caller does not use it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_reader_close(reader: *mut CReader) {
     if !reader.is_null() {
-        // SAFETY: a handle of `turbidite_reader_open`, which made it of a box; the caller gives it up.
+        // SAFETY: `turbidite_reader_open` created the handle from a box, and the caller gives it up.
         drop(unsafe { Box::from_raw(reader) });
     }
 }

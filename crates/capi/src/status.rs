@@ -1,4 +1,4 @@
-//! What a call answers, and the words kept for `turbidite_last_error`.
+//! Status codes, and the error message kept for `turbidite_last_error`.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -19,13 +19,13 @@ thread_local! {
 }
 
 fn remember(words: String) {
-    // A NUL cannot come through to C.
+    // C strings cannot contain NUL.
     let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
-    // A thread that is ending has nobody left to ask.
+    // Fails only while the thread ends, when nothing can read the message.
     let _ = LAST.try_with(|last| *last.borrow_mut() = words);
 }
 
-/// The error, and what to do about it where an option of the program decides.
+/// Returns the error message, with advice if an option of the program resolves the error.
 fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::EpochExists) => {
@@ -37,7 +37,7 @@ fn in_words(error: &Error) -> String {
     format!("{error}; {advice}")
 }
 
-/// Runs the body of an exported function: errors and panics become a status and words.
+/// Runs the body of an exported function. Converts errors and panics to a status and a message.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,
@@ -58,18 +58,18 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     }
 }
 
-/// An argument that cannot be.
+/// Returns a usage error for an invalid argument.
 pub(crate) fn argument(name: &'static str, what: impl Into<String>) -> Error {
     UsageError::Option { option: name, what: what.into() }.into()
 }
 
-/// The words of the last call of this thread that failed.
+/// Returns the message of this thread's last failed call.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(NO_ERROR.as_ptr())
 }
 
-/// The library's version.
+/// Returns the library's version.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_version() -> *const c_char {
     const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
@@ -79,7 +79,7 @@ pub extern "C" fn turbidite_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// The version of the structs.
+/// Returns the version of the structs.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_abi_version() -> u32 {
     turbidite::runtime::ABI_VERSION

@@ -1,7 +1,7 @@
-//! The exported functions as a program calls them, on storage in memory: so Miri can interpret them (`make miri`), which
-//! sees every byte that is read beyond what a caller has given, every reference that lies, and every race.
+//! Calls the exported functions as a C program does, on in-memory storage, so that Miri can interpret them (`make
+//! miri`). Miri detects every read beyond the caller's memory, every invalid reference, and every race.
 //!
-//! Memory that is handed over has exactly the size the header demands.
+//! Buffers passed to the functions have exactly the size that the header requires.
 
 use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
@@ -25,11 +25,11 @@ use crate::writing::{
 
 const USAGE: i32 = 2;
 const RANKS: u32 = 2;
-/// So many are in flight from rank to rank on one channel.
+/// Maximum number of messages in flight between two ranks on one channel.
 const CREDIT: usize = 2;
 
 fn said() -> String {
-    // SAFETY: a string of this thread that stays until its next call.
+    // SAFETY: a string of this thread that is valid until its next call.
     unsafe { CStr::from_ptr(turbidite_last_error()) }.to_str().unwrap().to_owned()
 }
 
@@ -42,11 +42,11 @@ fn columns() -> [CColumn; 2] {
 }
 
 fn schema() -> Schema {
-    // SAFETY: two columns, and strings that end.
+    // SAFETY: two columns, and terminated strings.
     unsafe { layout::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
 }
 
-/// Structures small enough that a few hundred records fill several.
+/// Sizes small enough that a few hundred records fill several memtables and pages.
 fn options(ranks: u32) -> WriteOptions {
     WriteOptions { memtable_bytes: 2 << 10, pivots: 4, page_rows: 64, threads: 1, ..WriteOptions::new(ranks) }
 }
@@ -60,11 +60,11 @@ fn open_alone(storage: &Arc<dyn Storage>) -> *mut CDataset {
     handle(RankJob::open_alone_on(host, Arc::clone(storage), "ds", schema(), options(1)).unwrap())
 }
 
-/// The answer to a query, through the stream that C programs get.
+/// Returns the result of a query, through the stream that C programs get.
 fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64)> {
     let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::clone(storage), "ds").unwrap() }));
     let mut stream = FFI_ArrowArrayStream::empty();
-    // SAFETY: a reader, a request with its strings, and a stream to be filled.
+    // SAFETY: a reader, a request with its strings, and a stream to fill.
     let batches = unsafe {
         assert_eq!(turbidite_query(reader, request, &raw mut stream), OK, "{}", said());
         // The stream outlives its reader, as the header says.
@@ -81,7 +81,7 @@ fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64
     found
 }
 
-/// Record `id` of any epoch.
+/// Returns record `id` of any epoch.
 fn record(id: u64) -> (f32, u64) {
     ((id * 37 % 101) as f32, id)
 }
@@ -142,7 +142,7 @@ fn impossible_opens_are_refused() {
     ];
     for (path, columns, key, options, words) in cases {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
-        // SAFETY: strings that end or NULL, and as many columns as are said.
+        // SAFETY: terminated strings or NULL, and as many columns as stated.
         let status =
             unsafe { turbidite_open(path, columns.as_ptr(), columns.len(), key, options, null(), &raw mut dataset) };
         assert_eq!(status, USAGE, "{words}");
@@ -150,7 +150,7 @@ fn impossible_opens_are_refused() {
     }
 }
 
-/// The first version's header could have ended its figures here: nothing behind this may be written.
+/// `turbidite_figures` as an earlier header could have declared it: nothing behind it may be written.
 #[repr(C)]
 struct ShortFigures {
     struct_size: u32,
@@ -162,7 +162,7 @@ struct ShortFigures {
 fn views_records_and_figures_of_exact_sizes() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let dataset = open_alone(&storage);
-    // Every 12th byte begins an energy, and the last ends the memory; ids are wider apart than they need be, too.
+    // Every 12th byte begins an energy, and the last energy ends the buffer. Ids are also wider apart than necessary.
     let energies: Vec<u8> = (0..200).flat_map(|id| [&record(id).0.to_le_bytes()[..], &[0xEE; 8]].concat()).collect();
     let ids: Vec<u8> = (0..200_u64).flat_map(|id| [id.to_le_bytes(), [0xEE; 8]].concat()).collect();
     let (energies, ids) = (energies[..199 * 12 + 4].to_vec(), ids[..199 * 16 + 8].to_vec());
@@ -172,7 +172,7 @@ fn views_records_and_figures_of_exact_sizes() {
     let narrow = [CView { data: energies.as_ptr().cast(), stride: 2 }, CView { data: null(), stride: 8 }];
     let mut figures = ShortFigures { struct_size: size_of::<ShortFigures>() as u32, ranks: 0, rows: 0 };
     let short = (&raw mut figures).cast::<CFigures>();
-    // SAFETY: the handle is open, and the views have the rows that are said, or are refused for what they say.
+    // SAFETY: the handle is open, and the views have the stated rows, or are refused for the values they state.
     unsafe {
         assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
         assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, 200), OK, "{}", said());
@@ -208,7 +208,7 @@ fn views_records_and_figures_of_exact_sizes() {
     assert_eq!(answer(&storage, &raw const request), expected);
 }
 
-/// A message on its way: the sender's own memory, which stays the sender's only when the receiver has released it.
+/// A message in flight. The memory stays lent to the receiver until it releases the message.
 struct InFlight {
     from: u32,
     message: *const c_void,
@@ -216,7 +216,8 @@ struct InFlight {
     token: *mut c_void,
 }
 
-/// What has been sent to a rank and is not taken, what it has been lent, and which tokens of its own have left.
+/// A rank's mailbox: messages sent to it and not yet polled, messages lent to it, and its own tokens that were
+/// released.
 #[derive(Default)]
 struct Port {
     arrived: [VecDeque<InFlight>; 4],
@@ -224,28 +225,30 @@ struct Port {
     left: VecDeque<usize>,
 }
 
-/// A transport library that copies nothing: a message's memory is lent to the receiver as it is.
+/// A zero-copy transport: a message's memory is lent to the receiver as it is.
 #[derive(Default)]
 struct Wire {
     ports: [Mutex<Port>; RANKS as usize],
 }
 
-// SAFETY: the addresses are of memory that its sender leaves alone until it is named.
+// SAFETY: the sender does not touch the memory at these addresses until its token is returned.
 unsafe impl Send for Wire {}
-// SAFETY: as above, and what is shared is behind a lock.
+// SAFETY: as above, and all shared state is behind a lock.
 unsafe impl Sync for Wire {}
 
-/// One rank's end.
+/// One rank's endpoint.
 struct End {
     wire: Arc<Wire>,
     rank: u32,
 }
 
 impl End {
+    /// Returns the endpoint behind a context.
+    ///
     /// # Safety
-    /// `context` is that of a table made by [`table`], whose end is still there.
+    /// `context` is that of a table made by [`table`], whose endpoint still exists.
     unsafe fn of<'a>(context: *mut c_void) -> &'a Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { &*context.cast::<Self>() }
     }
 
@@ -284,7 +287,7 @@ unsafe extern "C" fn poll(context: *mut c_void, channel: i32, message: *mut *con
     let end = unsafe { End::of(context) };
     let mut port = end.port(end.rank);
     let Some(next) = port.arrived[channel as usize].pop_front() else { return 0 };
-    // SAFETY: the caller's places for them.
+    // SAFETY: the caller's output parameters.
     unsafe {
         message.write(next.message);
         bytes.write(next.bytes);
@@ -309,7 +312,7 @@ unsafe extern "C" fn describe(_: *mut c_void) -> *const c_char {
 
 unsafe extern "C" fn abandon(_: *mut c_void) {}
 
-/// `turbidite_transport`, as a library that knows only the header lays it out.
+/// `turbidite_transport`, declared as by a library that knows only the header.
 #[repr(C)]
 struct Table {
     struct_size: u32,
@@ -326,7 +329,7 @@ struct Table {
     abandon: unsafe extern "C" fn(*mut c_void),
 }
 
-/// The table of a rank; `nodes` names the node of each.
+/// Returns the table of a rank; `nodes` is the node of each rank.
 fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     Table {
         struct_size: size_of::<Table>() as u32,
@@ -344,7 +347,7 @@ fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     }
 }
 
-/// Runs a program on every rank, on threads of their own.
+/// Runs a program on every rank, each on its own thread.
 fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
     let wire = Arc::new(Wire::default());
     std::thread::scope(|scope| {
@@ -363,7 +366,7 @@ fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
 fn ranks_over_a_transport_that_lends_memory() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     on_all_ranks(|rank, transport| {
-        // SAFETY: the functions above keep to the contract, and end and table stay until the handle is closed.
+        // SAFETY: the functions above fulfil the contract; endpoint and table outlive the handle.
         let (topology, foreign) = unsafe { ((*transport).topology().unwrap(), (*transport).resolve(CREDIT).unwrap()) };
         let options = WriteOptions { topology, ..options(RANKS) };
         let host = Arc::new(Process::new());
@@ -389,7 +392,7 @@ fn ranks_over_a_transport_that_lends_memory() {
 fn ranks_that_refuse_to_open_tell_each_other() {
     on_all_ranks(|_, transport| {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
-        // SAFETY: no columns where none are said to be; the rest is as the header demands.
+        // SAFETY: zero columns are stated and none are passed; all else is as the header requires.
         let status = unsafe {
             turbidite_open(c"ds".as_ptr(), null(), 0, c"energy".as_ptr(), null(), transport, &raw mut dataset)
         };

@@ -1,4 +1,4 @@
-//! C strings on their way in.
+//! Conversion of C strings to Rust strings.
 
 use std::ffi::{CStr, c_char};
 
@@ -6,24 +6,24 @@ use turbidite::Error;
 
 use crate::status::argument;
 
-/// The text at `pointer`, or `None` for NULL.
+/// Returns the text at `pointer`, or `None` for NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or the beginning of a string that ends with NUL and stays unchanged for `'a`.
+/// `pointer` is NULL or the beginning of a NUL-terminated string that stays unchanged for `'a`.
 pub(crate) unsafe fn optional<'a>(name: &'static str, pointer: *const c_char) -> Result<Option<&'a str>, Error> {
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: not NULL, so the caller promises a string.
+    // SAFETY: not NULL, so the caller guarantees a string.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map(Some).map_err(|_| argument(name, "is not UTF-8"))
 }
 
-/// The text at `pointer`.
+/// Returns the text at `pointer`.
 ///
 /// # Safety
 /// As for [`optional`].
 pub(crate) unsafe fn required<'a>(name: &'static str, pointer: *const c_char) -> Result<&'a str, Error> {
-    // SAFETY: the caller's promise is the same.
+    // SAFETY: the caller gives the same guarantee.
     unsafe { optional(name, pointer) }?.ok_or_else(|| argument(name, "is NULL"))
 }

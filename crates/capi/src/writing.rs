@@ -1,4 +1,4 @@
-//! The functions that write a dataset.
+//! Functions that write a dataset.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct CDataset {
     pub(crate) schema: Schema,
 }
 
-/// What all datasets of the program share.
+/// Returns the state that all datasets of the program share.
 fn process() -> Arc<Process> {
     static PROCESS: OnceLock<Arc<Process>> = OnceLock::new();
     Arc::clone(PROCESS.get_or_init(Arc::default))
@@ -31,7 +31,7 @@ fn process() -> Arc<Process> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_options_init(options: *mut COptions) {
     if !options.is_null() {
-        // SAFETY: the caller's struct; the function is of the same version as the struct it was compiled with.
+        // SAFETY: the caller's struct; it was compiled with the same version of the header as this function.
         unsafe { options.write(COptions::new()) };
     }
 }
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn turbidite_options_init(options: *mut COptions) {
 /// Opens a dataset.
 ///
 /// # Safety
-/// As turbidite.h says.
+/// The contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_open(
     path: *const c_char,
@@ -54,13 +54,13 @@ pub unsafe extern "C" fn turbidite_open(
         if dataset.is_null() {
             return Err(argument("dataset", "is NULL"));
         }
-        // SAFETY: not NULL; the header demands a transport or NULL.
+        // SAFETY: not NULL; the header requires a transport or NULL.
         let transport = unsafe {
             dataset.write(std::ptr::null_mut());
             transport.as_ref()
         };
         let ranks = transport.map_or(1, |transport| transport.ranks);
-        // SAFETY: the header demands valid pointers or NULL where it is allowed, and strings that end.
+        // SAFETY: the header requires valid pointers, or NULL where it is allowed, and terminated strings.
         let wanted = unsafe { wanted(path, columns, column_count, key, options, ranks) };
         let storage = Arc::new(FileSystem::new());
         let opened = match transport {
@@ -86,21 +86,23 @@ pub unsafe extern "C" fn turbidite_open(
                 }
             }
         }?;
-        // SAFETY: not NULL, and the caller's.
+        // SAFETY: not NULL, and owned by the caller.
         unsafe { dataset.write(Box::into_raw(Box::new(opened))) };
         Ok(OK)
     })
 }
 
-/// What a program asks to be opened, checked as far as one rank can.
+/// The arguments of `turbidite_open`, checked as far as one rank can.
 struct Wanted<'a> {
     path: &'a Path,
     schema: Schema,
     options: WriteOptions,
 }
 
+/// Checks the arguments of `turbidite_open`.
+///
 /// # Safety
-/// As turbidite.h says of [`turbidite_open`].
+/// As for [`turbidite_open`].
 unsafe fn wanted<'a>(
     path: *const c_char,
     columns: *const CColumn,
@@ -109,7 +111,7 @@ unsafe fn wanted<'a>(
     options: *const COptions,
     ranks: u32,
 ) -> Result<Wanted<'a>, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         let path = Path::new(text::required("path", path)?);
         let schema = layout::schema(columns, column_count, key)?;
@@ -118,22 +120,22 @@ unsafe fn wanted<'a>(
     }
 }
 
-/// The handle a function was given.
+/// Returns the dataset behind a handle.
 ///
 /// # Safety
-/// `dataset` is NULL or a handle of [`turbidite_open`] that was not closed, and no other thread uses it.
+/// `dataset` is NULL or an open handle of [`turbidite_open`] that no other thread uses.
 unsafe fn handle<'a>(dataset: *mut CDataset) -> Result<&'a mut CDataset, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { dataset.as_mut() }.ok_or_else(|| argument("dataset", "is NULL"))
 }
 
 /// Begins an epoch.
 ///
 /// # Safety
-/// `dataset` as turbidite.h says.
+/// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_begin_epoch(dataset: *mut CDataset, epoch: u64) -> i32 {
-    // SAFETY: the header's demand.
+    // SAFETY: required by the header.
     answer(|| match unsafe { handle(dataset) }?.job.begin_epoch(epoch)? {
         EpochStart::Started => Ok(OK),
         EpochStart::Skipped => Ok(SKIPPED),
@@ -143,7 +145,7 @@ pub unsafe extern "C" fn turbidite_begin_epoch(dataset: *mut CDataset, epoch: u6
 /// Appends records from one view per column.
 ///
 /// # Safety
-/// As turbidite.h says: each view has `rows` values.
+/// The contract of turbidite.h: each view has `rows` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_append(
     dataset: *mut CDataset,
@@ -152,7 +154,7 @@ pub unsafe extern "C" fn turbidite_append(
     rows: usize,
 ) -> i32 {
     answer(|| {
-        // SAFETY: the header's demand.
+        // SAFETY: required by the header.
         let CDataset { job, schema } = unsafe { handle(dataset) }?;
         if column_count != schema.columns().len() {
             let what = format!("{column_count} are given where the schema has {}", schema.columns().len());
@@ -161,11 +163,11 @@ pub unsafe extern "C" fn turbidite_append(
         if columns.is_null() {
             return Err(argument("columns", "is NULL"));
         }
-        // SAFETY: not NULL; the caller promises `column_count` views.
+        // SAFETY: not NULL; the caller guarantees `column_count` views.
         let given = unsafe { std::slice::from_raw_parts(columns, column_count) };
         let views = given.iter().zip(schema.columns()).map(|(view, column)| {
             let width = column.data_type.width();
-            // SAFETY: the caller promises `rows` values, `stride` bytes apart.
+            // SAFETY: the caller guarantees `rows` values, `stride` bytes apart.
             let bytes = unsafe { strided(view.data, view.stride, width, rows) }?;
             Ok(ColumnView::new(bytes, view.stride, rows, column.data_type)?)
         });
@@ -177,14 +179,14 @@ pub unsafe extern "C" fn turbidite_append(
 /// Appends packed records.
 ///
 /// # Safety
-/// As turbidite.h says: there are `count` records at `rows`.
+/// The contract of turbidite.h: there are `count` records at `rows`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *const c_void, count: usize) -> i32 {
     answer(|| {
-        // SAFETY: the header's demand.
+        // SAFETY: required by the header.
         let CDataset { job, schema } = unsafe { handle(dataset) }?;
         let row_bytes = schema.row_bytes();
-        // SAFETY: the caller promises `count` records without gaps.
+        // SAFETY: the caller guarantees `count` records without gaps.
         let bytes = unsafe { strided(rows, row_bytes, row_bytes, count) }?;
         let views = schema.columns().iter().enumerate().map(|(index, column)| {
             let first = bytes.get(schema.offset(index)..).unwrap_or_default();
@@ -195,10 +197,10 @@ pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *co
     })
 }
 
-/// The memory of `rows` values of `width` bytes, `stride` bytes apart.
+/// Returns the memory of `rows` values of `width` bytes, `stride` bytes apart.
 ///
 /// # Safety
-/// They are there and stay unchanged for `'a`.
+/// The values exist and stay unchanged for `'a`.
 unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: usize) -> Result<&'a [u8], Error> {
     let Some(before_last) = rows.checked_sub(1) else { return Ok(&[]) };
     if data.is_null() {
@@ -210,39 +212,39 @@ unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: us
     let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
     let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} is more than memory can hold")))?;
-    // SAFETY: not NULL, no longer than memory, and the caller promises the values.
+    // SAFETY: not NULL, no longer than the address space, and the caller guarantees the values.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }
 
-/// Asks for a new partition table.
+/// Requests a new partition table.
 ///
 /// # Safety
-/// `dataset` as turbidite.h says.
+/// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_renegotiate(dataset: *mut CDataset) -> i32 {
-    // SAFETY: the header's demand.
+    // SAFETY: required by the header.
     answer(|| unsafe { handle(dataset) }?.job.renegotiate().map(|()| OK))
 }
 
-/// Moves messages.
+/// Progresses the shuffle: sends and receives messages.
 ///
 /// # Safety
-/// `dataset` as turbidite.h says.
+/// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
-    // SAFETY: the header's demand.
+    // SAFETY: required by the header.
     answer(|| unsafe { handle(dataset) }?.job.progress().map(|()| OK))
 }
 
 /// Ends the epoch and commits it.
 ///
 /// # Safety
-/// `dataset` and `figures` as turbidite.h says.
+/// `dataset` and `figures` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
     answer(|| {
-        // Before anything happens: an epoch that is committed must not be answered with an error.
-        // SAFETY: the header's demand.
+        // Checked first: a committed epoch must not return an error.
+        // SAFETY: required by the header.
         unsafe { CFigures::check(figures) }?;
         // SAFETY: as above.
         let job = &mut unsafe { handle(dataset) }?.job;
@@ -253,24 +255,24 @@ pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *m
     })
 }
 
-/// The first half of ending an epoch.
+/// Starts ending the epoch.
 ///
 /// # Safety
-/// `dataset` as turbidite.h says.
+/// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i32 {
-    // SAFETY: the header's demand.
+    // SAFETY: required by the header.
     answer(|| unsafe { handle(dataset) }?.job.start_end_epoch().map(|()| OK))
 }
 
-/// The second half of ending an epoch.
+/// Blocks until the epoch has ended and is committed.
 ///
 /// # Safety
-/// `dataset` and `figures` as turbidite.h says.
+/// `dataset` and `figures` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
     answer(|| {
-        // SAFETY: the header's demand.
+        // SAFETY: required by the header.
         unsafe { CFigures::check(figures) }?;
         // SAFETY: as above.
         let job = &mut unsafe { handle(dataset) }?.job;
@@ -284,24 +286,24 @@ pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figure
 /// Removes later epochs.
 ///
 /// # Safety
-/// `dataset` as turbidite.h says.
+/// `dataset` as in turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_truncate_after(dataset: *mut CDataset, epoch: u64) -> i32 {
-    // SAFETY: the header's demand.
+    // SAFETY: required by the header.
     answer(|| unsafe { handle(dataset) }?.job.truncate_after(epoch).map(|_| OK))
 }
 
 /// Closes the dataset and frees the handle.
 ///
 /// # Safety
-/// `dataset` is NULL or a handle that was not closed; it is not used afterwards.
+/// `dataset` is NULL or an open handle; the caller does not use it afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_close(dataset: *mut CDataset) -> i32 {
     answer(|| {
         if dataset.is_null() {
             return Ok(OK);
         }
-        // SAFETY: a handle of `turbidite_open`, which made it of a box; the caller gives it up.
+        // SAFETY: `turbidite_open` created the handle from a box, and the caller gives it up.
         let CDataset { job, .. } = *unsafe { Box::from_raw(dataset) };
         job.close().map(|()| OK)
     })

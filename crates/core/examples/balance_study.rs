@@ -2,13 +2,13 @@
 //!
 //! `cargo run --release -p turbidite --example balance_study -- DIRECTORY`
 //!
-//! DIRECTORY holds VPIC dumps (`T.<step>/eparticle.<step>.<rank>`); each step is replicated to 25 million records with
-//! jitter and fed in appends of 1,000. The algorithms run in lockstep: ranks append in turn, tables change atomically
-//! between appends. Orders: (a) shuffled; (b) file order, replicas of a particle consecutive, each rank one contiguous
-//! slice; (c) all steps one after another as one epoch, in file order; (d) as (a) with every other key 0.0.
+//! DIRECTORY holds VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each step is replicated to 25 million records with
+//! jitter and appended in units of 1,000. The algorithms run in lockstep: ranks append in turn, and tables change
+//! atomically between appends. Orders: (a) shuffled; (b) file order, replicas of a particle consecutive, each rank one
+//! contiguous slice; (c) all steps one after another as one epoch, in file order; (d) as (a) with every other key 0.0.
 //!
-//! `--goal` prints 6 renegotiations and 512 pivots only, `--tuning` the variants that were tried; `--orders`, `--steps` and
-//! `--jitter` narrow or change the input.
+//! `--goal` prints 6 renegotiations and 512 pivots only, `--tuning` the variants considered; `--orders`, `--steps` and
+//! `--jitter` restrict or change the input.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ const FAN_OUT: usize = 64;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// SplitMix64: the study repeats exactly.
+/// SplitMix64, so that the study is reproducible.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// Kinetic energies of one step, in file order, rank after rank.
+/// Returns the kinetic energies of one step, in file order, rank by rank.
 fn energies(directory: &Path) -> Result<Vec<f32>, Failure> {
     let mut files: Vec<PathBuf> =
         std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
@@ -74,7 +74,7 @@ fn steps(source: &Path) -> Result<Vec<(u64, PathBuf)>, Failure> {
     Ok(steps)
 }
 
-/// One epoch's input: each rank's ordinals in the order of its appends, and the exact distribution.
+/// One epoch's input: each rank's ordinals in append order, and the exact distribution.
 struct Epoch {
     name: String,
     ranks: Vec<Vec<u64>>,
@@ -119,7 +119,7 @@ fn shuffle(records: &mut [u64], random: &mut Random) {
     }
 }
 
-/// A run: records of one partition under one table.
+/// A run: the records of one partition under one table.
 #[derive(Clone, Copy)]
 struct Run {
     rows: u64,
@@ -142,7 +142,7 @@ impl Run {
     }
 }
 
-/// What became of an epoch: runs by table version, then partition.
+/// The result of an epoch: its runs by table version, then partition.
 #[derive(Default)]
 struct Outcome {
     versions: Vec<Vec<Run>>,
@@ -153,9 +153,9 @@ struct Outcome {
 struct Figures {
     imbalance: f64,
     largest: f64,
-    /// Read amplification with a run ended at each new table.
+    /// Read amplification if each new table ends the runs.
     amplification: (f64, f64),
-    /// Read amplification with one run a partition.
+    /// Read amplification with one run per partition.
     whole: (f64, f64),
     extra: f64,
 }
@@ -192,7 +192,7 @@ impl Outcome {
     }
 }
 
-/// 50th and 99th percentile over the key space of the rows that a look-up of one key must read.
+/// Returns the 50th and 99th percentile over the key space of the rows that a look-up of one key must read.
 fn amplification(runs: &[Run], sorted: &[u64], mean: f64) -> (f64, f64) {
     const PROBES: usize = 2000;
     let mut costs: Vec<u64> = (0..PROBES)
@@ -205,7 +205,7 @@ fn amplification(runs: &[Run], sorted: &[u64], mean: f64) -> (f64, f64) {
     (costs[PROBES / 2] as f64 / mean, costs[PROBES * 99 / 100] as f64 / mean)
 }
 
-/// Rounds before which a renegotiation happens.
+/// Returns the rounds before which a renegotiation happens.
 fn schedule(rounds: usize, renegotiations: usize) -> Vec<usize> {
     (1..=renegotiations).map(|number| (number * rounds).div_ceil(renegotiations + 1)).collect()
 }
@@ -232,7 +232,8 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
             }
         }
     };
-    // The first 512 keys of every rank fill the buffers; the rest of the first append follows under the first table.
+    // The first 512 keys of every rank fill its out-of-bounds buffer; the rest of the first append follows under the
+    // first table.
     for (rank, state) in ranks.iter_mut().enumerate() {
         for &key in epoch.append(rank, 0).iter().take(turbidite::partition::carp::OUT_OF_BOUNDS_CAPACITY) {
             state.observe(key, None);
@@ -242,7 +243,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
     let schedule = schedule(epoch.rounds(), renegotiations);
     let mut fresh = true;
     for round in 0..epoch.rounds() {
-        // A table that was made a moment ago is kept: the counts are empty.
+        // A new table is kept, since its counts are still empty.
         if schedule.contains(&round) && !fresh {
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
@@ -261,7 +262,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
     }
-    // What is still buffered goes to the outermost partitions.
+    // Keys that are still buffered go to the outermost partitions.
     if let Some(table) = &table {
         for rank in &mut ranks {
             for key in rank.reset() {
@@ -272,18 +273,18 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
     outcome
 }
 
-/// Variants of ours.
+/// A variant of Turbidite's partitioner.
 #[derive(Clone, Copy)]
 struct Variant {
     planner: PlannerOptions,
     exact_loads: bool,
-    /// Numbers of the messages of inner nodes, as a multiple of the ranks'.
+    /// Message size of inner nodes in numbers, as a multiple of the ranks' message size.
     inner: usize,
     capacity: usize,
     random_phase: bool,
-    /// Interpolation along an axis that suits floats.
+    /// Whether to interpolate along an axis that suits floats.
     smooth: bool,
-    /// Keys of the append in hand that a renegotiation already sees.
+    /// Whether a renegotiation includes the keys of the current append.
     look_ahead: bool,
 }
 
@@ -310,7 +311,7 @@ fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
     let mut planner = Planner::new(RANKS as u32, 0, variant.planner);
     let mut loads = vec![0u64; RANKS];
-    // Exact loads travel in the same messages, four bytes a receiver: messages stay as long as CARP's.
+    // Exact loads travel in the same messages, at four bytes per receiver: messages stay as long as CARP's.
     let (leaf_slots, inner_slots) = if variant.exact_loads {
         (slots - 1, slots * variant.inner - FAN_OUT / 2)
     } else {
@@ -452,14 +453,14 @@ fn tuning(epochs: &[Epoch]) {
     }
 }
 
-/// The input of one order: an epoch for each step, or all steps as one.
+/// Returns the input of one order: an epoch for each step, or all steps as one epoch.
 fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Random) -> Result<Vec<Epoch>, Failure> {
     if order == 'c' {
         let all: Vec<Vec<u64>> = steps
             .iter()
             .map(|(_, path)| Ok(resample(&energies(path)?, RECORDS / steps.len(), jitter, random)))
             .collect::<Result<_, Failure>>()?;
-        // Each rank feeds its slice of every step, one step after another.
+        // Each rank appends its slice of every step, step by step.
         let mut records = Vec::with_capacity(RECORDS);
         for rank in 0..RANKS {
             for step in &all {
@@ -483,7 +484,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
     Ok(epochs)
 }
 
-/// The goal's setting for every epoch, then, unless only that is wanted, the grid.
+/// Runs the goal's setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
         let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
@@ -501,7 +502,7 @@ fn study(epochs: &[Epoch], goal_only: bool) {
     }
     println!();
     print_header();
-    // The grid on the middle and the last epoch; figures are means.
+    // The grid uses the middle and the last epoch; its figures are means.
     let grid: Vec<&Epoch> = match epochs {
         [.., _, _, last] => vec![&epochs[epochs.len() / 2 - 1], last],
         few => few.iter().collect(),

@@ -1,22 +1,23 @@
-//! Ingest of records that lie in memory, next to plain writes of the same bytes: time, processor time, peak memory.
+//! Ingest speed of records in memory, compared with plain writes of the same bytes: time, processor time, peak memory.
 //!
 //! `ingest_speed --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--width N] [--rounds N] CONTESTANT …`
 //!
-//! The records follow VPIC dumps (`T.<step>/eparticle.<step>.<rank>`): the particles of the last steps, each replicated with
-//! jitter, replicas side by side, one contiguous share for each rank. They are made once, before any clock starts, and
-//! stay for all rounds and contestants. Those are names with settings, such as `index,ranks=64` or `direct,threads=4`:
+//! The records are based on VPIC dumps (`T.<step>/eparticle.<step>.<rank>`): the particles of the last steps, each
+//! replicated with jitter, replicas adjacent, one contiguous share per rank. They are generated once, before any clock
+//! starts, and reused for all rounds and contestants. A contestant is a name with settings, such as `index,ranks=64` or
+//! `direct,threads=4`:
 //!
-//! - `index`: all ranks append to a dataset in turns of `append` records, by `threads` threads; what is timed ends when
-//!   the last epoch is committed and durable. Settings: `ranks`, `nodes` (they send as if on so many nodes), `writers`
+//! - `index`: all ranks append to a dataset in turns of `append` records, on `threads` threads. The time ends when the
+//!   last epoch is committed and durable. Settings: `ranks`, `nodes` (ranks send as if on this many nodes), `writers`
 //!   (threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
-//! - `shuffle`: as `index`, but parts go nowhere: what the processor does without storage.
-//! - `local`: no shuffle: every rank's records are sorted, encoded and written where they are. `sort`: those go nowhere, too.
-//! - `buffered`, `direct`: plain writes, one file a rank and epoch, synced, by `threads` threads with `depth` writes of
-//!   `block` bytes under way on each file.
-//! - `copy`: every record is copied once, by `threads` threads, each into memory of a memtable's size: what it costs at
-//!   least to move a record from one place to another.
+//! - `shuffle`: as `index`, but parts are discarded: the processor's work without storage.
+//! - `local`: no shuffle: every rank sorts, encodes and writes its own records. `sort`: the same, with parts discarded.
+//! - `buffered`, `direct`: plain writes, one file per rank and epoch, synced, on `threads` threads with `depth` writes
+//!   of `block` bytes in flight for each file.
+//! - `copy`: `threads` threads copy every record once, each into a buffer of a memtable's size: the minimum cost of
+//!   moving a record.
 //!
-//! Prints one line of JSON for each. What was written is removed at once.
+//! Prints one line of JSON per contestant and round. Removes written files immediately.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -38,10 +39,10 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Alignment of direct writes.
 const ALIGNMENT: usize = 4096;
 
-/// Shares that the records of an epoch can be cut into: the numbers of ranks are its divisors.
+/// Number of shares of an epoch's records: supported numbers of ranks divide it.
 const SHARES: usize = 256;
 
-/// The input, the same for all contestants.
+/// The input and the options shared by all contestants.
 #[derive(Debug)]
 struct Setup {
     dumps: PathBuf,
@@ -87,7 +88,8 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Records of an epoch; any number of ranks in question gets whole shares of it.
+    /// Returns the records of an epoch: a multiple of the shares, so that every supported number of ranks gets whole
+    /// shares.
     fn rows(&self) -> usize {
         self.bytes / self.width / self.epochs / SHARES * SHARES
     }
@@ -95,7 +97,7 @@ impl Setup {
     fn schema(&self) -> Result<Schema, Failure> {
         let float = |name: &str| Column::new(name, DataType::F32);
         let columns = if self.columns > 0 {
-            // As many columns of four bytes as asked for.
+            // As many four-byte columns as requested.
             std::iter::once(float("energy")).chain((1..self.columns).map(|index| float(&format!("c{index}")))).collect()
         } else if self.width == 36 {
             let mut columns: Vec<Column> = ["energy", "dx", "dy", "dz"].map(float).into();
@@ -170,14 +172,14 @@ impl<'a> Contestant<'a> {
         Ok(this)
     }
 
-    /// A rank's records.
+    /// Returns a rank's records.
     fn share<'b>(&self, epoch: &'b [u8], rank: usize) -> &'b [u8] {
         let bytes = epoch.len() / self.ranks;
         &epoch[rank * bytes..(rank + 1) * bytes]
     }
 }
 
-/// Records from number `begin` of `total` on: the energy first, then the particle's own bytes or whatever follows.
+/// Fills in records from number `begin` of `total` on: the energy, then the particle's own bytes or filler.
 fn fill(out: &mut [u8], particles: &[Particle], begin: usize, total: usize, width: usize, seed: u64) {
     let mut random = Random::new(seed);
     for (record, out) in (begin..).zip(out.chunks_exact_mut(width)) {
@@ -196,7 +198,7 @@ fn fill(out: &mut [u8], particles: &[Particle], begin: usize, total: usize, widt
     }
 }
 
-/// Records by epoch. Each is one piece of memory, made by several threads.
+/// Generates the records of each epoch. Each epoch is one allocation, filled by several threads.
 fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
     let steps = read_steps(&setup.dumps)?;
     let steps = &steps[steps.len().saturating_sub(setup.epochs)..];
@@ -239,7 +241,7 @@ fn parallel(threads: usize, count: usize, work: impl Fn(usize) -> Result<(), Fai
     failure.into_inner()?.map_or(Ok(()), Err)
 }
 
-/// What a run answers besides its costs.
+/// The results of a run besides its costs.
 #[derive(Default)]
 struct Outcome {
     written_bytes: u64,
@@ -280,7 +282,7 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
 }
 
-/// A thread drives its own ranks, each a turn at a time, as ranks of a parallel program would advance together.
+/// Appends an epoch. Each thread drives its own ranks in turns, so that they advance together as in a parallel program.
 fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, records: &[u8]) -> Result<(), Failure> {
     let turn_bytes = contestant.append * schema.row_bytes();
     let turns = contestant.share(records, 0).len().div_ceil(turn_bytes);
@@ -303,7 +305,7 @@ fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, re
     })
 }
 
-/// The columns of stored rows.
+/// Returns the columns of stored rows.
 fn views<'a>(schema: &Schema, rows: &'a [u8]) -> Result<Vec<ColumnView<'a>>, Failure> {
     let row_bytes = schema.row_bytes();
     let view = |(index, column): (usize, &Column)| {
@@ -333,15 +335,15 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// Plain writes. Direct ones take the same aligned block again and again: they are spared the copy that a program with
-/// records anywhere in memory would have to make.
+/// Runs plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
+/// would need.
 fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result<Outcome, Failure> {
-    /// Of Linux: x86-64 and arm64 differ.
+    /// Linux's value, which differs between x86-64 and arm64.
     const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
     let block_bytes = contestant.block;
     let mut memory = vec![0u8; block_bytes + ALIGNMENT];
     let start = memory.as_ptr().align_offset(ALIGNMENT);
-    // Not all zeros, which some devices would not store.
+    // Not all zeros: some devices would not store zeros.
     memory.iter_mut().zip(0u32..).for_each(|(byte, number)| *byte = (number.wrapping_mul(0x9E37_79B9) >> 24) as u8);
     let block = &memory[start..start + block_bytes];
     let folder = contestant.setup.scratch.join("raw");
@@ -369,7 +371,7 @@ fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result
     Ok(Outcome { written_bytes: bytes_below(&folder)?, stages: String::new() })
 }
 
-/// Copies all records once. The memory they go to is written again and again, so that it stays in the caches if it can.
+/// Copies all records once. The target buffers are reused, so that they stay in the caches if they fit.
 fn copy(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Outcome {
     std::thread::scope(|scope| {
         for thread in 0..contestant.threads {
@@ -389,11 +391,11 @@ fn copy(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Outcome {
     Outcome::default()
 }
 
-/// User and system seconds of this process so far.
+/// Returns the user and system seconds of this process so far.
 fn cpu_s() -> Result<[f64; 2], Failure> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // Linux counts in hundredths here on all machines in question.
+    // The unit is 1/100 s on all supported Linux machines.
     Ok([fields[11].parse::<f64>()? / 100.0, fields[12].parse::<f64>()? / 100.0])
 }
 
@@ -404,8 +406,7 @@ fn status_mib(name: &str) -> Result<f64, Failure> {
 }
 
 fn measure(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Result<String, Failure> {
-    // What was written before is on disk, so that it does not count here, and the peak starts again from what the input
-    // takes.
+    // Flushes earlier writes to disk, so that they do not count here, and resets the peak to the memory of the input.
     rustix::fs::sync();
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before_mib = status_mib("VmRSS")?;

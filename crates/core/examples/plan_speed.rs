@@ -1,12 +1,12 @@
-//! How long it takes to open an epoch of very many parts and to plan a query over it.
+//! Time to open an epoch of very many parts and to plan a query over it.
 //!
 //! ```text
 //! cargo run --release --example plan_speed -- [parts=131072] [columns=3] [rounds=9]
 //! ```
 //!
-//! The manifest is a real one on disk with that many parts and row groups; one part is a real file, which is all that
-//! opening and planning look at. Cold: the dataset is opened anew, and its manifest read (from the page cache), checked
-//! and decoded. Warm: it is open. Medians of `rounds`.
+//! The manifest on disk is real and has that many parts and row groups. One part is a real file, which is the only one
+//! that opening and planning read. Cold: the dataset is opened anew, and its manifest is read (from the page cache),
+//! checked and decoded. Warm: the dataset is open. Prints medians of `rounds`.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! Times range queries over one epoch, inside one process with the dataset opened once.
+//! Times range queries over one epoch, in one process with the dataset opened once.
 //!
 //! `query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]`
 //!
-//! FILE has lines `begin,end` (keys, both included), as `bench/query_ranges.py` makes them. Every range is asked once to
-//! warm up and then `--rounds` times, each time in all modes: ordered or not, all columns or the key alone. `--cold`
-//! drops the parts from the system's cache before each query. What counts as a range's time is the median of its rounds;
-//! processor time is the mean over all of them, since on a shared machine it is steadier than wall time.
+//! FILE has lines `begin,end` (keys, both included), as `bench/query_ranges.py` generates them. Every range is queried
+//! once to warm up and then `--rounds` times, each time in all modes: ordered or not, all columns or the key alone.
+//! `--cold` drops the parts from the page cache before each query. A range's time is the median of its rounds.
+//! Processor time is the mean over all rounds, since it is steadier than wall time on a shared machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use turbidite::query::{Dataset, Query, QueryFigures};
 const USAGE: &str =
     "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]";
 
-/// Names of the modes: whether ordered, whether the key alone.
+/// Names of the modes, whether they are ordered, and whether they return the key alone.
 const MODES: [(&str, bool, bool); 4] = [
     ("unordered-all", false, false),
     ("unordered-key", false, true),
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// What one mode took: each range's median; sums of processor times and of least times over all ranges.
+/// The times of one mode: each range's median; sums of processor times and of minimum times over all ranges.
 #[derive(Default)]
 struct Taken {
     median_us: Vec<f64>,
@@ -130,13 +130,13 @@ fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// Processor time of the whole process so far.
+/// Returns the processor time of the whole process so far.
 fn cpu_us() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Asks for one range as often as there are rounds, and once before.
+/// Queries one range once to warm up, and then once per round.
 fn measure(
     dataset: &Dataset,
     options: &Options,
@@ -183,7 +183,7 @@ fn measure(
     Ok(())
 }
 
-/// Has the system forget the pages of all files of a folder.
+/// Drops all files of a folder from the page cache.
 fn drop_cached(folder: &Path) -> Outcome<()> {
     for entry in std::fs::read_dir(folder)? {
         let file = std::fs::File::open(entry?.path())?;

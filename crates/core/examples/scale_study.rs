@@ -1,12 +1,13 @@
-//! The real engines of up to 131,072 virtual ranks on a modelled cluster: what grows with the job, and how.
+//! Scaling of the real engines on a modelled cluster, with up to 131,072 virtual ranks.
 //!
 //! ```text
 //! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
 //!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [json]
 //! ```
 //!
-//! Keys are lognormal and drift with time. `tables` is how many each rank sees: one to begin with and so many less one
-//! renegotiations; 0 lets them adapt. `millis` is how long the programs take to make their records, in the model's time.
+//! Keys are lognormal and drift with time. `tables` is the number of tables per rank: the first one, and one for each
+//! renegotiation; with 0, the job renegotiates adaptively. `millis` is the time that the programs take to generate
+//! their records, in the model's time.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +25,7 @@ struct Study {
     pivots: u32,
     receivers: Option<u32>,
     routing: Routing,
-    /// How long the ranks' programs take to make their records, in the model's time.
+    /// Time that the ranks' programs take to generate their records, in the model's milliseconds.
     millis: f64,
     json: bool,
 }
@@ -74,15 +75,15 @@ fn bits(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A number that is close to normal: four uniform ones of 16 bits less two, which a fifth fills the gaps between. Without it
-/// there were 262,144 keys, each as heavy as a partition of so many ranks.
+/// Returns an approximately normal number: the sum of four uniform 16-bit numbers, minus two. A fifth number fills the
+/// gaps between the sums. Without it there would be 262,144 keys, each as heavy as a partition of that many ranks.
 fn normal(random: u64) -> f64 {
     let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xFFFF).sum();
     let within = (bits(random) >> 40) as f64 / f64::from(1 << 24);
     (sum as f64 + within) / 65_536.0 - 2.0
 }
 
-/// Keys whose logarithm is close to normal.
+/// Approximately lognormal keys.
 struct Lognormal {
     records: u64,
     row_bytes: usize,
@@ -104,7 +105,7 @@ impl Program for Lognormal {
     }
 }
 
-/// The most memory this process has had, in MiB.
+/// Returns the peak memory of this process, in MiB.
 fn peak_mib() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0");

@@ -1,13 +1,13 @@
-//! Partition tables of thousands of partitions: how evenly they spread records, and what routing by them costs, with some
-//! thousand knots and with every cut stated.
+//! Partition tables of thousands of partitions: balance and routing cost, with a few thousand knots and with explicit
+//! cuts.
 //!
 //! ```text
 //! cargo run --release --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
 //! ```
 //!
-//! The partitioner alone, without messages: each rank's sketch, the pivots' tree with fan-outs of square roots as on nodes
-//! of 128 ranks, the planner with exact loads. Records are shuffled: lognormal, the same for all ranks. `routing` measures
-//! the time of a destination instead, for 64 to 131,072 partitions.
+//! Runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
+//! nodes of 128 ranks, and the planner with exact loads. Records are shuffled and lognormal, with the same distribution
+//! on all ranks. `routing` measures the time per routed key instead, for 64 to 131,072 partitions.
 
 use std::time::Instant;
 
@@ -21,8 +21,9 @@ fn bits(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Lognormal keys as ordinals: the sum of four uniform numbers of 16 bits is close to normal, and a fifth fills the gaps
-/// between, since 262,144 keys alone would each be as heavy as a partition of thousands of ranks.
+/// Generates lognormal keys as ordinals. The sum of four uniform 16-bit numbers is approximately normal. A fifth number
+/// fills the gaps between the sums, since 262,144 keys alone would each be as heavy as a partition of thousands of
+/// ranks.
 fn keys(rank: u32, numbers: std::ops::Range<u64>, order: KeyOrder, out: &mut Vec<u64>) {
     out.clear();
     out.extend(numbers.map(|number| {
@@ -55,7 +56,7 @@ fn merge(leaves: Vec<Pivots>, pivots: usize, seed: u64) -> Vec<Pivots> {
     level
 }
 
-/// One way to route: tables of knots, or of every cut.
+/// A representation of tables: knots, or every cut.
 struct Way {
     name: &'static str,
     every_cut: bool,
@@ -85,7 +86,7 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
     let mut ways = [way("knots", false), way("every cut", true)];
     let mut ties: Vec<TieSequence> = (0..ranks).map(TieSequence::new).collect();
     let (mut ordinals, mut destinations) = (Vec::new(), Vec::new());
-    // The first table is made of 512 records a rank, which it then routes; the others of equal intervals.
+    // The first table is built from 512 records per rank, which it then routes; the other tables from equal intervals.
     let mut bounds = vec![0, 512.min(records)];
     bounds.extend((1..=tables).map(|interval| 512.min(records) + (records - 512.min(records)) * interval / tables));
     for (round, pair) in bounds.windows(2).enumerate() {
@@ -135,7 +136,7 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
     println!("  {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// Nanoseconds of a destination, by partitions.
+/// Prints the nanoseconds per routed key, by number of partitions.
 fn routing() {
     let order = KeyOrder::new(DataType::F32);
     let mut ordinals = Vec::new();

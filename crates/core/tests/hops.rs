@@ -16,14 +16,15 @@ use virtual_ranks::{Outcome, bits, key, rows, run, schema};
 /// Bytes of a message beside its rows: a header, and room for copying in steps.
 const MARGIN_BYTES: usize = 20 + 128;
 
-/// Returns a random node for each rank, none without a rank: the numbers of ranks differ, and so may the ranks' order.
+/// Returns a random node for each rank. Every node has a rank. The numbers of ranks differ, and the ranks of a node
+/// need not be consecutive.
 fn scattered(ranks: u32, nodes: u32, seed: u64) -> Vec<u32> {
     (0..ranks)
         .map(|rank| if rank < nodes { rank } else { (bits(seed ^ (u64::from(rank) << 20)) % u64::from(nodes)) as u32 })
         .collect()
 }
 
-/// Returns nodes with equally many ranks, one after the other.
+/// Returns nodes with equal numbers of consecutive ranks.
 fn even(ranks: u32, per_node: u32) -> Vec<u32> {
     (0..ranks).map(|rank| rank / per_node).collect()
 }
@@ -151,8 +152,8 @@ fn three_hops_deliver_what_direct_routes_do() {
     assert!(direct.report.links.iter().any(|&(from, to, _)| labels[from as usize] != labels[to as usize]));
 }
 
-/// With one table for all records no record can be a stray, however early a batch overtakes the table; and each
-/// receiver's keys lie beside its neighbours'.
+/// With one table for all records no record can be a stray, however early a batch overtakes the table. Each receiver's
+/// keys are adjacent to its neighbours'.
 #[test]
 fn batches_wait_for_their_table_and_go_to_its_partitions() {
     for seed in 0..40 {
@@ -267,7 +268,7 @@ fn a_thousand_ranks_on_32_nodes() {
     assert!(*loads.iter().max().unwrap() < 150 * 2, "{:?}", loads.iter().max());
 }
 
-/// One rank has all records: the representatives have none of their own, and have settled long before.
+/// One rank has all records. The representatives have none of their own, and are done long before it.
 #[test]
 fn representatives_without_records_pass_on_until_all_have_arrived() {
     const RECORDS: u64 = 20_000;
@@ -278,7 +279,7 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
         let options = SimOptions {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
-            // Long enough that the network takes all: a sender whose wait times out would spill the rest.
+            // Long enough for the network to take all batches: a sender whose wait times out would spill the rest.
             patience_turns: 10_000,
             batch_bytes: 512,
             outbox_bytes: BUDGET,

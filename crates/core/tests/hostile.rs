@@ -169,7 +169,8 @@ fn lognormal() {
     balanced("lognormal", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal()));
 }
 
-/// Through representatives, as if the ranks were on seven nodes: the whole write path, and as balanced.
+/// The same distribution through representatives, with the ranks on seven simulated nodes: the whole write path,
+/// equally balanced.
 #[test]
 fn lognormal_over_several_nodes() {
     let labels: Vec<u32> = (0..61).map(|rank| rank * rank % 7).collect();

@@ -129,7 +129,7 @@ fn the_model_follows_its_figures() {
     assert!(latency(&far) > 0.015 && latency(&fast) < 0.002, "{} {}", latency(&far), latency(&fast));
 }
 
-/// The run at 131,072 ranks is `make scale`; this one checks the scaling of memory, messages and latency.
+/// The run at 131,072 ranks is `make scale`; this test checks how memory, messages and latency scale.
 #[test]
 fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     let study = |ranks| {
@@ -139,7 +139,7 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     let (small, large) = (study(64), study(4096));
     for report in [&small, &large] {
         assert!(report.rounds.len() >= 3, "{} tables", report.rounds.len());
-        // Begin, pivots and table for each rank, and a request or so.
+        // Begin, pivots and table for each rank, and about one request.
         let ranks = report.ranks.len() as u64;
         let negotiation = report.traffic.control[1];
         assert!(negotiation <= 4 * ranks * report.rounds.len() as u64 + ranks, "{negotiation} messages");

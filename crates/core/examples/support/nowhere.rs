@@ -1,4 +1,4 @@
-//! Storage that keeps no parts, to tell what the processor does from what the device does.
+//! Storage that discards parts, to separate the processor's time from the device's.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use turbidite::Schema;
 use turbidite::format::{EncodeBuffers, Memtable, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunKind};
 use turbidite::storage::{DirEntry, FileKind, FileSystem, ReadableFile, Storage, WritableFile};
 
-/// A file that takes everything and keeps nothing.
+/// A file that accepts all writes and discards them.
 #[derive(Debug)]
 struct Nowhere;
 
@@ -26,7 +26,7 @@ impl WritableFile for Nowhere {
     }
 }
 
-/// The file system, but for parts: those go nowhere.
+/// The file system, except that the contents of parts are discarded.
 #[derive(Debug, Default)]
 pub(crate) struct PartsNowhere {
     files: FileSystem,
@@ -35,7 +35,7 @@ pub(crate) struct PartsNowhere {
 impl Storage for PartsNowhere {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         if path.extension().is_some_and(|extension| extension == "parquet") {
-            // The name stays: a commit looks for it.
+            // The name stays, since a commit checks that it exists.
             self.files.create(path)?;
             return Ok(Box::new(Nowhere));
         }
@@ -79,7 +79,8 @@ impl Storage for PartsNowhere {
     }
 }
 
-/// Makes one part of `rows` in `folder`, or only its name there, in runs of `memtable_bytes`, without any other rank.
+/// Writes one part of `rows` to `folder`, in runs of `memtable_bytes`, without any other rank. Unless `keep` is set,
+/// only its name is created.
 pub(crate) fn sort_and_encode(
     folder: &Path,
     keep: bool,

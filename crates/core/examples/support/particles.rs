@@ -1,18 +1,18 @@
-//! Particles of VPIC dumps, as the model of generated input.
+//! Particles of VPIC dumps, the basis of generated input.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes before the particles of a dump.
+/// Size of a dump's header.
 const HEADER_BYTES: usize = 115;
 
-/// One particle as it lies in a dump: place in its cell, cell, momentum, weight.
+/// One particle as stored in a dump: position in its cell, cell, momentum, weight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Particle {
     pub(crate) bytes: [u8; 32],
 }
 
 impl Particle {
-    /// Kinetic energy, from the momentum.
+    /// Returns the kinetic energy, from the momentum.
     pub(crate) fn energy(&self) -> f64 {
         let component = |at: usize| {
             let raw = [self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]];
@@ -23,7 +23,7 @@ impl Particle {
     }
 }
 
-/// SplitMix64: input repeats exactly.
+/// SplitMix64, so that the input is reproducible.
 #[derive(Debug)]
 pub(crate) struct Random(u64);
 
@@ -40,13 +40,13 @@ impl Random {
         word ^ (word >> 31)
     }
 
-    /// A number in 0..1.
+    /// Returns a number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-/// The particles of each step below `source`, steps in order, each in the order of its files.
+/// Returns the particles of each step below `source`: steps in order, each in the order of its files.
 pub(crate) fn read_steps(source: &Path) -> std::io::Result<Vec<Vec<Particle>>> {
     let mut steps: Vec<(u64, PathBuf)> = std::fs::read_dir(source)?
         .filter_map(|entry| {
@@ -63,7 +63,7 @@ fn read_step(folder: &Path) -> std::io::Result<Vec<Particle>> {
     let mut files = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<std::io::Result<Vec<PathBuf>>>()?;
-    // As numbers: the last part of a name is the rank.
+    // Sorts numerically: the last part of a name is the rank.
     files.sort_by_key(|path| path.extension().and_then(|rank| rank.to_str()?.parse::<u64>().ok()));
     let mut particles = Vec::new();
     for file in files {

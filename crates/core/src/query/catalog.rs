@@ -1,7 +1,7 @@
-//! What is known of an open dataset: its description, and bounded caches of manifests and footers.
+//! Metadata of an open dataset: its descriptor, and bounded caches of manifests and footers.
 //!
-//! Opening reads one small file. Manifests are loaded when a query first needs them, footers when it first touches their
-//! part; both are kept while their budgets last, the least recently used going first.
+//! Opening a dataset reads one small file. A manifest is loaded when a query first needs it, a footer when a query
+//! first touches its part. Both caches evict the least recently used entries.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -19,22 +19,23 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, Layout, epoch_exists, list_epochs, load_manifest};
 
-/// Budget of the manifest cache, in row groups over all cached manifests; one takes a few hundred bytes in memory.
+/// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes in
+/// memory.
 const CACHED_RUNS: u64 = 1 << 18;
 
-/// Bytes of other content that count as a row group.
+/// Bytes of other manifest content that count as one row group.
 const CACHED_RUN_BYTES: usize = 256;
 
-/// Budget of the footer cache, in bytes of footers on disk; parsed they take about as much.
+/// Budget of the footer cache, in bytes of footers on disk. A parsed footer takes about as much memory.
 const CACHED_FOOTER_BYTES: u64 = 128 << 20;
 
-/// Of more epochs than this that are named, all there are is listed; fewer are looked up one by one.
+/// Maximum number of named epochs that are looked up one by one; for more, all epochs are listed.
 const LOOKED_UP_EPOCHS: usize = 16;
 
-/// Most parts in the footer cache, since each holds a file descriptor.
+/// Maximum number of parts in the footer cache: each holds a file descriptor.
 const CACHED_PARTS: usize = 384;
 
-/// What is known of a dataset: its description, and what was read of its manifests and footers.
+/// Metadata of a dataset: its descriptor, and the manifests and footers read so far.
 #[derive(Debug)]
 pub(super) struct Catalog {
     storage: Arc<dyn Storage>,
@@ -42,15 +43,15 @@ pub(super) struct Catalog {
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
-    /// By commit, for the manifests in that cache.
+    /// Key ranges of the cached manifests, by commit.
     key_ranges: Mutex<Cache<Uuid, Arc<KeyRanges>>>,
     parts: Mutex<Cache<(Uuid, PartId), Arc<PartReader>>>,
-    /// Memory for columns.
+    /// Recycled memory for columns.
     pub(super) recycler: Arc<Recycler>,
 }
 
 impl Catalog {
-    /// Opens the description; nothing else is read.
+    /// Reads the descriptor, and nothing else.
     pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
         let layout = Layout::new(path);
         let descriptor = DatasetDescriptor::read(storage.as_ref(), &layout)?;
@@ -71,7 +72,7 @@ impl Catalog {
         &self.descriptor
     }
 
-    /// The epochs there are now, ascending.
+    /// Lists the epochs that currently exist, ascending.
     pub(super) fn epochs(&self) -> Result<Vec<u64>> {
         list_epochs(self.storage.as_ref(), &self.layout)
     }
@@ -84,7 +85,7 @@ impl Catalog {
         self.layout.root()
     }
 
-    /// The epochs of a selection, ascending.
+    /// Returns the epochs of a selection, ascending.
     pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
         let existing = || list_epochs(self.storage.as_ref(), &self.layout);
         let wanted = match selection {
@@ -106,7 +107,7 @@ impl Catalog {
             let lost = wanted.iter().find(|epoch| existing.binary_search(epoch).is_err());
             return lost.map_or(Ok(wanted.clone()), |epoch| Err(missing(*epoch)));
         }
-        // A few that were named are looked up by themselves: a dataset may have thousands of others.
+        // A few named epochs are looked up one by one: the dataset may have thousands of others.
         for &epoch in &wanted {
             if !epoch_exists(self.storage.as_ref(), &self.layout, epoch)? {
                 return Err(missing(epoch));
@@ -115,7 +116,7 @@ impl Catalog {
         Ok(wanted)
     }
 
-    /// The manifest of an epoch, from the cache or anew.
+    /// Returns the manifest of an epoch, from the cache or from storage.
     pub(super) fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
         if let Some(manifest) = lock(&self.manifests).get(&epoch) {
             return Ok(manifest);
@@ -126,7 +127,7 @@ impl Catalog {
         Ok(manifest)
     }
 
-    /// The keys of a manifest's row groups, from the cache or anew.
+    /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
     pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
         if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {
             return ranges;
@@ -136,23 +137,23 @@ impl Catalog {
         ranges
     }
 
-    /// Drops a manifest that proved stale, or that is to be doubted, from the cache.
+    /// Evicts a manifest that is stale or suspect from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);
     }
 
-    /// A part that is open already.
+    /// Returns a part if it is already open.
     pub(super) fn cached_part(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartReader>> {
         lock(&self.parts).get(&(manifest.commit, part))
     }
 
-    /// A part, opened if it is not.
+    /// Returns a part, and opens it if necessary.
     pub(super) fn part(&self, manifest: &EpochManifest, part: PartId) -> Result<Arc<PartReader>> {
         if let Some(open) = self.cached_part(manifest, part) {
             return Ok(open);
         }
         let path = self.layout.part(manifest.epoch, part);
-        // They are in order, unless somebody else has written them.
+        // Turbidite writes parts in order; other writers may not.
         let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
         let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
         let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
@@ -169,7 +170,7 @@ impl Catalog {
     }
 }
 
-/// Locks even if another thread panicked: the caches are whole between any two statements of theirs.
+/// Locks even if another thread panicked: the caches are consistent between any two of their statements.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -181,7 +182,7 @@ struct Cached<V> {
     used: u64,
 }
 
-/// Values by key within a budget of number and weight; the least recently used goes first.
+/// An LRU cache, bounded by number and weight of its entries.
 #[derive(Debug)]
 struct Cache<K, V> {
     entries: HashMap<K, Cached<V>>,
@@ -203,7 +204,7 @@ impl<K: Eq + Hash + Clone, V: Clone> Cache<K, V> {
         Some(entry.value.clone())
     }
 
-    /// Keeps a value; the newest is kept even if it alone exceeds the budget.
+    /// Inserts a value. The newest value is kept even if it alone exceeds the budget.
     fn insert(&mut self, key: K, value: V, weight: u64) {
         self.remove(&key);
         while !self.entries.is_empty()

@@ -1,4 +1,4 @@
-//! An open dataset: everything that can be asked of it.
+//! An open dataset: the entry point of all queries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,8 @@ impl Dataset {
     /// Opens a dataset folder of the file system.
     ///
     /// # Errors
-    /// [`Error::NotADataset`](crate::Error::NotADataset), [`Error::Version`](crate::Error::Version), damage to its description, or the system's refusal.
+    /// [`Error::NotADataset`](crate::Error::NotADataset), [`Error::Version`](crate::Error::Version), a corrupt
+    /// descriptor, or an I/O error.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(Arc::new(FileSystem::new()), path)
     }
@@ -48,44 +49,44 @@ impl Dataset {
         Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?) })
     }
 
-    /// The columns and the key.
+    /// Returns the columns and the key.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.catalog.schema
     }
 
-    /// The description of the dataset.
+    /// Returns the descriptor of the dataset.
     pub fn descriptor(&self) -> &DatasetDescriptor {
         self.catalog.descriptor()
     }
 
-    /// The epochs there are now, ascending.
+    /// Lists the epochs that currently exist, ascending.
     ///
     /// # Errors
-    /// The system's refusal to list the folder.
+    /// An I/O error while listing the folder.
     pub fn epochs(&self) -> Result<Vec<u64>> {
         self.catalog.epochs()
     }
 
-    /// The manifest of an epoch.
+    /// Returns the manifest of an epoch.
     ///
     /// # Errors
-    /// [`Error::EpochMissing`](crate::Error::EpochMissing), or damage to the manifest.
+    /// [`Error::EpochMissing`](crate::Error::EpochMissing), or a corrupt manifest.
     pub fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
         self.catalog.manifest(epoch)
     }
 
-    /// The rows that match, as batches.
+    /// Returns the matching rows, as batches.
     ///
     /// # Errors
-    /// Usage errors and missing epochs at once; what happens while reading comes through the stream.
+    /// Usage errors and missing epochs are returned immediately; errors while reading come through the stream.
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
         let shape = Shape::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         Ok(stream::start(self.catalog.clone(), shape, epochs))
     }
 
-    /// The number of rows that match, without reading those that summaries prove to. Columns, order and limit of the
-    /// query do not matter.
+    /// Counts the matching rows. Rows that match according to the statistics are not read. The query's columns, order
+    /// and limit are ignored.
     ///
     /// # Errors
     /// As [`Dataset::run`] and its stream.
@@ -98,30 +99,30 @@ impl Dataset {
         stream::count(self.catalog.clone(), shape, epochs)
     }
 
-    /// The trajectories of the particles that satisfy a predicate at one epoch. All is read, and sorted, before this
-    /// returns; `advance` is told after each epoch.
+    /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all of them
+    /// before it returns; calls `advance` after each epoch.
     ///
     /// # Errors
-    /// Usage errors (an id column of floats, more ids than can be followed), missing epochs, damage, and the system's
-    /// refusal to read, or to write what does not fit into memory.
+    /// Usage errors (a floating-point id column, more ids than can be followed), missing epochs, corruption, or an I/O
+    /// error while reading, or while spilling to disk.
     pub fn tracks(&self, request: &TrackRequest, advance: &dyn Fn(TrackProgress)) -> Result<Tracks> {
         tracks::follow(&self.catalog, request, advance)
     }
 
-    /// What the query would read and why, told from manifests and footers without reading any page.
+    /// Explains what the query would read and why. Loads manifests and footers, but no pages.
     ///
     /// # Errors
-    /// As [`Dataset::run`]; damage to manifests and footers.
+    /// As [`Dataset::run`]; corrupt manifests and footers.
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
         let shape = Shape::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         explain(&self.catalog, &shape, &epochs)
     }
 
-    /// How the values of a column are distributed over bins: from the manifests alone, with bounds, or counted.
+    /// Returns a histogram of a column: bounds from the manifests alone, or exact counts.
     ///
     /// # Errors
-    /// Usage errors for a column that has no numbers and for bins that cannot be made; missing epochs; damage.
+    /// Usage errors for a non-numeric column or invalid bins; missing epochs; corruption.
     ///
     /// ```no_run
     /// use turbidite::query::{Bins, Dataset, EpochSelection, Precision};
@@ -143,7 +144,7 @@ impl Dataset {
         distribution::histogram(&self.catalog, column, bins, &epochs, precision)
     }
 
-    /// The values below which given shares of a column's values lie: bounds from the manifests alone, or exactly.
+    /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.
     ///
     /// # Errors
     /// As [`Dataset::histogram`]; shares outside of 0 to 1.
@@ -160,7 +161,7 @@ impl Dataset {
 }
 
 impl Dataset {
-    /// The dataset's folder.
+    /// Returns the dataset's folder.
     pub(crate) fn root(&self) -> &Path {
         self.catalog.root()
     }

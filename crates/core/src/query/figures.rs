@@ -1,4 +1,4 @@
-//! What a query cost: counters that all its threads add to.
+//! Query statistics: counters shared by all threads of a query.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 use crate::query::execution::recycle::Recycler;
 
-/// What a query read and did, so far. Seconds are summed over threads, so they can exceed the wall time.
+/// Statistics of a query so far. Seconds are summed over threads, so they can exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryFigures {
-    /// Row groups of the epochs asked for.
+    /// Row groups in the selected epochs.
     pub runs_considered: u64,
-    /// Row groups of which pages were read.
+    /// Row groups whose pages were read.
     pub runs_touched: u64,
     /// Pages decoded.
     pub pages_read: u64,
-    /// Bytes of pages fetched, with the gaps that were read through; manifests and footers are not counted.
+    /// Bytes of pages fetched, including the gaps between them; manifests and footers are not counted.
     pub bytes_read: u64,
-    /// Rows that matched, as far as the query got.
+    /// Rows that matched so far.
     pub rows_matched: u64,
-    /// Opening files and reading.
+    /// Seconds spent opening files and reading.
     pub read_s: f64,
-    /// Checking, decoding, testing and picking out rows.
+    /// Seconds spent verifying, decoding, filtering and gathering rows.
     pub filter_s: f64,
-    /// Merging by key and assembling batches.
+    /// Seconds spent merging by key and assembling batches.
     pub merge_s: f64,
 }
 
-/// What all threads of a query share: the counters behind [`QueryFigures`], and memory.
+/// The state that all threads of a query share: the counters behind [`QueryFigures`], and recycled memory.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) runs_considered: AtomicU64,
@@ -41,19 +41,19 @@ pub(super) struct Counters {
     pub(super) read_ns: AtomicU64,
     pub(super) filter_ns: AtomicU64,
     pub(super) merge_ns: AtomicU64,
-    /// Rows held in decoded chunks now, and the most there have ever been.
+    /// Rows currently held in decoded chunks, and their maximum so far.
     pub(super) resident_rows: AtomicU64,
     pub(super) peak_resident_rows: AtomicU64,
-    /// Memory for the columns that all its threads fill.
+    /// Recycled memory for the columns that all threads fill.
     pub(super) recycler: Arc<Recycler>,
 }
 
-/// Adds to a counter; order between counters does not matter.
+/// Adds to a counter. The order between counters does not matter.
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
 
-/// Adds the time since `start` to a counter of nanoseconds and starts anew.
+/// Adds the nanoseconds since `start` to a counter, and restarts the clock.
 pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
     let now = Instant::now();
     add(counter, u64::try_from((now - *start).as_nanos()).unwrap_or(u64::MAX));
@@ -61,12 +61,12 @@ pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
 }
 
 impl Counters {
-    /// Counters at zero, of a query that uses this memory.
+    /// Creates counters at zero for a query that uses this memory.
     pub(super) fn new(recycler: Arc<Recycler>) -> Self {
         Self { recycler, ..Self::default() }
     }
 
-    /// The figures as they stand.
+    /// Returns the current statistics.
     pub(super) fn figures(&self) -> QueryFigures {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |counter: &AtomicU64| Duration::from_nanos(count(counter)).as_secs_f64();
@@ -82,13 +82,13 @@ impl Counters {
         }
     }
 
-    /// Notes that decoded rows came to be held.
+    /// Counts decoded rows as resident.
     pub(super) fn hold(&self, rows: u64) {
         let now = self.resident_rows.fetch_add(rows, Ordering::Relaxed) + rows;
         self.peak_resident_rows.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Notes that they were let go.
+    /// Counts decoded rows as released.
     pub(super) fn let_go(&self, rows: u64) {
         self.resident_rows.fetch_sub(rows, Ordering::Relaxed);
     }

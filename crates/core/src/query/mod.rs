@@ -1,32 +1,33 @@
-//! Reading: which rows of which epochs, found with as few bytes as the summaries allow, as Arrow batches.
+//! Queries: selects rows of epochs, reads as few bytes as the statistics allow, and returns Arrow batches.
 //!
-//! A query knows nothing of how rows came to lie where they lie: it trusts observed minima and maxima alone, and checks
-//! every byte it uses. The way down, each step reading only what the one before could not rule out:
+//! A query does not depend on how rows were partitioned. It uses only the minima and maxima that the writer observed,
+//! and verifies every byte it uses. Each step reads only what the previous step could not rule out:
 //!
-//! 1. manifest → row groups that may match (`plan`), answered from memory once the manifest is loaded;
-//! 2. page index → stretches of rows that may match (`plan`); pages that match as a whole need no test;
-//! 3. pages of the predicate's columns → rows that do match (`read`);
-//! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`extent`), each page landing where
-//!    its values belong (`fetch`);
-//! 5. batches in the order of the files (`stream`) or of the key (`order`).
+//! 1. manifest → row groups that may match (`plan`); needs no I/O once the manifest is loaded;
+//! 2. page index → row ranges that may match (`plan`); pages that match entirely need no filter;
+//! 3. pages of the predicate's columns → rows that match (`read`);
+//! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`extent`), each page read
+//!    straight into its place (`fetch`);
+//! 5. batches in file order (`stream`) or key order (`order`).
 //!
 //! # Invariants
 //!
-//! * Output is deterministic: epochs as numbers, then part, run, row; with `ordered`, key first, NaN keys last and ties
-//!   in that same order. Threads only ever work ahead.
-//! * Memory is bounded: by the chunks in flight (`stream`) or the runs that overlap (`order`), whatever the size of the
-//!   result. Caches of manifests and footers (`catalog`) and memory kept for reuse (`recycle`) have fixed budgets.
-//! * A range query over the key reads at most 1.3 times the bytes that match and two pages of each column chunk it
-//!   touches; what `explain` says is read at most, is. Tests count.
-//! * A query sees one commit of each epoch. If a writer replaces an epoch before its first file was opened, the manifest
-//!   is loaded anew, once; open files stay readable when their names are gone.
-//! * Damage is an error that names file, run and page. Bytes of a page are used only after their checksum held, unless
-//!   [`Query::check`] was turned off.
+//! * Output is deterministic: epochs in numeric order, then part, run, row; with `ordered`, key first, NaN keys last,
+//!   ties in that same order. Threads only read ahead.
+//! * Memory is bounded by the chunks in flight (`stream`) or the overlapping runs (`order`), whatever the size of the
+//!   result. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed budgets.
+//! * A range query over the key reads at most 1.3 times the matching bytes plus two pages of each column chunk it
+//!   touches. It never reads more than the maximum that `explain` reports. Tests check both.
+//! * A query sees one commit of each epoch. If a writer replaces an epoch before its first file is opened, the manifest
+//!   is reloaded once. Open files stay readable after they are unlinked.
+//! * Corruption is an error that names file, run and page. Bytes of a page are used only after their checksum matched,
+//!   unless [`Query::check`] is off.
 //!
 //! # Map
 //!
-//! `request`: what is asked, resolved against the schema. `dataset`: all that can be asked of an open one. `catalog`: what is known of it, in caches. `planning`: what has to be
-//! read, told from summaries. `execution`: reading it. `analytics`: what is told of whole epochs.
+//! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: its
+//! metadata, in caches. `planning`: selects what to read, from statistics. `execution`: reads it. `analytics`:
+//! histograms, quantiles and tracks over whole epochs.
 
 mod analytics;
 mod catalog;

@@ -1,4 +1,4 @@
-//! What is asked ([`Query`]), and the same resolved against a dataset's schema ([`Shape`]).
+//! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`Shape`]).
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,23 +10,23 @@ use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
 
-/// Rows of a batch unless [`Query::batch_rows`] says otherwise: large enough that the cost of a batch vanishes, small
-/// enough that a batch of a few columns stays in the processor's cache.
+/// Default for [`Query::batch_rows`]: large enough to make the cost per batch negligible, small enough that a batch of
+/// a few columns fits the processor's cache.
 pub(super) const BATCH_ROWS: usize = 1 << 16;
 
-/// Most rows a batch may have: row numbers within a batch fit 32 bits.
+/// Maximum rows of a batch: row numbers within a batch fit 32 bits.
 pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
 
-/// Which epochs a query reads.
+/// The epochs that a query reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EpochSelection {
-    /// All there are.
+    /// All existing epochs.
     #[default]
     All,
-    /// Those there are within a range. A range of a single epoch must exist.
+    /// All existing epochs within a range. A range of a single epoch must exist.
     Range(EpochRange),
-    /// These, each of which must exist. Order and repetition do not matter.
+    /// These epochs, each of which must exist. Order and repetition do not matter.
     List(Vec<u64>),
 }
 
@@ -93,26 +93,27 @@ impl Default for Query {
 }
 
 impl Query {
-    /// All rows and columns of all epochs.
+    /// Requests all rows and columns of all epochs.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Only these epochs: an [`EpochRange`], one label or a list of labels.
+    /// Selects epochs: an [`EpochRange`], one label or a list of labels.
     #[must_use]
     pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
         self.epochs = epochs.into();
         self
     }
 
-    /// Only rows for which this expression holds; see [`crate::expr`] for the language.
+    /// Keeps only rows that satisfy this expression; see [`crate::expr`] for the language.
     #[must_use]
     pub fn filter(mut self, expression: impl Into<String>) -> Self {
         self.filter = Some(expression.into());
         self
     }
 
-    /// Only these columns, in this order; `epoch` may be among them. Without this call: all stored ones, then `epoch`.
+    /// Selects columns, in this order; `epoch` is allowed. By default, a query returns all stored columns, then
+    /// `epoch`.
     #[must_use]
     pub fn columns<I>(mut self, names: I) -> Self
     where
@@ -123,36 +124,37 @@ impl Query {
         self
     }
 
-    /// Whether rows come sorted by key within each epoch: NaN keys last, ties in the order of part, run and row.
+    /// Sets whether rows are sorted by key within each epoch. NaN keys come last, ties in the order of part, run and
+    /// row.
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
         self
     }
 
-    /// Ends after this many rows, reading little more than they need.
+    /// Limits the number of rows. The query reads little more than these rows need.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
         self
     }
 
-    /// At most this many threads, the caller's own counted; unless set, as many as the process had cores when it first asked.
-    /// More are started only when there is enough to read.
+    /// Limits the number of threads, including the caller's. The default is the number of cores that the process had at
+    /// its first query. Threads are started only when there is enough to read.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Most rows of a batch; 65,536 unless set.
+    /// Sets the maximum rows of a batch. The default is 65,536.
     #[must_use]
     pub fn batch_rows(mut self, rows: usize) -> Self {
         self.batch_rows = rows;
         self
     }
 
-    /// Whether page checksums are checked; they are unless turned off.
+    /// Sets whether page checksums are verified. The default is on.
     #[must_use]
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
@@ -160,14 +162,14 @@ impl Query {
     }
 }
 
-/// The cores this process may use. The system is asked once: finding out reads several files of control groups, which took
-/// 50 µs of each query, a sixth of what a small one takes.
+/// Returns the number of cores that this process may use. Asks the system only once: the call reads several cgroup
+/// files, which is a noticeable share of the time of a small query.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Where a column of the output comes from.
+/// The source of an output column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
     /// A stored column, by its position in [`Shape::stored`].
@@ -176,14 +178,14 @@ pub(super) enum Output {
     Epoch,
 }
 
-/// A query resolved against a schema: what every worker needs to know.
+/// A query resolved against a schema, shared by all threads.
 #[derive(Debug)]
 pub(super) struct Shape {
     pub(super) schema: Arc<Schema>,
     pub(super) predicate: Option<Predicate>,
-    /// The stored columns to hand back, each once: those of the output, then the key if order needs it.
+    /// The stored columns to return, each once: the output columns, then the key if the order needs it.
     pub(super) stored: Vec<usize>,
-    /// Position of the key in `stored` when rows are to be merged by it.
+    /// Position of the key in `stored` if rows are merged by it.
     pub(super) key: Option<usize>,
     pub(super) output: Vec<Output>,
     pub(super) arrow: SchemaRef,
@@ -194,10 +196,10 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// Checks a query against a schema.
+    /// Resolves a query against a schema.
     ///
     /// # Errors
-    /// Usage errors: unknown or repeated columns, options out of range, an expression that cannot be understood.
+    /// Usage errors: unknown or repeated columns, options out of range, an invalid expression.
     pub(super) fn resolve(query: &Query, schema: &Arc<Schema>) -> Result<Self> {
         let threads = match query.threads {
             None => cores(),
@@ -247,29 +249,30 @@ impl Shape {
         })
     }
 
-    /// The schema indexes of the columns the predicate reads.
+    /// Returns the schema indexes of the predicate's columns.
     pub(super) fn predicate_columns(&self) -> &[usize] {
         self.predicate.as_ref().map_or(&[], |predicate| predicate.columns())
     }
 
-    /// Width of a stored column in bytes.
+    /// Returns the width of a stored column in bytes.
     pub(super) fn width(&self, column: usize) -> usize {
         self.schema.columns()[column].data_type.width()
     }
 
-    /// Widths of the columns of [`Shape::stored`] in bytes.
+    /// Returns the widths of the columns of [`Shape::stored`] in bytes.
     pub(super) fn stored_widths(&self) -> impl Iterator<Item = usize> {
         self.stored.iter().map(|column| self.width(*column))
     }
 
-    /// Bytes of one row over all columns that are read.
+    /// Returns the bytes of one row over all columns that are read.
     pub(super) fn row_bytes(&self) -> usize {
         let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
     }
 
-    /// About how many bytes are read for a selection. Where the key alone is tested, those to be tested lie at the ends
-    /// of its range, and half of them match; other predicates leave pages open wherever they are, and most are read.
+    /// Estimates the bytes that are read for a selection. If the predicate tests only the key, the rows to test lie at
+    /// the ends of the key range, and half of them match. Other predicates leave rows to test anywhere, and most of
+    /// their pages are read.
     pub(super) fn read_bytes(&self, chunk: &RowSelection) -> u64 {
         let whole = self.row_bytes();
         let open = match self.predicate_columns() {
@@ -281,14 +284,14 @@ impl Shape {
         chunk.ranges().iter().map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// The column whose pages decide where chunks are cut: the widest, which has the shortest pages.
+    /// Returns the column whose pages determine where chunks are cut: the widest, since its pages have the fewest rows.
     pub(super) fn reference_column(&self) -> usize {
         let read = self.predicate_columns().iter().chain(&self.stored).copied();
         read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
     }
 }
 
-/// Schema indexes of named columns, `None` for the epoch. Names match exactly, else regardless of case.
+/// Returns the schema indexes of named columns, `None` for the epoch. Names match exactly, or else case-insensitively.
 pub(super) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {

@@ -251,8 +251,8 @@ impl World {
         self.await_turn(number);
     }
 
-    /// Takes `length` for an operation, during which others run; background work takes the time of all ranks, since it
-    /// is done within one turn.
+    /// Takes `length` for an operation while others run. Background work takes the time of all ranks, since it is done
+    /// within one turn.
     pub(crate) fn stall(&self, rank: u32, length: Duration) {
         let number = rank as usize;
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
@@ -269,7 +269,7 @@ impl World {
         self.await_turn(number);
     }
 
-    /// Gives another rank a turn, now and then.
+    /// Gives another rank a turn at random times.
     pub(crate) fn maybe_pause(&self, rank: u32) {
         let mut state = self.state();
         if state.working.is_none() && state.random.one_in(8) {

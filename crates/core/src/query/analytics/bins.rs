@@ -1,7 +1,7 @@
-//! Where a histogram's bins lie, and the cells of ordinals they stand for.
+//! Histogram bins, and the ordinal cells behind them.
 //!
-//! Edges are values; counting happens on ordinals, where every comparison is one of integers and therefore exact: a
-//! value is at or above an edge exactly when its ordinal is at or above the edge's cut.
+//! Edges are values; counting happens on ordinals. Comparisons are therefore integer comparisons, and exact: a value is
+//! at or above an edge exactly when its ordinal is at or above the edge's cut.
 
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
@@ -9,40 +9,42 @@ use std::ops::RangeInclusive;
 use crate::error::{Result, UsageError};
 use crate::schema::{KeyOrder, Value};
 
-/// Most bins a histogram may have.
+/// Maximum number of bins of a histogram.
 const MOST_BINS: usize = 1 << 16;
 
-/// How bins divide a range.
+/// The spacing of a histogram's edges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BinScale {
     /// Equal widths.
     #[default]
     Linear,
-    /// Equal ratios; only of positive values.
+    /// Equal ratios. Requires positive values.
     Log,
 }
 
-/// The bins asked for: `count` at most, since an integer column gets no more than one for each integer.
+/// The requested bins. A histogram has at most `count` of them, since an integer column gets at most one bin per
+/// integer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bins {
-    /// How many.
+    /// Number of bins.
     pub count: usize,
-    /// From where to where, both ends included; the column's finite values as far as manifests tell them unless given.
+    /// The range, both ends included. The default is the range of the column's finite values in the manifests.
     pub range: Option<(Value, Value)>,
-    /// How they divide the range.
+    /// The spacing of the edges.
     pub scale: BinScale,
 }
 
 impl Bins {
-    /// This many bins of equal width over all finite values.
+    /// Requests this many bins of equal width over all finite values.
     pub fn new(count: usize) -> Self {
         Self { count, range: None, scale: BinScale::Linear }
     }
 
-    /// The edges over a range: ascending, each once unless the range is a single value, both ends exact.
+    /// Returns the edges over a range: ascending, unique unless the range is a single value, with both ends exact.
     ///
     /// # Errors
-    /// Usage errors: no bins or too many, a range that is not finite, that is reversed, or, on a log scale, not positive.
+    /// Usage errors: no bins or too many, a range that is not finite, that is reversed, or, on a log scale, not
+    /// positive.
     pub(in crate::query) fn edges(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
         if self.count == 0 || self.count > MOST_BINS {
             let what = format!("1 to {MOST_BINS}, not {}", self.count);
@@ -67,7 +69,7 @@ impl Bins {
         }
     }
 
-    /// Shares of the way at which inner edges lie.
+    /// Returns the positions of the inner edges, as fractions of the range.
     fn inner_shares(&self) -> impl Iterator<Item = f64> {
         let count = self.count as f64;
         (1..self.count).map(move |bin| bin as f64 / count)
@@ -75,7 +77,7 @@ impl Bins {
 
     fn float_edges(&self, from: f64, to: f64) -> Vec<Value> {
         let at = |share: f64| match self.scale {
-            // The difference of the ends may be beyond the largest number, each product is not.
+            // The difference of the ends may overflow; each product does not.
             BinScale::Linear => from * (1.0 - share) + to * share,
             BinScale::Log => (from.ln() * (1.0 - share) + to.ln() * share).exp(),
         };
@@ -115,7 +117,7 @@ impl Bins {
     }
 }
 
-/// An end of a range as an integer within it, no further out than any integer type reaches.
+/// Rounds an end of a range inwards to an integer, clamped to just beyond the range of all integer types.
 fn whole(end: Value, inwards: fn(f64) -> f64) -> i128 {
     let integer = match end {
         Value::Int(end) => end,
@@ -124,7 +126,7 @@ fn whole(end: Value, inwards: fn(f64) -> f64) -> i128 {
     integer.clamp(-(1 << 64), 1 << 64)
 }
 
-/// All ordinals of a type cut into cells that follow each other, some of which may be empty.
+/// A partition of a type's ordinals into consecutive cells. Cells can be empty.
 #[derive(Debug)]
 pub(in crate::query) struct Cells {
     /// First ordinal of each cell, ascending from 0. One past the last ordinal needs a 65th bit.
@@ -132,33 +134,34 @@ pub(in crate::query) struct Cells {
 }
 
 impl Cells {
-    /// Cells that begin at 0 and at each of the (ascending) cuts.
+    /// Creates cells that begin at 0 and at each of the (ascending) cuts.
     pub(in crate::query) fn new(cuts: impl IntoIterator<Item = u128>) -> Self {
         Self { starts: [0].into_iter().chain(cuts).collect() }
     }
 
-    /// How many there are.
+    /// Returns the number of cells.
     pub(in crate::query) fn len(&self) -> usize {
         self.starts.len()
     }
 
-    /// First ordinal of a cell; one past all for the cell after the last.
+    /// Returns the first ordinal of a cell, and one past all ordinals for the cell after the last.
     pub(in crate::query) fn start(&self, cell: usize) -> u128 {
         self.starts.get(cell).copied().unwrap_or(1 << 64)
     }
 
-    /// The cell that holds an ordinal.
+    /// Returns the cell that holds an ordinal.
     pub(in crate::query) fn of(&self, ordinal: u64) -> usize {
         self.starts.partition_point(|start| *start <= u128::from(ordinal)).saturating_sub(1)
     }
 
-    /// As [`Cells::of`], for ordinals of which many lie in the cell of the one before.
+    /// Returns what [`Cells::of`] does, but tries `guess` first. Faster for ordinals that often fall into the previous
+    /// one's cell.
     pub(in crate::query) fn of_near(&self, ordinal: u64, guess: usize) -> usize {
         let wide = u128::from(ordinal);
         if self.start(guess) <= wide && wide < self.start(guess + 1) { guess } else { self.of(ordinal) }
     }
 
-    /// The cells that ordinals of a range lie in.
+    /// Returns the cells that an ordinal range overlaps.
     pub(in crate::query) fn span(&self, from: u64, to: u64) -> RangeInclusive<usize> {
         self.of(from)..=self.of(to)
     }

@@ -1,21 +1,21 @@
-//! How the values of a column are distributed: histograms and quantiles.
+//! Distribution of a column's values: histograms and quantiles.
 //!
-//! A manifest is a histogram already: it has the rows and the smallest and largest value of every row group, and of the key
-//! those of about every page (`format::Spreads`). What lies within a bin counts for it, what reaches into several may count
-//! for each: that bounds every bin, whatever the data. How quantiles are bounded, and what is estimated between bounds, says
-//! `estimate`. How far the bounds are apart depends on how well the epochs are clustered by that column: for the key a few
-//! pages, for others often everything.
+//! A manifest is already a histogram: it has the row count, minimum and maximum of every row group, and for the key
+//! those of about every page (`format::Spreads`). A spread within one bin counts for that bin; a spread over several
+//! bins may count for each of them. That bounds every bin, whatever the data. `estimate` bounds quantiles and estimates
+//! values between the bounds. The bounds are as tight as the epochs are clustered by the column: a few pages for the
+//! key, often the whole epoch for other columns.
 //!
-//! Nothing but manifests is read for this. With [`Precision::Exact`] what they leave open is counted (`tally`), reading
-//! only pages that reach over the edge of a bin; quantiles narrow their bounds that way until one value is left.
+//! Bounds need only manifests. With [`Precision::Exact`], `tally` counts what the manifests leave open, and reads only
+//! pages that cross the edge of a bin. Exact quantiles repeat such counts and narrow their bounds to a single value.
 //!
-//! Infinities are ordinary numbers in quantiles; NaN has no place in an order and is counted apart.
+//! Infinities are ordinary values in quantiles. NaN has no place in the order and is counted separately.
 //!
 //! # Invariants
-//! * `least <= estimate <= most`, and what is exact lies between `least` and `most`, as far as manifests are right.
-//! * Memory is a few hundred bytes for each of [`KEPT_SPREADS`], nothing that grows with the rows. Values are collected only
-//!   when no more than [`KEPT_VALUES`] of them can be in question.
-//! * An answer belongs to one commit of each epoch; an epoch that is replaced meanwhile is an error.
+//! * `least <= estimate <= most`, and the exact result lies between `least` and `most`, if the manifests are correct.
+//! * Memory is a few hundred bytes for each of [`KEPT_SPREADS`], and does not grow with the rows. Values are collected
+//!   only if at most [`KEPT_VALUES`] of them are candidates.
+//! * A result belongs to one commit of each epoch. An epoch that is replaced meanwhile is an error.
 
 use std::sync::Arc;
 
@@ -32,32 +32,32 @@ use crate::query::figures::{Counters, QueryFigures};
 use crate::query::request::{Output, Query, Shape};
 use crate::schema::{EPOCH_COLUMN, KeyOrder, Value};
 
-/// Most values that an exact quantile may collect; 8 bytes each.
+/// Maximum number of values that an exact quantile may collect, at 8 bytes each.
 const KEPT_VALUES: u64 = 1 << 20;
 
-/// Spreads of several epochs that are kept at a time.
+/// Number of spreads of several epochs that are kept at a time.
 const KEPT_SPREADS: usize = 4 * MOST_SPREADS;
 
-/// Cells over all quantiles that one pass narrows the search with.
+/// Number of cells, over all quantiles, by which one pass narrows the search.
 const NARROWING_CELLS: usize = 1 << 14;
 
-/// Where answers come from.
+/// The source of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// Manifests alone.
+    /// Bounds from manifests alone.
     Bounded,
-    /// Manifests, and pages where they leave something open.
+    /// Exact results from manifests, and from pages where manifests do not suffice.
     Exact,
 }
 
-/// A number of rows that is known to lie within bounds.
+/// A row count with bounds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Bounded {
-    /// There are at least as many.
+    /// Lower bound.
     pub least: u64,
-    /// About as many (`estimate`).
+    /// Estimate.
     pub estimate: u64,
-    /// There are at most as many.
+    /// Upper bound.
     pub most: u64,
 }
 
@@ -67,11 +67,11 @@ pub struct Bounded {
 pub struct Histogram {
     /// The column.
     pub column: String,
-    /// How many epochs it is of.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Rows in them, NaN included.
+    /// Rows in these epochs, NaN included.
     pub rows: u64,
-    /// Rows where the column is NaN.
+    /// Rows in which the column is NaN.
     pub nan: u64,
     /// Rows at minus infinity.
     pub negative_infinity: Bounded,
@@ -81,26 +81,26 @@ pub struct Histogram {
     pub below: Bounded,
     /// Finite values above the last edge.
     pub above: Bounded,
-    /// One more than there are bins; none when the column has no finite value.
+    /// Edges, one more than bins; empty if the column has no finite value.
     pub edges: Vec<Value>,
-    /// Rows from one edge to below the next; the last bin includes its upper edge.
+    /// Rows of each bin, from its lower edge to below its upper edge. The last bin includes its upper edge.
     pub bins: Vec<Bounded>,
-    /// What reading cost; nothing unless asked to be exact.
+    /// Statistics of the reads; zero for bounds.
     pub figures: QueryFigures,
 }
 
-/// One quantile: the smallest value that at least a share of the values does not exceed.
+/// A quantile: the smallest value such that at least a share of the values is not larger.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantile {
     /// The share, from 0 to 1.
     pub share: f64,
-    /// Its position among the ascending values, counted from 1.
+    /// Its position (rank) among the ascending values, counted from 1.
     pub position: u64,
-    /// It is not less than this.
+    /// Lower bound.
     pub least: Value,
-    /// About this.
+    /// Estimate.
     pub estimate: Value,
-    /// It is not more than this.
+    /// Upper bound.
     pub most: Value,
 }
 
@@ -110,19 +110,19 @@ pub struct Quantile {
 pub struct Quantiles {
     /// The column.
     pub column: String,
-    /// How many epochs they are of.
+    /// Number of epochs.
     pub epochs: usize,
-    /// Rows in them, NaN included.
+    /// Rows in these epochs, NaN included.
     pub rows: u64,
-    /// Rows where the column is NaN, which quantiles leave out.
+    /// Rows in which the column is NaN; quantiles exclude them.
     pub nan: u64,
-    /// One for each share asked for; none when there are no values.
+    /// One quantile per requested share; empty if there are no values.
     pub quantiles: Vec<Quantile>,
-    /// What reading cost; nothing unless asked to be exact.
+    /// Statistics of the reads; zero for bounds.
     pub figures: QueryFigures,
 }
 
-/// The column asked about, checked.
+/// Resolves and checks the requested column.
 fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<Shape>, usize, KeyOrder)> {
     let shape = Shape::resolve(&Query::new().columns([column]), dataset.schema())?;
     let refuse = |what: String| UsageError::Option { option: "column", what };
@@ -138,13 +138,13 @@ fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<Shape>, usize, KeyOrd
     Ok((Arc::new(shape), index, order))
 }
 
-/// What a first look at the manifests tells.
+/// Totals and extremes from a first pass over the manifests.
 struct Survey {
-    /// The epochs and the commits that the answer is about.
+    /// The epochs, and the commits that the result belongs to.
     epochs: Vec<(u64, Uuid)>,
     rows: u64,
     nan: u64,
-    /// Smallest and largest finite value that manifests name; the smallest above 0 apart.
+    /// Smallest and largest finite value in the manifests, and the smallest value above 0.
     finite: Option<(Value, Value)>,
     least_positive: Option<Value>,
 }
@@ -183,7 +183,7 @@ impl Survey {
         }
     }
 
-    /// The range of bins when none is given.
+    /// Returns the default range of the bins.
     fn range(&self, scale: BinScale) -> Option<(Value, Value)> {
         let (low, high) = self.finite?;
         match scale {
@@ -203,7 +203,7 @@ pub(in crate::query) fn histogram(
 ) -> Result<Histogram> {
     let (shape, index, order) = resolve(dataset, column)?;
     let survey = Survey::of(dataset, index, epochs, |_| {})?;
-    // Bins that cannot be made are refused whatever the data.
+    // Invalid bins are refused, whatever the data.
     let range = bins.range.or_else(|| survey.range(bins.scale));
     let edges = match range {
         Some(range) => bins.edges(order, range)?,
@@ -239,7 +239,7 @@ pub(in crate::query) fn histogram(
     })
 }
 
-/// Cells for minus infinity, what is below the bins, the bins, what is above them, and infinity, in this order.
+/// Returns cells for minus infinity, values below the bins, the bins, values above them, and infinity, in this order.
 fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     let (least, greatest) = order.extremes();
     let (finite_from, finite_to) = match order.data_type().is_float() {
@@ -250,7 +250,7 @@ fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     if let Some((last, inner)) = edges.split_last() {
         cuts.extend(inner.iter().map(|edge| order.first_at_least(*edge)));
         let at_last = order.first_at_least(*last);
-        // The last bin includes its upper edge, where that is a value of the type.
+        // The last bin includes its upper edge if that is a value of the type.
         let includes = u64::try_from(at_last)
             .is_ok_and(|ordinal| at_last < finite_to && order.value(ordinal).compare(*last).is_some_and(|o| o.is_eq()));
         cuts.push(at_last + u128::from(includes));
@@ -262,7 +262,7 @@ fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     Cells::new(cuts.into_iter().map(|cut| cut.clamp(finite_from, finite_to)))
 }
 
-/// Bounds of the rows in each cell.
+/// Returns bounds of the rows in each cell.
 fn bound_cells(
     dataset: &Catalog,
     column: usize,
@@ -301,7 +301,7 @@ fn bound_cells(
     Ok(bounds)
 }
 
-/// A quantile on its way: the ordinals it may have.
+/// A quantile during the search: its possible ordinals.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     share: f64,
@@ -360,12 +360,12 @@ pub(in crate::query) fn quantiles(
     })
 }
 
-/// Rows of several row groups; manifests of many epochs could claim more than can be counted.
+/// Sums rows and saturates: corrupt manifests of many epochs could claim more rows than fit.
 fn total_rows<'a>(spreads: impl Iterator<Item = &'a Spread>) -> u64 {
     spreads.fold(0, |rows, spread| rows.saturating_add(spread.rows))
 }
 
-/// What manifests tell of each share, in the order asked for; nothing when there are no values.
+/// Returns the bounds of each share from the manifests, in the requested order; empty if there are no values.
 fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
     if estimator.rows() == 0 {
         return Vec::new();
@@ -415,8 +415,8 @@ impl Search<'_> {
         tally(self.dataset, self.shape, &self.survey.epochs, &Arc::new(sieve), self.counters)
     }
 
-    /// Counts the values in many cells and narrows each open target to one of them. Returns how many values are in
-    /// question afterwards.
+    /// Counts the values in many cells and narrows each open target to one of them. Returns the number of values that
+    /// remain candidates.
     fn narrow(&self, targets: &mut [Target]) -> Result<u64> {
         let open = targets.iter().filter(|target| target.is_open()).count().max(1);
         let pieces = (NARROWING_CELLS / open).max(2) as u128;
@@ -446,7 +446,7 @@ impl Search<'_> {
         Ok(values)
     }
 
-    /// Collects the values in question and takes those at the targets' positions.
+    /// Collects the candidate values and picks those at the targets' positions.
     fn pick(&self, targets: &mut [Target]) -> Result<()> {
         let open: Vec<Target> = targets.iter().copied().filter(Target::is_open).collect();
         let ends = |target: &Target| [u128::from(target.low), u128::from(target.high) + 1];

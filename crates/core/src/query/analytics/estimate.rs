@@ -1,38 +1,40 @@
-//! What spreads tell of ranks and quantiles: bounds that hold whatever the data, and an estimate between them.
+//! Bounds and estimates of ranks and quantiles, from spreads.
 //!
-//! Every statement about the distribution of a column comes from here: `quantiles`, `hist`, `stats`, the report. The k-th
-//! smallest value is at least the k-th of the spreads' least values (each taken as often as the spread has rows) and at most
-//! the k-th of their greatest.
+//! Every statement about the distribution of a column uses this module: `quantiles`, `hist`, `stats`, the report. The
+//! k-th smallest value is at least the k-th of the spreads' minima (each repeated for every row of its spread), and at
+//! most the k-th of their maxima.
 //!
-//! An estimate needs to know where in a spread its rows lie:
-//! - in one that reaches over few rows, evenly between its ends; beyond the middle, away from zero, evenly by their logarithms;
-//!   where values end there, as a sample of a power law, since most of its rows are near its beginning;
-//! - in one that reaches over many others (a run of strays), as the rows of those others do.
+//! An estimate needs a model of how a spread's rows are distributed:
+//! - In a spread that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero, their
+//!   logarithms are uniform. At the end of the values, they are a sample of a power law, since most rows of such a
+//!   spread are near its beginning.
+//! - In a spread that overlaps many others (a run of strays), they are distributed as the rows of those others.
 
 use std::ops::Range;
 
 use crate::format::{Spread, Steps};
 use crate::schema::{KeyOrder, Value};
 
-/// How many times its smallest value the largest of a tail must be: evenly spread values reach less far where they end.
+/// Minimum ratio of the largest to the smallest value of a tail. Uniform values reach less far at their end.
 const TAIL_RATIO: f64 = 2.0;
 
-/// The same for values beyond the middle one to count as spread evenly over ratios: they become rarer away from it.
+/// Minimum such ratio at which values beyond the median count as uniform in their logarithms: they become rarer away
+/// from the median.
 const FALLING_RATIO: f64 = 1.5;
 
-/// A spread is wide when it reaches over this many times as many rows as those do that hold half of all rows.
+/// A spread is wide if it overlaps more than this many times the rows of the usual spread (the row-weighted median).
 const WIDE: u64 = 4;
 
-/// How the rows of a spread lie in it.
+/// The distribution of a spread's rows.
 #[derive(Debug, Clone, Copy)]
 enum Lie {
-    /// Evenly over differences.
+    /// Uniform in the values.
     Even,
-    /// Evenly over ratios.
+    /// Uniform in the logarithms.
     Ratio,
-    /// As a sample of a power law does whose largest value is at the end.
+    /// A sample of a power law whose largest value is the end of the spread.
     Tail,
-    /// As narrow spreads do, of which so many rows lie below its least value, and up to its greatest.
+    /// Distributed as narrow spreads are; these have so many rows below its minimum, and up to its maximum.
     Among { from: f64, to: f64 },
 }
 
@@ -40,14 +42,14 @@ enum Lie {
 #[derive(Debug)]
 pub(in crate::query) struct Estimator {
     order: KeyOrder,
-    /// Ascending by their least values.
+    /// Ascending by their minima.
     spreads: Vec<Spread>,
     lies: Vec<Lie>,
     begins: Steps,
     ends: Steps,
 }
 
-/// Ordinals between which the value at a position lies, and an estimate.
+/// Bounds of the value at a position, as ordinals, and an estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::query) struct Located {
     pub(in crate::query) least: u64,
@@ -55,10 +57,10 @@ pub(in crate::query) struct Located {
     pub(in crate::query) most: u64,
 }
 
-/// The position, counted from 1, that a share of `values` values stands for.
+/// Returns the position, counted from 1, of a share of `values` values.
 pub(in crate::query) fn position(share: f64, values: u64) -> u64 {
     let product = share * values as f64;
-    // 0.07 of 100 is 7, though the product of the two in binary is a little more.
+    // 0.07 of 100 is 7, but the product in binary is slightly more.
     let nearest = product.round();
     let whole = if (product - nearest).abs() <= product * 4.0 * f64::EPSILON { nearest } else { product.ceil() };
     (whole as u64).clamp(1, values.max(1))
@@ -73,7 +75,7 @@ fn ends_of<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Steps {
 }
 
 impl Estimator {
-    /// Of spreads in any order.
+    /// Creates an estimator of spreads in any order.
     pub(in crate::query) fn new(mut spreads: Vec<Spread>, order: KeyOrder) -> Self {
         spreads.sort_unstable();
         let (begins, ends) = (begins_of(spreads.iter()), ends_of(spreads.iter()));
@@ -87,11 +89,11 @@ impl Estimator {
         made
     }
 
-    /// Has the rows of wide spreads lie as those of narrow ones do.
+    /// Distributes the rows of wide spreads as those of narrow ones.
     fn place_among(&mut self, wide: &[usize]) {
         let nothing = Lie::Among { from: 0.0, to: 0.0 };
         let lies: Vec<Lie> = wide.iter().map(|number| std::mem::replace(&mut self.lies[*number], nothing)).collect();
-        // By cut: which of them it is the beginning or the end of.
+        // Per cut, the wide spread that begins or ends there.
         let ends = |number: &usize| {
             let spread = self.spreads[*number];
             [u128::from(spread.least), u128::from(spread.most) + 1]
@@ -106,14 +108,14 @@ impl Estimator {
         }
         for ((number, lie), below) in wide.iter().zip(lies).zip(below.as_chunks::<2>().0) {
             let [from, to] = *below;
-            // Few rows tell little of how many lie.
+            // Too few narrow rows lie there to model the distribution.
             let are_few = to - from < self.spreads[*number].rows as f64;
             self.lies[*number] = if are_few { lie } else { Lie::Among { from, to } };
         }
     }
 
-    /// How the rows of a narrow spread lie; `inner` is the magnitude of the middle value. Where values end far from zero nearly
-    /// all rows lie near the beginning.
+    /// Returns the distribution of a narrow spread's rows; `inner` is the magnitude of the median. Where values end far
+    /// from zero, nearly all rows are near the beginning.
     fn lie_of(&self, spread: &Spread, inner: f64) -> Lie {
         let value = |ordinal: u64| self.order.value(ordinal).as_f64();
         let (one, other) = (value(spread.least), value(spread.most));
@@ -130,22 +132,23 @@ impl Estimator {
         }
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(in crate::query) fn rows(&self) -> u64 {
         self.begins.rows()
     }
 
-    /// The spreads.
+    /// Returns the spreads.
     pub(in crate::query) fn spreads(&self) -> &[Spread] {
         &self.spreads
     }
 
-    /// The ordinals between which the value at a position lies; the end is included.
+    /// Returns the bounds of the value at a position, as ordinals; the end of the range is included.
     pub(in crate::query) fn bounds(&self, position: u64) -> Range<u64> {
         self.begins.at(position).unwrap_or(0)..self.ends.at(position).unwrap_or(u64::MAX)
     }
 
-    /// The share of a spread's rows that have an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`] that.
+    /// Returns the share of a spread's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`] of
+    /// that cut.
     fn share_below(&self, number: usize, cut: u128, narrow: f64) -> f64 {
         let spread = self.spreads[number];
         let (least, most) = (u128::from(spread.least), u128::from(spread.most));
@@ -165,19 +168,19 @@ impl Estimator {
             Lie::Ratio => (value(cut) / value(least)).ln() / (value(most) / value(least)).ln(),
             Lie::Tail => tail_share(value(least), value(cut), value(most), spread.rows),
         };
-        // An end that is infinite, or too far from the other.
+        // An end is infinite, or too far from the other end.
         let share = if share.is_finite() { share } else { by_ordinal() };
         share.clamp(0.0, 1.0)
     }
 
-    /// About how many rows of narrow spreads have an ordinal below `cut`.
+    /// Estimates how many rows of narrow spreads have an ordinal below `cut`.
     fn narrow_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = sweep.open.iter().filter(|number| !self.is_among(**number));
         let rows = narrow.map(|number| self.spreads[*number].rows as f64 * self.share_below(*number, cut, 0.0));
         sweep.settled_narrow as f64 + rows.sum::<f64>()
     }
 
-    /// About how many rows have an ordinal below `cut`, which lies where the sweep is.
+    /// Estimates how many rows have an ordinal below `cut`, which is within the sweep's range.
     fn rows_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = self.narrow_below(sweep, cut);
         let wide = sweep.open.iter().filter(|number| self.is_among(**number));
@@ -189,7 +192,7 @@ impl Estimator {
         matches!(self.lies[number], Lie::Among { .. })
     }
 
-    /// About how many rows have an ordinal below each of some cuts, which ascend.
+    /// Estimates how many rows have an ordinal below each of the (ascending) cuts.
     pub(in crate::query) fn rows_below_each(&self, cuts: impl Iterator<Item = u128>) -> Vec<f64> {
         let mut sweep = Sweep::new(self);
         let below = |cut: u128| {
@@ -199,7 +202,7 @@ impl Estimator {
         cuts.map(below).collect()
     }
 
-    /// The values at some positions, counted from 1, which ascend.
+    /// Returns the values at the (ascending) positions, counted from 1.
     pub(in crate::query) fn locate(&self, positions: impl Iterator<Item = u64>) -> Vec<Located> {
         let mut sweep = Sweep::new(self);
         let located = |position: u64| {
@@ -217,9 +220,9 @@ impl Estimator {
     }
 }
 
-/// Spreads that reach over many more rows than others do.
+/// Returns the spreads that overlap many more rows than the usual one.
 fn wide_ones(spreads: &[Spread]) -> Vec<usize> {
-    // Rows at one value are no measure of how far a spread reaches: those of a point mass would make all others narrow.
+    // Spreads of a single value do not measure the usual width: those of a point mass would make all others narrow.
     let extended = || spreads.iter().filter(|spread| spread.least < spread.most);
     let begins = begins_of(extended());
     let reach = |spread: &Spread| begins.up_to(spread.most) - begins.below(spread.least);
@@ -229,8 +232,9 @@ fn wide_ones(spreads: &[Spread]) -> Vec<usize> {
     reaches.filter(|(_, reach)| *reach > usual.saturating_mul(WIDE)).map(|(number, _)| number).collect()
 }
 
-/// The share of `rows` values between `least` and `most`, of one sign, that are below `cut`, when they are a sample of a power
-/// law from the end near zero on: of so many the largest is about where one in `rows` is expected.
+/// Returns the share of `rows` values that are below `cut`, for values of one sign between `least` and `most` that are
+/// a sample of a power law falling away from zero. The largest of so many values is about where one in `rows` is
+/// expected.
 fn tail_share(least: f64, cut: f64, most: f64, rows: u64) -> f64 {
     let (near, far) = if least > 0.0 { (least, most) } else { (most, least) };
     let way = (cut / near).ln() / (far / near).ln();
@@ -239,14 +243,14 @@ fn tail_share(least: f64, cut: f64, most: f64, rows: u64) -> f64 {
     if least > 0.0 { 1.0 - beyond } else { beyond }
 }
 
-/// Spreads that a range of ordinals may cut, while the range moves up.
+/// A sweep over spreads: the spreads that an ascending range of ordinals may cut.
 struct Sweep<'a> {
     estimator: &'a Estimator,
     next: usize,
     open: Vec<usize>,
-    /// Rows of narrow spreads that ended before.
+    /// Rows of narrow spreads that have ended.
     settled_narrow: u64,
-    /// Rows of wide ones.
+    /// Rows of wide spreads that have ended.
     settled_wide: u64,
 }
 
@@ -255,7 +259,8 @@ impl<'a> Sweep<'a> {
         Self { estimator, next: 0, open: Vec::new(), settled_narrow: 0, settled_wide: 0 }
     }
 
-    /// Opens what begins below `end` and closes what ends below `start`. Neither may be less than before.
+    /// Adds spreads that begin below `end`, and removes those that end below `start`. Both arguments ascend from call
+    /// to call.
     fn advance(&mut self, start: u128, end: u128) {
         let Self { estimator, next, open, settled_narrow, settled_wide } = self;
         let spreads = &estimator.spreads;
@@ -273,7 +278,7 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// A value as the largest `f64` that is not above it, or the smallest that is not below it.
+/// Rounds a value outwards: to the largest `f64` that is not above it, or the smallest that is not below it.
 pub(in crate::query) fn outward(value: Value, is_least: bool) -> f64 {
     let float = value.as_f64();
     match value.compare(Value::Float(float)) {
@@ -307,10 +312,10 @@ mod tests {
         located.iter().map(|found| order.value(found.estimate).as_f64()).collect()
     }
 
-    /// Strays over everything used to count as spread evenly over the values, most of them far in the tail.
+    /// Regression test: strays over the whole range used to count as uniform, which put most of them far into the tail.
     #[test]
     fn strays_lie_as_other_rows_do() {
-        // 10,000 rows with a density that falls by half from page to page, and 1,000 more of the same kind in one page.
+        // 10,000 rows whose density halves from page to page, and 1,000 more with the same distribution in one page.
         let edge = |page: i32| 2f64.powi(page);
         let mut spreads: Vec<Spread> = (0..20).map(|page| spread(edge(page), edge(page + 1), 500)).collect();
         spreads.push(spread(1.0, edge(20), 1000));
@@ -325,7 +330,7 @@ mod tests {
         let pages: Vec<Spread> = (0..10).map(|page| spread(f64::from(page), f64::from(page + 1), 100)).collect();
         let found = estimates(pages.clone(), &[1, 250, 725]);
         assert!((found[1] - 2.5).abs() < 1e-9 && (found[2] - 7.25).abs() < 1e-9, "{found:?}");
-        // Of a hundred, the largest of which is a hundred times the smallest, a tenth is beyond ten times.
+        // Of a hundred values between 10 and 1000, a tenth lies beyond 100.
         let tail = |sign: f64| {
             let mut tail = pages.clone();
             tail.push(spread(10.0, 1000.0, 100));

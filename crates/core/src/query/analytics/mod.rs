@@ -1,8 +1,8 @@
-//! What is told of whole epochs: distributions, how well keys are clustered, tracks.
+//! Analytics over whole epochs: distributions, key clustering, tracks.
 //!
-//! `distribution` has histograms and quantiles, bounded by summaries or exact, with `bins` (where to cut), `estimate` (what
-//! summaries tell) and `tally` (counting what they leave open); `profile` says what a query for one key has to touch;
-//! `tracks` follows the same particles through all epochs.
+//! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
+//! `estimate` (bounds and estimates) and `tally` (exact counts); `profile` computes what a look-up of one key has to
+//! touch; `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod distribution;

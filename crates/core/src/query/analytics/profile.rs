@@ -1,11 +1,11 @@
-//! How well an epoch is clustered, told from its manifest alone: what a query for one key has to touch.
+//! Clustering of an epoch, from its manifest alone: the row groups that a query for one key has to touch.
 //!
-//! *Read amplification* as CARP defines it for a key: the rows of all row groups whose observed range holds the key,
-//! over the rows one receiver would hold if all held the same. 1 is a perfect partitioning; row groups that a receiver
-//! sealed one after another count each, so smaller ones bring the figure below 1.
+//! *Read amplification*, as CARP defines it, is the number of rows in all row groups whose observed range holds the
+//! key, over the rows per receiver of a perfectly balanced epoch. A perfect partitioning has 1. Successive row groups
+//! of one receiver count separately, so smaller row groups can bring the value below 1.
 //!
-//! The keys looked at are evenly spaced in rank (percentiles of the rows, not of the key's range). Where a percentile lies is
-//! told as `quantiles` tells it (`estimate`): about, and between bounds. Rows with a NaN key are left out.
+//! The sampled keys are evenly spaced in rank (percentiles of the rows, not of the key range). `estimate` locates each
+//! percentile, as it does for `quantiles`: an estimate within bounds. Rows with a NaN key are excluded.
 
 use serde::Serialize;
 
@@ -13,56 +13,56 @@ use crate::format::{EpochManifest, PartId, RunEntry, Spread};
 use crate::query::analytics::estimate::{Estimator, Located, outward, position};
 use crate::schema::Schema;
 
-/// Percentiles a profile lists.
+/// Percentiles that a profile lists.
 const LISTED: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9];
 
-/// Keys over which the quantiles of read amplification are taken.
+/// Number of sampled keys behind the quantiles of read amplification.
 const SAMPLES: u32 = 1000;
 
-/// What a query for the key at one percentile touches.
+/// The row groups that a query for the key at one percentile touches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ProfilePoint {
-    /// Share of rows with a smaller key or the same, in percent.
+    /// Share of rows with an equal or smaller key, in percent.
     pub percentile: f64,
-    /// About the key there.
+    /// Estimate of the key.
     pub key: f64,
-    /// It is not less than this.
+    /// Lower bound of the key.
     pub key_least: f64,
-    /// It is not more than this.
+    /// Upper bound of the key.
     pub key_most: f64,
     /// Row groups that may hold [`ProfilePoint::key`].
     pub runs: u64,
-    /// Their rows.
+    /// Rows in these row groups.
     pub rows: u64,
-    /// Their share of the epoch's rows.
+    /// Share of the epoch's rows in these row groups.
     pub share: f64,
-    /// Their rows over those of a perfectly balanced receiver.
+    /// These rows over the rows of a perfectly balanced receiver.
     pub read_amplification: f64,
 }
 
-/// How an epoch's row groups lie over the key space.
+/// How an epoch's row groups cover the key space.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeyProfile {
     /// The epoch.
     pub epoch: u64,
     /// Rows whose key is not NaN.
     pub rows: u64,
-    /// Receivers the rows were meant to be balanced over.
+    /// Receivers that the rows were balanced over.
     pub receivers: u32,
     /// Median read amplification over the key space.
     pub read_amplification_p50: f64,
     /// 99th percentile of read amplification over the key space.
     pub read_amplification_p99: f64,
-    /// What queries at some percentiles touch.
+    /// Profiles of queries at some percentiles.
     pub points: Vec<ProfilePoint>,
 }
 
-/// Profiles an epoch; without rows that have a key there are no points and no amplification.
+/// Profiles an epoch. Without rows that have a key, the profile has no points and no amplification.
 pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
     key_profile_at(manifest, schema, &LISTED)
 }
 
-/// As [`key_profile`], with points at percentiles of the caller's choice, ascending from 0 to 100.
+/// Profiles an epoch as [`key_profile`] does, at the caller's percentiles: ascending, from 0 to 100.
 pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
     let order = schema.key_order();
     let of_run = |run: &RunEntry| Spread::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
@@ -116,9 +116,10 @@ fn count_receivers(parts: impl Iterator<Item = PartId>) -> u32 {
     ranks.len() as u32
 }
 
-/// Which row groups hold a key: those that begin at or below it, less those that end before.
+/// Cumulative rows by the begins and ends of row groups. The row groups that hold a key are those that begin at or
+/// below it, minus those that end before it.
 struct Holders {
-    /// Ordinals in order, each with the rows of all up to it.
+    /// Ordinals in ascending order, each with the cumulative rows.
     begins: Vec<(u64, u64)>,
     ends: Vec<(u64, u64)>,
 }
@@ -138,7 +139,7 @@ impl Holders {
         Self { begins: cumulate(|spread| spread.least), ends: cumulate(|spread| spread.most) }
     }
 
-    /// Row groups that hold the key, and their rows.
+    /// Returns the number of row groups that hold the key, and the number of their rows.
     fn at(&self, key: u64) -> (u64, u64) {
         let begun = self.begins.partition_point(|(from, _)| *from <= key);
         let ended = self.ends.partition_point(|(to, _)| *to < key);

@@ -1,8 +1,8 @@
-//! Counting the values of a column by cell, exactly, reading only what summaries leave open.
+//! Counts the values of a column by cell, exactly. Reads only pages that the statistics leave open.
 //!
-//! A row group whose range lies within one cell is counted from the manifest; of the others, so is a page from its page
-//! index. What is left is read a chunk at a time by a few threads. For the key, whose row groups are sorted, that is
-//! the pages that reach over a cut; for a column in no order it is everything.
+//! A row group whose range lies within one cell is counted from the manifest; a page of another row group whose range
+//! does is counted from the page index. A few threads read the remaining pages in chunks. For the key, these are the
+//! pages that cross a cut, since its row groups are sorted; for an unsorted column, they are all pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,26 +26,26 @@ use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 use crate::schema::KeyOrder;
 
-/// Values decoded at a time.
+/// Rows decoded at a time.
 const CHUNK_ROWS: u32 = 1 << 18;
 
-/// What to count.
+/// The cells to count, and those to collect values of.
 #[derive(Debug)]
 pub(in crate::query) struct Sieve {
     column: usize,
     order: KeyOrder,
     cells: Arc<Cells>,
-    /// Whether the values in a cell are to be collected; empty when none are.
+    /// Whether to collect the values of each cell; empty if none are collected.
     kept: Vec<bool>,
 }
 
 impl Sieve {
-    /// Counts values.
+    /// Creates a sieve that counts values.
     pub(in crate::query) fn counting(column: usize, order: KeyOrder, cells: Arc<Cells>) -> Self {
         Self { column, order, cells, kept: Vec::new() }
     }
 
-    /// Counts values and collects those in the cells marked in `kept`.
+    /// Creates a sieve that counts values, and collects those in the cells marked in `kept`.
     pub(in crate::query) fn keeping(column: usize, order: KeyOrder, cells: Arc<Cells>, kept: Vec<bool>) -> Self {
         Self { column, order, cells, kept }
     }
@@ -54,7 +54,7 @@ impl Sieve {
         self.kept.get(cell).copied().unwrap_or(false)
     }
 
-    /// The cell that all values of a spread lie in, if they need not be looked at.
+    /// Returns the cell that contains all values of a spread, if they need not be read.
     fn settled(&self, spread: Spread) -> Option<usize> {
         let span = self.cells.span(spread.least, spread.most);
         (span.start() == span.end() && !self.keeps(*span.start())).then_some(*span.start())
@@ -68,19 +68,19 @@ impl Sieve {
     }
 }
 
-/// What was counted.
+/// The result of a count.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Tally {
-    /// Values in each cell.
+    /// Number of values in each cell.
     pub(in crate::query) counts: Vec<u64>,
-    /// Ordinals of values in cells to be collected, in no order.
+    /// Ordinals of the collected values, in no order.
     pub(in crate::query) kept: Vec<u64>,
 }
 
-/// Counts a column, the one column of `shape`, over epochs in the commits named.
+/// Counts a column, the only one of `shape`, over these commits of epochs.
 ///
 /// # Errors
-/// Damage, I/O errors, and an epoch that was replaced since.
+/// Corruption, I/O errors, and an epoch that was replaced since.
 pub(in crate::query) fn tally(
     dataset: &Arc<Catalog>,
     shape: &Arc<Shape>,
@@ -130,7 +130,7 @@ impl Tally {
     }
 }
 
-/// One row group to be counted.
+/// One row group to count.
 struct Work {
     dataset: Arc<Catalog>,
     shape: Arc<Shape>,
@@ -178,7 +178,7 @@ impl Work {
     /// Counts pages that lie within a cell and returns the rows of the others.
     fn open_rows(&self, group: &Group, sieve: &Sieve, found: &mut Tally) -> Result<RowSelection> {
         let entry = group.entry();
-        // A NaN may hide in any page of a row group that has one.
+        // A NaN may be in any page of a row group that has one.
         let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
         let mut selection = RowSelection::default();
         for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
@@ -190,7 +190,7 @@ impl Work {
             match settled {
                 Some(cell) => found.counts[cell] += u64::from(page.rows),
                 None => {
-                    // `check_pages` made sure that row numbers fit.
+                    // `check_pages` ensured that row numbers fit.
                     let rows = page.first_row as u32..page_end(page) as u32;
                     selection.push(rows, Truth::Always);
                 }

@@ -1,6 +1,6 @@
-//! Columns as plain little-endian bytes: picking rows out of pages, and handing the bytes to Arrow.
+//! Columns as plain little-endian bytes: gathering rows from pages, and conversion to Arrow arrays.
 //!
-//! A value is only ever moved, never interpreted, so one routine per width serves all types.
+//! Values are moved, never interpreted, so one routine per width serves all types.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 
 use crate::schema::DataType;
 
-/// Fills `out` with the values in `ranges`: ascending rows, the first value of `values` being row `base`.
+/// Fills `out` with the values in `ranges`. The ranges are ascending rows; the first value of `values` is row `base`.
 pub(in crate::query) fn gather(values: &[u8], width: usize, base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     match width {
         1 => gather_fixed::<1>(values, base, ranges, out),
@@ -39,7 +39,7 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     for range in ranges {
         let found = &values[(range.start - base) as usize..(range.end - base) as usize];
         let (slots, later) = rest.split_at_mut(found.len());
-        // Single rows are what sparse matches consist of: a copy of known size is a move, not a call.
+        // Sparse matches consist of single rows, and a copy of known size compiles to a move instead of a call.
         match (slots, found) {
             ([slot], [value]) => *slot = *value,
             (slots, found) => slots.copy_from_slice(found),
@@ -48,7 +48,7 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     }
 }
 
-/// Fills `out` with the values of rows in any order.
+/// Fills `out` with the values of `rows`, in any order.
 pub(in crate::query) fn pick(values: &[u8], width: usize, rows: &[u32], out: &mut [u8]) {
     match width {
         1 => pick_fixed::<1>(values, rows, out),
@@ -72,7 +72,7 @@ fn pick_fixed<const WIDTH: usize>(values: &[u8], rows: &[u32], out: &mut [u8]) {
     }
 }
 
-/// The Arrow array over `bytes`, which hold whole values of the type. Copies only when the memory is not aligned.
+/// Returns the Arrow array over `bytes`, which hold whole values of the type. Copies only if the memory is not aligned.
 pub(in crate::query) fn array(data_type: DataType, bytes: Buffer) -> ArrayRef {
     match data_type {
         DataType::I8 => primitive::<Int8Type>(bytes),
@@ -85,7 +85,7 @@ pub(in crate::query) fn array(data_type: DataType, bytes: Buffer) -> ArrayRef {
         DataType::U64 => primitive::<UInt64Type>(bytes),
         DataType::F32 => primitive::<Float32Type>(bytes),
         DataType::F64 => primitive::<Float64Type>(bytes),
-        // The width was bounded far below i32::MAX by the schema.
+        // The schema bounds the width far below `i32::MAX`.
         DataType::FixedBytes(width) => Arc::new(FixedSizeBinaryArray::new(width as i32, bytes, None)),
     }
 }
@@ -93,7 +93,7 @@ pub(in crate::query) fn array(data_type: DataType, bytes: Buffer) -> ArrayRef {
 fn primitive<T: ArrowPrimitiveType>(mut buffer: Buffer) -> ArrayRef {
     let rows = buffer.len() / size_of::<T::Native>();
     if buffer.as_ptr().align_offset(align_of::<T::Native>()) != 0 {
-        // Arrow allocates on 64 bytes; the system's allocator all but always on 16.
+        // Arrow aligns allocations to 64 bytes. The system allocator almost always aligns to 16, so copies are rare.
         buffer = Buffer::from_slice_ref(buffer.as_slice());
     }
     Arc::new(PrimitiveArray::<T>::new(ScalarBuffer::new(buffer, 0, rows), None))

@@ -1,9 +1,9 @@
-//! Pages of one row group, read straight to where their values belong.
+//! Reads pages of one row group directly into the output columns.
 //!
-//! A page that is needed as a whole is read into two buffers: its header into scratch memory, its values into their
-//! place in the column that is handed back. The checksum is taken of them there, and nothing is copied after the system
-//! did. Pages of which only some rows are needed, and those whose values are wider in the file than in memory, go through
-//! scratch memory. Neighbouring pages share a read ([`joined`]).
+//! A page of which every row is needed is read into two buffers: its header into scratch memory, its values into their
+//! place in the output column. The checksum is computed there, and nothing is copied after the system's own copy. Pages
+//! of which only some rows are needed go through scratch memory, and so do pages whose values are wider in the file
+//! than in memory. Neighbouring pages share a read ([`joined`]).
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use crate::query::planning::extent::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
 
-/// Memory a thread keeps from one fetch to the next.
+/// Scratch memory that a thread reuses from fetch to fetch.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Scratch {
-    /// Page headers, pages of which only some rows are needed, gaps that are read through.
+    /// Page headers, pages of which only some rows are needed, and gaps between pages.
     raw: Vec<u8>,
     /// One decoded page.
     page: Vec<u8>,
@@ -32,7 +32,7 @@ pub(in crate::query) struct Scratch {
     pub(in crate::query) joined: Vec<u8>,
 }
 
-/// Rows of a column (ascending, disjoint ranges), and what of it is in memory already.
+/// The rows to fetch from a column (ascending, disjoint ranges), and the pages of it that are already in memory.
 pub(in crate::query) struct Want<'a> {
     pub(in crate::query) column: usize,
     pub(in crate::query) rows: &'a [Range<u32>],
@@ -42,14 +42,14 @@ pub(in crate::query) struct Want<'a> {
 /// Whole pages of a column that were fetched before.
 #[derive(Debug)]
 pub(in crate::query) struct Held {
-    /// Their rows: ascending, disjoint ranges.
+    /// Rows of these pages: ascending, disjoint ranges.
     pub(in crate::query) rows: Vec<Range<u32>>,
-    /// Their values, packed.
+    /// Values of these rows, packed.
     pub(in crate::query) values: Buffer,
 }
 
 impl Held {
-    /// The values of a page, if it is held.
+    /// Returns the values of a page if it is held.
     fn page(&self, page: &PageLocation, width: usize) -> Option<&[u8]> {
         let mut before = 0u64;
         for range in &self.rows {
@@ -64,42 +64,42 @@ impl Held {
     }
 }
 
-/// What a fetch cost.
+/// Statistics of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::query) struct Fetched {
-    /// Time spent reading; the rest went into checking and picking rows.
+    /// Time spent reading; the rest of the time went into checksums and gathering rows.
     pub(in crate::query) reading: Duration,
     pub(in crate::query) pages: u64,
-    /// With the gaps that were read through.
+    /// Bytes read, including gaps.
     pub(in crate::query) bytes: u64,
 }
 
-/// A page on its way to its place.
+/// A page to read, and the destination of its values.
 struct Landing<'a> {
     page: PageLocation,
     column: usize,
     number: usize,
     header_bytes: usize,
-    /// Whether its values are read to `target` at once.
+    /// Whether the values are read straight into `target`.
     direct: bool,
-    /// The rows needed, where it is not.
+    /// The rows needed, if the page is not read directly.
     rows: Vec<Range<u32>>,
-    /// Where its values belong.
+    /// Destination of the values.
     target: &'a mut [u8],
-    /// Its header, or all of it where it is not read directly.
+    /// The header; the whole page if it is not read directly.
     raw: &'a mut [u8],
 }
 
-/// Rows of all wants: the packed values of each of them.
+/// Packed values of each want.
 pub(in crate::query) struct Columns {
     pub(in crate::query) values: Vec<Vec<u8>>,
     pub(in crate::query) fetched: Fetched,
 }
 
-/// Fetches rows of several columns of a row group; `gap_bytes` may be read in vain to have fewer reads.
+/// Fetches rows of several columns of a row group. Reads across gaps of up to `gap_bytes` to save read calls.
 ///
 /// # Errors
-/// [`crate::Error::Damage`] that names file, run and page, or the system's refusal to read.
+/// [`crate::Error::Damage`] that names file, run and page, or an I/O error.
 pub(in crate::query) fn fetch(
     group: &Group,
     wants: &[Want<'_>],
@@ -127,7 +127,7 @@ pub(in crate::query) fn fetch(
     Ok(Columns { values, fetched })
 }
 
-/// Gives each page its place in the column; those that are held are copied there.
+/// Assigns each page its place in the column. Copies pages that are already held.
 fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mut Vec<Landing<'a>>) -> Result<()> {
     let column = want.column;
     let (width, value_bytes) = (group.width(column), group.value_bytes(column));
@@ -136,7 +136,7 @@ fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mu
         let count: usize = rows.iter().map(|range| (range.end - range.start) as usize).sum();
         let target = take(&mut rest, count * width);
         if let Some(held) = want.held.and_then(|held| held.page(page, width)) {
-            // A page's rows fit 32 bits, as `check_pages` made sure.
+            // `check_pages` ensured that a page's rows fit 32 bits.
             gather(held, width, page.first_row as u32, rows, target);
             return Ok(());
         }
@@ -151,7 +151,7 @@ fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mu
     if rest.is_empty() { Ok(()) } else { Err(group.damage(group.column_name(column), "pages are missing")) }
 }
 
-/// Reads all pages, in the order of the file; answers how many, and their bytes with the gaps between.
+/// Reads all pages in file order. Returns the number of pages, and their bytes including the gaps between them.
 fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'a mut Vec<u8>) -> Result<(u64, u64)> {
     let extents: Vec<Extent> = landings.iter().map(|landing| Extent::of(&landing.page)).collect();
     let reads = joined(&extents, gap_bytes);
@@ -165,7 +165,7 @@ fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'
     let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     let direct_bytes: usize =
         landings.iter().filter(|landing| landing.direct).map(|landing| landing.target.len()).sum();
-    // What does not go to its place directly, gaps included.
+    // Bytes that are not read directly into their place, gaps included.
     let raw_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(direct_bytes);
     if raw.len() < raw_bytes {
         raw.resize(raw_bytes, 0);
@@ -196,7 +196,7 @@ fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'
     Ok((pages, bytes))
 }
 
-/// Checks a page that was read, and picks the rows that are needed out of it if it is not where it belongs.
+/// Checks a page that was read. If the page was not read directly, gathers the needed rows from it.
 fn land(group: &Group, landing: Landing<'_>, check: bool, spare: &mut Vec<u8>) -> Result<()> {
     let Landing { page, column, number, header_bytes, direct, rows, target, raw } = landing;
     if direct {
@@ -216,14 +216,15 @@ fn land(group: &Group, landing: Landing<'_>, check: bool, spare: &mut Vec<u8>) -
     Ok(())
 }
 
-/// The first `bytes` of `rest`, which keeps the others.
+/// Splits the first `bytes` off `rest` and returns them.
 fn take<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     let (first, later) = std::mem::take(rest).split_at_mut(bytes);
     *rest = later;
     first
 }
 
-/// Calls `visit` for each page that holds any of the rows (ascending, disjoint ranges), with those it holds.
+/// Calls `visit` for each page that holds any of the rows (ascending, disjoint ranges), and passes the rows in that
+/// page.
 pub(in crate::query) fn each_page(
     pages: &[PageLocation],
     rows: &[Range<u32>],

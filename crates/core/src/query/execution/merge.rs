@@ -1,28 +1,29 @@
-//! Merging sorted sources by key: in which order their rows come.
+//! Merge order: computes in which order the rows of sorted sources come out by key.
 //!
-//! Pure bookkeeping over key ordinals; the rows themselves are moved afterwards, column by column. A source is known by
+//! This module handles only key ordinals; the rows are moved afterwards, column by column. A source is identified by
 //! its *rank* (its row group's place in the order of ties) and its *number* within the row group.
 
-/// Where a row stands in the output: by key, then rank, then number. Rows of one source that have equal keys share it.
+/// The position of a row in the output: by key, then rank, then number. Rows of one source with equal keys share a
+/// position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::query) struct Position(u128);
 
 impl Position {
-    /// The position of a row with this key.
+    /// Returns the position of a row with this key.
     pub(in crate::query) fn new(ordinal: u64, rank: u32, number: u32) -> Self {
         Self(u128::from(ordinal) << 64 | u128::from(rank) << 32 | u128::from(number))
     }
 }
 
-/// Bits of a key that one pass sorts by: the counts of a digit's values stay in the first-level cache.
+/// Bits of a key that one radix-sort pass handles. The histogram of one digit fits the L1 cache.
 const DIGIT_BITS: u32 = 11;
 
-/// Most passes over the rows; keys that need more are sorted by comparison.
+/// Maximum number of radix-sort passes; keys that need more are sorted by comparison.
 const MOST_PASSES: u32 = 3;
 
 type Counts = [u32; 1 << DIGIT_BITS];
 
-/// Finds the order of rows, with memory kept from one merge to the next.
+/// A merge-order computation, whose memory is reused from merge to merge.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Merger {
     keys: Vec<u64>,
@@ -31,11 +32,12 @@ pub(in crate::query) struct Merger {
 }
 
 impl Merger {
-    /// The merged order of the rows of all sources, which are counted one source after the other.
+    /// Returns the merged order of the rows of all sources. Rows are numbered source by source.
     ///
-    /// Each source ascends; of equal ordinals those of an earlier source come first. Sources are many and short, and
-    /// rows of a slab have keys that are close together: so key and row go into one number of 64 bits, and those are
-    /// sorted by the few digits in which keys differ. A heap of the sources' heads took eight times as long.
+    /// Each source is ascending. Among equal ordinals, rows of an earlier source come first. Sources are many and
+    /// short, and the keys of a slab's rows are close together, so key and row number are packed into one 64-bit
+    /// integer. These integers are radix-sorted by the few digits in which the keys differ. A heap over the sources'
+    /// heads was eight times slower.
     pub(in crate::query) fn order(&mut self, sources: &[&[u64]]) -> &[u32] {
         let rows: usize = sources.iter().map(|source| source.len()).sum();
         let least = sources.iter().filter_map(|source| source.first()).min().copied().unwrap_or(0);
@@ -50,7 +52,7 @@ impl Merger {
         self.keys.clear();
         for source in sources {
             let first = self.keys.len() as u64;
-            // The difference fits what is left of the 64 bits.
+            // The key difference fits into the bits that the row number leaves.
             let packed = |(ordinal, row): (&u64, u64)| ordinal.wrapping_sub(least) << row_bits | row;
             self.keys.extend(source.iter().zip(first..).map(packed));
         }
@@ -61,7 +63,7 @@ impl Merger {
         &self.order
     }
 
-    /// From the last digit to the first, each pass keeping the order of the one before; the last one yields rows.
+    /// Sorts from the last digit to the first (LSD radix sort). Every pass is stable; the last one writes row numbers.
     fn sort_by_digits(&mut self, row_bits: u32, passes: u32) {
         const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
         self.spare.resize(self.keys.len(), 0);
@@ -85,20 +87,21 @@ impl Merger {
             } else {
                 let row_mask = (1u64 << row_bits) - 1;
                 self.order.resize(self.keys.len(), 0);
-                // Row numbers fit, since they came from as many.
+                // Row numbers fit: none exceeds the number of rows merged.
                 self.keys.iter().for_each(|key| self.order[place(*key) as usize] = (key & row_mask) as u32);
             }
         }
     }
 
-    /// The same by comparison: the library's stable sort finds the sources as ascending runs and merges them.
+    /// Sorts the packed keys by comparison. The standard library's stable sort detects the sources as ascending runs
+    /// and merges them.
     fn sort_packed(&mut self, row_bits: u32) {
         self.keys.sort();
         let row_mask = (1u64 << row_bits) - 1;
         self.order.extend(self.keys.iter().map(|key| (key & row_mask) as u32));
     }
 
-    /// The same for keys so far apart that they leave no room for the row.
+    /// Sorts keys that are so far apart that 64 bits leave no room for the row number.
     fn sort_wide(&mut self, sources: &[&[u64]]) {
         let keys = sources.iter().flat_map(|source| source.iter().copied());
         let mut keys: Vec<(u64, u32)> = keys.zip(0u32..).collect();

@@ -1,8 +1,8 @@
-//! Reading what a plan leaves, and answering in batches.
+//! Execution: reads the row ranges that a plan selects, and returns Arrow batches.
 //!
-//! `fetch` reads pages, `read` tests and picks the rows of one chunk, `column` hands them to Arrow; `stream` and `order` make
-//! batches, in the order of the files or of the key, which `merge` decides. `pool` has the threads, `recycle` the memory.
-//! `groups` is an epoch for one who reads all of it.
+//! Map: `fetch` reads pages, `read` filters one chunk and gathers its rows, `column` converts them to Arrow, `stream`
+//! builds batches in file order, `order` in key order with `merge`, `pool` is the thread pool, `recycle` reuses memory,
+//! `groups` iterates over whole epochs for compaction.
 
 pub(super) mod column;
 pub(super) mod fetch;

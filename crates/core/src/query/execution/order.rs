@@ -1,16 +1,16 @@
-//! Rows in the order of the key: row groups that overlap are merged slab by slab.
+//! Rows in key order: overlapping row groups are merged slab by slab.
 //!
-//! Within an epoch every row group is sorted, and the smallest key of each stands in the manifest, that of each page in
-//! the page index. Row groups are cut into *windows* of a few pages, which are taken in the order of their smallest
-//! key. Once enough rows are taken for a *slab*, all rows below the next window's smallest key are complete: they are
-//! the slab. What windows hold beyond it belongs to later slabs, which share them; no page is read twice.
+//! Within an epoch every row group is sorted. The manifest has the smallest key of each row group, the page index that
+//! of each page. Row groups are cut into *windows* of a few pages, and windows are taken in the order of their smallest
+//! key. A *slab* takes windows until it has enough rows. It then consists of all rows below the smallest key of the
+//! next window. Rows beyond that key belong to later slabs, which share the window, so no page is read twice.
 //!
-//! A slab is loaded, merged and gathered by one thread, several slabs at a time, and slabs are handed out in order.
-//! Memory is bounded by the slabs in flight and the windows that lie across their ends: those of row groups that overlap,
-//! which is why windows shrink when those are many ([`WINDOWS_BYTES`]). Rows of a window that nothing else
-//! interleaves are handed out as they are.
+//! One thread loads, merges and gathers a slab. Several slabs are in flight, and they are returned in order. Memory is
+//! bounded by the slabs in flight and by the windows that span a slab's end. Each overlapping row group has such a
+//! window, so windows shrink when many row groups overlap ([`WINDOWS_BYTES`]). A window that overlaps no other is
+//! returned without a merge.
 //!
-//! What this relies on is checked as rows come in: keys ascend, within the bounds that the summaries gave.
+//! The merge relies on ascending keys within the bounds of the statistics. Both are checked as rows are read.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -37,15 +37,14 @@ use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 use crate::schema::{NAN_ORDINAL, Schema};
 
-/// Decoded bytes that the windows across one key may take together, as long as each has a page.
+/// Maximum decoded bytes of all windows that contain one key, as long as each window has at least a page.
 const WINDOWS_BYTES: usize = 32 << 20;
 
-/// Most rows of a window: four pages of the default size, long enough reads for the device and few enough rows for the
-/// processor's cache.
+/// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and leave
+/// the rows in the processor's cache.
 const MOST_WINDOW_ROWS: usize = 1 << 14;
 
-/// Rows, and decoded bytes, from which a slab takes no more windows: what is merged should stay in a core's second-level
-/// cache.
+/// Rows and decoded bytes at which a slab takes no more windows. A merge should fit a core's L2 cache.
 const SLAB_ROWS: usize = 1 << 14;
 const SLAB_BYTES: usize = 1 << 20;
 
@@ -56,19 +55,19 @@ struct Waiting {
     choice: GroupChoice,
 }
 
-/// A stretch of a row group that is read at once, by whichever slab needs it first.
+/// A range of a row group that is read as a unit, by the first slab that needs it.
 struct Window {
     group: Arc<Group>,
     chunk: RowSelection,
     rank: u32,
     number: u32,
-    /// Bounds of its keys, by the summaries.
+    /// Bounds of its keys from the statistics.
     least: u64,
     greatest: u64,
     rows: OnceLock<std::result::Result<Rows, Mutex<Option<Error>>>>,
 }
 
-/// The matching rows of a window and their keys.
+/// The matching rows of a window, and their keys.
 struct Rows {
     piece: Piece,
     ordinals: Vec<u64>,
@@ -79,7 +78,7 @@ impl Window {
         Position::new(self.least, self.rank, self.number)
     }
 
-    /// Whether all its rows lie below `bound`, as far as is known now.
+    /// Returns whether all its rows lie below `bound`. Uses the statistics until the rows have been read.
     fn ends_before(&self, bound: Position) -> bool {
         let greatest = match self.rows.get() {
             Some(Ok(rows)) => rows.ordinals.last().copied().unwrap_or(0),
@@ -88,7 +87,8 @@ impl Window {
         Position::new(greatest, self.rank, self.number) < bound
     }
 
-    /// Its rows, read now if nobody has; waits for whoever is reading them. `None` if that failed.
+    /// Returns its rows. Reads them on the first call; blocks while another thread reads them. Returns `None` if the
+    /// read failed.
     fn rows(&self, shape: &Shape, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
         let read = || self.read(shape, counters, scratch).map_err(|error| Mutex::new(Some(error)));
         self.rows.get_or_init(read).as_ref().ok()
@@ -112,7 +112,7 @@ impl Window {
         Ok(Rows { piece, ordinals })
     }
 
-    /// Why its rows could not be read.
+    /// Takes the error that the read returned.
     fn take_error(&self) -> Error {
         let told = match self.rows.get() {
             Some(Err(error)) => error.lock().unwrap_or_else(PoisonError::into_inner).take(),
@@ -122,18 +122,18 @@ impl Window {
     }
 }
 
-/// All rows of an epoch from one position up to another.
+/// All rows of an epoch between two positions.
 struct Slab {
     epoch: u64,
-    /// Those that may hold some of them.
+    /// Windows that may hold some of these rows.
     windows: Vec<Arc<Window>>,
     from: Option<Position>,
     until: Option<Position>,
-    /// About how many bytes to read that no earlier slab has read.
+    /// Estimated bytes to read that no earlier slab has read.
     new_bytes: u64,
 }
 
-/// What a slab has of one window.
+/// The rows that a slab takes from one window.
 struct Source<'a> {
     window: &'a Window,
     rows: &'a Rows,
@@ -145,7 +145,7 @@ impl Source<'_> {
         &self.rows.ordinals[self.range.clone()]
     }
 
-    /// Positions of its first and last row; sources are never empty.
+    /// Returns the positions of its first and last row. Sources are never empty.
     fn ends(&self) -> (Position, Position) {
         let at =
             |ordinal: Option<&u64>| Position::new(ordinal.copied().unwrap_or(0), self.window.rank, self.window.number);
@@ -154,7 +154,7 @@ impl Source<'_> {
 }
 
 impl Slab {
-    /// Its rows in order; the window that could not be read if there was one.
+    /// Returns its rows in order, or the window whose read failed.
     fn merge(
         &self,
         shape: &Shape,
@@ -162,7 +162,7 @@ impl Slab {
         scratch: &mut Scratch,
     ) -> std::result::Result<Vec<Piece>, Arc<Window>> {
         let mut sources = Vec::with_capacity(self.windows.len());
-        // The newest first: another thread may be busy with those shared with an earlier slab.
+        // Newest window first: another thread may still be reading the windows shared with an earlier slab.
         for window in self.windows.iter().rev() {
             let rows = window.rows(shape, counters, scratch).ok_or_else(|| window.clone())?;
             let below = |bound: Position| {
@@ -201,8 +201,8 @@ impl Slab {
         let Scratch { merger, joined, .. } = scratch;
         let order = merger.order(&ordinals);
         let columns = shape.stored_widths().enumerate().map(|(slot, width)| {
-            // Laid one after the other first: values are then picked from as many lines of the cache as there are sources,
-            // each of which is read from end to end.
+            // The sources are concatenated first, so that `pick` reads each of them sequentially and touches only as
+            // many cache lines at a time as there are sources.
             joined.clear();
             for Source { rows, range, .. } in &*sources {
                 joined.extend_from_slice(&rows.piece.columns[slot][range.start * width..range.end * width]);
@@ -215,7 +215,7 @@ impl Slab {
     }
 }
 
-/// How many of these sources, which ascend by their first rows, have to be merged with the first.
+/// Returns how many of these sources have to be merged with the first. The sources ascend by their first rows.
 fn interleaved(sources: &[Source<'_>]) -> usize {
     let mut last = None;
     let apart = sources.iter().position(|source| {
@@ -227,7 +227,7 @@ fn interleaved(sources: &[Source<'_>]) -> usize {
     apart.unwrap_or(sources.len())
 }
 
-/// An ordered query.
+/// The pipeline of an ordered query.
 pub(in crate::query) struct Merge {
     dataset: Arc<Catalog>,
     shape: Arc<Shape>,
@@ -238,23 +238,23 @@ pub(in crate::query) struct Merge {
     epoch: Option<EpochMerge>,
     slabs: VecDeque<Ticket<std::result::Result<Vec<Piece>, Arc<Window>>>>,
     pieces: VecDeque<Piece>,
-    /// Slabs to have in flight; grows while a query with a limit does not end.
+    /// Number of slabs in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
     slab_rows: u64,
     most_slab_rows: u64,
 }
 
-/// What is left of one epoch.
+/// The rest of one epoch.
 struct EpochMerge {
     scan: Arc<EpochScan>,
-    /// Row groups, ascending by their smallest keys.
+    /// Row groups, in ascending order of their smallest keys.
     waiting: VecDeque<Waiting>,
     /// Windows that no slab has taken.
     ready: BTreeMap<Position, Arc<Window>>,
-    /// Windows that slabs have taken and not finished.
+    /// Windows that slabs have taken but not used up.
     open: Vec<Arc<Window>>,
-    /// Where the last slab ended.
+    /// The end of the last slab.
     from: Option<Position>,
     window_rows: u32,
 }
@@ -287,7 +287,7 @@ impl Merge {
         }
     }
 
-    /// The next rows in order, all of one epoch.
+    /// Returns the next rows in order, all of one epoch.
     pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
         loop {
             if let Some(piece) = self.pieces.pop_front() {
@@ -355,7 +355,7 @@ impl EpochMerge {
         Self { scan, waiting: waiting.into(), ready, open, from: None, window_rows }
     }
 
-    /// The next slab of about `target_rows` rows to be read; `None` at the end.
+    /// Returns the next slab of about `target_rows` rows that are not yet read, or `None` at the end.
     fn next_slab(&mut self, dataset: &Catalog, shape: &Shape, target_rows: u64) -> Result<Option<Slab>> {
         let mut windows = std::mem::take(&mut self.open);
         if let Some(from) = self.from {
@@ -385,7 +385,7 @@ impl EpochMerge {
         Ok(Some(slab))
     }
 
-    /// Cuts row groups into windows until the first window is known to come before the other row groups.
+    /// Cuts row groups into windows until no remaining row group can come before the first window.
     fn refine_due(&mut self, dataset: &Catalog, shape: &Shape) -> Result<()> {
         loop {
             let ready = self.ready.first_key_value().map(|(from, _)| *from);
@@ -416,7 +416,7 @@ impl EpochMerge {
     }
 }
 
-/// Bounds of the keys of rows of a sorted row group, as far as the page index has them.
+/// Returns the key bounds of a row range of a sorted row group, as far as the page index has them.
 fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Option<u64>, Option<u64>)> {
     let column = schema.key_index();
     let pages = pages_of(group.pages(column)?, rows);
@@ -426,7 +426,7 @@ fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Opti
     Ok((low, high))
 }
 
-/// The smallest key ordinal a row group can hold.
+/// Returns the smallest key ordinal that a row group can hold.
 fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
     let data_type = schema.key().data_type;
     match run.columns.get(schema.key_index()) {
@@ -439,7 +439,7 @@ fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
     }
 }
 
-/// The largest key ordinal a row group can hold.
+/// Returns the largest key ordinal that a row group can hold.
 fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
     match run.columns.get(schema.key_index()) {
         Some(summary) if summary.nan_count == 0 => {
@@ -450,7 +450,7 @@ fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
     }
 }
 
-/// The largest number of chosen row groups that have one key in common.
+/// Returns the maximum number of selected row groups that share a key.
 fn most_overlapping(scan: &EpochScan, schema: &Schema) -> usize {
     let mut ends: Vec<(u64, bool)> = Vec::with_capacity(2 * scan.choices.len());
     for choice in &scan.choices {
@@ -458,7 +458,7 @@ fn most_overlapping(scan: &EpochScan, schema: &Schema) -> usize {
         ends.push((least_key(run, schema), false));
         ends.push((greatest_key(run, schema), true));
     }
-    // At one key, those that begin come before those that end.
+    // At equal keys, beginnings sort before ends.
     ends.sort_unstable();
     let (mut open, mut most) = (0usize, 0);
     for (_, is_end) in ends {

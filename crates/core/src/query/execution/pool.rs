@@ -1,12 +1,13 @@
-//! A bounded pool of plain threads for the work of one query.
+//! A bounded thread pool for the tasks of one query.
 //!
-//! Work is handed in as closures and collected through [`Ticket`]s, in whatever order the caller likes. Two properties
+//! Tasks are submitted as closures, and their results are collected through [`Ticket`]s in any order. Two properties
 //! keep small queries fast and large ones bounded:
-//! - whoever waits for work that no thread has begun does it himself, so a pool without threads is a plain lazy call;
-//! - threads are started only once so much work was handed in that they pay for themselves ([`SPAWN_BYTES`]).
+//! - A caller that waits for a task no thread has started runs the task itself. A pool without threads is therefore a
+//!   lazy call.
+//! - The pool starts threads only once the submitted work is worth the cost of starting them ([`SPAWN_BYTES`]).
 //!
-//! How much is queued is the caller's business: it bounds memory by what it has submitted and not yet collected.
-//! Dropping the pool discards what has not begun and waits for what has.
+//! The queue is unbounded. The caller bounds memory by the number of tasks it has submitted and not yet collected.
+//! Dropping the pool discards tasks that have not started, and waits for the running ones.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,9 +16,8 @@ use std::thread::JoinHandle;
 
 use crate::query::execution::fetch::Scratch;
 
-/// Bytes of work handed in from which other threads are started. Starting one, waiting for it and ending it costs 40 to
-/// 150 µs on the machine this was measured on (2026-11-21), and milliseconds when other programs keep the cores busy; one
-/// core reads and checks 2 MiB in 250 to 400 µs.
+/// Submitted bytes at which the pool starts threads. Starting, waking and joining a thread costs about as much as
+/// reading and checking 200 KiB to 1 MiB on one core, and far more when other programs keep the cores busy.
 const SPAWN_BYTES: u64 = 2 << 20;
 
 type Work<T> = Box<dyn FnOnce(&mut Scratch) -> T + Send>;
@@ -34,14 +34,14 @@ struct Slot<T> {
     done: Condvar,
 }
 
-/// Work in the queue, whatever it yields.
+/// A task in the queue, of any result type.
 trait Runnable: Send + Sync {
-    /// Does the work unless somebody has begun it; whether it did.
+    /// Runs the task unless it was already started. Returns whether it ran.
     fn run(&self, scratch: &mut Scratch) -> bool;
     fn is_waiting(&self) -> bool;
 }
 
-/// Locks even if another thread panicked: every critical section here leaves the data whole.
+/// Locks even if another thread panicked: every critical section here leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -69,13 +69,13 @@ impl<T: Send> Runnable for Slot<T> {
     }
 }
 
-/// A claim on the result of submitted work.
+/// A handle to the result of a submitted task.
 pub(in crate::query) struct Ticket<T> {
     slot: Arc<Slot<T>>,
 }
 
 impl<T> Ticket<T> {
-    /// Whether the result is there.
+    /// Returns whether the result is ready.
     pub(in crate::query) fn is_done(&self) -> bool {
         matches!(*lock(&self.slot.state), State::Done(_))
     }
@@ -91,18 +91,18 @@ struct Shared {
     arrived: Condvar,
 }
 
-/// The threads of one query.
+/// The thread pool of one query.
 pub(in crate::query) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     most_threads: usize,
-    /// Of all that was ever submitted.
+    /// Cost of all tasks ever submitted.
     cost_bytes: u64,
     scratch: Scratch,
 }
 
 impl Pool {
-    /// A pool of at most `threads` threads, the caller's own counted.
+    /// Creates a pool of at most `threads` threads, including the caller's.
     pub(in crate::query) fn new(threads: usize) -> Self {
         let queue = Queue { work: VecDeque::new(), closed: false };
         Self {
@@ -114,12 +114,12 @@ impl Pool {
         }
     }
 
-    /// Whether anybody but the caller works.
+    /// Returns whether the pool has threads besides the caller.
     pub(in crate::query) fn has_threads(&self) -> bool {
         !self.threads.is_empty()
     }
 
-    /// Queues work of about `cost_bytes` bytes.
+    /// Submits a task that reads about `cost_bytes` bytes.
     pub(in crate::query) fn submit<T, F>(&mut self, cost_bytes: u64, work: F) -> Ticket<T>
     where
         T: Send + 'static,
@@ -141,8 +141,9 @@ impl Pool {
         Ticket { slot }
     }
 
-    /// The result of submitted work, done here and now if no thread has begun it. While another thread is at it, other
-    /// work is done: whoever only waited would keep one core idle, since threads begin with the oldest work too.
+    /// Returns the result of a submitted task. Runs the task here if no thread has started it. While another thread
+    /// runs it, the caller runs other tasks: threads also start with the oldest task, so a caller that only waited
+    /// would leave one core idle.
     pub(in crate::query) fn wait<T: Send>(&mut self, ticket: Ticket<T>) -> T {
         if ticket.slot.run(&mut self.scratch) && self.most_threads > 0 {
             let mut queue = lock(&self.shared.queue);
@@ -169,7 +170,7 @@ impl Pool {
         }
     }
 
-    /// Starts a thread; when the system refuses, the work is done by those there are.
+    /// Starts a thread. If the system refuses, the pool continues with the threads it has.
     fn start_thread(&mut self) {
         let shared = self.shared.clone();
         let started = std::thread::Builder::new().name("turbidite-read".to_owned()).spawn(move || serve(&shared));
@@ -180,7 +181,7 @@ impl Pool {
     }
 }
 
-/// One thread's life: take work until the pool is dropped.
+/// Runs tasks until the pool is dropped.
 fn serve(shared: &Shared) {
     let mut scratch = Scratch::default();
     loop {
@@ -209,7 +210,7 @@ impl Drop for Pool {
         }
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic of the work was caught and handed to whoever waited; the thread itself cannot fail.
+            // A panic of a task was caught and passed to the caller that waited for it; the thread itself cannot fail.
             let _ = thread.join();
         }
     }
@@ -266,7 +267,7 @@ mod tests {
         let caller = std::thread::current().id();
         let (began, has_begun) = std::sync::mpsc::channel();
         let (done, is_done) = std::sync::mpsc::channel();
-        // Ends only once the caller has done the second.
+        // Returns only after the caller has run the second task.
         let first = pool.submit(2 * SPAWN_BYTES, move |_| {
             began.send(()).unwrap();
             is_done.recv_timeout(std::time::Duration::from_secs(30)).is_ok()

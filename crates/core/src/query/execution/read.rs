@@ -1,7 +1,8 @@
-//! One chunk of one row group: test rows, pick out the columns asked for.
+//! Reads one chunk of a row group: filters rows and gathers the requested columns.
 //!
-//! Two phases. Pages of the predicate's columns come first, where rows have to be tested; then, of the columns that are
-//! handed back, the pages that hold a matching row. No page is fetched twice.
+//! Reading has two phases, known as late materialisation. Where rows have to be filtered, the pages of the predicate's
+//! columns are fetched first. Then, for each output column, the pages that hold a matching row are fetched. No page is
+//! fetched twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,26 +21,26 @@ use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::Shape;
 
-/// Matching rows of one chunk (or, merged, of several): packed values of each column of [`Shape::stored`].
+/// Matching rows of one chunk, or of several after a merge: packed values of each column of [`Shape::stored`].
 #[derive(Debug)]
 pub(in crate::query) struct Piece {
     pub(in crate::query) epoch: u64,
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
     counters: Arc<Counters>,
-    /// Whether the columns are parts of those of another piece.
+    /// Whether the columns are slices of another piece's columns.
     is_slice: bool,
 }
 
 impl Piece {
-    /// Takes columns that hold `rows` rows each.
+    /// Creates a piece from columns of `rows` rows each.
     pub(in crate::query) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
         let columns = columns.into_iter().map(Buffer::from_vec).collect();
         Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
     }
 
-    /// Some of its rows, without a copy; `widths` are those of the columns.
+    /// Returns a range of its rows without a copy; `widths` are the widths of the columns.
     pub(in crate::query) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
         let columns = self.columns.iter().zip(widths).map(cut).collect();
@@ -60,7 +61,7 @@ impl Drop for Piece {
 /// Reads a chunk and returns its matching rows, at most as many as the query's limit.
 ///
 /// # Errors
-/// [`crate::Error::Damage`] that names file, run and page, or the system's refusal to read.
+/// [`crate::Error::Damage`] that names file, run and page, or an I/O error.
 pub(in crate::query) fn load(
     group: &Group,
     shape: &Shape,
@@ -82,12 +83,12 @@ struct ChunkWork<'a> {
     counters: &'a Counters,
     scratch: &'a mut Scratch,
     clock: Instant,
-    /// The pages of the predicate's columns that were tested, in the order of those.
+    /// The fetched pages of the predicate's columns, in the order of these columns.
     tested: Vec<Held>,
 }
 
 impl ChunkWork<'_> {
-    /// The rows of the chunk that match.
+    /// Returns the rows of the chunk that match.
     fn select(&mut self, chunk: &RowSelection) -> Result<Vec<Range<u32>>> {
         let tested = chunk.ranges().iter().filter(|range| !range.is_exact).map(|range| range.rows.clone());
         let tested: Vec<Range<u32>> = tested.collect();
@@ -115,7 +116,7 @@ impl ChunkWork<'_> {
         Ok(matching_rows(chunk, Some(&mask), self.shape.limit))
     }
 
-    /// The selected rows of every column that is handed back.
+    /// Gathers the selected rows of every output column.
     fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<Vec<Vec<u8>>> {
         let tested = std::mem::take(&mut self.tested);
         let held = |column: &usize| {
@@ -137,18 +138,19 @@ impl ChunkWork<'_> {
         add(&self.counters.bytes_read, columns.fetched.bytes);
         add(&self.counters.pages_read, columns.fetched.pages);
         add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
-        // What lies before the clock's new start has been counted.
+        // The time before the clock's new start is already counted.
         self.clock += columns.fetched.reading;
         Ok(columns.values)
     }
 }
 
-/// Rows of all pages that hold any of these (ascending, disjoint ranges), joined where pages follow one another.
+/// Returns the rows of all pages that hold any of these rows (ascending, disjoint ranges). Adjacent pages become one
+/// range.
 fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut whole: Vec<Range<u32>> = Vec::new();
     for range in rows {
         for page in &pages[pages_of(pages, range)] {
-            // Row numbers fit, as `check_pages` made sure.
+            // `check_pages` ensured that row numbers fit.
             let (start, end) = (page.first_row as u32, u32::try_from(page_end(page)).unwrap_or(u32::MAX));
             match whole.last_mut() {
                 Some(last) if last.end >= start => last.end = last.end.max(end),
@@ -159,7 +161,7 @@ fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
     whole
 }
 
-/// Some of the rows of pages that are held, without a copy when it is all of them.
+/// Returns some of the rows of the held pages, without a copy if it is all of them.
 fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
     if held.rows == rows {
         return held.values.clone();
@@ -181,9 +183,10 @@ fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buff
     Buffer::from_vec(out)
 }
 
-/// Returns the rows of exact ranges, and those of the others whose bit is set, as ascending ranges, `limit` rows at most.
+/// Returns the rows of exact ranges and the rows of other ranges whose bit is set, as ascending ranges of at most
+/// `limit` rows in all.
 ///
-/// The bits stand for the rows of the ranges that are not exact, one after another.
+/// The bits cover the rows of the ranges that are not exact, one range after another.
 fn matching_rows(chunk: &RowSelection, mask: Option<&BooleanBuffer>, limit: u64) -> Vec<Range<u32>> {
     let mut selected: Vec<Range<u32>> = Vec::new();
     let mut open = limit;

@@ -1,37 +1,40 @@
-//! Memory of columns that nobody uses any more, for columns to come.
+//! Recycles the memory of columns that are no longer in use.
 //!
-//! A batch of a few columns is megabytes that its user soon drops. Given back to the system and asked for anew, each of
-//! its pages would be cleared by the system and mapped again, which takes longer than filling it. So a dataset keeps a
-//! handle to each buffer its queries hand out, and takes back those to which it has the only one left.
+//! A batch of a few columns takes megabytes, and its user soon drops it. If that memory went back to the system, the
+//! system would unmap its pages, and clear and map new ones for the next batch, which takes longer than filling them.
+//! The dataset therefore keeps a handle to each buffer that its queries return, and reclaims a buffer once its handle
+//! is the only one.
 //!
-//! Memory comes in sizes of powers of two, so that what one column leaves fits the next.
+//! Capacities are powers of two, so that the buffer of one column fits the next.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
 
-/// Most bytes that are kept, free ones and handles to those in use together: what is in flight and a few batches.
+/// Maximum bytes that are kept, free memory and handles to buffers in use together: the buffers in flight and a few
+/// batches.
 const MOST_KEPT_BYTES: usize = 16 << 20;
 
-/// Handles looked at before new memory is asked for.
+/// Maximum number of handles to examine before new memory is allocated.
 const MOST_TRIES: usize = 16;
 
-/// Shorter buffers are not worth the trouble.
+/// Shorter buffers are not recycled.
 const LEAST_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Default)]
 struct Kept {
     /// Free memory, by the logarithm of its capacity.
     free: BTreeMap<u32, Vec<Vec<u8>>>,
-    /// Handles to what somebody else may still use.
+    /// Handles to buffers that may still be in use.
     lent: VecDeque<Buffer>,
     bytes: usize,
 }
 
 impl Kept {
-    /// Takes the memory of buffers that have come free, as far as one looks, the last ones first: they are
-    /// in the processor's cache. Those in use go to the end of the queue.
+    /// Reclaims the memory of buffers that are no longer in use. Examines a bounded number of handles, the latest
+    /// first, since their memory is likely to be in the processor's cache. Moves handles that are in use to the other
+    /// end of the queue.
     fn reclaim(&mut self) {
         for _ in 0..MOST_TRIES.min(self.lent.len()) {
             let Some(buffer) = self.lent.pop_back() else { return };
@@ -48,7 +51,7 @@ impl Kept {
     }
 
     fn set_free(&mut self, memory: Vec<u8>) {
-        // All that is kept has some capacity.
+        // Every kept buffer has a nonzero capacity.
         self.free.entry(memory.capacity().max(1).ilog2()).or_default().push(memory);
     }
 
@@ -58,8 +61,8 @@ impl Kept {
         Some(memory)
     }
 
-    /// Gives up memory of other sizes, and handles to such, until there is room for a buffer of so many bytes: what was kept
-    /// for the columns of an earlier query is of no use to this one. Answers whether there is.
+    /// Evicts memory of other sizes, and handles to such memory, until a buffer of this many bytes fits. Buffers kept
+    /// for the columns of an earlier query do not fit this one. Returns whether there is room.
     fn make_room(&mut self, bytes: usize) -> bool {
         let class = bytes.max(1).ilog2();
         while self.bytes.saturating_add(bytes) > MOST_KEPT_BYTES {
@@ -75,14 +78,14 @@ impl Kept {
     }
 }
 
-/// The memory of one dataset's queries.
+/// The recycled memory of one dataset's queries.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Recycler {
     kept: Mutex<Kept>,
 }
 
 impl Recycler {
-    /// Memory of this many bytes, whatever they are: the caller overwrites all of them.
+    /// Returns memory of this many bytes with arbitrary contents. The caller overwrites all of them.
     pub(in crate::query) fn take(&self, bytes: usize) -> Vec<u8> {
         if bytes < LEAST_BYTES {
             return vec![0; bytes];
@@ -100,7 +103,7 @@ impl Recycler {
         memory
     }
 
-    /// Gives a whole buffer back, though others may use it still.
+    /// Accepts a whole buffer, even one that is still in use elsewhere.
     pub(in crate::query) fn give(&self, buffer: Buffer) {
         let bytes = buffer.capacity();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -137,7 +140,8 @@ mod tests {
         assert_eq!(recycler.kept.lock().unwrap().bytes, 0);
     }
 
-    /// Sixteen mebibytes of one size used to leave no room for any other, for as long as the dataset was open.
+    /// Regression test: 16 MiB of one size used to leave no room for any other size for as long as the dataset was
+    /// open.
     #[test]
     fn memory_of_one_size_makes_room_for_another() {
         for is_in_use in [false, true] {

@@ -1,8 +1,8 @@
-//! Batches in the order of the files, and counts.
+//! Batches in file order, and row counts.
 //!
-//! [`Scan`] keeps a short pipeline ahead of the caller: epochs being planned, row groups being refined, chunks being
-//! read. Work is handed out and collected in order, so output does not depend on threads, and what is in flight is
-//! bounded. [`QueryStream`] joins pieces to batches, whichever source they come from.
+//! [`Scan`] keeps a short pipeline ahead of the caller: epochs are planned, row groups refined, chunks read. Tasks are
+//! submitted and collected in order, so the output does not depend on the threads, and the number of tasks in flight is
+//! bounded. [`QueryStream`] assembles pieces into batches for both ordered and unordered queries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,21 +28,21 @@ use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{Output, Shape};
 
-/// Decoded bytes of a chunk at which it is cut, whatever number of rows that is.
+/// Maximum decoded bytes of a chunk, whatever its number of rows.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Rows from which a piece becomes a batch of its own instead of being copied together with others: what copying costs
-/// grows with the rows, what a batch costs does not.
+/// Rows at which a piece becomes a batch of its own instead of being copied together with others. The cost of a copy
+/// grows with the rows; the cost of a batch does not.
 const WHOLE_PIECE_ROWS: usize = 1 << 12;
 
-/// What refining a row group counts as: a walk over summaries in memory.
+/// The cost at which refining a row group is submitted: it only walks over statistics in memory.
 const REFINE_COST_BYTES: u64 = 8 << 10;
 
-/// What came of looking into a row group.
+/// The result of refining a row group.
 enum Refined {
-    /// The stretches of it that may match.
+    /// The row ranges that may match.
     Rows(RowGroupPlan),
-    /// So many rows of an epoch match, of which only the number matters.
+    /// An epoch and its number of matching rows, for queries that need only the count.
     Counted(u64, u64),
 }
 
@@ -58,12 +58,12 @@ pub(in crate::query) struct Scan {
     refines: VecDeque<Ticket<Result<Refined>>>,
     cutter: Option<(Arc<Group>, Cutter)>,
     loads: VecDeque<Ticket<Result<Piece>>>,
-    /// Chunks to have in flight; grows while a query with a limit does not end.
+    /// Number of chunks in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
     chunk_rows: u32,
     most_chunk_rows: u32,
-    /// Rows sure to come of what is in flight or was handed out.
+    /// Number of rows that are certain to match, of chunks in flight or already returned.
     sure_rows: u64,
 }
 
@@ -97,7 +97,7 @@ impl Scan {
         }
     }
 
-    /// The next piece in order; some are empty.
+    /// Returns the next piece in order. Pieces can be empty.
     pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
         self.fill()?;
         let Some(load) = self.loads.pop_front() else { return Ok(None) };
@@ -107,12 +107,12 @@ impl Scan {
         Ok(Some(piece))
     }
 
-    /// Whether to take a result now: it is there, or there is nothing better to do, or nobody else to do it.
+    /// Returns whether to collect this result now: it is ready, or the pipeline is empty, or no worker could run it.
     fn due<T>(&self, ticket: &Ticket<T>) -> bool {
         self.loads.is_empty() || !self.pool.has_threads() || ticket.is_done()
     }
 
-    /// Keeps the pipeline full.
+    /// Fills the pipeline.
     fn fill(&mut self) -> Result<()> {
         loop {
             while self.plans.len() < self.ahead
@@ -179,7 +179,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Row groups to look into. When no column is asked for, those that match as a whole are counted unopened.
+    /// Returns the row groups to refine. If no column is requested, row groups that match entirely are counted without
+    /// being opened.
     fn without_counted(&mut self, plan: &EpochScan) -> VecDeque<GroupChoice> {
         if !self.shape.stored.is_empty() {
             return plan.choices.iter().copied().collect();
@@ -213,13 +214,13 @@ impl Scan {
         Ok(())
     }
 
-    /// Rows of which only the number matters.
+    /// Queues rows for a query that needs only their number.
     fn hand_out_counted(&mut self, epoch: u64, rows: u64) {
         let counters = self.counters.clone();
         let mut left = rows.min(self.shape.limit.saturating_sub(self.sure_rows));
         self.sure_rows += left;
         add(&counters.rows_matched, left);
-        // A piece's rows become a batch, so not more of them than a batch may have.
+        // A piece becomes a batch, so it holds at most as many rows as a batch may.
         while left > 0 {
             let rows = left.min(self.shape.batch_rows as u64);
             left -= rows;
@@ -240,7 +241,7 @@ impl Scan {
     }
 }
 
-/// Where pieces come from.
+/// The source of pieces.
 enum Source {
     Scan(Box<Scan>),
     Merge(Box<Merge>),
@@ -255,8 +256,8 @@ impl Source {
     }
 }
 
-/// The rows of a query, as Arrow batches of [`QueryStream::schema`]. Ends after the first error. Dropping it stops all
-/// work.
+/// The rows of a query, as Arrow batches of [`QueryStream::schema`]. Ends after the first error. Dropping it cancels
+/// the query.
 pub struct QueryStream {
     source: Option<Source>,
     dataset: Arc<Catalog>,
@@ -266,11 +267,11 @@ pub struct QueryStream {
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
     epoch_column: EpochColumn,
-    /// Rows of the limit that are still to come.
+    /// Rows that the limit still allows.
     open: u64,
 }
 
-/// Begins a query.
+/// Starts a query.
 pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> QueryStream {
     let shape = Arc::new(shape);
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
@@ -285,7 +286,7 @@ pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u
     QueryStream { source, dataset, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
 }
 
-/// Counts the rows of a query that asks for no columns.
+/// Counts the rows of a query that requests no columns.
 pub(in crate::query) fn count(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> Result<(u64, QueryFigures)> {
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let mut scan = Scan::new(dataset, Arc::new(shape), counters.clone(), epochs);
@@ -294,12 +295,12 @@ pub(in crate::query) fn count(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u
 }
 
 impl QueryStream {
-    /// Names and types of the columns.
+    /// Returns the names and types of the columns.
     pub fn schema(&self) -> SchemaRef {
         self.shape.arrow.clone()
     }
 
-    /// What the query cost so far.
+    /// Returns the statistics of the query so far.
     pub fn figures(&self) -> QueryFigures {
         self.counters.figures()
     }
@@ -326,11 +327,11 @@ impl QueryStream {
         }
     }
 
-    /// Adds a piece to the batch to come, and makes that batch once it is full. Large pieces become batches of their own
-    /// without a copy.
+    /// Appends a piece to the pending batch, and emits that batch once it is full. Large pieces become batches of their
+    /// own without a copy.
     fn take(&mut self, mut piece: Piece) -> Result<()> {
         if piece.rows as u64 > self.open {
-            // Smaller than the piece's own number of rows.
+            // `open` is smaller than the piece's number of rows.
             piece = piece.slice(0..self.open as usize, self.shape.stored_widths());
         }
         self.open -= piece.rows as u64;
@@ -349,7 +350,7 @@ impl QueryStream {
         Ok(())
     }
 
-    /// Makes batches of what is pending: one, unless a piece was larger than a batch may be.
+    /// Emits what is pending: one batch, or several if a piece is larger than a batch may be.
     fn emit(&mut self) -> Result<()> {
         if self.pending_rows == 0 {
             return Ok(());
@@ -379,7 +380,7 @@ impl QueryStream {
     }
 }
 
-/// The epoch of each row, in memory shared by all batches of one epoch.
+/// The epoch column. All batches of one epoch share its memory.
 #[derive(Default)]
 struct EpochColumn {
     epoch: u64,
@@ -400,7 +401,7 @@ impl EpochColumn {
     }
 }
 
-/// One column of all pieces: shared if there is one piece, copied together otherwise.
+/// Returns one column of all pieces: shared if there is one piece, otherwise copied together.
 fn join(pieces: &[Piece], slot: usize, bytes: usize) -> Buffer {
     if let [only] = pieces {
         return only.columns[slot].clone();

@@ -1,4 +1,4 @@
-//! Which row groups of an epoch to read: decided from the manifest alone, without any I/O.
+//! Row group pruning: selects the row groups of an epoch to read, from the manifest alone and without I/O.
 
 use crate::expr::{Predicate, Truth};
 use crate::format::EpochManifest;
@@ -14,8 +14,8 @@ pub(in crate::query) struct GroupChoice {
     pub(in crate::query) is_exact: bool,
 }
 
-/// The keys of an epoch's row groups as ordinals, side by side: what a range of the key leaves is found by going through
-/// two lists of numbers, instead of judging each row group.
+/// The key ranges of an epoch's row groups, as two arrays of ordinals. Pruning by a key range scans these arrays
+/// instead of judging each row group.
 #[derive(Debug, Default)]
 pub(in crate::query) struct KeyRanges {
     least: Vec<u64>,
@@ -23,21 +23,23 @@ pub(in crate::query) struct KeyRanges {
 }
 
 impl KeyRanges {
-    /// Of a manifest whose key is column `key`. Where nothing is known of a row group, its keys may be any.
+    /// Returns the key ranges of a manifest whose key is column `key`. A row group without statistics gets the full
+    /// range.
     pub(in crate::query) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
         let (least, most) = manifest.runs.ordinals(key, order).into_iter().unzip();
         Self { least, most }
     }
 
-    /// The row groups that may hold a key between two, both included.
+    /// Returns the row groups that may hold a key in this closed interval.
     fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
         let pairs = self.least.iter().zip(&self.most).enumerate();
         pairs.filter(move |(_, (least, most))| **least <= high && **most >= low).map(|(entry, _)| entry)
     }
 }
 
-/// The row groups of an epoch that may match, in the manifest's order; without a predicate all of them, certainly. Given
-/// the `keys` of the row groups and the range of it that the predicate allows, only those within it are judged.
+/// Returns the row groups of an epoch that may match, in the manifest's order. Without a predicate, all of them match.
+/// With `keys`, the key ranges of the row groups and the key interval that the predicate allows, only row groups within
+/// the interval are judged.
 pub(in crate::query) fn choose_groups(
     manifest: &EpochManifest,
     predicate: Option<&Predicate>,
@@ -82,7 +84,7 @@ mod tests {
         Predicate::parse(text, &schema).unwrap()
     }
 
-    /// Whatever the predicate: judging only what its range of the key leaves chooses the same.
+    /// For any predicate, pruning by its key interval first selects the same row groups as judging all of them.
     #[test]
     fn the_keys_side_by_side_choose_what_judging_each_does() {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();

@@ -1,22 +1,22 @@
-//! Cutting the selected rows of a row group into chunks of bounded size, the unit of reading.
+//! Cuts the selected rows of a row group into chunks of bounded size, the unit of reading.
 
 use crate::format::PageLocation;
 use crate::query::planning::selection::RowSelection;
 
-/// Cuts a row selection into chunks, between pages where possible, since a page is decoded as a whole.
+/// A row selection that is cut into chunks, at page boundaries where possible, since a page is decoded as a whole.
 #[derive(Debug)]
 pub(in crate::query) struct Cutter {
     selection: RowSelection,
     /// The range to be cut next.
     next: usize,
-    /// Its first row that is in no chunk yet.
+    /// The first row of that range that is in no chunk yet.
     start: u32,
     /// First rows of the pages, ascending.
     page_starts: Vec<u32>,
 }
 
 impl Cutter {
-    /// Cuts `selection` where pages begin.
+    /// Creates a cutter of `selection` at the boundaries of `pages`.
     pub(in crate::query) fn new(selection: RowSelection, pages: &[PageLocation]) -> Self {
         let page_starts = pages.iter().map(|page| u32::try_from(page.first_row).unwrap_or(u32::MAX)).collect();
         Self { selection, next: 0, start: 0, page_starts }
@@ -44,7 +44,7 @@ impl Cutter {
         chunk
     }
 
-    /// The first page start at or after `row`.
+    /// Returns the first page start at or after `row`.
     fn page_start_from(&self, row: u32) -> Option<u32> {
         self.page_starts.get(self.page_starts.partition_point(|start| *start < row)).copied()
     }

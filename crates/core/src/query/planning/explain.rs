@@ -1,4 +1,4 @@
-//! What a query would read, and why so little: told from manifests and footers, without reading a page.
+//! Query explanation: what a query would read and which statistics prune the rest, from manifests and footers alone.
 
 use std::fmt;
 
@@ -17,12 +17,12 @@ use crate::query::planning::statistics::{judge_run, select_by};
 use crate::query::request::{Output, Shape};
 use crate::schema::EPOCH_COLUMN;
 
-/// What a query would read.
+/// The plan of a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// The predicate as it was understood; `None` when every row is asked for.
+    /// The predicate as parsed; `None` if the query has none.
     pub filter: Option<String>,
-    /// The columns handed back.
+    /// The columns returned.
     pub columns: Vec<String>,
     /// Whether rows are merged by key.
     pub ordered: bool,
@@ -30,36 +30,36 @@ pub struct Explanation {
     pub epochs: Vec<EpochExplanation>,
 }
 
-/// What a query would read of one epoch. Row groups of one run count each.
+/// The plan of one epoch. Every row group of a run counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct EpochExplanation {
     /// The epoch.
     pub epoch: u64,
-    /// Its rows.
+    /// Rows of the epoch.
     pub rows: u64,
     /// Row groups by kind.
     pub runs: Vec<KindCount>,
-    /// Which columns' summaries in the manifest ruled row groups out.
+    /// Columns whose statistics in the manifest pruned row groups.
     pub runs_skipped_by: Vec<PruneReason>,
     /// Part files.
     pub parts: u64,
     /// Part files to open.
     pub parts_touched: u64,
-    /// Pages, of the predicate's columns, of the row groups that have to be tested.
+    /// Pages of the predicate's columns in row groups that have to be tested.
     pub pages: u64,
-    /// Those of them that have to be read and tested.
+    /// Pages among these that have to be read and tested.
     pub pages_tested: u64,
-    /// Which columns' page ranges ruled rows of those row groups out.
+    /// Columns whose page statistics pruned rows of these row groups.
     pub rows_skipped_by: Vec<PruneReason>,
     /// Bytes of all pages of the epoch.
     pub bytes: u64,
-    /// Bytes read whatever the rows hold: to test those that may match, to return those that must.
+    /// Minimum bytes read: pages to test, and pages of rows that certainly match.
     pub bytes_least: u64,
-    /// Bytes read if every row that may match does.
+    /// Maximum bytes read, if every row that may match does.
     pub bytes_most: u64,
-    /// Rows that match for certain.
+    /// Rows that certainly match.
     pub rows_least: u64,
-    /// Rows that match at most.
+    /// Maximum number of rows that match.
     pub rows_most: u64,
 }
 
@@ -68,24 +68,24 @@ pub struct EpochExplanation {
 pub struct KindCount {
     /// The kind.
     pub kind: RunKind,
-    /// Row groups there are.
+    /// All row groups of this kind.
     pub total: u64,
     /// Row groups in which no row can match.
     pub skipped: u64,
     /// Row groups in which every row matches.
     pub whole: u64,
-    /// Row groups to look into.
+    /// Row groups that have to be tested.
     pub tested: u64,
 }
 
-/// What was ruled out by the summaries of one column alone (or of several, none of which would have sufficed).
+/// Row groups or rows pruned by the statistics of one column alone, or by several columns if none alone suffices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PruneReason {
     /// The column; `epoch`; or `several columns together`.
     pub by: String,
-    /// Row groups ruled out as a whole (0 when pages of a row group were).
+    /// Row groups pruned entirely (0 if only rows within row groups were pruned).
     pub runs: u64,
-    /// Rows ruled out.
+    /// Rows pruned.
     pub rows: u64,
 }
 
@@ -137,7 +137,7 @@ fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<E
             Some(_) => kind.tested += 1,
         }
         if let Some(choice) = choice {
-            // Runs stand in the order of parts.
+            // Runs are in the order of parts.
             if last_part.replace(run.part) != Some(run.part) {
                 told.parts_touched += 1;
             }
@@ -165,7 +165,7 @@ fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
     }
 }
 
-/// The column whose summary alone rules a row group out.
+/// Returns the column whose statistics alone prune a row group.
 fn skipped_by(run: &RunEntry, epoch: u64, shape: &Shape) -> String {
     let Some(predicate) = &shape.predicate else { return "no rows".to_owned() };
     if run.rows == 0 {

@@ -1,21 +1,21 @@
-//! Byte ranges: which reads fetch a set of pages.
+//! Byte ranges: joins a set of pages into reads.
 
 use std::ops::Range;
 
 use crate::format::PageLocation;
 
-/// Gap between two wanted ranges, in bytes, below which one read covers both.
+/// Maximum gap in bytes between two wanted ranges that one read covers.
 ///
-/// Measured on 2026-11-20 (NVMe behind a hypervisor, 256 MiB file, random offsets): a read from the page cache costs
-/// 1.4 µs + 0.165 µs/KiB, so a gap pays up to 8 KiB; a direct read costs 90 µs + 0.5 µs/KiB, so it pays up to
-/// 180 KiB. 32 KiB lies between: it wastes at most 5 µs in the cache and saves 74 µs where the device must be asked.
+/// A read from the page cache pays for gaps of up to about 8 KiB, a read from an NVMe device for gaps of up to about
+/// 180 KiB. This value lies between them: it wastes a few microseconds in the cache, and saves most of a device read's
+/// latency otherwise.
 pub(crate) const READ_THROUGH_BYTES: u64 = 32 << 10;
 
-/// How many bytes that are handed back pay for one byte of gap: with a quarter, and pages of which only a part is needed,
-/// a range query reads at most 1.3 times what it returns and two pages of each column chunk it touches.
+/// Returned bytes that allow one gap byte. With a quarter, and partly needed pages, a range query reads at most 1.3
+/// times the bytes it returns plus two pages of each column chunk it touches.
 const BYTES_PER_GAP_BYTE: u64 = 4;
 
-/// Bytes of gaps that may be read through for this many bytes that are handed back.
+/// Returns the maximum gap bytes that may be read for this many returned bytes.
 pub(in crate::query) fn gap_budget(returned_bytes: u64) -> u64 {
     returned_bytes / BYTES_PER_GAP_BYTE
 }
@@ -30,19 +30,19 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// Where a page lies.
+    /// Returns the extent of a page.
     pub(crate) fn of(page: &PageLocation) -> Self {
         Self { offset: page.offset, bytes: u64::from(page.bytes) }
     }
 
-    /// One past the last byte. Extents come from checked page locations and do not overflow.
+    /// Returns the end of the range, exclusive. Extents come from checked page locations and do not overflow.
     pub(crate) fn end(self) -> u64 {
         self.offset.saturating_add(self.bytes)
     }
 }
 
-/// Cuts ascending, disjoint extents into reads: ranges of their positions. Small gaps are read through, as far as
-/// `gap_bytes` suffice for all of them together.
+/// Joins ascending, disjoint extents into reads, and returns these as ranges of positions. Small gaps are read through
+/// while `gap_bytes`, the budget of all of them together, lasts.
 pub(in crate::query) fn joined(extents: &[Extent], gap_bytes: u64) -> Vec<Range<usize>> {
     let mut reads: Vec<Range<usize>> = Vec::new();
     let mut open = gap_bytes;

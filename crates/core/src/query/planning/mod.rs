@@ -1,8 +1,8 @@
-//! Which rows may match, and where their bytes are.
+//! Planning: which rows may match, and which byte ranges hold them.
 //!
-//! `choice` takes row groups by the manifest, without any I/O; `scan` opens their parts; `plan` gives each a `selection` of its
-//! rows, by the access path of `statistics`, and estimates what that reads. `chunks` cuts selections for reading, `pages` tells
-//! where rows lie, `extent` joins pages into reads, `explain` prints the plans.
+//! Map: `choice` prunes row groups by the manifest, without I/O; `scan` opens their parts; `plan` gives each a
+//! `selection` of its rows by the access path of `statistics`, and estimates what it reads; `chunks` cuts selections
+//! for reading, `pages` maps rows to pages, `extent` joins pages into reads, `explain` prints plans.
 
 pub(super) mod choice;
 pub(super) mod chunks;

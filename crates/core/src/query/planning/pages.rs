@@ -1,4 +1,4 @@
-//! The pages of a row group: where they lie and which rows they hold.
+//! Pages of a row group: their byte ranges and rows.
 
 use std::ops::Range;
 
@@ -8,13 +8,13 @@ use crate::schema::Value;
 
 /// The page index of one row group.
 pub(crate) trait PageIndex {
-    /// The pages of a column: ascending, without gaps, over all rows of the row group ([`check_pages`]).
+    /// Returns the pages of a column: ascending, without gaps, over all rows of the row group ([`check_pages`]).
     fn pages(&self, column: usize) -> Result<&[PageLocation]>;
-    /// Bounds of a page's values that are not NaN; `None` when nothing is known.
+    /// Returns the bounds of a page's values other than NaN, or `None` if they are unknown.
     fn range(&self, column: usize, page: usize) -> Option<(Value, Value)>;
 }
 
-/// Whether pages cover the rows of their row group exactly and lie within its bytes; says what is wrong if not.
+/// Checks that pages cover the rows of their row group exactly and lie within its bytes. The error says what is wrong.
 pub(in crate::query) fn check_pages(entry: &RunEntry, pages: &[PageLocation]) -> std::result::Result<(), String> {
     let end = entry.offset.saturating_add(entry.bytes);
     let mut row = 0u64;
@@ -36,7 +36,7 @@ pub(in crate::query) fn check_pages(entry: &RunEntry, pages: &[PageLocation]) ->
     Ok(())
 }
 
-/// The pages that hold any of these rows.
+/// Returns the pages that hold any of these rows.
 pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
     if rows.is_empty() {
         return 0..0;
@@ -46,7 +46,7 @@ pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize
     first..last.max(first)
 }
 
-/// One past the page's last row.
+/// Returns the end of the page's rows, exclusive.
 pub(in crate::query) fn page_end(page: &PageLocation) -> u64 {
     page.first_row + u64::from(page.rows)
 }

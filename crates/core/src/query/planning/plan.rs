@@ -1,4 +1,5 @@
-//! The plan of one row group: which of its rows to read, by which access path. Queries execute it and `explain` prints it.
+//! The plan of one row group: the rows to read and the access path that selects them. Queries execute the plan, and
+//! `explain` prints it.
 
 use std::sync::Arc;
 
@@ -20,24 +21,24 @@ pub(in crate::query) struct RowGroupPlan {
     pub(in crate::query) selection: RowSelection,
 }
 
-/// What executing a [`RowGroupPlan`] reads and returns.
+/// An estimate of what executing a [`RowGroupPlan`] reads and returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::query) struct Estimate {
     /// Pages of the predicate's columns to be read and tested.
     pub(in crate::query) pages_tested: u64,
-    /// Bytes read whatever the rows hold.
+    /// Minimum bytes read, whatever the rows hold.
     pub(in crate::query) bytes_least: u64,
-    /// Bytes read if every row that may match does.
+    /// Maximum bytes read, if every row that may match does.
     pub(in crate::query) bytes_most: u64,
-    /// Rows that match for certain.
+    /// Rows that certainly match.
     pub(in crate::query) rows_least: u64,
-    /// Rows that match at most.
+    /// Maximum number of rows that match.
     pub(in crate::query) rows_most: u64,
 }
 
 impl RowGroupPlan {
-    /// Opens the row group of a choice and selects its rows. The access path is all rows where the manifest proves that
-    /// every one matches, statistics otherwise.
+    /// Opens the row group of a choice and selects its rows. If the manifest proves that every row matches, the access
+    /// path is a full scan; otherwise it is statistics.
     ///
     /// # Errors
     /// Corruption of the page index, or a part that cannot be opened.
@@ -50,7 +51,7 @@ impl RowGroupPlan {
         let group = scan.group(dataset, shape, choice)?;
         let selection = match &shape.predicate {
             Some(predicate) if !choice.is_exact => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
-            // `check_pages` made sure that row numbers fit.
+            // `check_pages` ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
         };
         Ok(Self { group: Arc::new(group), selection })
@@ -76,7 +77,7 @@ impl RowGroupPlan {
     }
 }
 
-/// The pages that hold rows of these (ascending) ranges, each once.
+/// Returns the pages that hold rows of these (ascending) ranges, each once.
 fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterator<Item = &'a PageLocation> {
     let mut next = 0;
     ranges.iter().flat_map(move |range| {
@@ -87,8 +88,8 @@ fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterat
     })
 }
 
-/// Returns the columns a query reads pages of, each with the rows it reads: the tested ones for the predicate's columns, the
-/// `returned` ones for those that are handed back.
+/// Returns the columns whose pages a query reads, each with the rows to read: the tested rows for the predicate's
+/// columns, the `returned` rows for the output columns.
 fn read_columns(shape: &Shape, tested: &RowSelection, returned: &RowSelection) -> Vec<(usize, Vec<RowRange>)> {
     let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
     let columns = shape.stored.iter().chain(only_tested);
@@ -106,7 +107,7 @@ fn read_columns(shape: &Shape, tested: &RowSelection, returned: &RowSelection) -
     read.collect()
 }
 
-/// Returns the bytes read in any case.
+/// Returns the minimum bytes read.
 fn least_bytes(group: &Group, shape: &Shape, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let mut least = 0;
     for (column, ranges) in read_columns(shape, tested, exact) {
@@ -115,8 +116,8 @@ fn least_bytes(group: &Group, shape: &Shape, exact: &RowSelection, tested: &RowS
     Ok(least)
 }
 
-/// Returns the bytes read if every row that may match does, with gaps. Rows are read in chunks that end where pages of one
-/// column do; a page of another column that lies across such an end is read for both chunks.
+/// Returns the maximum bytes read, if every row that may match does, including gaps. Rows are read in chunks that end
+/// at page boundaries of one column; a page of another column that crosses such a boundary is read for both chunks.
 fn most_bytes(group: &Group, shape: &Shape, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
     let times = |page: &PageLocation| {

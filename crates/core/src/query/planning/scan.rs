@@ -1,8 +1,9 @@
-//! The way from an epoch to rows that may match: its plan, its open parts, its refined row groups.
+//! The plan of one epoch: its manifest, its open parts, and its row groups ready to read.
 //!
-//! Here lies the rule that writers never disturb readers. A plan opens the parts it will touch *before* anything is read
-//! from them, so that the names may go away afterwards. If one cannot be opened the epoch may have been replaced under a
-//! manifest loaded earlier: the manifest is loaded anew, and only if it is still the same is the part's absence damage.
+//! This module implements the rule that writers never disturb readers. A plan opens the parts it will touch *before* it
+//! reads from them, so the files may be unlinked afterwards. If a part cannot be opened, the epoch may have been
+//! replaced since its manifest was loaded. The manifest is then reloaded, and only if it is unchanged does the missing
+//! part count as corruption.
 
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
@@ -19,20 +20,20 @@ use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::request::Shape;
 use crate::schema::{Schema, Value};
 
-/// What planning an epoch counts as, in bytes of reading: a manifest and some footers.
+/// The cost at which planning an epoch is submitted, in bytes read: a manifest and some footers.
 pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
 
-/// Most parts a plan opens ahead; those beyond are opened when their turn comes, so that descriptors and footers stay
-/// few. A process may have 1,024 descriptors by default.
+/// Maximum number of parts that a plan opens ahead. Further parts are opened when they are read, which bounds
+/// descriptors and footers. The default limit of a process is 1,024 descriptors.
 const HELD_PARTS: usize = 256;
 
-/// The same for queries with a limit, which rarely get to more.
+/// The same limit for queries with a row limit, which rarely need more parts.
 const HELD_PARTS_LIMITED: usize = 4;
 
-/// Footers opened one after another before threads are worth their start.
+/// Footers that are opened serially before threads are worth their cost.
 const SERIAL_OPENS: usize = 4;
 
-/// What a query reads of one epoch.
+/// The plan of one epoch.
 #[derive(Debug)]
 pub(in crate::query) struct EpochScan {
     pub(in crate::query) manifest: Arc<EpochManifest>,
@@ -41,10 +42,10 @@ pub(in crate::query) struct EpochScan {
     parts: HashMap<PartId, Arc<PartReader>>,
 }
 
-/// Plans an epoch: loads its manifest, chooses row groups and opens their parts.
+/// Plans an epoch: loads its manifest, prunes row groups and opens the parts of the others.
 ///
 /// # Errors
-/// [`Error::EpochMissing`], damage to the manifest or to a footer, or the system's refusal.
+/// [`Error::EpochMissing`], a corrupt manifest or footer, or an I/O error.
 pub(in crate::query) fn plan_epoch(
     dataset: &Catalog,
     shape: &Shape,
@@ -63,7 +64,7 @@ pub(in crate::query) fn plan_epoch(
     })
 }
 
-/// As [`plan_epoch`], with row groups chosen by `choose`, in the manifest's order.
+/// Plans an epoch as [`plan_epoch`] does, with the row groups that `choose` returns, in the manifest's order.
 ///
 /// # Errors
 /// As [`plan_epoch`].
@@ -90,7 +91,7 @@ pub(in crate::query) fn plan_epoch_by(
     Ok(scan)
 }
 
-/// A file that the manifest lists and that is not there is damage.
+/// Turns a missing file that the manifest lists into a corruption error.
 fn missing_is_damage(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -156,7 +157,7 @@ fn open_parts(
 }
 
 impl EpochScan {
-    /// The row group of a choice, ready to be read.
+    /// Opens the row group of a choice for reading.
     pub(in crate::query) fn group(&self, dataset: &Catalog, shape: &Shape, choice: GroupChoice) -> Result<Group> {
         let entry = &self.manifest.runs[choice.entry];
         let part = match self.parts.get(&entry.part) {
@@ -182,7 +183,7 @@ impl EpochScan {
         Ok(group)
     }
 
-    /// What to say when another commit of the epoch came to be while this one was read.
+    /// Returns the error for an epoch of which a newer commit replaced the one being read.
     pub(in crate::query) fn replaced(&self, dataset: &Catalog) -> Error {
         let epoch = self.manifest.epoch;
         let what = format!("epoch {epoch} was replaced while it was read; ask again to read the new one");
@@ -205,17 +206,17 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The manifest's line.
+    /// Returns the manifest's entry of the row group.
     pub(crate) fn entry(&self) -> &RunEntry {
         &self.manifest.runs[self.entry]
     }
 
-    /// The epoch's label.
+    /// Returns the epoch's label.
     pub(in crate::query) fn epoch(&self) -> u64 {
         self.manifest.epoch
     }
 
-    /// Notes that pages are about to be read; whether this is the first time.
+    /// Records that pages are about to be read. Returns whether this is the first time.
     pub(in crate::query) fn touch(&self) -> bool {
         !self.touched.swap(true, Ordering::Relaxed)
     }
@@ -224,14 +225,14 @@ impl Group {
         self.part.path()
     }
 
-    /// Damage at a place of this row group.
+    /// Returns a corruption error at a place in this row group.
     pub(crate) fn damage(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
         let entry = self.entry();
         let place = format!("run {}, row group {}, {place}", entry.run, entry.row_group);
         Error::damage_at(self.path(), place, what)
     }
 
-    /// Checks the page lists of all columns a query uses, once, so that nothing after needs to doubt them.
+    /// Checks the page lists of all columns that a query uses, so that later code can rely on them.
     fn check_columns(&self, shape: &Shape) -> Result<()> {
         for &column in shape.predicate_columns().iter().chain(&shape.stored) {
             check_pages(self.entry(), self.pages(column)?)
@@ -240,12 +241,12 @@ impl Group {
         Ok(())
     }
 
-    /// A column as messages name it.
+    /// Returns a column's name for messages.
     pub(crate) fn column_name(&self, column: usize) -> String {
         format!("column '{}'", self.schema.columns()[column].name)
     }
 
-    /// Fills buffers, one after the other, with bytes of the file.
+    /// Fills buffers, one after another, with bytes of the file.
     pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
         match self.part.file().read_vectored_at(offset, buffers) {
             Ok(()) => Ok(()),
@@ -256,22 +257,22 @@ impl Group {
         }
     }
 
-    /// Says which ranges of the file, as offset and length, are about to be read.
+    /// Announces the ranges of the file (offset, length) that will be read next.
     pub(in crate::query) fn announce(&self, ranges: &[(u64, u64)]) {
         self.part.file().announce(ranges);
     }
 
-    /// Width of a column's values in memory, in bytes.
+    /// Returns the width of a column's values in memory, in bytes.
     pub(in crate::query) fn width(&self, column: usize) -> usize {
         self.schema.columns()[column].data_type.width()
     }
 
-    /// Width of a column's values in its pages, in bytes.
+    /// Returns the width of a column's values in its pages, in bytes.
     pub(in crate::query) fn value_bytes(&self, column: usize) -> usize {
         self.part.value_bytes(column)
     }
 
-    /// Checks one page whose values are where they belong.
+    /// Checks one page whose values were read directly into their place.
     pub(in crate::query) fn check_page(
         &self,
         header: &[u8],
@@ -283,12 +284,12 @@ impl Group {
         self.judge_page(column, page, self.part.check_page(header, body, column, check))
     }
 
-    /// Decodes one page, appending its values to `out`.
+    /// Decodes one page and appends its values to `out`.
     pub(crate) fn decode(&self, raw: &[u8], column: usize, page: usize, check: bool, out: &mut Vec<u8>) -> Result<()> {
         self.judge_page(column, page, self.part.decode_page(raw, column, check, out))
     }
 
-    /// Compares the rows of a page with the index, and says where it lies if it is damaged.
+    /// Compares the number of rows of a page with the index. Adds the page's location to errors.
     fn judge_page(&self, column: usize, page: usize, found: Result<usize>) -> Result<()> {
         let expected = self.pages(column)?.get(page).map_or(0, |page| page.rows as usize);
         match found {
@@ -302,7 +303,7 @@ impl Group {
         }
     }
 
-    /// A page as messages name it.
+    /// Returns a page's name for messages.
     pub(in crate::query) fn page_name(&self, column: usize, page: usize) -> String {
         format!("{}, page {page}", self.column_name(column))
     }

@@ -1,8 +1,8 @@
 //! Row selections: the rows of one row group that may match a predicate.
 //!
-//! A selection is *exact* where all of its rows match, and a *superset* where they have to be tested; rows outside of it do
-//! not match. Every access path to a row group gives one. Selections of comparisons combine as the predicate does, by
-//! three-valued logic: no match, possible match, certain match.
+//! A selection is *exact* where all of its rows match, and a *superset* where they have to be tested. Rows outside of
+//! it do not match. Every access path to a row group returns a row selection. Selections of comparisons combine as the
+//! predicate does, in three-valued logic: no match, possible match, certain match.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use crate::expr::{Connective, Truth};
 /// Consecutive rows of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::query) struct RowRange {
-    /// Rows, counted from the row group's first.
+    /// Rows, relative to the row group's first.
     pub(in crate::query) rows: Range<u32>,
     /// Whether all of them match.
     pub(in crate::query) is_exact: bool,
 }
 
 impl RowRange {
-    /// Returns what the predicate is over these rows.
+    /// Returns the truth value of the predicate over these rows.
     pub(in crate::query) fn truth(&self) -> Truth {
         if self.is_exact { Truth::Always } else { Truth::Maybe }
     }
 }
 
-/// Rows of a row group that may match: ascending, disjoint ranges. Neighbouring ranges that touch differ in exactness.
+/// Rows of a row group that may match: ascending, disjoint ranges. Adjacent ranges differ in exactness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::query) struct RowSelection {
     ranges: Vec<RowRange>,
@@ -38,7 +38,7 @@ impl RowSelection {
         selection
     }
 
-    /// Appends rows behind those selected so far, joined to the last range where they continue it.
+    /// Appends rows after those already selected. Extends the last range if they continue it.
     pub(in crate::query) fn push(&mut self, rows: Range<u32>, truth: Truth) {
         if truth == Truth::Never || rows.is_empty() {
             return;
@@ -65,7 +65,7 @@ impl RowSelection {
         self.ranges.iter().map(|range| range.rows.len() as u64).sum()
     }
 
-    /// Returns the rows that match for certain.
+    /// Returns the rows that certainly match.
     pub(in crate::query) fn exact(&self) -> Self {
         Self { ranges: self.ranges.iter().filter(|range| range.is_exact).cloned().collect() }
     }
@@ -75,7 +75,7 @@ impl RowSelection {
         Self { ranges: self.ranges.iter().filter(|range| !range.is_exact).cloned().collect() }
     }
 
-    /// Joins the selections of a connective's operands, in a row group of `rows` rows.
+    /// Combines the selections of a connective's operands, in a row group of `rows` rows.
     pub(in crate::query) fn join(connective: Connective, operands: Vec<Self>, rows: u32) -> Self {
         let mut operands = operands.into_iter();
         let Some(first) = operands.next() else {
@@ -116,12 +116,12 @@ impl RowSelection {
     }
 }
 
-/// The ranges from some row on.
+/// The remaining ranges of a selection.
 struct Cursor<'a>(&'a [RowRange]);
 
 impl Cursor<'_> {
-    /// Returns what a selection says of a row, and the row at which that may change; `None` at the end. Rows ascend from call
-    /// to call.
+    /// Returns the truth value of a selection at a row, and the row at which it may change, or `None` at the end. Rows
+    /// ascend from call to call.
     fn at(&mut self, row: u32) -> (Truth, Option<u32>) {
         while let Some((first, rest)) = self.0.split_first() {
             if row < first.rows.start {

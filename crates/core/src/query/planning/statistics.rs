@@ -1,6 +1,6 @@
 //! The access path by statistics: the manifest's minima and maxima of row groups, and the page index's of pages.
 //!
-//! Statistics are trusted to *bound* their rows, never to be tight: an unknown range only costs a read.
+//! Statistics *bound* their rows but need not be tight: an unknown range only costs a read.
 
 use crate::error::Result;
 use crate::expr::{ColumnBounds, Comparison, NanPresence, Predicate, Truth};
@@ -9,7 +9,7 @@ use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::selection::RowSelection;
 use crate::schema::Value;
 
-/// Judges a row group by the manifest alone, as far as columns are `known`.
+/// Judges a row group by the manifest alone, using only statistics of the `known` columns.
 pub(in crate::query) fn judge_run(
     run: &RunEntry,
     epoch: u64,
@@ -30,7 +30,7 @@ fn run_bounds(summary: &ColumnSummary, rows: u64) -> ColumnBounds {
     ColumnBounds { range: summary.range, nan }
 }
 
-/// Bounds of a page: its own range where the page index has one, else that of the whole row group.
+/// Returns the bounds of a page: its own range if the page index has one, otherwise the range of the row group.
 fn page_bounds(summary: &ColumnSummary, rows: u64, range: Option<(Value, Value)>) -> ColumnBounds {
     let nan = match summary.nan_count {
         0 => NanPresence::None,
@@ -71,8 +71,8 @@ pub(in crate::query) fn select_by(
         })
 }
 
-/// Selects the rows for which one comparison may hold. Its columns' pages may end at different rows: between two ends all
-/// statistics are the same.
+/// Selects the rows for which one comparison may hold. Pages of its columns may end at different rows; between two
+/// boundaries all statistics are constant.
 fn select_comparison(
     entry: &RunEntry,
     epoch: u64,
@@ -115,7 +115,7 @@ mod tests {
     use crate::query::planning::pages::tests::{entry, locations};
     use crate::schema::{Column, DataType, Schema};
 
-    /// A row group of pages whose ranges are given; `None`: unknown.
+    /// A row group of pages with given ranges; `None` means unknown.
     struct Pages {
         locations: Vec<PageLocation>,
         ranges: Vec<Option<(f64, f64)>>,
@@ -149,7 +149,7 @@ mod tests {
             selection.ranges().iter().map(|range| (range.rows.clone(), range.is_exact)).collect::<Vec<_>>()
         };
         assert_eq!(selected(&run), [(10..20, false), (20..30, true), (30..45, false)]);
-        // NaN may hide anywhere in a row group that has some, so no page matches for certain.
+        // A row group with NaN may have them in any page, so no page matches for certain.
         assert_eq!(selected(&entry(45, (0.0, 4.0), 3)), [(10..45, false)]);
     }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// Selections of comparisons, combined, are what judging the whole predicate gives at each row.
+        /// Combined selections of comparisons equal the truth value of the whole predicate at each row.
         #[test]
         fn comparisons_combine_to_the_whole_predicate(
             (one, two) in (pages(), pages()),
@@ -187,7 +187,7 @@ mod tests {
             let predicate = Predicate::parse(text, &schema).unwrap();
             let lengths = |pages: &[(u32, Option<(f64, f64)>)]| pages.iter().map(|page| page.0).sum::<u32>();
             let rows = lengths(&one).min(lengths(&two));
-            // Both cover as many rows.
+            // Both columns cover the same number of rows.
             let cut = |pages: &[(u32, Option<(f64, f64)>)]| {
                 let (mut open, mut kept) = (rows, Vec::new());
                 for &(length, range) in pages {

@@ -1,4 +1,4 @@
-//! Random datasets, random queries: every answer equals a scan's.
+//! Random queries of random datasets: every result equals that of a full scan.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::store::EpochRange;
 
 const KEY_TYPES: [DataType; 5] = [DataType::F32, DataType::F64, DataType::I32, DataType::I64, DataType::U32];
 
-/// A predicate of the test's own, told to the query as text and judged here row by row.
+/// The test's own predicate, passed to the query as text and evaluated here row by row.
 #[derive(Debug, Clone)]
 enum Judge {
     Compare(&'static str, &'static str, f64),
@@ -71,7 +71,7 @@ impl Judge {
     }
 }
 
-/// Numbers that f32 holds exactly, so that rounding literals changes nothing.
+/// Numbers that f32 represents exactly, so that rounding literals has no effect.
 fn quarters() -> impl Strategy<Value = f64> {
     prop_oneof![
         12 => (-24i32..100).prop_map(|number| f64::from(number) / 4.0),
@@ -102,7 +102,7 @@ fn judges() -> impl Strategy<Value = Judge> {
     })
 }
 
-/// Runs of every kind: keys spread, alike, over everything, or NaN.
+/// Runs of every kind, with spread, equal, extreme or NaN keys.
 fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
     let float = key_type.is_float();
     let kinds = prop::sample::select(vec![RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]);
@@ -113,10 +113,10 @@ fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
             let key = match kind {
                 RunKind::NanKey if float => f64::NAN,
                 _ if float => key - 5.0,
-                // Whole numbers, so that integer keys are what the judge compares.
+                // Integral values, so that integer keys equal what the judge compares.
                 _ => key.floor(),
             };
-            // Zeros of both signs, the odd infinity, the odd NaN in a column that is not the key.
+            // Zeros of both signs, some infinities, and some NaN in a column other than the key.
             let key = if key == 0.0 && b % 2 == 0 && float { -0.0 } else { key };
             let key = if b == 19 && float && kind != RunKind::NanKey { f64::INFINITY } else { key };
             let a = if a == i32::MAX { f32::NAN } else { a as f32 / 4.0 };
@@ -185,7 +185,7 @@ fn questions() -> impl Strategy<Value = Asked> {
         })
 }
 
-/// What a scan answers.
+/// Returns the result of a full scan.
 fn scan(epochs: &[TestEpoch], asked: &Asked) -> Vec<(u64, Record)> {
     let mut chosen: Vec<&TestEpoch> =
         epochs.iter().filter(|epoch| (asked.first..=asked.last).contains(&epoch.epoch)).collect();
@@ -240,7 +240,7 @@ fn check(dataset: &Dataset, epochs: &[TestEpoch], asked: &Asked) {
         asked.limit.is_some() || least <= read_bytes,
         "{read_bytes} bytes, explained as {least} at least: {asked:?}"
     );
-    // A subset of the columns, the key not among them, gives the same rows.
+    // A projection without the key returns the same rows.
     let narrow = dataset.run(&query.clone().columns(["epoch", "id"])).unwrap();
     let ids: Vec<(u64, u64)> = narrow
         .flat_map(|batch| {

@@ -1,19 +1,20 @@
-//! Bounds that queries keep whatever the data: bytes read for bytes returned, rows held, and order at larger sizes.
+//! Bounds that hold whatever the data: bytes read per byte returned, rows held in memory, and the order of large
+//! results.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::storage::FaultStorage;
 
-/// More than a page header takes.
+/// An upper bound of a page header's size.
 const HEADER_BYTES: u64 = 40;
 
 /// Bytes of one row in the pages of all columns (two bytes are stored as four), and of its key.
 const ROW_BYTES: u64 = 4 + 4 + 4 + 8 + 5;
 const KEY_BYTES: u64 = 4;
 
-/// A range query may read what matches, a quarter of that as gaps between pages, the headers of its pages, and two pages
-/// of each column chunk it touches: less than 1.3 times what matches where pages have 256 rows or more.
+/// A range query may read the matching bytes, a quarter of that as gaps, the headers of its pages, and two pages of
+/// each column chunk it touches: less than 1.3 times the matching bytes if pages have at least 256 rows.
 fn check_bytes(page_rows: u32, dataset: &Dataset, storage: &FaultStorage, query: Query) {
     for (query, row_bytes, columns) in [(query.clone(), ROW_BYTES, 5), (query.columns(["energy"]), KEY_BYTES, 1)] {
         let before = storage.counters().bytes_read;
@@ -59,7 +60,8 @@ proptest! {
 
 #[test]
 fn pages_of_unlike_length_are_explained_too() {
-    // Pages end at 1 MiB: columns of 8 bytes have shorter ones than columns of 4, and those of 5 lie across both.
+    // Pages end at 1 MiB: pages of 8-byte columns have fewer rows than those of 4-byte columns, and pages of the 5-byte
+    // column cross the boundaries of both.
     let fixture = Fixture::new(DataType::F32, 1 << 20, 1);
     fixture.write(&partitioned(1, 1, 1, 220_000));
     let dataset = fixture.open();
@@ -75,7 +77,7 @@ fn pages_of_unlike_length_are_explained_too() {
     }
 }
 
-/// Runs whose keys are `key` of a random number; many pages, many windows, several slabs.
+/// Runs whose keys are `key` of a random number: many pages, many windows, several slabs.
 fn spread(runs: u32, rows: u32, key: impl Fn(u64) -> f64) -> TestEpoch {
     let record = |id: u64| Record { key: key(mix(id)), a: 0.0, b: 0, id };
     let run = |number: u32| {
@@ -105,7 +107,7 @@ fn slabs_join_to_the_order_of_a_sort() {
         let epoch = spread(5, 9_000, key);
         fixture.write(&epoch);
         let mut expected = epoch.stored();
-        // Stable: ties stay in the order of part, run and row.
+        // A stable sort: ties stay in the order of part, run and row.
         expected.sort_by(|one, other| key_order(one.key, other.key));
         let expected: Vec<u64> = expected.iter().map(|record| record.id).collect();
         for threads in [1, 3] {
@@ -131,6 +133,6 @@ fn a_key_that_all_rows_have_does_not_pile_up() {
         }
     }
     assert_eq!(next, 240_000);
-    // One window, what was made of it, and a batch being put together.
+    // One window, the merged rows of it, and a pending batch.
     assert!(stream.peak_resident_rows() <= 4 * (1 << 14), "{} rows", stream.peak_resident_rows());
 }

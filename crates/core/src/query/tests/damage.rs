@@ -1,4 +1,4 @@
-//! Bytes that are not what was written, files that are gone, epochs replaced while they are read.
+//! Corrupt bytes, missing files, and epochs that are replaced while they are read.
 
 use super::*;
 use crate::error::{Error, ErrorClass};
@@ -6,7 +6,7 @@ use crate::storage::{Fault, FaultStorage};
 
 const PART: PartId = PartId { rank: 0, roll: 0 };
 
-/// One epoch of one part: two regular runs, strays, keys that are NaN.
+/// One epoch of one part: two regular runs, strays, NaN keys.
 fn small() -> (Fixture, Vec<Record>) {
     let fixture = Fixture::new(DataType::F32, 7, 2);
     let mut epoch = partitioned(1, 1, 3, 20);
@@ -27,7 +27,7 @@ fn queries() -> Vec<Query> {
     ]
 }
 
-/// All ids of a query's answer, or its error.
+/// Returns all ids of a query's result, or its error.
 fn ids(storage: Arc<dyn Storage>, query: &Query) -> Result<Vec<u64>, Error> {
     let dataset = Dataset::open_with(storage, ROOT)?;
     let (count, _) = dataset.count(query)?;
@@ -77,7 +77,7 @@ fn a_damaged_page_is_named() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
     let run = fixture.open().manifest(1).unwrap().runs[1].clone();
-    // The last byte of the row group's pages is the last of its opaque payloads.
+    // The last byte of the row group's pages is the last byte of its opaque payloads.
     let offset = run.offset + run.bytes - 1;
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     storage.add_fault(Fault::Flip { path: part.clone(), offset, mask: 4 });
@@ -162,7 +162,7 @@ fn a_replaced_epoch_is_read_anew_or_to_its_end() {
     fixture.write(&old);
     let dataset = fixture.open();
     let records = |rows: Vec<(u64, Record)>| rows.into_iter().map(|(_, record)| record).collect::<Vec<_>>();
-    // The manifest is cached, no part is open yet.
+    // The manifest is cached, but no part is open.
     assert_eq!(dataset.count(&Query::new()).unwrap().0, 3_000);
     let mut reading = dataset.run(&Query::new().batch_rows(10)).unwrap();
     let first = super::records(&reading.next().unwrap().unwrap());
@@ -182,7 +182,7 @@ fn an_epoch_replaced_between_two_parts_is_an_error_once() {
     let fixture = Fixture::new(DataType::F32, 7, 1);
     fixture.write(&partitioned(1, 8, 1, 50));
     let dataset = fixture.open();
-    // With a limit only the first parts are opened ahead.
+    // With a limit, only the first parts are opened ahead.
     let mut reading = dataset.run(&Query::new().limit(390).threads(1).batch_rows(10)).unwrap();
     reading.next().unwrap().unwrap();
     let new = partitioned(1, 8, 1, 20);

@@ -1,4 +1,4 @@
-//! What queries cost: bytes read, counted where they pass, rows held, runs opened.
+//! Costs of queries: bytes read as the storage counts them, rows held, runs opened.
 
 use super::*;
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::query::request::Shape;
 use crate::storage::FaultStorage;
 use crate::store::EpochRange;
 
-/// A dataset behind a storage that counts, its manifests and footers loaded.
+/// Opens a dataset on storage that counts operations, and loads its manifests and footers.
 fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
@@ -16,7 +16,7 @@ fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
     (dataset, storage)
 }
 
-/// Rows of a query, the bytes it read by the storage's count, and its own figures.
+/// Returns the rows of a query, the bytes it read by the storage's count, and its own statistics.
 fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, crate::query::QueryFigures) {
     let before = storage.counters().bytes_read;
     let mut stream = dataset.run(query).unwrap();
@@ -24,7 +24,8 @@ fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, 
     (rows, storage.counters().bytes_read - before, stream.figures())
 }
 
-/// Four parts of two runs of 30,000 rows, 21 bytes each in six columns; column chunks lie far apart for reads to join.
+/// Four parts of two runs of 30,000 rows, 21 bytes each in six columns; the column chunks are too far apart to share
+/// reads.
 fn large() -> (Fixture, u64) {
     let fixture = Fixture::new(DataType::F32, 256, 1);
     let manifest = fixture.write(&partitioned(1, 4, 2, 30_000));
@@ -41,7 +42,7 @@ fn a_narrow_range_reads_a_small_share() {
     assert!(rows > 60 && rows < 200, "{rows}");
     assert_eq!(figures.bytes_read, bytes, "the figures tell what was read");
     assert_eq!((figures.runs_considered, figures.runs_touched), (8, 2));
-    // Two runs, five columns, one or two pages each of 256 rows.
+    // Two runs, five columns, one or two pages of 256 rows in each.
     assert!(figures.pages_read <= 20, "{}", figures.pages_read);
     assert!(bytes * 100 < total_bytes, "{bytes} of {total_bytes}");
     assert_eq!(figures.rows_matched, rows);
@@ -82,7 +83,8 @@ fn an_epoch_that_is_named_is_looked_up_alone() {
     assert!(matches!(error, Error::EpochMissing { epoch: 2, .. }), "{error}");
 }
 
-/// What is to be read decides whether threads are started: at the ends of a range of keys half of the rows match.
+/// The estimate of the bytes to read decides whether threads are started. At the ends of a key range, half of the rows
+/// match.
 #[test]
 fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
@@ -90,7 +92,7 @@ fn rows_that_must_be_tested_count_for_less() {
     let shape = |query: &Query| Shape::resolve(query, dataset.schema()).unwrap();
     let mut selection = RowSelection::all(100);
     selection.push(100..300, Truth::Maybe);
-    // 23 bytes a row, 4 of them the key.
+    // 23 bytes per row, 4 of them the key.
     assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
     assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
@@ -105,7 +107,7 @@ fn only_asked_for_columns_are_read() {
     assert_eq!(rows, 240_000);
     assert!(all >= total_bytes && all < total_bytes + total_bytes / 100, "{all} of {total_bytes}");
     let (_, one, _) = cost(&dataset, &storage, &Query::new().columns(["b"]));
-    // Two bytes in a row are stored as four.
+    // Two bytes of a row are stored as four.
     assert!(one < total_bytes / 4, "{one} of {total_bytes}");
 }
 
@@ -118,7 +120,7 @@ fn the_other_columns_are_read_only_where_rows_match() {
     let query = Query::new().filter(format!("id = {id}"));
     let (rows, bytes, _) = cost(&dataset, &storage, &query);
     assert_eq!(rows, 1);
-    // The manifest leaves one run of 30,000 ids, of eight bytes each; of the rest a page a column.
+    // The manifest leaves one run of 30,000 ids of eight bytes each; of the other columns, one page each is read.
     assert!(bytes < 30_000 * 9 + 5 * 4096, "{bytes} of {total_bytes}");
 }
 
@@ -134,7 +136,7 @@ fn counts_read_only_what_summaries_leave_open() {
     assert_eq!(count("energy >= 1 and energy < 3"), (120_000, 0), "whole runs are counted from the manifest");
     let (rows, bytes) = count("energy >= 1.5 and energy < 3");
     assert!(rows > 85_000 && rows < 95_000);
-    // Of each of two runs the one page that 1.5 lies in, four bytes a row.
+    // In each of two runs, the one page that contains 1.5, at four bytes per row.
     assert!(bytes <= 4 * 256 * 5, "{bytes}");
     let fresh = Dataset::open_with(storage.clone(), ROOT).unwrap();
     fresh.manifest(1).unwrap();
@@ -190,7 +192,7 @@ fn explanations_tell_what_is_read() {
 
 #[test]
 fn an_ordered_query_holds_only_overlapping_runs() {
-    // 24 parts of 3 runs of 2,000 rows: runs of one part overlap, parts do not.
+    // 24 parts of 3 runs of 2,000 rows: the runs of one part overlap, the parts do not.
     let fixture = Fixture::new(DataType::F64, 16, 1);
     fixture.write(&partitioned(1, 24, 3, 2_000));
     let dataset = fixture.open();
@@ -207,8 +209,8 @@ fn an_ordered_query_holds_only_overlapping_runs() {
             }
         }
         assert_eq!(rows, 100_000);
-        // At a boundary the runs of two parts are open, each with one window of a run's 2,000 rows and the next; work
-        // begun ahead adds six runs to three threads; a batch on its way out is small.
+        // At a boundary, the runs of two parts are open, each with one window of its 2,000 rows and the next one. With
+        // three threads, work in flight adds six runs. The pending batch is small.
         let ahead = if threads > 1 { 2 * threads as u64 } else { 0 };
         let most = (2 * 3 + ahead) * 2_000 + 300;
         assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
@@ -217,7 +219,7 @@ fn an_ordered_query_holds_only_overlapping_runs() {
 
 #[test]
 fn windows_shrink_when_many_runs_overlap() {
-    // 200 runs that all cover everything.
+    // 200 runs that all cover the whole key range.
     let fixture = Fixture::new(DataType::F32, 8, 1);
     let epoch = partitioned(1, 1, 200, 300);
     fixture.write(&epoch);
@@ -236,7 +238,7 @@ fn an_unordered_query_holds_a_bounded_number_of_chunks() {
         let mut stream = dataset.run(&Query::new().threads(threads).batch_rows(1_000)).unwrap();
         let rows: usize = (&mut stream).map(|batch| batch.unwrap().num_rows()).sum();
         assert_eq!(rows, 240_000);
-        // Chunks of 1,000 rows rounded up to pages of 256; those in flight, one being taken and one pending.
+        // Chunks of 1,000 rows rounded up to pages of 256: those in flight, one being collected and one pending.
         let most = (threads as u64 + 4) * 1_024;
         assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
     }
@@ -273,8 +275,8 @@ fn dropping_a_stream_stops_its_work() {
     }
 }
 
-/// An epoch of very many parts, of which one is real: planning opens the manifest and one footer, lists no folder, and
-/// judges only the row groups that the key's range leaves.
+/// An epoch of very many parts, of which one file is real: planning opens the manifest and one footer, lists no folder,
+/// and judges only the row groups within the key range.
 #[test]
 fn planning_over_131072_parts_touches_few_of_them() {
     const PARTS: u32 = 1 << 17;
@@ -297,13 +299,13 @@ fn planning_over_131072_parts_touches_few_of_them() {
     let manifest = dataset.manifest(1).unwrap();
     assert_eq!(manifest.runs.len(), PARTS as usize);
     let opened = storage.counters();
-    // Description, manifest, and the closing and footer of the first part; looking up and listing change no counter.
+    // Descriptor, manifest, and the trailer and footer of the first part; look-ups and listings change no counter.
     assert!(opened.reads <= 12, "{} reads", opened.reads);
     assert_eq!(manifest.runs.made(), 0);
     for (filter, touched) in [("energy < -5", 0), ("energy >= 0 and energy < 2", 1), ("energy > 2000000", 0)] {
         let (_, _, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
         assert_eq!((figures.runs_considered, figures.runs_touched), (u64::from(PARTS), touched), "{filter}");
     }
-    // Entries are made with some of their neighbours.
+    // Entries are decoded together with some of their neighbours.
     assert!((1..=64).contains(&manifest.runs.made()), "{} entries were made", manifest.runs.made());
 }

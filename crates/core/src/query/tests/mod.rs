@@ -1,4 +1,5 @@
-//! Tests of the whole read path: small datasets with everything in them, and a scan of the same rows as the judge.
+//! Tests of the whole read path: small datasets with every kind of content, and a full scan of the same rows as
+//! reference.
 
 mod answers;
 mod bounds;
@@ -22,13 +23,14 @@ use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout};
 
 const ROOT: &str = "/data.tbd";
 
-/// A record of the test schema. Keys are small and quarters, so that every key type can hold them after rounding.
+/// A record of the test schema. Keys are small multiples of a quarter, so that every key type can hold them after
+/// rounding.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     key: f64,
     a: f32,
     b: i16,
-    /// Unique over all epochs: which record it is.
+    /// The record's identity, unique over all epochs.
     id: u64,
 }
 
@@ -42,7 +44,7 @@ impl PartialEq for Record {
 }
 
 impl Record {
-    /// The opaque payload, which repeats the identity.
+    /// Returns the opaque payload, which repeats the identity.
     fn tag(&self) -> [u8; 5] {
         let id = self.id.to_le_bytes();
         [id[0], id[1], id[2], 0xA5, id[0] ^ 0xFF]
@@ -65,14 +67,14 @@ impl Record {
     }
 }
 
-/// Rows of one run, in the order they were appended.
+/// Rows of one run, in the order of their appends.
 #[derive(Debug, Clone)]
 struct TestRun {
     kind: RunKind,
     rows: Vec<Record>,
 }
 
-/// One epoch: by part, its runs.
+/// One epoch: the runs of each part.
 #[derive(Debug, Clone)]
 struct TestEpoch {
     epoch: u64,
@@ -80,7 +82,7 @@ struct TestEpoch {
 }
 
 impl TestEpoch {
-    /// All rows in stored order: part, run, key, order of appending.
+    /// Returns all rows in stored order: part, run, key, order of appends.
     fn stored(&self) -> Vec<Record> {
         let mut parts: Vec<&(PartId, Vec<TestRun>)> = self.parts.iter().collect();
         parts.sort_by_key(|(part, _)| *part);
@@ -94,7 +96,7 @@ impl TestEpoch {
     }
 }
 
-/// Keys ascending, NaN last, both zeros alike.
+/// Compares keys in ascending order, with NaN last and both zeros equal.
 fn key_order(one: f64, other: f64) -> std::cmp::Ordering {
     one.partial_cmp(&other).unwrap_or_else(|| one.is_nan().cmp(&other.is_nan()))
 }
@@ -134,7 +136,7 @@ impl Fixture {
         self.write_with(epoch, |_| {})
     }
 
-    /// Writes an epoch, replacing what there is; `change` may tamper with the manifest before it is committed.
+    /// Writes an epoch, and replaces an existing one; `change` may modify the manifest before the commit.
     fn write_with(&self, epoch: &TestEpoch, change: impl FnOnce(&mut EpochManifest)) -> EpochManifest {
         let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch.epoch, IfExists::Replace);
         let commit = begun.unwrap().unwrap();
@@ -178,7 +180,7 @@ impl Fixture {
         manifest
     }
 
-    /// Puts a manifest in the place of the one that was committed.
+    /// Overwrites the committed manifest.
     fn put_manifest(&self, manifest: &EpochManifest) {
         let path = self.layout.manifest(manifest.epoch, manifest.commit);
         self.storage.remove_file(&path).unwrap();
@@ -196,13 +198,13 @@ impl Fixture {
     }
 }
 
-/// All rows of a query that asks for all columns, with their epochs.
+/// Returns all rows of a query of all columns, with their epochs.
 fn rows_of(dataset: &Dataset, query: &Query) -> Vec<(u64, Record)> {
     let stream = dataset.run(query).unwrap();
     stream.flat_map(|batch| records(&batch.unwrap())).collect()
 }
 
-/// The records of a batch that has all columns.
+/// Returns the records of a batch that has all columns.
 fn records(batch: &RecordBatch) -> Vec<(u64, Record)> {
     let column = |name: &str| batch.column_by_name(name).unwrap().as_ref();
     let keys = numbers(column("energy"));
@@ -234,7 +236,7 @@ fn numbers(array: &dyn Array) -> Vec<f64> {
     array.as_primitive::<Float64Type>().values().to_vec()
 }
 
-/// A cheap stream of numbers for data whose shape matters and whose values do not.
+/// Returns a cheap pseudorandom number, for data of which only the shape matters.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -242,7 +244,7 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `ranks` parts of `runs` runs of `rows` rows each; part `p` holds keys from `p` to just below `p + 1`.
+/// Returns `ranks` parts of `runs` runs of `rows` rows each; part `p` holds keys from `p` to just below `p + 1`.
 fn partitioned(epoch: u64, ranks: u32, runs: u32, rows: u32) -> TestEpoch {
     let mut id = epoch << 32;
     let mut part = |rank: u32| {

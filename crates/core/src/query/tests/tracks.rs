@@ -9,7 +9,7 @@ use crate::error::ErrorClass;
 use crate::query::{TrackFigures, TrackProgress, TrackRequest};
 use crate::store::EpochRange;
 
-/// An epoch of two parts; ids repeat as they like.
+/// An epoch of two parts; ids may repeat.
 fn epoch(epoch: u64, rows: &[(u64, i8)]) -> TestEpoch {
     let record =
         |(id, a): &(u64, i8)| Record { key: (mix(*id) % 64) as f64 / 4.0, a: f32::from(*a), b: *a as i16, id: *id };
@@ -28,7 +28,7 @@ fn write(epochs: &[Vec<(u64, i8)>]) -> Dataset {
     fixture.open()
 }
 
-/// Id, epoch and `b` of all rows, in the order they come.
+/// Returns id, epoch and `b` of all rows, in result order.
 fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackFigures) {
     let mut tracks = dataset.tracks(request, &|_| {}).unwrap();
     let mut rows = Vec::new();
@@ -43,7 +43,8 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
     (rows, tracks.figures())
 }
 
-/// What should come: rows sorted by id and epoch (ties as a multiset), and what is missing or double.
+/// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the counts of missing and duplicate
+/// rows.
 fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackFigures) {
     let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (id, a) in &epochs[at] {
@@ -126,7 +127,7 @@ fn pages_without_any_of_the_ids_are_not_read() {
     let all = dataset.tracks(&TrackRequest::new("true", 0, "id"), &|_| {}).unwrap().figures();
     let few = dataset.tracks(&TrackRequest::new("a >= 1000 AND a < 1010", 0, "id"), &|_| {}).unwrap().figures();
     assert_eq!((all.rows, few.rows, few.missing), (12_000, 30, 0));
-    // Pages, not bytes: gaps this short are read through.
+    // Compares pages, not bytes, since gaps this short are read through.
     assert!(few.read.pages_read * 20 < all.read.pages_read, "{} of {}", few.read.pages_read, all.read.pages_read);
 }
 
