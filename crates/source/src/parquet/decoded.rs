@@ -15,7 +15,7 @@ pub(crate) struct DecodedColumns {
 }
 
 impl DecodedColumns {
-    /// The columns, in the order of the source.
+    /// Returns the columns, in the order of the source.
     pub(crate) fn views(&self) -> Result<Vec<ColumnView<'_>>, SchemaError> {
         let columns = self.arrays.iter().zip(&self.types);
         columns
