@@ -1,4 +1,4 @@
-/* Finds MPI's functions by name, and asks which MPI has them. See bindings.h. */
+/* Finds MPI's functions by name, and identifies their MPI. See bindings.h. */
 #include "bindings.h"
 
 #include <ctype.h>
@@ -7,19 +7,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library by which MPI was found where it is visible to that only. It stays open: MPI is not unloaded before the
+/* The library through which MPI was found, if MPI is visible only to it. It stays open: MPI is not unloaded before the
  * process ends. */
 static void *with_mpi;
 
-/* The library of `caller`, with all that it needs; NULL when there is none but the program. */
+/* Returns the library of `caller`, with its dependencies, or NULL if the caller is in the program itself. */
 static void *library_of(void *caller)
 {
     Dl_info known;
     return dladdr(caller, &known) == 0 ? NULL : dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* Where the calling library was loaded by dlopen, as extensions of Python are, the binding is visible to that library
- * only; and who calls last is not always known, since a compiler may leave a function by a jump to ours. */
+/* Finds a binding. If the calling library was loaded by dlopen, as extensions of Python are, the binding is visible
+ * only to that library; the last caller is not always known, since a compiler may leave a function by a jump to
+ * ours. */
 static void *find_binding(const char *name, void *caller)
 {
     void *next = dlsym(RTLD_NEXT, name);
@@ -37,7 +38,7 @@ void *next_binding(const char *name, void *caller)
 {
     void *next = find_binding(name, caller);
     if (next == NULL) {
-        /* There is nothing that could carry out the call, and no way to say so to the program. */
+        /* No function can carry out the call, and the program cannot be told. */
         fprintf(stderr,
                 "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
         abort();
@@ -48,7 +49,7 @@ void *next_binding(const char *name, void *caller)
 /* MPICH's MPI_MAX_LIBRARY_VERSION_STRING and that of MPI 5's ABI; Open MPI's is 256. */
 enum { VERSION_BYTES = 8192 };
 
-/* Copies the first line of a text, with one blank for several. */
+/* Copies the first line of a text, with runs of blanks reduced to one. */
 static void copy_line(char *line, size_t bytes, const char *text)
 {
     size_t length = 0;
@@ -77,7 +78,7 @@ struct running_mpi running_mpi(void)
     void *init = find_binding("PMPI_Init", NULL);
     const char *file = init != NULL && dladdr(init, &library) != 0 ? library.dli_fname : NULL;
     mpi.family = mpi_family_of(version, major, file);
-    /* An MPI under a name of its own: what the macros of an mpi.h refer to is there in every library of its ABI. */
+    /* An MPI of an unknown name: variables that the macros of an mpi.h refer to exist in every library of its ABI. */
     if (mpi.family == FAMILY_UNKNOWN && find_binding("ompi_mpi_comm_world", NULL) != NULL)
         mpi.family = FAMILY_OPEN_MPI;
     else if (mpi.family == FAMILY_UNKNOWN && find_binding("MPIR_Dup_fn", NULL) != NULL)
@@ -86,14 +87,14 @@ struct running_mpi running_mpi(void)
     return mpi;
 }
 
-/* A variable of MPI. The linker may have put it into the program, which is in the search order before us. */
+/* Finds a variable of MPI. The linker may have put it into the program, which precedes us in the search order. */
 static void *find_variable(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
     return found == NULL ? find_binding(name, NULL) : found;
 }
 
-/* MPI_COMM_WORLD, which belongs to an ABI; 0 where it is not known. */
+/* Returns MPI_COMM_WORLD, which depends on the ABI, or 0 if it is unknown. */
 static mpi_handle world_of(enum mpi_family family)
 {
     switch (family) {

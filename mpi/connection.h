@@ -1,19 +1,18 @@
 /*
- * The parts of libturbidite_mpi and what they share. Not installed.
+ * The parts of libturbidite_mpi and their shared state. Not installed.
  *
  * transport.c   open and close, the struct of functions
- * topology.c    which rank is on which node
- * send.c        messages on their way out, credit
- * receive.c     messages on their way in, and those that are lent
+ * topology.c    the node of every rank
+ * send.c        outgoing messages, credit
+ * receive.c     incoming messages, and those that are lent
  *
- * Every channel has a tag, and messages travel as they are. The channels for batches have the same limits, each for
- * itself: one that is full holds up none of the others. Whatever comes in is matched first (MPI_Improbe)
- * and then received into memory of its size. Receives posted ahead, from any rank, would save a copy of small
- * messages, but do not work: MPICH 5.0.2 over UCX loses their completions, and everything behind them waits for ever.
- * A matched message also tells its sender, so that a transfer that hangs holds up nobody else, and a message may have
- * any size.
+ * Every channel has a tag, and messages travel unchanged. The channels for batches have the same limits, each its own:
+ * a full channel does not block the others. Every incoming message is matched first (MPI_Improbe) and then received
+ * into memory of its size. Receives posted in advance, from any rank, would save a copy of small messages, but do not
+ * work: MPICH 5.0.2 over UCX loses their completions, and everything behind them waits for ever. A matched message also
+ * names its sender, so that a transfer that hangs blocks no other rank, and a message may have any size.
  *
- * Every request is tested alone: MPICH aborts the program when a request fails inside of MPI_Testsome, whatever the
+ * Every request is tested individually: MPICH aborts the program when a request fails inside MPI_Testsome, whatever the
  * error handler of its communicator.
  */
 #ifndef TURBIDITE_MPI_CONNECTION_H
@@ -27,50 +26,51 @@
 #include "turbidite_mpi.h"
 
 enum {
-    /* TURBIDITE_CONTROL, then those for batches: TURBIDITE_DATA, TURBIDITE_OUTWARD, TURBIDITE_ACROSS. The tags as well. */
+    /* TURBIDITE_CONTROL, then the channels for batches: TURBIDITE_DATA, TURBIDITE_OUTWARD, TURBIDITE_ACROSS. These are
+     * also the tags. */
     CHANNELS = 4,
 
-    /* Messages of one channel for batches on their way out: in total, and to one rank (with few ranks, more each). */
+    /* Outgoing messages per channel for batches: in total, and to one rank (more per rank if there are few ranks). */
     DATA_IN_FLIGHT = 64,
     DATA_PER_RANK_LEAST = 4,
     DATA_PER_RANK_MOST = 16,
-    /* Requests tested by one call of `completed`, for each channel. */
+    /* Number of requests that one call of `completed` tests, per channel. */
     TESTED_AT_ONCE = 16,
 
-    /* Messages of one channel for batches here: matched or lent. With batches of 32 KiB that is 2 MiB. */
+    /* Incoming messages per channel for batches, matched or lent. With batches of 32 KiB that is 2 MiB. */
     DATA_HELD = 64,
-    /* Control messages that are matched and not polled: in number, and in bytes; a larger one comes alone. */
+    /* Control messages that are matched and not polled: in number, and in bytes; a larger one is matched alone. */
     CONTROL_MATCHED = 64,
     CONTROL_MATCHED_BYTES = 64 << 20,
 };
 
-/* One message on its way out. */
+/* An outgoing message. */
 struct departure {
     MPI_Request request;
     void *token;
     uint32_t to;
 };
 
-/* Messages on their way out, in no order: one that is done is replaced by the last. */
+/* Outgoing messages, unordered: a completed one is replaced by the last. */
 struct departures {
     struct departure *all;
     size_t count;
     size_t capacity;
-    size_t cursor; /* where testing goes on */
+    size_t cursor; /* where the next test begins */
 };
 
 struct outbox {
     struct departures channel[CHANNELS]; /* control grows, since it is always accepted; DATA_IN_FLIGHT for the others */
-    uint32_t *data_to[CHANNELS];         /* batches on their way, per rank; NULL for control */
+    uint32_t *data_to[CHANNELS];         /* batches in flight, per rank; NULL for control */
     uint32_t data_per_rank;
-    uint64_t *sent; /* messages accepted, all channels, per rank: what close has to wait for */
+    uint64_t *sent; /* messages accepted, all channels, per rank: close waits for them */
 };
 
-/* A message on its way in, or lent. */
+/* An incoming message, or a lent one. */
 struct parcel {
     struct parcel *previous;
     struct parcel *next;
-    MPI_Request request; /* MPI_REQUEST_NULL when all is there */
+    MPI_Request request; /* MPI_REQUEST_NULL when complete */
     int source;
     int32_t channel;
     size_t bytes;
@@ -90,12 +90,12 @@ struct inbox {
     uint64_t received; /* messages handed out, all channels */
 };
 
-/* The context behind a transport. */
+/* The state of a transport. */
 struct connection {
     turbidite_transport transport;
     MPI_Comm communicator;
-    int32_t failure; /* 0, or the negative number that every function answers from now on */
-    bool abandoned;  /* no other rank is waited for any more */
+    int32_t failure; /* 0, or the negative number that every function returns from now on */
+    bool abandoned;  /* no other rank is waited for */
     char description[MPI_MAX_ERROR_STRING + 128];
     uint32_t *nodes;
     struct outbox outbox;
@@ -104,14 +104,15 @@ struct connection {
 
 /* transport.c */
 
-/* Notes a failure that nothing mends and answers its number; `error` is what MPI answered. The first one stays. */
+/* Records a permanent failure and returns its number; `error` is MPI's return value. The first failure stays. */
 int32_t connection_fail(struct connection *connection, const char *what, int error);
-/* Notes a wrong call; the connection goes on. */
+/* Records an invalid call; the connection continues. */
 int32_t connection_refuse(struct connection *connection, const char *what, int error);
-/* The duplicate of the communicator, for collectives of the preload library. */
+/* Returns the duplicate of the communicator, for collectives of the preload library. */
 MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport);
 
-/* topology.c: fills `nodes`, collectively, and says whether there is more than one. 0 or a negative number. */
+/* topology.c: fills `nodes` and determines whether there is more than one. Collective. Returns 0 or a negative
+ * number. */
 int32_t topology_find(struct connection *connection, bool *several);
 
 /* send.c */
@@ -119,17 +120,17 @@ bool outbox_allocate(struct outbox *outbox, uint32_t ranks);
 void outbox_free(struct outbox *outbox);
 int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *message, size_t bytes, void *token);
 void *outbox_completed(void *context);
-/* Messages on their way out. */
+/* Returns the number of outgoing messages. */
 size_t outbox_count(const struct outbox *outbox);
-/* Lets go of messages that will not leave. */
+/* Drops messages that will not be sent. */
 void outbox_abandon(struct outbox *outbox);
 
 /* receive.c */
 int32_t inbox_poll(void *context, int32_t channel, const void **message, size_t *bytes);
 void inbox_release(void *context, const void *message);
-/* Gives back everything that is lent. */
+/* Releases all lent messages. */
 void inbox_release_all(struct inbox *inbox);
-/* Frees everything; nothing may be on its way in. */
+/* Frees everything; no message may be incoming. */
 void inbox_free(struct inbox *inbox);
 
 #endif /* TURBIDITE_MPI_CONNECTION_H */

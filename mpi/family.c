@@ -1,21 +1,21 @@
-/* Tells families of MPIs apart by what an MPI says of itself. See family.h. */
+/* Identifies the family of an MPI from its version text, its ABI and its library. See family.h. */
 #include <stddef.h>
 #include <string.h>
 
 #include "family.h"
 
-/* What the first line of a version has in it; the first that fits counts. */
+/* Substrings of a version's first line; the first match counts. */
 static const struct {
     const char *part;
     enum mpi_family family;
 } known[] = {
-    /* A layer over any MPI, with an ABI of its own, that may name what it wraps. */
+    /* A layer over any MPI, with an ABI of its own, that may name the MPI it wraps. */
     {"MPItrampoline", FAMILY_UNKNOWN},
     {"Open MPI", FAMILY_OPEN_MPI},
     {"OpenMPI", FAMILY_OPEN_MPI},
     {"Spectrum MPI", FAMILY_OPEN_MPI},
     {"FUJITSU MPI", FAMILY_OPEN_MPI},
-    /* Cray's and MVAPICH's own names contain it, too; MVAPICH's does not where it is short. */
+    /* Cray MPICH's and MVAPICH's names contain it, too, but MVAPICH's short form does not. */
     {"MPICH", FAMILY_MPICH},
     {"MVAPICH", FAMILY_MPICH},
     {"Intel(R) MPI Library", FAMILY_MPICH},
@@ -26,7 +26,7 @@ enum mpi_family mpi_family_of(const char *version, int abi_major, const char *li
 {
     const char *slash = library == NULL ? NULL : strrchr(library, '/');
     const char *file = slash == NULL ? library : slash + 1;
-    /* MPICH 4.3 had the library before the function. The name is the standard's. */
+    /* MPICH 4.3 had the library before the function. The standard defines the name. */
     if (abi_major >= 0 || (file != NULL && strncmp(file, "libmpi_abi.", 11) == 0))
         return FAMILY_STANDARD;
     size_t line = strcspn(version, "\n");

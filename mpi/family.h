@@ -1,6 +1,6 @@
 /*
- * Families of MPIs: within one, programs and libraries of one MPI run with another, whatever the version. Between two,
- * handles differ in size and constants in value. None of this depends on an mpi.h but `mpi_family_built`.
+ * Families of MPIs: within one family, programs and libraries of one MPI run with another, whatever the version.
+ * Between two, handles differ in size and constants in value. Only `mpi_family_built` depends on an mpi.h.
  */
 #ifndef TURBIDITE_FAMILY_H
 #define TURBIDITE_FAMILY_H
@@ -19,7 +19,7 @@ extern const enum mpi_family mpi_family_built;
  * MPI_Abi_get_version (-1 without that function), `library` the file that has the calls, or NULL. */
 enum mpi_family mpi_family_of(const char *version, int abi_major, const char *library);
 
-/* Returns what a user calls the family. */
+/* Returns the family's name for users. */
 const char *mpi_family_name(enum mpi_family family);
 
 #endif

@@ -1,4 +1,4 @@
-/* The family of the MPI whose mpicc compiles this: the type of a communicator belongs to its ABI. */
+/* The family of the MPI whose mpicc compiles this, from its type of a communicator, which is part of the ABI. */
 #include <mpi.h>
 
 #include "family.h"

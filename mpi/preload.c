@@ -1,31 +1,32 @@
 /*
- * libturbidite_preload_mpi.so: tells libturbidite_preload.so, which knows no MPI, when MPI has started, when the
- * program is about to enter a collective over all its ranks, and when it finalises. Without that library every call
+ * libturbidite_preload_mpi.so: tells libturbidite_preload.so, which is independent of MPI, when MPI has started, when
+ * the program is about to enter a collective over all its ranks, and when it finalises. Without that library every call
  * passes through.
  *
- * It is not linked to MPI, and finds whatever it passes calls to by name when they come: a process that does not use
- * MPI does not have to load one, which takes many times as long as a small program. The part that uses MPI itself is
- * libturbidite_preload_world.so beside it, loaded when MPI has started and is one of the family that part was built
- * for. Nothing here depends on an mpi.h: calls of any MPI pass, with handles as words as wide as a pointer.
+ * This library is not linked to MPI and looks up the functions behind it by name when they are first called: a process
+ * that does not use MPI need not load it, which takes many times as long as a small program runs. The part that uses
+ * MPI itself is libturbidite_preload_world.so beside it, loaded when MPI has started and belongs to the family that
+ * part was built for. Nothing here depends on an mpi.h: calls of any MPI pass, with handles as words as wide as a
+ * pointer.
  *
- * C calls arrive by MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool before
- * us passes the start and the end of MPI to PMPI_X, as Darshan does, so these three are wrapped under both names.
- * Fortran needs names of its own, since the bindings differ: those of MPICH end in MPI_X for mpif.h and `use mpi`, and
- * in PMPI_X for most of `use mpi_f08`; those of Open MPI always end in PMPI_X. A Fortran call is therefore reported
- * where it comes in and passed to the next library that has its name, which alone knows what MPI_IN_PLACE and
- * descriptors look like. `depth` makes sure that the MPI_X it may end in is not reported again; nor is what we call
- * ourselves.
+ * C calls arrive through MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool
+ * before us passes the start and the end of MPI to PMPI_X, as Darshan does, so these three functions are wrapped under
+ * both names. Fortran needs names of its own, since the bindings differ: MPICH's call MPI_X for mpif.h and `use mpi`,
+ * and PMPI_X for most of `use mpi_f08`; Open MPI's always call PMPI_X. A Fortran call is therefore reported on entry
+ * and passed to the next library with its name, since only the binding knows the representation of MPI_IN_PLACE and
+ * descriptors. `depth` prevents a second report by the MPI_X that the call may end in, and any report of our own calls.
  *
- * Calls count on the thread that initialised MPI only: that thread alone may use the transport.
+ * Only calls on the thread that initialised MPI count: only that thread may use the transport.
  *
- * What is wrapped is every collective that moves data or waits, in which all ranks may be made to wait for each other:
- * of those the standard says that they may synchronise. Not wrapped:
- * - nonblocking collectives (MPI_Ibarrier) and persistent ones. Starting one may not wait for anybody: a program may
- *   start one on rank 0 and then receive what rank 1 sends before it starts its own. Where they end, ranks may be in
- *   different orders.
- * - neighbourhood collectives: an MPI lets a rank go on once its neighbours have come, so programs may rely on it.
- * - those that make or free communicators, windows and files, which programs call while they set out.
- * A program that makes no other calls is indexed when it finalises.
+ * All collectives that move data or wait are wrapped, if all ranks may be made to wait for each other in them: the
+ * standard says that these may synchronise. Not wrapped:
+ * - nonblocking collectives (MPI_Ibarrier) and persistent ones. Starting one must not wait for other ranks: a program
+ *   may start one on rank 0 and then receive a message that rank 1 sends before it starts its own. Ranks may complete
+ *   them in different orders.
+ * - neighbourhood collectives: an MPI lets a rank continue once its neighbours have arrived, so programs may rely on
+ *   it.
+ * - collectives that create or free communicators, windows and files, which programs call during their setup. A program
+ *   that makes no other calls is indexed when it finalises.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -39,19 +40,19 @@
 #include "preload_world.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-/* A library that is preloaded may have its variables at a fixed distance from the thread pointer: one load. */
+/* A preloaded library may have its variables at a fixed offset from the thread pointer: one load. */
 #define PER_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 
 /* The part that uses MPI, once MPI has started. */
 static const struct preload_world *world;
-/* Set between the start and the end of the library's time, on any thread. */
+/* Set between the library's start and end, on any thread. */
 static atomic_bool running;
-/* Set on the thread that initialised MPI, between the start and the end of the library's time. */
+/* Set on the thread that initialised MPI, between the library's start and end. */
 static PER_THREAD bool active;
-/* Wrapped calls this thread is in. */
+/* Number of wrapped calls that this thread is in. */
 static PER_THREAD int depth;
 
-/* The folder that holds us and the part that uses MPI, with a slash at its end; empty when that is not known. */
+/* Returns the folder of this library and of the part that uses MPI, with a trailing slash; empty if it is unknown. */
 static const char *own_folder(void)
 {
     static char folder[PATH_MAX];
@@ -62,7 +63,7 @@ static const char *own_folder(void)
     return folder;
 }
 
-/* Loads the part that uses MPI, which lies beside us. */
+/* Loads the part that uses MPI, which lies beside this library. */
 static const struct preload_world *load_world(void)
 {
     char path[PATH_MAX + 32];
@@ -74,7 +75,7 @@ static const struct preload_world *load_world(void)
     return loaded;
 }
 
-/* The libraries are of one MPI, and the program runs with another: one rank says so. */
+/* Reports, on one rank, that the libraries are built for one MPI and the program runs with another. */
 static void explain_family(const struct running_mpi *mpi)
 {
     if (!is_first_rank(mpi))
@@ -86,7 +87,7 @@ static void explain_family(const struct running_mpi *mpi)
             mpi->version[0] == '\0' ? "which does not state its version" : mpi->version);
 }
 
-/* There is nobody to tell of MPI: one rank says so. */
+/* Reports, on one rank, that libturbidite_preload.so is absent. */
 static void explain_absence(const struct running_mpi *mpi)
 {
     if (!is_first_rank(mpi))
@@ -97,7 +98,7 @@ static void explain_absence(const struct running_mpi *mpi)
             own_folder(), own_folder());
 }
 
-/* Begins what needs MPI. Returns whether there is more to do. */
+/* Starts the part that uses MPI. Returns whether to call its other functions. */
 static bool start_world(void)
 {
     struct running_mpi mpi = running_mpi();
@@ -109,7 +110,7 @@ static bool start_world(void)
         explain_family(&mpi);
     else if ((world = load_world()) != NULL && world->start())
         return true;
-    /* Why has been said: the library is not to ask for what is preloaded already. */
+    /* The reason has been reported: the library must not ask for this one, which is preloaded already. */
     void (*refused)(void);
     *(void **)&refused = dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_refused");
     if (refused != NULL)
@@ -117,7 +118,7 @@ static bool start_world(void)
     return false;
 }
 
-/* After the outermost initialisation. */
+/* Runs after the outermost initialisation. */
 static void start(void)
 {
     static bool begun;
@@ -130,7 +131,7 @@ static void start(void)
     depth--;
 }
 
-/* Before the outermost finalisation. */
+/* Runs before the outermost finalisation. */
 static void finish(void)
 {
     depth++;
@@ -139,7 +140,7 @@ static void finish(void)
     depth--;
 }
 
-/* Before MPI ends all ranks: this one may not come to its exit handlers, since the launcher kills it. */
+/* Runs before MPI ends all ranks: this one may never reach its exit handlers, since the launcher kills it. */
 static void before_abort(void)
 {
     void (*tell)(void);
@@ -158,7 +159,7 @@ static void report(mpi_handle communicator)
     depth--;
 }
 
-/* A variable `next`: the function behind ours of this name, which has ours' type. */
+/* Defines `next`: the function of this name behind ours, which has the same type. */
 #define NEXT(name, result, parameters) \
     static result(*next) parameters;   \
     if (next == NULL)                  \
@@ -166,7 +167,7 @@ static void report(mpi_handle communicator)
 
 /* ---- C ---- */
 
-/* MPI_SUCCESS of every MPI: the standard says which. */
+/* MPI_SUCCESS of every MPI, as the standard defines it. */
 enum { SUCCESS = 0 };
 
 /* Defines the start of MPI under one name. */
@@ -289,7 +290,7 @@ COLLECTIVE(Alltoallw,
 /* A Fortran parameter: always an address. */
 typedef void *Address;
 
-/* Defines a Fortran name that does something before and after the binding behind it. */
+/* Defines a Fortran name that runs code before and after the binding behind it. */
 #define FORTRAN(name, parameters, arguments, before, after)                     \
     EXPORTED void name parameters;                                              \
     EXPORTED void name parameters                                               \
@@ -356,7 +357,7 @@ static void report_fortran(const int *communicator)
      const int *communicator, Address error)
 #define ARGUMENTS_10 (a, b, c, d, e, f, g, h, communicator, error)
 
-/* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with one have `f08ts` where it is a
+/* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with a buffer have `f08ts` if it is a
  * descriptor. */
 #define COLLECTIVES_WITH_BUFFERS(suffix)                                            \
     FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)                \

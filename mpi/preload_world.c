@@ -1,9 +1,9 @@
 /*
- * libturbidite_preload_world.so: what libturbidite_preload_mpi.so does once MPI has started. It alone is linked to
- * MPI, and is loaded by then only: programs that are preloaded and do without MPI, as the children of a simulation, do
- * not load an MPI for us.
+ * libturbidite_preload_world.so: the part of libturbidite_preload_mpi.so that uses MPI. It alone is linked to MPI, and
+ * is loaded only when MPI has started: preloaded programs that do not use MPI, such as child processes of a simulation,
+ * do not load an MPI because of us.
  *
- * A collective counts when its communicator has all ranks in the order of MPI_COMM_WORLD.
+ * A collective counts if its communicator has all ranks in the order of MPI_COMM_WORLD.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -14,22 +14,22 @@
 #include "preload_world.h"
 #include "turbidite_preload.h"
 
-/* The functions of libturbidite_preload.so; all there once it has started. */
+/* The functions of libturbidite_preload.so; all are set once it has started. */
 static struct {
     void (*mpi_started)(const turbidite_transport *, const turbidite_agreement *);
     void (*at_collective)(void);
     void (*before_finalize)(void);
 } library;
 
-/* As many datasets may be written at once. */
+/* Maximum number of datasets that are written at once. */
 enum { CONNECTIONS = 64 };
 
 static turbidite_transport *transport;
 static turbidite_transport *connections[CONNECTIONS];
 static size_t connection_count;
 static turbidite_agreement agreement;
-/* Remembers on a communicator whether it is congruent to MPI_COMM_WORLD: comparing takes time in proportion to the
- * ranks. */
+/* Caches on a communicator whether it is congruent to MPI_COMM_WORLD: a comparison takes time in proportion to the
+ * number of ranks. */
 static int congruence = MPI_KEYVAL_INVALID;
 static char congruent, different;
 
@@ -73,7 +73,7 @@ static const turbidite_transport *connect_dataset(void *context)
     return *connection;
 }
 
-/* Finds the library. The casts are POSIX's: dlsym answers functions as objects. */
+/* Finds the library. The casts are POSIX's: dlsym returns functions as objects. */
 static bool find_library(void)
 {
     *(void **)&library.mpi_started = dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_started");
@@ -82,8 +82,7 @@ static bool find_library(void)
     return library.mpi_started != NULL && library.at_collective != NULL && library.before_finalize != NULL;
 }
 
-/* Begins, on every rank, once MPI has; answers whether it has. An index that cannot be had is no reason to stop the
- * program. */
+/* Begins, on every rank, once MPI has started. Returns whether that succeeded; a failure must not stop the program. */
 static int start(void)
 {
     int initialized = 0;
@@ -130,7 +129,7 @@ static void finish(void)
         PMPI_Comm_free_keyval(&congruence);
 }
 
-/* Whether a communicator other than MPI_COMM_WORLD has the same ranks in the same order. */
+/* Returns whether a communicator other than MPI_COMM_WORLD has the same ranks in the same order. */
 static bool is_congruent(MPI_Comm communicator)
 {
     void *known = NULL;
@@ -142,7 +141,7 @@ static bool is_congruent(MPI_Comm communicator)
     if (PMPI_Comm_compare(communicator, MPI_COMM_WORLD, &result) != MPI_SUCCESS)
         return false;
     bool same = result == MPI_IDENT || result == MPI_CONGRUENT;
-    /* Not remembered: it is compared again next time. */
+    /* If this fails, the communicator is compared again next time. */
     (void)PMPI_Comm_set_attr(communicator, congruence, same ? &congruent : &different);
     return same;
 }
@@ -153,7 +152,7 @@ static void report_communicator(MPI_Comm communicator)
         library.at_collective();
 }
 
-/* The program calls a collective. Where a handle is an int it is the lower half of the word. */
+/* The program calls a collective. A handle that is an int is the lower half of the word. */
 static void report(mpi_handle communicator)
 {
     report_communicator((MPI_Comm)communicator);

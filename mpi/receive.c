@@ -1,9 +1,10 @@
 /*
- * Messages on their way in, the same way on all channels: matched in the order of their sending, received into
- * memory of their size, lent, freed. One that is large or whose sender is busy may take its time; it holds up only
- * what its own rank sent later on the channel.
+ * Incoming messages, handled in the same way on all channels: matched in the order of sending, received into memory of
+ * their size, lent, freed. A message that is large or whose sender is busy may take its time; it delays only later
+ * messages of its own rank on the channel.
  *
- * What is matched and not handed out is bounded; for batches, so is what is lent. The rest stays with its senders.
+ * The number of matched messages that are not handed out is bounded, and for batches also the number of lent ones. The
+ * rest stays with its senders.
  */
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ void inbox_free(struct inbox *inbox)
         free_all(&inbox->matched[channel]);
 }
 
-/* Whether one more message of the channel may be matched. */
+/* Returns whether one more message of the channel may be matched. */
 static bool has_room(const struct inbox *inbox, int32_t channel)
 {
     const struct parcels *matched = &inbox->matched[channel];
@@ -58,7 +59,7 @@ static bool has_room(const struct inbox *inbox, int32_t channel)
     return matched->count < CONTROL_MATCHED && matched->bytes < CONTROL_MATCHED_BYTES;
 }
 
-/* Begins to receive the next message: 1 and its parcel, at the end of those matched; 0 when there is none. */
+/* Begins to receive the next message. Returns 1 and its parcel, appended to the matched ones, or 0 if there is none. */
 static int32_t match(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
     int found, bytes;
@@ -87,7 +88,7 @@ static int32_t match(struct connection *connection, int32_t channel, struct parc
     return 1;
 }
 
-/* 1 when a matched parcel may be handed out: it is there, and nothing that its rank sent before waits. */
+/* Returns 1 if a matched parcel may be handed out: it is complete, and no earlier message of its rank is pending. */
 static int32_t is_ready(struct connection *connection, struct parcel *parcel)
 {
     int complete;
@@ -98,7 +99,8 @@ static int32_t is_ready(struct connection *connection, struct parcel *parcel)
     return error == MPI_SUCCESS ? complete != 0 : connection_fail(connection, "receiving a message", error);
 }
 
-/* The first matched parcel that may be handed out, after matching as many as it takes: 1, or 0 when there is none. */
+/* Finds the first matched parcel that may be handed out, matching as many as needed. Returns 1, or 0 if there is
+ * none. */
 static int32_t find_ready(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
     const struct inbox *inbox = &connection->inbox;

@@ -1,11 +1,11 @@
 /*
- * Messages on their way out.
+ * Outgoing messages.
  *
- * Control leaves by MPI_Isend and is always accepted. A small one is complete at once in every MPI, since MPI copies
- * it; one test finds that out, and the message is done without a copy of ours.
+ * Control leaves by MPI_Isend and is always accepted. A small message is complete at once in every MPI, since MPI
+ * copies it; one test detects that, and the message is done without a copy of ours.
  *
- * Batches leave by MPI_Issend, which completes only when the receiver has matched the message. The limits on what is
- * in flight are thus limits on what the receivers have not taken yet: that is all the flow control there is.
+ * Batches leave by MPI_Issend, which completes only when the receiver has matched the message. The limits on messages
+ * in flight are thus limits on unmatched messages; there is no other flow control.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ void outbox_free(struct outbox *outbox)
     free(outbox->sent);
 }
 
-/* Room for one more control message. */
+/* Reserves room for one more control message. */
 static bool reserve(struct departures *departures)
 {
     if (departures->count < departures->capacity)
@@ -61,7 +61,7 @@ static void add(struct departures *departures, MPI_Request request, uint32_t to,
 static int32_t send_control(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
 {
     struct departures *control = &connection->outbox.channel[TURBIDITE_CONTROL];
-    /* Before the message is on its way: what is under way and not noted could never be completed. */
+    /* Reserved before the message is sent: an unrecorded send could never be completed. */
     if (!reserve(control))
         return connection_fail(connection, "sending a control message: no memory", MPI_ERR_NO_MEM);
     MPI_Request request;
@@ -110,8 +110,8 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
                                         : send_data(connection, to, channel, message, (int)bytes, token);
 }
 
-/* Tests some departures, each time from where the last one ended. True and a departure that is done, if there is one.
- */
+/* Tests some departures, continuing from the end of the last call. Returns true and a completed departure, if there is
+ * one. */
 static bool test_some(struct connection *connection, struct departures *departures, struct departure *done)
 {
     for (size_t tested = 0; tested < TESTED_AT_ONCE && departures->count > 0; tested++) {

@@ -1,7 +1,7 @@
 /*
- * Which rank is on which node. Every rank names the lowest rank of its node, its leader; nodes are numbered in the
- * order of their leaders. Only nonblocking collectives, waited for at once: the blocking ones are what
- * libturbidite_preload_mpi reports.
+ * The node of every rank. Every rank names the lowest rank of its node, its leader; nodes are numbered in the order of
+ * their leaders. All collectives are nonblocking and completed at once, since libturbidite_preload_mpi reports blocking
+ * ones.
  */
 #include <errno.h>
 #include <limits.h>
@@ -14,7 +14,7 @@ static int wait_for(int error, MPI_Request *request)
     return error != MPI_SUCCESS ? error : MPI_Wait(request, MPI_STATUS_IGNORE);
 }
 
-/* Reads one number below 2^31 and moves behind it. */
+/* Parses one number below 2^31 and advances past it. */
 static bool read_number(const char **text, uint32_t *number)
 {
     if (**text < '0' || **text > '9')
@@ -27,7 +27,7 @@ static bool read_number(const char **text, uint32_t *number)
     return errno == 0 && value <= INT_MAX;
 }
 
-/* Leaders after TURBIDITE_NODES: as many numbers as ranks; equal numbers are one node. */
+/* Parses leaders from TURBIDITE_NODES: as many numbers as ranks; equal numbers are one node. */
 static bool leaders_of_list(const char *text, uint32_t *leaders, uint32_t ranks)
 {
     uint32_t *labels = malloc(ranks * sizeof *labels);
@@ -42,7 +42,7 @@ static bool leaders_of_list(const char *text, uint32_t *leaders, uint32_t ranks)
     return read;
 }
 
-/* Leaders from the environment. 0: nothing said, 1: found, -1: nonsense. */
+/* Reads leaders from the environment. Returns 0 if they are unset, 1 if found, -1 if invalid. */
 static int leaders_of_environment(uint32_t *leaders, uint32_t ranks)
 {
     const char *list = getenv("TURBIDITE_NODES");
@@ -59,7 +59,7 @@ static int leaders_of_environment(uint32_t *leaders, uint32_t ranks)
     return 1;
 }
 
-/* The lowest rank of those that share memory with this one. */
+/* Determines the lowest rank of those that share memory with this one. */
 static int find_leader(const struct connection *connection, uint32_t *leader)
 {
     MPI_Comm node;
@@ -81,7 +81,7 @@ int32_t topology_find(struct connection *connection, bool *several)
     uint32_t ranks = connection->transport.ranks;
     uint32_t *nodes = connection->nodes;
     MPI_Request request;
-    /* Environments may differ from host to host: rank 0's counts. */
+    /* Environments may differ between hosts: rank 0's counts. */
     int said = connection->transport.rank == 0 ? leaders_of_environment(nodes, ranks) : 0;
     int error = wait_for(MPI_Ibcast(&said, 1, MPI_INT, 0, communicator, &request), &request);
     if (error == MPI_SUCCESS && said < 0)
@@ -100,7 +100,7 @@ int32_t topology_find(struct connection *connection, bool *several)
     }
     if (error != MPI_SUCCESS)
         return connection_fail(connection, "finding the nodes of the ranks", error);
-    /* From leaders to numbers; a leader comes before the rest of its node. */
+    /* Converts leaders to node numbers; a leader comes before the other ranks of its node. */
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < ranks; rank++)
         nodes[rank] = nodes[rank] == rank ? count++ : nodes[nodes[rank]];

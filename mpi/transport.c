@@ -1,9 +1,10 @@
 /*
  * Opens and closes the transport over a communicator. See connection.h for the parts.
  *
- * Neither side may be left waiting: what can fail on one rank alone is agreed on before open returns, and close goes
- * on receiving until every rank has said how much it sent to each other and all of that has come. Only a transport that
- * was abandoned is closed without asking anyone: a rank that is gone would be waited for without end.
+ * Neither side may be left waiting. Failures that may affect one rank alone are agreed on before open returns. Close
+ * continues to receive until every rank has said how many messages it sent to each other rank and all of them have
+ * arrived. Only an abandoned transport is closed without communication: waiting for a rank that is gone would never
+ * end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 #include "connection.h"
 
-/* Why the last open or close of this thread failed. */
+/* The reason why the last open or close of this thread failed. */
 static _Thread_local char last_error[MPI_MAX_ERROR_STRING + 128];
 
 const char *turbidite_mpi_last_error(void)
@@ -28,7 +29,7 @@ static void describe_error(char *text, size_t bytes, const char *what, int error
     snprintf(text, bytes, "%s: %s", what, reason);
 }
 
-/* Notes why open or close failed and answers `status`. */
+/* Records why open or close failed. Returns `status`. */
 static int fail(int status, const char *what, int error)
 {
     describe_error(last_error, sizeof last_error, what, error);
@@ -78,7 +79,7 @@ MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport)
     return ((const struct connection *)transport->context)->communicator;
 }
 
-/* Whether this thread may use MPI now. NULL, or why not. */
+/* Returns NULL if this thread may use MPI now, otherwise the reason why not. */
 static const char *obstacle(void)
 {
     int initialized = 0, finalized = 0, main_thread = 0, level = MPI_THREAD_SINGLE;
@@ -93,7 +94,7 @@ static const char *obstacle(void)
     return NULL;
 }
 
-/* Duplicates the program's communicator. Its own error handler, which may well abort, is put back afterwards. */
+/* Duplicates the program's communicator. Its own error handler, which may well abort, is restored afterwards. */
 static int duplicate(MPI_Comm communicator, MPI_Comm *copy)
 {
     MPI_Errhandler handler;
@@ -125,7 +126,7 @@ static bool allocate(struct connection *connection, uint32_t ranks)
     return outbox_allocate(&connection->outbox, ranks) && connection->nodes != NULL;
 }
 
-/* Whether all ranks can go on. */
+/* Agrees on whether all ranks can continue. */
 static int agree(MPI_Comm communicator, bool mine, bool *all)
 {
     int good = mine;
@@ -155,7 +156,7 @@ static void fill_transport(struct connection *connection, uint32_t rank, uint32_
     };
 }
 
-/* Everything behind the duplicate of the communicator, which is freed by the caller on failure. */
+/* Opens everything that follows the duplicate of the communicator, which the caller frees on failure. */
 static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
 {
     int rank, ranks;
@@ -219,7 +220,7 @@ int turbidite_mpi_open_fortran(turbidite_mpi_fint communicator, turbidite_transp
 #endif
 }
 
-/* Completes own sends, and receives and drops what has come. */
+/* Completes sends of this rank, and receives and discards arrived messages. */
 static void drain(struct connection *connection)
 {
     const void *message;
@@ -232,14 +233,14 @@ static void drain(struct connection *connection)
 }
 
 /*
- * Takes part in the farewell: learns how many messages were sent to this rank, and drains until all of them have come
- * and all own ones have gone. Then no message is under way from or to this rank. False when that cannot be had, as a
- * rank has failed.
+ * Synchronises before closing: learns how many messages were sent to this rank, and drains until all of them have
+ * arrived and all of this rank's sends are complete. No message is then in flight from or to this rank. Returns false
+ * if that is impossible because a rank has failed.
  */
 static bool settle(struct connection *connection)
 {
     uint32_t ranks = connection->transport.ranks;
-    /* Two numbers a rank: messages sent to it, and failures of their senders. */
+    /* Two numbers per rank: messages sent to it, and failures of their senders. */
     uint64_t *farewell = malloc(2 * (size_t)ranks * sizeof *farewell);
     uint64_t owed[2] = {0, 0};
     if (farewell == NULL) {
@@ -259,7 +260,7 @@ static bool settle(struct connection *connection)
         error = MPI_Test(&request, &said, MPI_STATUS_IGNORE);
     }
     if (error != MPI_SUCCESS) {
-        /* MPI may still read the numbers: they stay. */
+        /* MPI may still read the numbers, so they are not freed. */
         connection_fail(connection, "closing the transport", error);
         return false;
     }
@@ -283,7 +284,7 @@ int turbidite_mpi_close(turbidite_transport *transport)
     struct connection *connection = transport->context;
     inbox_release_all(&connection->inbox);
     if (connection->abandoned) {
-        /* Nothing is drained: that would tell other ranks that this one still takes what they send. */
+        /* Nothing is drained: other ranks would conclude that this one still receives. */
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
         return TURBIDITE_FAILED;
@@ -291,7 +292,7 @@ int turbidite_mpi_close(turbidite_transport *transport)
     if (!settle(connection)) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
-        /* MPI may still write to what was matched: that, the struct and the communicator are left to MPI_Finalize. */
+        /* MPI may still write to matched messages: they, the struct and the communicator are left to MPI_Finalize. */
         return TURBIDITE_FAILED;
     }
     int error = MPI_Comm_free(&connection->communicator);

@@ -1,11 +1,12 @@
 /*
- * For programs that are not written for MPI but may be started by mpiexec, such as the `turbidite` command: begins and ends
- * MPI around a transport over all ranks. They load this library when they find themselves started so, and need no MPI
- * otherwise.
+ * For programs that are not written for MPI but may be started by mpiexec, such as the `turbidite` command: begins and
+ * ends MPI around a transport over all ranks. Such programs load this library when they find themselves started by
+ * mpiexec, and need no MPI otherwise.
  */
 #include "turbidite_mpi.h"
 
-/* Begins MPI and makes a transport of its world. NULL when either fails; turbidite_mpi_last_error() says why. */
+/* Begins MPI and opens a transport over MPI_COMM_WORLD. Returns NULL if either fails; turbidite_mpi_last_error()
+ * returns the reason. */
 TURBIDITE_MPI_API turbidite_transport *turbidite_mpi_world_begin(void)
 {
     turbidite_transport *transport = NULL;

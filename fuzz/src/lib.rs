@@ -1,8 +1,8 @@
-//! Targets for libFuzzer, of everything in Turbidite that reads bytes.
+//! Targets for libFuzzer, for all code in Turbidite that reads bytes.
 //!
-//! `core` and `sources` go through the public interfaces of the crates. `preload` needs the preload library's
-//! configuration, which is private to a library that has no interface in Rust: it is compiled here by path, as it stands.
-//! `docs/reliability.md` says what is fuzzed and what is not.
+//! `core` and `sources` use the public interfaces of the crates. `preload` needs the preload library's configuration,
+//! which is private to a library without a Rust interface: it is compiled here by path, unchanged.
+//! `docs/reliability.md` lists the fuzzed and the unfuzzed code.
 
 pub mod core;
 pub mod preload;
@@ -12,16 +12,16 @@ pub mod sources;
 #[path = "../../crates/preload/src/config.rs"]
 mod config;
 
-/// Takes back libFuzzer's hook, which ends the process on every panic: some libraries panic on damage, and what catches
-/// that is part of what is judged. A panic that gets out of a target ends the process all the same.
+/// Removes libFuzzer's hook, which ends the process on every panic: some libraries panic on corrupt input, and the code
+/// that catches those panics is under test too. A panic that escapes a target still ends the process.
 pub fn let_panics_be_caught() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-/// What a corpus begins with.
+/// Returns the seeds of a corpus.
 type Seeds = fn() -> Vec<Vec<u8>>;
 
-/// Every target by name, and its seeds.
+/// All targets by name, with their seeds.
 pub const ALL: [(&str, fn(&[u8]), Seeds); 13] = [
     ("dataset", core::dataset::target, core::dataset::seeds),
     ("descriptor", core::descriptor::target, core::descriptor::seeds),

@@ -1,10 +1,10 @@
-//! What the preload library reads: its configuration, and every path that the program opens.
+//! Targets for the input of the preload library: its configuration, and every path that the program opens.
 
 use turbidite_source::PathPattern;
 
 use crate::config;
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let configuration = "[[dataset]]\nfiles = 'particle/T.{epoch}/e.{epoch}.{rank}'\nout = 'out'\nkey = 'energy'\nheader_bytes = 8\nderive = ['energy=sqrt(1+ux*ux)-1 + header.x0']\ndrop = ['ux']\nmode = 'replace'\nspool = '/dev/shm'\nif_exists = 'skip'\nreceivers = 2\n[[dataset.field]]\nname = 'ux'\ntype = 'f32'\n[[dataset.field]]\nname = 'id'\ntype = 'u64'\nunit = 'm'\noffset = 8\n[[dataset.constant]]\nname = 'header.x0'\ntype = 'f32'\noffset = 4\n";
     let patterns =
@@ -16,7 +16,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     configurations.into_iter().chain(texts).collect()
 }
 
-/// A configuration; or a pattern and paths, line by line.
+/// Reads a configuration; or a pattern and paths, line by line.
 pub fn target(data: &[u8]) {
     let (choice, data) = data.split_first().unwrap_or((&0, data));
     if choice & 1 == 0 {

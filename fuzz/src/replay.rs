@@ -1,12 +1,12 @@
-//! The fuzzers' targets without a fuzzer: every input that is kept, the seeds, and some changes of each, drawn from a fixed
+//! Replays the fuzz targets without a fuzzer: every kept input, the seeds, and some changes of each, drawn from a fixed
 //! seed. Part of the ordinary tests of three crates; `make fuzz` looks for new inputs.
 
 use std::path::Path;
 
-/// Changed copies of each input. Few: they only show that the targets still go deep.
+/// Number of modified copies per input. Few, since they only show that the targets still reach deep.
 const CHANGES: u64 = 8;
 
-/// A cheap stream of numbers.
+/// Returns a pseudo-random number for a seed.
 fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,7 +14,7 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The inputs of a target: those that its corpus keeps, then its seeds.
+/// Returns the inputs of a target: those of its corpus, then its seeds.
 fn inputs(name: &str, seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
@@ -27,7 +27,7 @@ fn inputs(name: &str, seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     kept.chain(seeds).collect()
 }
 
-/// A copy with a few bytes changed, cut or doubled.
+/// Returns a copy with a few bytes changed, cut or doubled.
 fn changed(input: &[u8], seed: u64) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for step in 0..=mix(seed) % 4 {
@@ -44,7 +44,7 @@ fn changed(input: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Gives a target all of its inputs.
+/// Runs a target on all of its inputs.
 pub(crate) fn replay(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) {
     for (number, input) in inputs(name, seeds).iter().enumerate() {
         target(input);

@@ -1,12 +1,12 @@
-//! What `turbidite ingest` reads: VPIC dumps, records by a layout file, Parquet files. Every record that a source announces is
-//! read, or the file is named in an error.
+//! Targets for the input of `turbidite ingest`: VPIC dumps, records described by a layout file, Parquet files. Every
+//! record that a source reports is read, or an error names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use turbidite_source::{RankReader, Source, SourceOptions, parse_columns};
 
-/// A folder of this process in memory. Files in it are written anew for every input.
+/// Creates an in-memory folder of this process. Its files are rewritten for every input.
 fn folder(name: &str) -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
@@ -15,7 +15,7 @@ fn folder(name: &str) -> PathBuf {
         base.join(format!("turbidite-fuzz-{}", std::process::id()))
     });
     let folder = root.join(name);
-    // What an input before left must not lend its files to this one.
+    // Files of an earlier input must not become part of this one.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder for the files of an input");
     folder
@@ -26,7 +26,7 @@ fn write(path: &Path, content: &[u8]) {
     std::fs::write(path, content).expect("a file of an input");
 }
 
-/// Cuts the first `count` blocks off, each preceded by its length in two bytes; the last one is the rest.
+/// Cuts off the first `count` blocks, each preceded by its length in two bytes; the last one is the rest.
 fn blocks(data: &[u8], count: usize) -> Vec<&[u8]> {
     let mut rest = data;
     let mut blocks = Vec::new();
@@ -73,7 +73,8 @@ fn read(path: &Path, options: &SourceOptions) {
 
 const HEADER_BYTES: usize = 115;
 
-/// Two dumps of a step: extra columns, the first file, the rest of it. A header's number of particles is made to fit.
+/// Reads two dumps of a step: extra columns, the first file, the rest of it. A header's number of particles is
+/// adjusted.
 pub fn vpic(data: &[u8]) {
     let (choice, data) = data.split_first().unwrap_or((&0, data));
     let [extra, first, second] = blocks(data, 3)[..] else { unreachable!("three blocks") };
@@ -91,7 +92,7 @@ pub fn vpic(data: &[u8]) {
     read(&root, &SourceOptions { extra, species, ..SourceOptions::default() });
 }
 
-/// Cuts a dump to whole particles and states how many they are.
+/// Truncates a dump to whole particles and sets their number in the header.
 fn fit(dump: &mut Vec<u8>) {
     if dump.len() < HEADER_BYTES {
         return;
@@ -103,7 +104,7 @@ fn fit(dump: &mut Vec<u8>) {
     dump[111..115].copy_from_slice(&(particles as i32).to_le_bytes());
 }
 
-/// A dump's header as VPIC writes it, and records.
+/// Returns a dump's header as VPIC writes it, and records.
 fn dump(rank: i32, element_bytes: i32, particles: i32) -> Vec<u8> {
     let mut bytes = vec![8, 2, 4, 4, 8];
     bytes.extend_from_slice(&0xcafe_u16.to_le_bytes());
@@ -125,13 +126,13 @@ fn dump(rank: i32, element_bytes: i32, particles: i32) -> Vec<u8> {
     bytes
 }
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn vpic_seeds() -> Vec<Vec<u8>> {
     let input = |extra: &[u8], bytes| [vec![0], block(extra), block(&dump(0, bytes, 3)), dump(1, bytes, 2)].concat();
     vec![input(b"", 32), input(b"tag:i64,rest:fixed_bytes(3)", 43)]
 }
 
-/// A layout file, and files that it may speak of.
+/// Reads a layout file, and files that it may describe.
 pub fn layout(data: &[u8]) {
     let [text, first, second] = blocks(data, 3)[..] else { unreachable!("three blocks") };
     let root = folder("layout");
@@ -144,7 +145,7 @@ pub fn layout(data: &[u8]) {
     read(&files, &SourceOptions { layout: Some(described), ..SourceOptions::default() });
 }
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn layout_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "path = 'T.{epoch}/e.{epoch}.{rank}'\nheader_bytes = 2\nrecord_bytes = 12\n[[field]]\nname = 'energy'\ntype = 'f32'\nunit = 'mc^2'\n[[field]]\nname = 'id'\ntype = 'u16'\noffset = 6\n[filler]\nname = 'payload'\nbytes = 56\n",
@@ -155,7 +156,7 @@ pub fn layout_seeds() -> Vec<Vec<u8>> {
     texts.map(input).into()
 }
 
-/// A Parquet file of any writer.
+/// Reads a Parquet file of any writer.
 pub fn parquet(data: &[u8]) {
     let (choice, content) = data.split_first().unwrap_or((&0, data));
     let root = folder("parquet");
@@ -165,7 +166,7 @@ pub fn parquet(data: &[u8]) {
     read(&path, &SourceOptions { columns, epoch: Some(1), ..SourceOptions::default() });
 }
 
-/// Files by the `parquet` crate, one of each encoding and compression; one of our own.
+/// Returns files of the `parquet` crate, one for each encoding and compression, and one of our own.
 pub fn parquet_seeds() -> Vec<Vec<u8>> {
     use std::sync::Arc;
 

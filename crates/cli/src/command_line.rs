@@ -1,4 +1,4 @@
-//! The command line: which command is run, and what becomes of its failure.
+//! The command line: selects the command to run and reports its failure.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,7 +45,7 @@ enum Command {
     Man(commands::man::Man),
 }
 
-/// Runs the command of this process's arguments.
+/// Runs the command given by this process's arguments.
 pub(crate) fn main() -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     hook_panics(wants_json);
@@ -53,7 +53,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return refuse(&error, wants_json),
     };
-    // Threads of our own report panics as errors; this catches one of the thread in hand, which the hook has reported.
+    // Our own threads report panics as errors; this catches a panic of the current thread, which the hook has reported.
     match std::panic::catch_unwind(|| run(&line)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => failure.report(line.json),
@@ -81,7 +81,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     }
 }
 
-/// Answers a command line that is not one: help and version are results, all else is a usage error.
+/// Prints help and version as results, and all other parse errors as usage errors.
 fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let shown = error.render();
@@ -95,7 +95,7 @@ fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
     Failure::Usage(message.to_owned()).report(as_json)
 }
 
-/// Makes a panic one line in the form of an error; where it happened helps whoever mends it.
+/// Prints a panic as one line in the form of an error, with its location, which helps to fix it.
 fn hook_panics(as_json: bool) {
     std::panic::set_hook(Box::new(move |panic| {
         if panics::is_caught() {

@@ -1,4 +1,4 @@
-//! The fuzzers' targets over what the command reads, replayed.
+//! Replays the fuzz corpora of the command's input.
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;

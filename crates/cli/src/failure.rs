@@ -1,7 +1,7 @@
-//! Everything that can end a command, its exit code and what is said about it.
+//! All failures of a command, their exit codes and their messages.
 //!
-//! Exit codes: 0 done, 1 failed (storage, locks, a source that cannot be read), 2 the request was wrong, 3 stored data is
-//! damaged. A reader that went away (`turbidite … | head`) ends a command quietly with 0.
+//! Exit codes: 0 success, 1 failure (storage, locks, a source that cannot be read), 2 invalid request, 3 corrupt stored
+//! data. A closed pipe (`turbidite … | head`) ends a command quietly with 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,34 +12,34 @@ use turbidite::{Error, ErrorClass, Refusal, SchemaError};
 
 use turbidite_source::SourceError;
 
-/// Why a command ended early.
+/// The failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// The dataset.
+    /// An error of the dataset.
     #[error(transparent)]
     Dataset(#[from] Error),
-    /// The source of records.
+    /// An error of the source of records.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// A file of the user's: an output, a list of queries.
+    /// An I/O error of a user's file: an output, a list of queries.
     #[error("cannot {operation} {}: {source}", path.display())]
     File { operation: &'static str, path: PathBuf, source: io::Error },
-    /// The request was wrong.
+    /// The request was invalid.
     #[error("{0}")]
     Usage(String),
-    /// Damage was found and has been reported already, finding by finding.
+    /// Corruption was found and has been reported, finding by finding.
     #[error("{0}")]
     DamageFound(String),
     /// Verification could not read something.
     #[error("{0}")]
     Unverified(String),
-    /// Files of a spool could not be moved to their places.
+    /// Files of a spool could not be moved to their original paths.
     #[error("{0}")]
     Unplaced(String),
-    /// An internal rule was broken.
+    /// An internal invariant was violated.
     #[error("internal error: {0}; please report this with the command that was run")]
     Internal(String),
-    /// Nobody reads standard output any more.
+    /// Standard output is closed.
     #[error("standard output is closed")]
     OutputClosed,
 }
@@ -51,7 +51,7 @@ impl From<SchemaError> for Failure {
 }
 
 impl Failure {
-    /// How the failure counts for the exit code.
+    /// Returns the class of the failure for the exit code.
     pub(crate) fn class(&self) -> ErrorClass {
         match self {
             Self::Dataset(error) => error.class(),
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// What to do about it, where the message does not say it yet.
+    /// Returns advice, where the message does not contain it.
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Dataset(error) if error.refusal() == Some(Refusal::Locked) => {
@@ -94,7 +94,7 @@ impl Failure {
         }
     }
 
-    /// Says what happened on standard error and gives the exit code.
+    /// Reports the failure on standard error and returns the exit code.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
         if matches!(self, Self::OutputClosed) {
             return ExitCode::SUCCESS;
@@ -118,13 +118,13 @@ impl Failure {
     }
 }
 
-/// A line on standard error; nobody reading it is no reason to fail.
+/// Prints a line on standard error. A closed standard error is no failure.
 pub(crate) fn complain(line: &str) {
     use io::Write;
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Turns errors of standard output into failures.
+/// Converts an error of standard output into a failure.
 pub(crate) fn on_stdout(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -134,7 +134,7 @@ pub(crate) fn on_stdout(error: io::Error) -> Failure {
 
 /// Adds file and operation to an error of a user's file.
 pub(crate) trait FileContext<T> {
-    /// Names what was attempted and on which file.
+    /// Adds the operation and the file to the error.
     fn on_file(self, operation: &'static str, path: &Path) -> Result<T, Failure>;
 }
 

@@ -1,7 +1,7 @@
-//! Under mpiexec: the other ranks of the job the command was started in.
+//! The other ranks of the command's job under mpiexec.
 //!
-//! The command itself needs no MPI. When the environment says that it is one of several ranks, it loads
-//! libturbidite_mpi_world.so, which was built with the site's mpicc, from beside its own prefix or the loader's path.
+//! The command itself needs no MPI. If the environment shows that it is one of several ranks, it loads
+//! libturbidite_mpi_world.so, which was built with the site's mpicc, from its own prefix or the loader's path.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use crate::failure::{Failure, complain};
 
 const LIBRARY: &str = "libturbidite_mpi_world.so";
 
-/// How launchers tell a process how many ranks there are: MPICH and Intel MPI, Open MPI, MVAPICH.
+/// Environment variables in which launchers pass the number of ranks: MPICH and Intel MPI, Open MPI, MVAPICH.
 const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
 
 /// Set while MPI begins.
@@ -28,7 +28,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// `None` for a process on its own.
+    /// Begins MPI. Returns `None` for a process on its own.
     pub(crate) fn find() -> Result<Option<Self>, Failure> {
         let ranks = SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
         let Some(ranks @ 2..) = ranks else { return Ok(None) };
@@ -51,13 +51,13 @@ impl World {
         };
         BEGINS.store(false, Ordering::Relaxed);
         if table.is_null() {
-            // SAFETY: the library promises a string.
+            // SAFETY: the library guarantees a string.
             let why = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
             return Err(unusable(&why));
         }
         let world = Self { table, end };
         if world.ranks() == 1 {
-            // An MPI that does not know the launcher begins as a program of one rank.
+            // An MPI library that does not know the launcher begins as a program of one rank.
             world.leave()?;
             return Err(unusable(&format!("MPI sees none of the other {}: mpiexec is that of another MPI", ranks - 1)));
         }
@@ -82,16 +82,16 @@ impl World {
         unsafe { self.table().topology() }.unwrap_or_else(Topology::one_node)
     }
 
-    /// The connection; it must not be used after [`World::leave`].
+    /// Returns the connection; it must not be used after [`World::leave`].
     pub(crate) fn transport(&self, credit_batches: usize) -> Result<ForeignTransport, Error> {
         // SAFETY: the library keeps to the contract; the table stays until `leave`.
         unsafe { self.table().resolve(credit_batches) }
     }
 
-    /// Ends MPI; every rank calls it, after its last use of the transport. Without it mpiexec ends the job as failed, which
-    /// is right when this rank alone cannot go on.
+    /// Ends MPI. Every rank calls it, after its last use of the transport. Without it mpiexec ends the job as failed,
+    /// as it should if this rank alone cannot continue.
     pub(crate) fn leave(self) -> Result<(), Failure> {
-        // SAFETY: begun by the same library, and ended once since it takes the world.
+        // SAFETY: begun by the same library, and ended once, since it consumes the world.
         match unsafe { (self.end)(self.table) } {
             0 => Ok(()),
             _ => Err(unusable("MPI did not end well")),
@@ -99,7 +99,7 @@ impl World {
     }
 }
 
-/// MPICH ends the process when it cannot talk to the launcher.
+/// Explains the exit: MPICH ends the process if it cannot reach the launcher.
 extern "C" fn explain_exit() {
     if BEGINS.load(Ordering::Relaxed) {
         complain(&format!("turbidite: {}", unusable("MPI could not begin; mpiexec may be that of another MPI")));
@@ -112,16 +112,16 @@ fn unusable(what: &str) -> Failure {
     ))
 }
 
-/// The library beside the command's own prefix, or wherever the loader finds it.
+/// Loads the library from the command's own prefix or the loader's path.
 fn load() -> Result<*mut c_void, Failure> {
     let prefix = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.parent()?.to_owned()));
     let beside = prefix.map(|prefix| prefix.join("lib").join(LIBRARY)).filter(|path| path.exists());
     let path: PathBuf = beside.unwrap_or_else(|| Path::new(LIBRARY).to_owned());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| unusable("its path is no text"))?;
-    // SAFETY: loads a library of ours; what it runs then is MPI's own beginning. Its symbols are MPI's for all.
+    // SAFETY: loads a library of ours, which then runs MPI's own initialisers. Its symbols are global, as MPI needs.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if library.is_null() {
-        // SAFETY: after a failure there is a string.
+        // SAFETY: after a failure the result is a string.
         let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
         return Err(unusable(&why));
     }

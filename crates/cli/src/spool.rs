@@ -1,4 +1,5 @@
-//! What killed runs left in the preload library's spool: the one place that knows how the spool is laid out.
+//! Files that killed runs left in the preload library's spool: the only module of the command that knows the spool's
+//! layout.
 //!
 //! ```text
 //! SPOOL/turbidite-<user>/<host>-<process>-<start>/.owner    who spools, as JSON; a living process holds its flock
@@ -6,9 +7,9 @@
 //! ```
 //!
 //! Invariants
-//! - Files of a process that lives, or that cannot be judged from this host, are never touched. Whoever moves files holds
-//!   the lock of their owner meanwhile.
-//! - No file that exists is written over, and a file leaves the spool only when its copy is durable.
+//! - Files of a living process, or of one whose state cannot be determined from this host, are never touched. The lock
+//!   of the files' owner is held while they are moved.
+//! - No existing file is overwritten, and a file leaves the spool only when its copy is durable.
 
 use std::fs::File;
 use std::io;
@@ -17,14 +18,14 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Where the preload library spools unless its configuration says otherwise.
+/// The default spool folder of the preload library.
 pub(crate) const DEFAULT: &str = "/dev/shm";
 
 const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
 const FILES: &str = "files";
 
-/// Who spools. What a release before or after this one did not write is left out.
+/// The owner of a folder. Fields that another release did not write have defaults.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Owner {
@@ -47,35 +48,36 @@ pub(crate) struct OwnedDataset {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SpooledFile {
     pub(crate) spooled: PathBuf,
-    /// Where the program believes it to be.
+    /// The path that the program gave.
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
 }
 
-/// What one process that is gone left.
+/// The files left by one dead process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
     pub(crate) folder: PathBuf,
     pub(crate) owner: Owner,
     pub(crate) files: Vec<SpooledFile>,
-    /// Held, so that nobody else moves them.
+    /// Held, so that no other process moves them.
     _lock: File,
 }
 
-/// What was found in a spool.
+/// The content of a spool.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) leftovers: Vec<Leftover>,
-    /// Processes that live.
+    /// Number of living processes.
     pub(crate) living: usize,
-    /// Folders of other hosts, or without a readable owner: nobody can tell from here whether their process lives.
+    /// Folders of other hosts, or without a readable owner: this host cannot determine whether their process lives.
     pub(crate) unknown: Vec<PathBuf>,
 }
 
-/// Looks for what processes of this user that are gone left in a spool. One that has no folder of the user has nothing.
+/// Finds the files that dead processes of this user left in a spool. The result is empty if the user has no folder
+/// there.
 ///
 /// # Errors
-/// When folders cannot be read, or the user's is not the user's.
+/// When folders cannot be read, or the user's folder belongs to another user.
 pub(crate) fn find(spool: &Path) -> io::Result<Found> {
     // Folders of /proc/self belong to the effective user.
     let user = Path::new("/proc/self").metadata()?.uid();
@@ -113,14 +115,15 @@ pub(crate) fn find(spool: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Who spools into a folder, and the file whose lock says whether it lives.
+/// Reads the owner of a folder, and opens the file whose lock shows whether it lives.
 fn read_owner(folder: &Path) -> Option<(Owner, File)> {
     let file = File::open(folder.join(OWNER)).ok()?;
     let owner = serde_json::from_reader(&file).ok()?;
     Some((owner, file))
 }
 
-/// Collects the files below `folder`, whose own place is `path`. Links are none of the program's files.
+/// Collects the files below `folder`, whose original path is `path`. Links are ignored: they are not the program's
+/// files.
 fn list(folder: &Path, path: &Path, files: &mut Vec<SpooledFile>) -> io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -141,14 +144,14 @@ fn list(folder: &Path, path: &Path, files: &mut Vec<SpooledFile>) -> io::Result<
 }
 
 impl Leftover {
-    /// Moves one of the files to its place.
+    /// Moves one of the files to its original path.
     ///
     /// # Errors
-    /// When there is a file at the place, or it cannot be written; the spool has the file still.
+    /// When a file exists at that path, or it cannot be written; the file then stays in the spool.
     pub(crate) fn put_in_place(&self, file: &SpooledFile) -> io::Result<()> {
         let folder = file.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)?;
-        // Unlike a rename, a link never replaces.
+        // Unlike a rename, a link never replaces a file.
         match std::fs::hard_link(&file.spooled, &file.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
@@ -158,7 +161,7 @@ impl Leftover {
         File::open(&file.path)?.sync_all()?;
         File::open(folder)?.sync_all()?;
         std::fs::remove_file(&file.spooled)?;
-        // Up to the folder of all files; one that is not empty stays.
+        // Up to the folder of all files. A folder that is not empty stays.
         let top = self.folder.join(FILES);
         for above in file.spooled.ancestors().skip(1).take_while(|above| above.starts_with(&top)) {
             if std::fs::remove_dir(above).is_err() {
@@ -168,14 +171,14 @@ impl Leftover {
         Ok(())
     }
 
-    /// Removes the folder of an owner whose files are all in their places.
+    /// Removes the folder of an owner whose files were all moved.
     pub(crate) fn clear(&self) -> io::Result<()> {
         let files = self.folder.join(FILES);
         remove_empty(&files);
         if files.exists() {
             return Ok(());
         }
-        // Locks of the process that nobody needs now; older releases had none.
+        // The process's locks are no longer needed; older releases had none.
         let _ = std::fs::remove_file(self.folder.join(MOVES));
         std::fs::remove_file(self.folder.join(OWNER))?;
         std::fs::remove_dir(&self.folder)?;
@@ -186,24 +189,24 @@ impl Leftover {
         Ok(())
     }
 
-    /// Whether the run indexed files into this dataset.
+    /// Returns whether the run indexed files into this dataset.
     pub(crate) fn is_of(&self, dataset: &Path) -> bool {
         let plain = |path: &Path| path.components().filter(|part| *part != Component::CurDir).collect::<PathBuf>();
         self.owner.datasets.iter().any(|owned| plain(&owned.out) == plain(dataset))
     }
 }
 
-/// Removes a folder and those in it, as far as they hold no file.
+/// Removes a folder and its subfolders, as far as they hold no file.
 fn remove_empty(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .for_each(|entry| remove_empty(&entry.path()));
-    // One that is not empty stays.
+    // A folder that is not empty stays.
     let _ = std::fs::remove_dir(folder);
 }
 
-/// Copies a file to a name that is free, which appears when all of its content is durable.
+/// Copies a file to an unused name, which appears when all of its content is durable.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".salvaged-{}", std::process::id()));
@@ -223,7 +226,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         }
     })();
     if copied.is_err() {
-        // Whatever failed: the spool has the file, and a draft is of no use.
+        // On any failure, the spool still has the file, and the draft is useless.
         let _ = std::fs::remove_file(&draft);
     }
     copied

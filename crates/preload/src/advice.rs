@@ -1,8 +1,8 @@
-//! What to do about an error of the dataset, in the words of the configuration.
+//! Advice on dataset errors, in terms of the configuration's settings.
 
 use turbidite::{Error, Refusal};
 
-/// The error, and what to do about it where a setting decides.
+/// Returns the error message, with a remedy where a setting decides.
 pub(crate) fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::Locked) => "if that process is gone for certain, break_lock = true takes the lock over",

@@ -1,4 +1,4 @@
-//! The configuration: which files become which dataset.
+//! The configuration: maps files to datasets.
 //!
 //! ```toml
 //! # quiet = true               # say nothing at the end when all is well; errors are said
@@ -33,13 +33,14 @@
 //! offset = 63
 //! ```
 //!
-//! With `format = "vpic"` the files are VPIC's particle dumps: headers are checked, and fields and the constants
-//! `header.step` to `header.q_m` are built in. No header_bytes, record_bytes, records, magic, field or constant is given.
+//! With `format = "vpic"` the files are VPIC's particle dumps: headers are checked, and the fields and the constants
+//! `header.step` to `header.q_m` are built in. The settings header_bytes, record_bytes, records, magic, field and
+//! constant are refused.
 //!
-//! With `format = "lammps"` the files are LAMMPS' binary dumps, which say themselves how long their headers are and
-//! what their columns are called. A field is a column of the file, in any order, and its type what it is stored as;
-//! `header.xlo` to `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}`
-//! stands for files of several steps, which are epochs each, while they are still being written.
+//! With `format = "lammps"` the files are LAMMPS' binary dumps, which state the lengths of their headers and the names
+//! of their columns. A field is a column of the file, in any order, and its type is the stored type; `header.xlo` to
+//! `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}` matches files of
+//! several steps; each step is an epoch, indexed while the file is still being written.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,15 +59,15 @@ struct Document {
     quiet: bool,
 }
 
-/// A configuration that can be followed.
+/// A valid configuration.
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) plans: Vec<Plan>,
-    /// Whether nothing is said when all is well.
+    /// Print nothing on success.
     pub(crate) quiet: bool,
 }
 
-/// A dataset as the file has it.
+/// A dataset entry, as deserialised from the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -103,27 +104,27 @@ struct Written {
     constants: Vec<FieldLayout>,
 }
 
-/// How records lie in a file.
+/// The format of a dataset's files.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Format {
-    /// One behind the other, behind a header of fixed size.
+    /// Consecutive records after a header of fixed size.
     #[default]
     Records,
-    /// The same, as VPIC writes its particles.
+    /// VPIC particle dumps: consecutive records, with VPIC's header and fields built in.
     Vpic,
-    /// As LAMMPS writes them.
+    /// LAMMPS binary dumps.
     Lammps,
 }
 
-/// What becomes of the program's own files.
+/// The handling of the program's own files.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// They stay.
+    /// Keep them.
     #[default]
     Keep,
-    /// They are written to the spool, and removed once their epoch is indexed.
+    /// Write them to the spool, and remove them once their epoch is indexed.
     Replace,
 }
 
@@ -136,10 +137,10 @@ enum Existing {
     Skip,
 }
 
-/// One dataset and the files it is made of.
+/// One dataset and its source files.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    /// The configuration that it is part of.
+    /// The path of its configuration file.
     pub(crate) config: PathBuf,
     pub(crate) pattern: PathPattern,
     pub(crate) out: PathBuf,
@@ -147,21 +148,21 @@ pub(crate) struct Plan {
     pub(crate) format: Format,
     pub(crate) header_bytes: usize,
     pub(crate) record_bytes: usize,
-    /// What every header of raw records has to say.
+    /// Checks of every raw file's header.
     pub(crate) checks: Checks,
     pub(crate) fields: Vec<Field>,
     pub(crate) constants: Vec<Field>,
     pub(crate) derivations: DerivationSet,
     pub(crate) derivation_texts: Vec<String>,
-    /// The columns that are stored, as positions among the fields and then the derived ones.
+    /// The stored columns, as indexes into the fields followed by the derived columns.
     pub(crate) stored: Vec<usize>,
-    /// The names of the others.
+    /// The names of the columns that are not stored.
     pub(crate) dropped: Vec<String>,
     pub(crate) mode: Mode,
     pub(crate) spool: PathBuf,
     pub(crate) if_exists: IfExists,
     pub(crate) truncate_after: Option<u64>,
-    /// Write also to a dataset that another pattern was indexed into.
+    /// Also write to a dataset that was indexed from another pattern.
     pub(crate) any_source: bool,
     pub(crate) break_lock: bool,
     pub(crate) files_per_epoch: Option<u64>,
@@ -170,13 +171,13 @@ pub(crate) struct Plan {
     pub(crate) stall_limit: Option<Duration>,
 }
 
-/// The column that is made of `{id}` in a pattern.
+/// The column that holds `{id}` of a pattern.
 const ID: &str = "id";
 
 /// Reads a configuration.
 ///
 /// # Errors
-/// A line for each mistake.
+/// One line per mistake.
 pub(crate) fn read(path: &Path) -> Result<Configuration, Vec<String>> {
     let at = |what: String| format!("{}: {what}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| vec![at(error.to_string())])?;
@@ -194,7 +195,7 @@ pub(crate) fn read(path: &Path) -> Result<Configuration, Vec<String>> {
     if mistakes.is_empty() { Ok(Configuration { plans, quiet: document.quiet }) } else { Err(mistakes) }
 }
 
-/// What is wrong with the text of a configuration, and in which line.
+/// Returns the message and the line number of a TOML error.
 fn in_one_line(text: &str, error: &toml::de::Error) -> String {
     let line =
         error.span().map(|span| text.as_bytes()[..span.start.min(text.len())].split(|&byte| byte == b'\n').count());
@@ -202,7 +203,7 @@ fn in_one_line(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// Checks that no other dataset has the same folder: they would be mixed.
+/// Refuses two datasets with the same folder: their records would be mixed.
 fn refuse_twice(plans: &[Plan], plan: Plan) -> Result<Plan, String> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match plans.iter().position(|other| real(&other.out) == real(&plan.out)) {
@@ -233,7 +234,7 @@ fn end(fields: &[Field]) -> usize {
 }
 
 impl Written {
-    /// The settings that are given and describe records, which only [`Format::Records`] needs.
+    /// Returns the settings in use that describe records. Only [`Format::Records`] takes them.
     fn descriptions(&self) -> Vec<&'static str> {
         let settings = [
             ("header_bytes", self.header_bytes.is_some()),
@@ -246,7 +247,7 @@ impl Written {
     }
 }
 
-/// What a format asks of the rest of the configuration.
+/// Checks the rest of the configuration against the format.
 fn check_format(written: &Written, pattern: &PathPattern) -> Result<(), String> {
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
@@ -301,7 +302,7 @@ fn check_lammps(written: &Written, pattern: &PathPattern) -> Result<(), String> 
     Ok(())
 }
 
-/// The constants of a dataset's files.
+/// Returns the constants in the headers of a dataset's files.
 fn constants(written: Vec<FieldLayout>, format: Format) -> Result<Vec<Field>, String> {
     let constant =
         |(index, name): (usize, &&str)| Field { column: Column::new(*name, DataType::F64), offset: 8 * index };
@@ -335,7 +336,7 @@ fn plan(written: Written, config: &Path) -> Result<Plan, String> {
     let checks = Checks::parse(written.records.as_deref(), written.magic.as_ref(), header_bytes as u64)?;
     let mut total_bytes = record_bytes;
     if pattern.names_records() {
-        // The name becomes eight bytes behind each record.
+        // The name is appended to each record as eight bytes.
         fields.push(Field { column: Column::new(ID, DataType::U64), offset: record_bytes });
         total_bytes += 8;
     }
@@ -382,23 +383,23 @@ fn plan(written: Written, config: &Path) -> Result<Plan, String> {
     })
 }
 
-/// Position of a constant such as `header.x0`.
+/// Returns the index of a constant such as `header.x0`.
 fn position(constants: &[Field], name: &str) -> Option<usize> {
     constants.iter().position(|field| field.column.name.eq_ignore_ascii_case(name))
 }
 
 impl Plan {
-    /// Position of a constant among [`Plan::constants`].
+    /// Returns the index of a constant in [`Plan::constants`].
     pub(crate) fn constant(&self, name: &str) -> Option<usize> {
         position(&self.constants, name)
     }
 
-    /// The folder where files wait for being indexed, if they do.
+    /// Returns the spool folder, if files are spooled.
     pub(crate) fn spool_root(&self) -> Option<&Path> {
         (self.mode == Mode::Replace).then_some(self.spool.as_path())
     }
 
-    /// Everything that ranks have to have alike.
+    /// Returns all settings that must be the same on every rank, as text.
     pub(crate) fn summary(&self) -> String {
         format!(
             "{:?}",
@@ -411,7 +412,7 @@ impl Plan {
         )
     }
 
-    /// Bytes of a record in its file; a name that becomes a column is not among them.
+    /// Returns the size of a record in its file, without a name that becomes a column.
     pub(crate) fn file_record_bytes(&self) -> usize {
         if self.pattern.names_records() { self.record_bytes - 8 } else { self.record_bytes }
     }

@@ -1,6 +1,6 @@
-//! Rows of doubles, as LAMMPS writes whatever an atom has, made records of the types that the configuration asks for.
+//! Conversion of LAMMPS rows, whose values are all doubles, to records of the configured types.
 //!
-//! Invariant: an integer is stored only where the double is that integer.
+//! Invariant: an integer is stored only if the double is exactly that integer.
 
 use turbidite::DataType;
 use turbidite_source::Field;
@@ -8,13 +8,13 @@ use turbidite_source::lammps::Step;
 
 use crate::config::Plan;
 
-/// Up to here every integer is a double of its own.
+/// Doubles represent every integer up to this bound exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// The place of every field among the values of a row.
+/// Returns the index of each field within a row.
 pub(crate) fn places(plan: &Plan, step: &Step) -> Result<Vec<usize>, String> {
     if step.names.is_empty() {
-        // A release that names no columns: all of them, in order.
+        // Old releases name no columns: the fields must be all of them, in order.
         if step.values != plan.fields.len() {
             return Err(format!(
                 "has {} values for each atom, and {} fields are named",
@@ -43,7 +43,7 @@ pub(crate) fn convert(
     records.clear();
     for row in rows.chunks_exact(stride) {
         for (field, place) in plan.fields.iter().zip(places) {
-            // Places are below the number of a row's values.
+            // Indexes are below the number of values per row.
             let value = row[place * 8..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
             if !push(records, value, field.column.data_type) {
                 let Field { column, .. } = field;
@@ -54,7 +54,7 @@ pub(crate) fn convert(
     Ok(())
 }
 
-/// Adds a value as a type; answers whether it could be told in it.
+/// Appends a value as the given type. Returns whether the type can represent it.
 fn push(records: &mut Vec<u8>, value: f64, data_type: DataType) -> bool {
     macro_rules! whole {
         ($type:ty) => {{
@@ -80,7 +80,7 @@ fn push(records: &mut Vec<u8>, value: f64, data_type: DataType) -> bool {
             records.extend_from_slice(&value.to_le_bytes());
             true
         }
-        // The configuration allows none.
+        // The configuration refuses this type.
         DataType::FixedBytes(_) => false,
     }
 }

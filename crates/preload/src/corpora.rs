@@ -1,4 +1,4 @@
-//! The fuzzers' target over what the preload library reads, replayed.
+//! Replays the fuzz corpora of the preload library's input.
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;

@@ -1,4 +1,4 @@
-//! One dataset on this rank: what is known of its epochs, and how one is indexed.
+//! One dataset on this rank: the state of its epochs, and indexing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,23 +19,23 @@ use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
 use crate::world::World;
 
-/// How long ranks wait for one that does not come before they give indexing up.
+/// Default time that ranks wait for a missing rank before they give indexing up.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// How long an append waits for others: all ranks are in the same call.
+/// Maximum wait of an append for other ranks, which are all in the same call.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What has become of a dataset's epochs and of this rank's files, for the line that is said at the end.
+/// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Files that matched and were closed.
+    /// Matching files that were closed.
     pub(crate) files: u64,
-    /// The records of each epoch that is indexed; one may be indexed again.
+    /// The number of records per indexed epoch; an epoch may be indexed again.
     pub(crate) indexed: BTreeMap<u64, u64>,
-    /// Epochs that exist and were left as they are.
+    /// Existing epochs that were skipped.
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
-    /// Files that were to be spooled and stay in their own places all the same.
+    /// Files that should have been spooled but were written to their original paths.
     pub(crate) unspooled: u64,
 }
 
@@ -46,11 +46,11 @@ pub(crate) struct Dataset {
     past: Past,
     pub(crate) largest_seen: Option<u64>,
     job: Option<RankJob>,
-    /// What the datasets share.
+    /// State shared by all datasets.
     process: Arc<runtime::Process>,
-    /// Files of several epochs that could not be read to their ends, and why.
+    /// Files of several epochs that could not be read to the end, with the reason.
     damaged: HashMap<PathBuf, String>,
-    /// Whether nothing is indexed any more.
+    /// Indexing was given up.
     given_up: bool,
     pub(crate) tally: Tally,
 }
@@ -78,7 +78,7 @@ impl Dataset {
         self.largest_seen = Some(self.largest_seen.map_or(epoch, |seen| seen.max(epoch)));
     }
 
-    /// One file less of an epoch is open.
+    /// Decrements the number of open files of an epoch.
     pub(crate) fn no_longer_open(&mut self, epoch: u64) {
         if let Some(files) = self.pending.get_mut(&epoch) {
             files.open = files.open.saturating_sub(1);
@@ -88,10 +88,10 @@ impl Dataset {
         }
     }
 
-    /// Takes note of a file that the program has closed, or given its name.
+    /// Records that the program has closed a file, or renamed one to a matching name.
     pub(crate) fn finished(&mut self, named: Named, epoch: u64, mut file: Finished) {
         self.tally.files += 1;
-        // Another place has taken it when the spool could not.
+        // The file was moved if the spool could not hold it.
         file.spool = file.spool.take_if(|spool| spool.exists());
         if self.plan.spool_root().is_some() && file.spool.is_none() {
             self.tally.unspooled += 1;
@@ -103,7 +103,7 @@ impl Dataset {
         finish(&self.plan, self.pending.entry(epoch).or_default(), named, file);
     }
 
-    /// Takes note of a part of a file that is one epoch.
+    /// Records the part of a file that holds one epoch.
     pub(crate) fn found(&mut self, epoch: u64, part: Finished) {
         self.observe(epoch);
         if !self.given_up {
@@ -112,15 +112,15 @@ impl Dataset {
         }
     }
 
-    /// A file of several epochs cannot be read to its end.
+    /// Records that a file of several epochs cannot be read to the end.
     pub(crate) fn is_damaged(&mut self, path: PathBuf, what: String) {
         complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
         self.damaged.insert(path, what);
     }
 
-    /// Writes one epoch. All ranks call it together.
+    /// Writes one epoch. Collective.
     pub(crate) fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
-        // A file that is one record, or has several epochs, says nothing of the others of its epoch.
+        // A file that holds one record, or several epochs, does not determine the other files of its epoch.
         let remembers = self.plan.pattern.names_epochs() && !self.plan.pattern.names_records();
         self.past.recall(epoch, &mut files);
         let result = self.write(epoch, &mut files, world);
@@ -130,7 +130,7 @@ impl Dataset {
                 self.tally.indexed.insert(epoch, records);
                 remove_spooled(&files.finished);
             }
-            // The epoch is there from an earlier run of the program, and what it holds may not be what was written now.
+            // The epoch exists from an earlier run of the program and may hold other data than this run wrote.
             Ok(None) => {
                 self.tally.skipped += 1;
                 put_in_place(&files.finished);
@@ -149,7 +149,7 @@ impl Dataset {
         }
     }
 
-    /// The words for an epoch that is not indexed.
+    /// Returns the message about an epoch that is not indexed.
     fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles) -> String {
         if !self.given_up {
             let stored = if self.past.has(epoch) { "; it keeps what was indexed of it before" } else { "" };
@@ -163,10 +163,10 @@ impl Dataset {
         )
     }
 
-    /// Removes what was written of a failed epoch, once the program's files are complete on all ranks. All ranks call it
-    /// together.
+    /// Removes the parts of a failed epoch, once the program's files are complete on all ranks. Collective.
     fn clear_up(&mut self, complete: bool, world: &World) {
-        // Without such an epoch ranks may not even reach each other; whether there is one they know alike.
+        // Without a failed epoch, ranks may have no connection to each other. All of them agree on whether there is
+        // one.
         let Some(job) = self.job.as_mut().filter(|job| job.has_failed()) else { return };
         let mut all = [i64::from(complete)];
         if !world.minimum(&mut all) || all[0] == 0 {
@@ -177,7 +177,7 @@ impl Dataset {
         }
     }
 
-    /// Stores an epoch's records; returns how many all ranks had, or `None` for an epoch that was skipped.
+    /// Stores an epoch's records. Returns the number of records of all ranks, or `None` if the epoch was skipped.
     fn write(&mut self, epoch: u64, files: &mut EpochFiles, world: &World) -> Result<Option<u64>, String> {
         if self.job.is_none() {
             match self.open(world) {
@@ -214,7 +214,7 @@ impl Dataset {
             break_lock: self.plan.break_lock,
             source: Some(format!("preload: {}", self.plan.pattern)),
             match_source: !self.plan.any_source,
-            // Whoever goes on with a run says what is to become of its epochs.
+            // A configuration that continues a run states how existing epochs are handled.
             must_be_empty: self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none(),
             patience: PATIENCE,
             stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
@@ -237,7 +237,7 @@ impl Dataset {
         Ok(job)
     }
 
-    /// Forgets what was found in a file of several epochs, which begins anew, or in one that is removed.
+    /// Forgets the epochs found in a file of several epochs that is truncated or removed.
     pub(crate) fn forget(&mut self, path: &Path) {
         self.damaged.remove(path);
         for files in self.pending.values_mut() {
@@ -246,7 +246,7 @@ impl Dataset {
         self.pending.retain(|_, files| !files.is_empty());
     }
 
-    /// Forgets a file that gets another name; returns whether it was known.
+    /// Forgets a file that is being renamed. Returns whether it was known.
     pub(crate) fn part_with(&mut self, path: &Path) -> bool {
         let known = self.damaged.contains_key(path)
             || self.pending.values().any(|files| files.finished.iter().any(|file| file.path == path));
@@ -254,7 +254,7 @@ impl Dataset {
         known
     }
 
-    /// Indexes nothing any more; files in the spool go where the program believes them to be.
+    /// Stops indexing. Spooled files move to their original paths.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
         for files in std::mem::take(&mut self.pending).into_values() {
@@ -262,7 +262,7 @@ impl Dataset {
         }
     }
 
-    /// Gives up what is pending and the dataset, in a process that ends without MPI_Finalize: no other rank is asked.
+    /// Gives up the pending epochs and the dataset, in a process that ends without MPI_Finalize. Local.
     pub(crate) fn abandon(&mut self, rank: u32) {
         if let Some(epochs) = self.epochs_left() {
             let example = self.pending.values().flat_map(|files| &files.finished).next();
@@ -279,7 +279,7 @@ impl Dataset {
         }
     }
 
-    /// The epochs of which this rank has files that are not indexed, in words; `None` without any.
+    /// Returns text that names the epochs with unindexed files on this rank, or `None`.
     fn epochs_left(&self) -> Option<String> {
         let epochs: Vec<String> = self.pending.keys().map(u64::to_string).collect();
         match epochs.as_slice() {
@@ -289,7 +289,7 @@ impl Dataset {
         }
     }
 
-    /// Gives up what is pending and the dataset. All ranks call it together.
+    /// Gives up the pending epochs and closes the dataset. Collective.
     pub(crate) fn close(&mut self) {
         self.give_up();
         if let Some(Err(error)) = self.job.take().map(RankJob::close) {
@@ -298,13 +298,13 @@ impl Dataset {
     }
 }
 
-/// Returns the damage that an epoch may have suffered: that of any file that should have it and has not.
+/// Returns the error of any damaged file that should contain the epoch but does not.
 fn damage(damaged: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
     let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
     damaged.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
 }
 
-/// Takes note of a finished file.
+/// Adds a finished file to its epoch.
 fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
     let Some(id) = named.id else { return files.add(file) };
     let gathered = std::fs::read(file.place()).map_err(|error| error.to_string()).and_then(|content| {
@@ -319,7 +319,7 @@ fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
     }
 }
 
-/// Removes files from the spool, which are indexed.
+/// Removes indexed files from the spool.
 fn remove_spooled(files: &[Finished]) {
     for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
         if let Err(error) = spool.remove() {
@@ -328,7 +328,7 @@ fn remove_spooled(files: &[Finished]) {
     }
 }
 
-/// Moves spooled files to where the program believes them to be; returns whether all of them are there.
+/// Moves spooled files to their original paths. Returns whether all of them were moved.
 pub(crate) fn put_in_place(files: &[Finished]) -> bool {
     let mut all = true;
     for spool in files.iter().filter_map(|file| file.spool.as_ref()) {

@@ -1,8 +1,8 @@
-//! Files of several epochs, one behind the other, followed while the program writes them.
+//! Files of several consecutive epochs, followed while the program writes them.
 //!
-//! Invariant: an epoch of a file is reported once all of its bytes are there. What is behind the last one when the
-//! file is closed is damage: which epochs it would have been is not known, so none that the file lacks may be taken
-//! for complete.
+//! Invariant: an epoch of a file is reported once all of its bytes are written. Bytes behind the last complete epoch
+//! when the file is closed are damage. The numbers of the epochs lost there are unknown, so no epoch that is missing
+//! from the file counts as complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,35 +11,35 @@ use turbidite_source::lammps;
 
 use crate::pending::Finished;
 
-/// One such file.
+/// A file of several epochs.
 #[derive(Debug)]
 pub(crate) struct Growing {
     path: PathBuf,
-    /// Up to here its epochs are known.
+    /// The end of the last complete epoch.
     known: u64,
-    /// Why nothing behind that can be read.
+    /// The reason why the rest cannot be read.
     damage: Option<String>,
 }
 
 impl Growing {
-    /// A file that the program has just opened. What is in it already, as when it is opened for appending, was seen
-    /// before.
+    /// Returns the state of a file that the program has just opened. Existing content, as when it is opened for
+    /// appending, was read before.
     pub(crate) fn opened(path: &Path) -> Self {
         let known = path.metadata().map_or(0, |data| data.len());
         Self { path: path.to_owned(), known, damage: None }
     }
 
-    /// A file that has its name since now, and of which nothing is known.
+    /// Returns the state of a file that was just renamed to its name, of which nothing is known.
     pub(crate) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), known: 0, damage: None }
     }
 
-    /// Whether nothing of the file was seen before.
+    /// Returns whether no epoch of the file is known.
     pub(crate) fn is_new(&self) -> bool {
         self.known == 0
     }
 
-    /// The epochs that have become complete since it was last asked.
+    /// Returns the epochs completed since the last call.
     pub(crate) fn look(&mut self) -> Vec<(u64, Finished)> {
         let mut found = Vec::new();
         if self.damage.is_none()
@@ -66,7 +66,7 @@ impl Growing {
         Ok(())
     }
 
-    /// The program writes no more: what is wrong with the rest.
+    /// Ends following the file: the program writes no more. Returns the path and the error if its rest is damaged.
     pub(crate) fn damage(self) -> Option<(PathBuf, String)> {
         let Self { path, known, damage } = self;
         let rest = || {
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// A step of two chunks as old releases of LAMMPS write it, three values for each atom.
+    /// Encodes a step of two chunks as old releases of LAMMPS do, with three values per atom.
     fn written(step: i64, rows: [usize; 2]) -> Vec<u8> {
         let mut bytes = [step, (rows[0] + rows[1]) as i64].map(i64::to_le_bytes).concat();
         bytes.extend([0i32; 7].map(i32::to_le_bytes).concat());
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(steps(&mut growing, &second[20..]), [(100, Some(first.len() as u64))]);
         assert_eq!(steps(&mut growing, &[]), []);
 
-        // Opened once more, for appending.
+        // Opened again, for appending.
         let mut again = Growing::opened(&path);
         assert!(!again.is_new());
         assert_eq!(steps(&mut again, &first), [(50, Some((first.len() + second.len()) as u64))]);

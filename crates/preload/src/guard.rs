@@ -1,19 +1,19 @@
-//! Telling the program's calls from our own.
+//! Distinguishes the program's calls from ours.
 
 use std::cell::Cell;
 
 thread_local! {
-    // Without a destructor, so that it needs no registration and works at any time in a thread's life.
+    // It has no destructor, so it needs no registration and works throughout a thread's life.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While it lives, calls of this thread are our own.
+/// Marks the calls of this thread as ours until it is dropped.
 pub(crate) struct Guard(());
 
 impl Guard {
-    /// `None` when this thread is in our code already.
+    /// Sets the mark, or returns `None` when this thread is in our code already.
     pub(crate) fn enter() -> Option<Self> {
-        // Made only when this call sets the mark: dropping one takes it off.
+        // Constructed only when this call sets the mark: dropping it clears the mark.
         OURS.with(|ours| (!ours.replace(true)).then(|| Self(())))
     }
 

@@ -1,7 +1,7 @@
 //! Reading an epoch's files back and appending their records.
 //!
-//! Blocks of a file are taken in an order of which every beginning is a sample of the whole: partition tables are made from
-//! what was appended so far, and neighbours in a dump are alike.
+//! Blocks of a file are read in an order in which every prefix is a sample of the whole file: partition tables are
+//! computed from the records appended so far, and neighbouring records of a dump are similar.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -17,18 +17,18 @@ use crate::config::{Format, Plan};
 use crate::conversion;
 use crate::pending::{EpochFiles, Gathered};
 
-/// Most bytes read at a time, unless a record is longer.
+/// Maximum size of a read, unless a record is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Records that lie one behind the other.
+/// A range of consecutive records.
 struct Span {
     offset: u64,
     records: u64,
-    /// Bytes of a record in the file.
+    /// The size of a record in the file.
     stride: u64,
 }
 
-/// Memory for one block at a time, and whose blocks they are.
+/// The buffer for one block, and the rank that the blocks belong to.
 struct Blocks {
     read: Vec<u8>,
     converted: Vec<u8>,
@@ -36,8 +36,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Records that lie together, `stride` bytes each, in blocks: the first record of each and how many, in an order of
-    /// which every beginning is a sample of the whole, another one on every rank.
+    /// Splits consecutive records of `stride` bytes into blocks. Returns the first record and the number of records of
+    /// each, in an order in which every prefix is a sample of the whole. The order differs between ranks.
     fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let length = block_records(records, BLOCK_BYTES / stride);
         let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);
@@ -46,7 +46,7 @@ impl Blocks {
     }
 }
 
-/// Appends everything that a rank, this one, has of an epoch.
+/// Appends all records that this rank has of an epoch.
 pub(crate) fn append(
     plan: &Plan,
     epoch: u64,
@@ -72,15 +72,14 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Opens a file; `None` where it is empty, as one is that was opened by a rank that had nothing to write, not even a
-/// header.
+/// Opens a file. Returns `None` if it is empty: a rank without data may write not even a header.
 fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
     Ok((bytes > 0).then_some((file, bytes)))
 }
 
-/// Compares a file's header, and its length with what the header says of it.
+/// Checks a file's header, and the file's length against the header.
 fn check_header(plan: &Plan, header: &[u8], bytes: u64) -> Result<(), String> {
     match (plan.format, header.first_chunk()) {
         (Format::Vpic, Some(header)) => vpic::check(header, bytes),
@@ -91,7 +90,7 @@ fn check_header(plan: &Plan, header: &[u8], bytes: u64) -> Result<(), String> {
     }
 }
 
-/// The record of a file that holds one; `content` is all of the file.
+/// Returns the record of a single-record file; `content` is the whole file.
 pub(crate) fn only_record<'a>(plan: &Plan, content: &'a [u8]) -> Result<&'a [u8], String> {
     let (header_bytes, record_bytes) = (plan.header_bytes, plan.file_record_bytes());
     let rest = content.get(header_bytes..).filter(|rest| rest.len() == record_bytes);
@@ -119,7 +118,7 @@ fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks)
     append_span(plan, &file, &span, &constants, job, blocks, None)
 }
 
-/// Appends one step of a LAMMPS file: the one that was found at a byte, or the only one.
+/// Appends one step of a LAMMPS file: the step at the given byte, or the only one.
 fn append_step(
     plan: &Plan,
     path: &Path,
@@ -142,14 +141,14 @@ fn append_step(
     }
     let places = conversion::places(plan, &step)?;
     for chunk in &step.chunks {
-        // The step was found to lie in the file.
+        // The scan has checked that the step lies within the file.
         let span = Span { offset: chunk.offset, records: chunk.rows, stride: step.values as u64 * 8 };
         append_span(plan, &file, &span, &step.domain, job, blocks, Some(&places))?;
     }
     Ok(())
 }
 
-/// Appends records, converted when the places of their values among a row of doubles are given.
+/// Appends records, converted if the indexes of their values within a row of doubles are given.
 fn append_span(
     plan: &Plan,
     file: &File,
@@ -160,7 +159,7 @@ fn append_span(
     places: Option<&[usize]>,
 ) -> Result<(), String> {
     for (first, count) in blocks.of(span.records, span.stride) {
-        // Both factors are those of a file's length.
+        // The product is bounded by the length of the file.
         blocks.read.resize((count * span.stride) as usize, 0);
         file.read_exact_at(&mut blocks.read, span.offset + first * span.stride).map_err(|error| error.to_string())?;
         match places {
@@ -178,7 +177,7 @@ fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, bloc
     append_records(plan, &gathered.memory, &[], job)?;
     let Some(file) = &mut gathered.file else { return Ok(()) };
     let bytes = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
-    // Whole records were put there.
+    // The buffer holds whole records.
     let stride = plan.record_bytes as u64;
     for (first, count) in blocks.of(bytes / stride, stride) {
         blocks.read.resize((count * stride) as usize, 0);
@@ -203,7 +202,7 @@ fn append_records(plan: &Plan, records: &[u8], constants: &[f64], job: &mut Rank
     job.append(&stored).map_err(|error| error.to_string())
 }
 
-/// The value of a constant; the configuration's check has it lie inside of the header.
+/// Returns the value of a constant. The configuration has checked that it lies inside the header.
 fn number(bytes: &[u8], field: &Field) -> f64 {
     macro_rules! read {
         ($type:ty) => {

@@ -1,7 +1,8 @@
-//! What the MPI shim (libturbidite_preload_mpi.so) calls, which wraps MPI's calls: all of `turbidite_preload.h`.
+//! The interface to the MPI shim (libturbidite_preload_mpi.so), which wraps MPI's calls: all functions of
+//! `turbidite_preload.h`.
 //!
-//! `unsafe` trusts the shim: its tables stay until MPI ends, and all ranks call these functions together, but for those
-//! of a rank that ends by itself.
+//! `unsafe` trusts the shim: its tables stay valid until MPI ends, and all ranks call these functions together, except
+//! for those of a rank that ends by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -16,12 +17,12 @@ use crate::world::{World, together};
 
 pub use crate::world::AgreementTable;
 
-/// As [`call`], for what all ranks do together.
+/// Runs a collective call of the shim, as [`call`].
 fn call_together(body: impl FnOnce()) {
     call(|| together(body));
 }
 
-/// Runs what the shim asks for; a panic ends here.
+/// Runs a call of the shim, and catches panics.
 fn call(body: impl FnOnce()) {
     let Some(_guard) = Guard::enter() else { return };
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
@@ -29,7 +30,7 @@ fn call(body: impl FnOnce()) {
     }
 }
 
-/// MPI has begun; every rank calls it.
+/// Begins indexing: MPI has begun. Every rank calls it.
 ///
 /// # Safety
 /// Both tables are valid until [`turbidite_preload_before_finalize`] returns.
@@ -39,7 +40,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
     agreement: *const AgreementTable,
 ) {
     call_together(|| {
-        // SAFETY: the caller's promise; NULL is looked for.
+        // SAFETY: guaranteed by the caller; NULL is checked for.
         let (Some(&transport), Some(&agreement)) = (unsafe { (transport.as_ref(), agreement.as_ref()) }) else {
             return complain("the MPI shim has no transport; nothing is indexed");
         };
@@ -50,7 +51,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
     });
 }
 
-/// MPI has begun, but the shim cannot use it, and has said why: nothing is indexed.
+/// Refuses indexing: MPI has begun, but the shim cannot use it and has reported why.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_mpi_refused() {
     call(|| {
@@ -60,7 +61,7 @@ pub extern "C" fn turbidite_preload_mpi_refused() {
     });
 }
 
-/// All ranks are in the same collective call.
+/// Runs inside a collective call: all ranks are in the same one.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_at_collective() {
     call_together(|| {
@@ -70,7 +71,7 @@ pub extern "C" fn turbidite_preload_at_collective() {
     });
 }
 
-/// MPI is about to end; every rank calls it.
+/// Ends indexing: MPI is about to end. Every rank calls it.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_finalize() {
     flush_all();
@@ -81,7 +82,7 @@ pub extern "C" fn turbidite_preload_before_finalize() {
     });
 }
 
-/// The program ends by MPI_Abort.
+/// Ends indexing on this rank: the program calls MPI_Abort.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_abort() {
     flush_all();

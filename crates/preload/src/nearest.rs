@@ -1,8 +1,9 @@
-//! The file of the program's that a pattern nearly matches, for one that matches none.
+//! The written file that comes nearest to a pattern without matches.
 
 use std::path::Path;
 
-/// Files that differ more than so much of the pattern's last name are not near: shells and children write files too.
+/// Edit distance of the last names up to which a file is near, or a third of the pattern's last name if that is more.
+/// Shells and child processes write files too.
 const MOST_DIFFERENT: usize = 3;
 
 /// The nearest file so far.
@@ -12,7 +13,7 @@ pub(crate) struct Nearest {
     distance: usize,
 }
 
-/// Text with every run of digits, and every placeholder of a pattern, as one sign.
+/// Returns the text with each run of digits and each placeholder of a pattern replaced by one symbol.
 fn shape(text: &str) -> Vec<char> {
     let mut shape = Vec::new();
     let mut rest = text.chars().peekable();
@@ -33,7 +34,7 @@ fn shape(text: &str) -> Vec<char> {
     shape
 }
 
-/// How many letters have to be changed, added or left out (Levenshtein).
+/// Returns the Levenshtein distance.
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.iter().enumerate() {
@@ -48,18 +49,18 @@ fn distance(one: &[char], other: &[char]) -> usize {
     row[other.len()]
 }
 
-/// Names at the end of a path, as many as a pattern has.
+/// Returns as many names from the end of a path as a pattern has.
 fn end(path: &str, names: usize) -> &str {
     let begin = path.rmatch_indices('/').nth(names.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
     &path[begin..]
 }
 
 impl Nearest {
-    /// Keeps `path` if it is nearer to the pattern's text than what is known.
+    /// Keeps `path` if it is nearer to the pattern's text than the nearest so far.
     pub(crate) fn consider(nearest: &mut Option<Self>, pattern: &str, path: &Path) {
         let Some(path) = path.to_str().filter(|path| path.len() < 4096) else { return };
         let names = pattern.matches('/').count() + 1;
-        // Most files of a program are nothing like it: the last name decides.
+        // Most files of a program resemble no pattern: the last name decides.
         let last = (shape(end(pattern, 1)), shape(end(path, 1)));
         let most = MOST_DIFFERENT.max(last.0.len() / 3);
         if last.0.len().abs_diff(last.1.len()) > most || distance(&last.0, &last.1) > most {

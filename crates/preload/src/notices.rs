@@ -1,4 +1,4 @@
-//! What is said on standard error, and by whom: each thing once, by one rank, in one write.
+//! Messages on standard error: each is printed once, by one rank, in one write.
 
 use std::io;
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::path::Path;
 use crate::config::{Format, Plan};
 use crate::spool::{Leftover, Spooled};
 
-/// Says something on standard error.
+/// Prints a message on standard error.
 pub(crate) fn complain(what: &str) {
     complain_in_lines(&[what.to_owned()]);
 }
 
-/// Says several things, a line each, so that no other rank's come between them.
+/// Prints several messages, one per line, without lines of other ranks between them.
 pub(crate) fn complain_in_lines(lines: &[String]) {
     use std::io::Write;
     let text: String = lines.iter().map(|line| format!("turbidite: {line}\n")).collect();
-    // Nobody is left to be told when standard error is closed.
+    // A closed standard error leaves no way to report its failure.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
-/// Says that a file stays in the spool, since its own place does not take it.
+/// Reports that a file stays in the spool because it could not be moved to its original path.
 pub(crate) fn complain_of_place(spool: &Spooled, error: &io::Error) {
     complain(&format!(
         "cannot put {} in its place: {error}; the file is complete in the spool, {}: copy it before the node is given back, or \
@@ -30,21 +30,21 @@ pub(crate) fn complain_of_place(spool: &Spooled, error: &io::Error) {
     ));
 }
 
-/// Whether this process is the one of a launcher's that speaks, as far as that can be told without MPI.
+/// Returns whether this process is the first of its launcher, as far as its environment shows that without MPI.
 pub(crate) fn is_first_of_launch() -> bool {
     const RANKS: [&str; 5] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
     let rank = RANKS.iter().find_map(|name| std::env::var(name).ok());
     rank.is_none_or(|rank| rank.trim() == "0")
 }
 
-/// Returns a path as people read it: against the folder the program was started in.
+/// Returns a path relative to the folder in which the program was started.
 pub(crate) fn display(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let shown = here.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
     shown.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| path.to_owned()).display().to_string()
 }
 
-/// Returns a number with its thousands apart.
+/// Returns a number with its thousands grouped.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -62,10 +62,10 @@ pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns the end of a message that says how to index files later, with the command that does it; `example` is one of them.
+/// Returns the end of a message that gives the command to index files later; `example` is one of them.
 pub(crate) fn ingest_command(plan: &Plan, example: Option<&Path>) -> String {
     let (names, description, how) = match plan.format {
-        // The command knows the folders of steps.
+        // The command finds the step folders itself.
         Format::Vpic => (2, species(example).map(|name| format!("--species {}", quoted(&name))), String::new()),
         Format::Records if !plan.pattern.names_records() => {
             let config = plan.config.display();
@@ -85,13 +85,13 @@ pub(crate) fn ingest_command(plan: &Plan, example: Option<&Path>) -> String {
     format!("; index them later{how} with: {} --if-exists skip", command.join(" "))
 }
 
-/// Returns the species of a VPIC dump, by its name.
+/// Returns the species of a VPIC dump, from its name.
 fn species(example: Option<&Path>) -> Option<String> {
     let name = example?.file_name()?.to_str()?;
     name.split_once('.').map(|(species, _)| species.to_owned())
 }
 
-/// Returns a word as a shell takes it.
+/// Returns a word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,@%".contains(&byte);
     if !word.is_empty() && word.bytes().all(plain) {
@@ -101,7 +101,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns what is to be said of files that a killed run left in a spool.
+/// Returns the message about files that a killed run left in a spool.
 pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&Plan]) -> String {
     let who = leftover.owner.as_ref().map_or_else(
         || "a run that was killed".to_owned(),

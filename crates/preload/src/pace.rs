@@ -1,23 +1,24 @@
-//! How many collective calls of the program pass before ranks ask each other again which epochs are complete.
+//! The number of the program's collective calls between two questions, in which ranks ask each other which epochs are
+//! complete.
 //!
-//! Whoever asks must be asked: ranks can only count calls, since their clocks differ, and decide from what all of them
-//! have agreed on. A question takes some 10 µs, so it may be asked in every call of a program that makes few, and one
-//! in 256 of those that a program makes as fast as it can. A program that made many calls while it set out and makes
-//! few later, as LAMMPS does, must not have to make as many again before it is asked: that is why a time is allowed
-//! for questions, and calls are only skipped once it is used up.
+//! A question is collective, but clocks differ between ranks. Ranks therefore count calls, and derive the count from
+//! values that all of them have agreed on. A question takes some 10 µs, so it may be asked in every call of a program
+//! that makes few, and in one of 256 calls of a program that makes them as fast as it can. A program that makes many
+//! calls during its start and few later, as LAMMPS does, must not have to make as many again before the next question.
+//! Questions therefore have a time allowance, and calls are skipped only once it is used up.
 
 use std::time::Duration;
 
-/// Calls after so long cost nothing in proportion, whatever a question takes.
+/// Between calls this far apart, the cost of a question is negligible.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Questions may take this part of the time between them,
+/// Fraction of the elapsed time that is allowed for questions, as a divisor.
 const SHARE: u32 = 100;
 
-/// and no more than this without any between them.
+/// Initial and maximum time allowance for questions.
 const ALLOWANCE: Duration = Duration::from_millis(50);
 
-/// Most collective calls between two questions: a question is one or two collectives itself.
+/// Maximum number of collective calls between two questions: a question is one or two collectives itself.
 const MOST_CALLS: u64 = 256;
 
 #[derive(Debug)]
@@ -31,8 +32,8 @@ impl Pace {
         Self { interval: 1, allowed: ALLOWANCE }
     }
 
-    /// How many calls on the next question is to be asked; `elapsed` since the last question and `question`, what it
-    /// took, are the least of all ranks.
+    /// Returns the number of calls until the next question. `elapsed`, the time since the last question, and
+    /// `question`, its duration, are minima over all ranks.
     pub(crate) fn after(&mut self, elapsed: Duration, question: Duration) -> u64 {
         let earned = (self.allowed + elapsed / SHARE).min(ALLOWANCE);
         let can_afford = earned > question;
@@ -55,7 +56,7 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// Questions and the share of the time they took while a program made calls of this length.
+    /// Returns the number of questions and their share of the time, for a program that makes calls of this length.
     fn ask(pace: &mut Pace, calls: u64, call: Duration, question: Duration) -> (u64, f64) {
         let (mut passed, mut questions, mut interval) = (0, 0, 1);
         while passed < calls {
@@ -76,7 +77,7 @@ mod tests {
     #[test]
     fn few_calls_are_all_asked_in_after_many() {
         let mut pace = Pace::new();
-        // What LAMMPS does before its first step.
+        // The calls of LAMMPS before its first step.
         let (questions, _) = ask(&mut pace, 90, 100 * MICROSECOND, 20 * MICROSECOND);
         assert_eq!(questions, 90);
         ask(&mut pace, 1_000_000, 5 * MICROSECOND, 10 * MICROSECOND);

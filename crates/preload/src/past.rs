@@ -1,11 +1,11 @@
-//! What this run has indexed, for programs that write an epoch's files again: a dump that is made twice in a step, a
-//! collective between the two.
+//! The epochs that this run has indexed, for programs that write an epoch's files again: for example a dump made twice
+//! in one step, with a collective in between.
 //!
-//! An epoch that comes again is made of all of its files: those that were written again, and as they are the others.
-//! It then takes the place of what this run has stored of it, whatever is asked for epochs of earlier runs.
+//! An epoch written again consists of all of its files: the rewritten ones, and the others unchanged. It replaces the
+//! epoch that this run has stored, whatever the configuration says about epochs of earlier runs.
 //!
-//! Invariant: no record is lost by that. Where a file of the first time cannot be read any more, since it was removed
-//! when it was indexed, or is no longer what it was, the epoch is not indexed again and what is stored of it stays.
+//! Invariant: this loses no record. If a file of the first time can no longer be read, because it was removed after
+//! indexing or has changed since, the epoch is not indexed again and the stored epoch stays.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +14,10 @@ use std::time::SystemTime;
 
 use crate::pending::{EpochFiles, Finished};
 
-/// Epochs that are remembered. Every rank forgets the same ones.
+/// Number of epochs remembered. Every rank forgets the same ones.
 const EPOCHS: usize = 256;
 
-/// What tells a file from an earlier one of its name.
+/// The identity of a file, which distinguishes it from an earlier one of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -26,36 +26,36 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// `None` where there is no such file.
+    /// Returns the stamp of a file, or `None` if it does not exist.
     fn of(path: &Path) -> Option<Self> {
         let about = path.metadata().ok()?;
         Some(Self { inode: about.ino(), bytes: about.len(), modified: about.modified().ok()? })
     }
 }
 
-/// An epoch that was indexed, or was to be.
+/// An epoch that was indexed, or failed to be.
 #[derive(Debug)]
 struct Entry {
     epoch: u64,
     committed: bool,
-    /// The files of this rank; without a stamp those that are gone.
+    /// The files of this rank, without a stamp if they no longer exist.
     files: Vec<(PathBuf, Option<Stamp>)>,
 }
 
-/// The epochs of one dataset that came up last, the latest at the end.
+/// The most recent epochs of one dataset, the latest last.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     entries: VecDeque<Entry>,
 }
 
 impl Past {
-    /// Takes note of an epoch and its files; `committed` says whether they are stored.
+    /// Records an epoch and its files; `committed` says whether they are stored.
     pub(crate) fn remember(&mut self, epoch: u64, files: &[Finished], committed: bool) {
         let mut entry = Entry { epoch, committed, files: Vec::new() };
         entry.files.extend(files.iter().map(|file| (file.path.clone(), Stamp::of(&file.path))));
         let before = self.entries.iter().position(|entry| entry.epoch == epoch);
         if let Some(before) = before.and_then(|index| self.entries.remove(index)) {
-            // What was stored before is still there when the second attempt fails, and is of all files of the first.
+            // The stored epoch survives a failed second attempt, and consists of all files of the first.
             entry.committed |= before.committed;
             let left = before.files.into_iter().filter(|(path, _)| files.iter().all(|file| file.path != *path));
             entry.files.extend(left);
@@ -66,12 +66,12 @@ impl Past {
         }
     }
 
-    /// Whether this run has stored the epoch.
+    /// Returns whether this run has stored the epoch.
     pub(crate) fn has(&self, epoch: u64) -> bool {
         self.entries.iter().any(|entry| entry.epoch == epoch && entry.committed)
     }
 
-    /// Adds the epoch's files that were not written again. Where one cannot be read any more, the epoch fails.
+    /// Adds the epoch's files that were not rewritten. If one of them can no longer be read, the epoch fails.
     pub(crate) fn recall(&self, epoch: u64, files: &mut EpochFiles) {
         let Some(entry) = self.entries.iter().find(|entry| entry.epoch == epoch) else { return };
         for (path, stamp) in &entry.files {
@@ -100,7 +100,7 @@ mod tests {
         Finished { anew, ..Finished::whole(path.to_owned(), None) }
     }
 
-    /// The files an epoch is made of the second time, or why it fails.
+    /// Returns the files of a rewritten epoch, or the reason why it fails.
     fn again(past: &Past, epoch: u64, written: Vec<Finished>) -> Result<Vec<PathBuf>, String> {
         let mut files = EpochFiles { finished: written, ..EpochFiles::default() };
         past.recall(epoch, &mut files);
@@ -136,7 +136,7 @@ mod tests {
         assert!(said.contains("other: was removed when it was indexed, and only others"), "{said}");
         let said = again(&past, 5, vec![file(&one, false), file(&other, true)]).unwrap_err();
         assert!(said.contains("one: was removed when it was indexed, and what is there now"), "{said}");
-        // The attempt with one of them has failed: the file is in its place, the other one still missing.
+        // The attempt with one of them has failed: the file is at its original path, the other one still missing.
         std::fs::write(&one, "one").unwrap();
         past.remember(5, &[file(&one, true)], false);
         assert!(past.has(5) && again(&past, 5, vec![file(&one, true)]).is_err());

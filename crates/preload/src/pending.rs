@@ -1,4 +1,4 @@
-//! What was opened and closed of each epoch on this rank, until the epoch is indexed.
+//! The opened and closed files of each epoch on this rank, until the epoch is indexed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use crate::spool::Spooled;
 
-/// A file the program has closed, or its part that holds one epoch.
+/// A file that the program has closed, or the part of it that holds one epoch.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// Where the program believes it is.
+    /// The path that the program gave.
     pub(crate) path: PathBuf,
-    /// Where it is until its epoch is indexed.
+    /// Its place in the spool until its epoch is indexed.
     pub(crate) spool: Option<Spooled>,
-    /// The byte where the epoch begins, in a file of several.
+    /// The byte at which the epoch begins, in a file of several.
     pub(crate) begin: Option<u64>,
-    /// Whether nothing was in it when the program opened it.
+    /// The file was empty when the program opened it.
     pub(crate) anew: bool,
 }
 
@@ -25,7 +25,7 @@ impl Finished {
         Self { path, spool, begin: None, anew: false }
     }
 
-    /// Where it can be read. Another process may have moved it out of the spool since.
+    /// Returns the path at which it can be read. Another process may have moved it out of the spool.
     pub(crate) fn place(&self) -> PathBuf {
         let copy = self.spool.as_ref().filter(|spool| spool.exists());
         copy.map_or_else(|| self.path.clone(), Spooled::place)
@@ -35,18 +35,18 @@ impl Finished {
 /// One epoch's files on this rank.
 #[derive(Debug, Default)]
 pub(crate) struct EpochFiles {
-    /// Files that are open now.
+    /// Number of open files.
     pub(crate) open: u64,
-    /// Files that were closed and are read back, or have to be put in place when indexing fails; each path once.
+    /// Closed files, which are read back, or moved to their original paths if indexing fails; each path once.
     pub(crate) finished: Vec<Finished>,
     /// Records that were files of their own.
     pub(crate) gathered: Gathered,
-    /// Why this rank cannot index the epoch.
+    /// The reason why this rank cannot index the epoch.
     pub(crate) failure: Option<String>,
 }
 
 impl EpochFiles {
-    /// Whether nothing is known of the epoch after all.
+    /// Returns whether nothing is known of the epoch.
     pub(crate) fn is_empty(&self) -> bool {
         let gathered = !self.gathered.memory.is_empty() || self.gathered.file.is_some();
         self.open == 0 && self.finished.is_empty() && !gathered && self.failure.is_none()
@@ -54,7 +54,7 @@ impl EpochFiles {
 
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
-            // What is in it was written since it was begun anew.
+            // If either was empty when opened, all of its content is new.
             Some(known) => *known = Finished { anew: file.anew || known.anew, ..file },
             None => self.finished.push(file),
         }
@@ -64,20 +64,20 @@ impl EpochFiles {
 /// The epochs of a dataset that are not indexed yet.
 pub(crate) type Pending = BTreeMap<u64, EpochFiles>;
 
-/// Most bytes of gathered records in memory; more go to a file without a name.
+/// Maximum size of gathered records in memory; earlier ones go to an unnamed file.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// Records that came one by one.
+/// Records that arrived one by one.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
-    /// The last ones.
+    /// The most recent records.
     pub(crate) memory: Vec<u8>,
-    /// The ones before.
+    /// The earlier records.
     pub(crate) file: Option<File>,
 }
 
 impl Gathered {
-    /// Adds a record; `spool` is the folder for what does not stay in memory.
+    /// Adds a record; `spool` is the folder for records that do not fit in memory.
     pub(crate) fn add(&mut self, record: &[u8], spool: &std::path::Path) -> std::io::Result<()> {
         if self.memory.len() + record.len() > MEMORY_BYTES {
             let file = match &mut self.file {
@@ -94,7 +94,7 @@ impl Gathered {
     }
 }
 
-/// A file that nobody else sees and that is gone when it is closed.
+/// Creates an unnamed file, which is deleted when it is closed.
 fn nameless(folder: &std::path::Path) -> std::io::Result<File> {
     let path = folder.join(format!("turbidite-{}-gathered", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;

@@ -1,4 +1,4 @@
-//! What a process has from its first call on: its configuration, and which paths that concerns.
+//! The state of a process from its first call on: its configuration, and the paths that it concerns.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,45 +12,45 @@ use crate::notices::{complain_in_lines, is_first_of_launch};
 use crate::spool::{DatasetNote, describe_owner};
 use crate::world::World;
 
-/// One dataset's files, beside the session, so that paths of no interest are told without its lock: our own threads open
-/// files while it is held.
+/// One dataset's files. This state is kept outside the session, so that paths of no interest are recognised without the
+/// session's lock: our own threads open files while it is held.
 pub(crate) struct Watched {
     pattern: PathPattern,
     files: String,
-    /// Where files wait that the index replaces.
+    /// The spool folder for files that the index replaces.
     pub(crate) spool: Option<PathBuf>,
     nearest: Mutex<Option<Nearest>>,
 }
 
-/// What a session begins with.
+/// The initial state of a session.
 pub(crate) struct Start {
     pub(crate) plans: Vec<Plan>,
-    /// The other ranks as the process looked when it read its configuration.
+    /// The other ranks, as seen when the configuration was read.
     pub(crate) world: World,
 }
 
 struct Process {
     watched: Vec<Watched>,
     quiet: bool,
-    /// Until the session takes it.
+    /// Present until the session takes it.
     start: Mutex<Option<Start>>,
 }
 
-/// What is known of the configuration.
+/// The result of reading the configuration.
 enum Configured {
-    /// There is none.
+    /// No configuration is given.
     Unset,
-    /// It cannot be followed: the mistakes.
+    /// The configuration is invalid: the mistakes.
     Broken(Vec<String>),
     Ready(Box<Process>),
 }
 
-/// Whether there is something to follow.
+/// The status of the configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// No configuration is named.
+    /// No configuration is given.
     Unset,
-    /// It cannot be followed.
+    /// The configuration is invalid.
     Broken,
     Ready,
 }
@@ -85,7 +85,7 @@ impl Process {
     }
 }
 
-/// Returns whether there is something to follow.
+/// Returns the status of the configuration.
 pub(crate) fn standing() -> Standing {
     match configured() {
         Configured::Unset => Standing::Unset,
@@ -94,7 +94,7 @@ pub(crate) fn standing() -> Standing {
     }
 }
 
-/// Takes, once, what the session begins with; `None` without a configuration that can be followed.
+/// Takes the initial state of the session, once; `None` without a valid configuration.
 pub(crate) fn take_start() -> Option<Start> {
     ready()?.start.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
@@ -105,17 +105,17 @@ pub(crate) fn watched(path: &Path) -> Option<&'static Watched> {
     ready()?.watched.iter().find(|watched| watched.pattern.matches(path).is_some())
 }
 
-/// Returns whether a path is one of those to be indexed.
+/// Returns whether a path is to be indexed.
 pub(crate) fn is_of_interest(path: &Path) -> bool {
     watched(path).is_some()
 }
 
-/// Returns whether nothing is to be said when all is well.
+/// Returns whether to print nothing on success.
 pub(crate) fn is_quiet() -> bool {
     ready().is_some_and(|process| process.quiet)
 }
 
-/// The program opens a file for writing that no dataset wants.
+/// Records that the program opens a file for writing that belongs to no dataset.
 pub(crate) fn note_other(path: &Path) {
     match configured() {
         Configured::Unset => {}
@@ -125,25 +125,25 @@ pub(crate) fn note_other(path: &Path) {
                 Nearest::consider(&mut nearest, &watched.files, path);
             }
         }
-        // A program without ranks; one with ranks lets one of them speak.
+        // A program without ranks reports this here; with ranks, one of them does so later.
         Configured::Broken(_) if World::find().is_alone() && !is_of_system(path) => say_broken(),
         Configured::Broken(_) => {}
     }
 }
 
-/// Whether a file is none that a program writes results to.
+/// Returns whether a file lies where programs write no results.
 fn is_of_system(path: &Path) -> bool {
     ["/dev", "/proc", "/sys"].iter().any(|folder| path.starts_with(folder))
 }
 
-/// Returns the file nearest to a dataset's pattern that the program has opened for writing.
+/// Returns the file opened for writing that is nearest to a dataset's pattern.
 pub(crate) fn nearest(dataset: usize) -> Option<Nearest> {
     ready()?.watched.get(dataset)?.nearest.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
 static IS_BROKEN_SAID: AtomicBool = AtomicBool::new(false);
 
-/// Says, once, what is wrong with the configuration.
+/// Reports, once, the mistakes in the configuration.
 pub(crate) fn say_broken() {
     if let Configured::Broken(mistakes) = configured()
         && !IS_BROKEN_SAID.swap(true, Ordering::Relaxed)
@@ -156,12 +156,12 @@ pub(crate) fn say_broken() {
     }
 }
 
-/// Leaves what is wrong with the configuration unsaid from now on: another rank has said it.
+/// Suppresses the report of the mistakes: another rank has printed them.
 pub(crate) fn keep_broken_unsaid() {
     IS_BROKEN_SAID.store(true, Ordering::Relaxed);
 }
 
-/// The process ends: what was not said by then.
+/// Prints outstanding reports at the end of the process.
 pub(crate) fn ended() {
     if matches!(World::find(), World::Unknown) && is_first_of_launch() {
         say_broken();

@@ -5,12 +5,13 @@ use crate::process::{self, Standing};
 use crate::session::session;
 use crate::world::World;
 
-/// What ranks have to have in common where it is no configuration's fingerprint, in the order in which they are told.
+/// Compared in place of a fingerprint where the configuration is missing or invalid, in the order in which they are
+/// reported.
 const UNSET: i64 = -1;
 const BROKEN: i64 = -2;
 
-/// Begins indexing together with all ranks, where all have the same configuration. All ranks call it together, when MPI
-/// has begun; one of them says what is wrong with the configuration.
+/// Begins indexing if all ranks have the same configuration. One of them reports an invalid configuration. Collective,
+/// when MPI has begun.
 pub(crate) fn mpi_started(world: World) {
     let rank = i64::from(world.rank());
     let state = match (process::standing(), session()) {
@@ -26,7 +27,7 @@ pub(crate) fn mpi_started(world: World) {
     if can_reach && first_broken == rank {
         process::say_broken();
     }
-    // Those without a configuration speak only where no other rank has one.
+    // A rank without a configuration reports the difference only if no rank has one.
     let speaks = !can_reach || first_ready == rank || (first_ready == i64::MAX && rank == 0);
     if !agrees && speaks {
         complain("ranks have different configurations; nothing is indexed");

@@ -1,11 +1,11 @@
-//! What is said at the end: a line a dataset.
+//! The summary at the end: one line per dataset.
 
 use crate::dataset::{Dataset, Tally};
 use crate::notices::{complain_in_lines, count, display, grouped};
 use crate::process;
 use crate::world::World;
 
-/// Says what has become of the datasets. All ranks call it together; each line is said by one of them.
+/// Prints the outcome of the datasets. Collective; each line is printed by one rank.
 pub(crate) fn say(datasets: &[Dataset], world: &World) {
     let mut counts: Vec<i64> = Vec::new();
     let mut nearest: Vec<i64> = Vec::new();

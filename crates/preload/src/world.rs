@@ -1,8 +1,7 @@
-//! The ranks of the program, as the MPI shim (libturbidite_preload_mpi.so) gives them to us: asking all of them, and
-//! connections.
+//! The ranks of the program, from the MPI shim (libturbidite_preload_mpi.so): agreement of all ranks, and connections.
 //!
-//! Without the shim the process is a program of one rank. `unsafe` trusts the shim: its tables stay until MPI ends, and
-//! all ranks call these functions together.
+//! Without the shim the process is a program of one rank. `unsafe` trusts the shim: its tables stay valid until MPI
+//! ends, and all ranks call these functions together.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,13 +26,13 @@ pub struct AgreementTable {
 /// The other ranks.
 #[derive(Debug)]
 pub(crate) enum World {
-    /// There are none.
+    /// None.
     Alone,
-    /// An MPI library is there, but MPI has not begun, or its beginning was not seen.
+    /// An MPI library is present, but MPI has not begun, or its beginning was not seen.
     Unknown,
     /// All ranks of MPI_COMM_WORLD.
     Ranks { transport: TransportTable, agreement: AgreementTable },
-    /// There are some, but nothing is agreed on with them (any more).
+    /// Other ranks exist, but this one does not (or no longer) agree on anything with them.
     Parted,
     /// MPI has ended.
     Ended,
@@ -43,10 +42,9 @@ pub(crate) enum World {
 unsafe impl Send for World {}
 
 impl World {
-    /// What the process looks like before MPI begins.
+    /// Returns the ranks as seen before MPI begins.
     pub(crate) fn find() -> Self {
-        // Not PMPI_Init: the shim has that itself.
-        // SAFETY: only asks whether the symbol is there.
+        // Not PMPI_Init, which the shim has itself. SAFETY: only looks up a symbol.
         let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Comm_rank".as_ptr()) };
         if mpi.is_null() { Self::Alone } else { Self::Unknown }
     }
@@ -55,7 +53,7 @@ impl World {
         matches!(self, Self::Alone)
     }
 
-    /// Whether ranks can ask each other now.
+    /// Returns whether ranks can ask each other now.
     pub(crate) fn can_agree(&self) -> bool {
         matches!(self, Self::Alone | Self::Ranks { .. })
     }
@@ -78,12 +76,12 @@ impl World {
         if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
     }
 
-    /// Whether MPI has begun and not ended, so that a job may hold a connection to other ranks.
+    /// Returns whether MPI has begun and not ended, so that a job may hold a connection to other ranks.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self, Self::Ranks { .. } | Self::Parted)
     }
 
-    /// Whether this rank is the first of its node.
+    /// Returns whether this rank is the first of its node.
     pub(crate) fn leads_node(&self) -> bool {
         self.topology().is_first_of_node(self.rank())
     }
@@ -100,12 +98,12 @@ impl World {
         }
     }
 
-    /// The smallest of all ranks' values, each for itself. Answers whether it could be found out.
+    /// Replaces each value by its minimum over all ranks. Returns whether that succeeded.
     pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.minimum)
     }
 
-    /// The sums of all ranks' values.
+    /// Replaces each value by its sum over all ranks. Returns whether that succeeded.
     pub(crate) fn sum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.sum)
     }
@@ -117,18 +115,18 @@ impl World {
             .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
     }
 
-    /// Which ranks share a node.
+    /// Returns the ranks' distribution over nodes.
     pub(crate) fn topology(&self) -> Topology {
         let Self::Ranks { transport, .. } = self else { return Topology::one_node() };
         // SAFETY: the shim names the node of every rank, or none.
         unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
     }
 
-    /// A new connection to the other ranks, if there are any, for one dataset: two on one would take each other's
-    /// messages. All ranks call it together.
+    /// Opens a connection to the other ranks, if any, for one dataset: two datasets on one connection would receive
+    /// each other's messages. Collective.
     pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
         let Self::Ranks { agreement, .. } = self else { return None };
-        // SAFETY: the function and its context are the shim's; NULL is looked for.
+        // SAFETY: the function and its context are the shim's; NULL is checked for.
         let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
         let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
         // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
@@ -139,12 +137,12 @@ impl World {
 /// Set while ranks wait for each other in our code.
 static TOGETHER: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether a thread of this process waits for other ranks in our code, which may be for ever.
+/// Returns whether a thread of this process waits for other ranks in our code, possibly for ever.
 pub(crate) fn is_waiting_for_ranks() -> bool {
     TOGETHER.load(Ordering::Acquire)
 }
 
-/// Runs what all ranks do together, and may wait for each other in.
+/// Runs a collective body, in which ranks may wait for each other.
 pub(crate) fn together(body: impl FnOnce()) {
     TOGETHER.store(true, Ordering::Release);
     body();

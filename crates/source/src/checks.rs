@@ -1,9 +1,9 @@
-//! What a header has to say of its file: the number of records, `records = "i32@111"`, and bytes that are the same in every
-//! file, `magic = "fe ca ef be ad de@5"`. Both name a byte of the header; the bytes of a magic are hexadecimal.
+//! Checks of a file's header: the number of records, `records = "i32@111"`, and bytes that are the same in every file,
+//! `magic = "fe ca ef be ad de@5"`. Both give a byte offset in the header; the bytes of a magic are hexadecimal.
 //!
-//! The settings mean the same in layout files and in the preload library's configuration.
+//! The settings have the same meaning in layout files and in the preload library's configuration.
 //!
-//! Invariant: nothing is read outside of the header's bytes that are given.
+//! Invariant: nothing outside the given header bytes is read.
 
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ pub enum Texts {
     Several(Vec<String>),
 }
 
-/// Bytes that every file has at the same place.
+/// Bytes that every file has at the same offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Magic {
     text: String,
@@ -34,7 +34,7 @@ enum CountType {
     U64,
 }
 
-/// Place and type of the number of records.
+/// Offset and type of the number of records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Count {
     text: String,
@@ -42,14 +42,14 @@ struct Count {
     offset: usize,
 }
 
-/// The comparisons of every file's header.
+/// The checks of every file's header.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Checks {
     magic: Vec<Magic>,
     records: Option<Count>,
 }
 
-/// Lengths of a file and its pieces, in bytes.
+/// Lengths of a file and its parts, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Lengths {
     /// The file.
@@ -68,7 +68,7 @@ impl CountType {
         }
     }
 
-    /// The value of the first bytes; `None` where there are too few.
+    /// Decodes the value from the first bytes. Returns `None` if there are too few.
     fn read(self, bytes: &[u8]) -> Option<i128> {
         Some(match self {
             Self::I32 => i32::from_le_bytes(*bytes.first_chunk()?).into(),
@@ -85,7 +85,7 @@ fn split(text: &str) -> Option<(&str, usize)> {
     Some((what.trim(), offset.trim().parse().ok()?))
 }
 
-/// Checks that a value lies in the header.
+/// Checks that a value lies within the header.
 fn check_place(setting: &str, offset: usize, width: usize, header_bytes: u64) -> Result<(), String> {
     match offset.checked_add(width) {
         Some(end) if end as u64 <= header_bytes => Ok(()),
@@ -129,7 +129,7 @@ fn parse_count(text: &str, header_bytes: u64) -> Result<Count, String> {
     Ok(Count { text: text.to_owned(), count_type, offset })
 }
 
-/// Returns bytes as a magic is written.
+/// Returns bytes in the notation of a magic.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
@@ -138,7 +138,7 @@ impl Checks {
     /// Parses the settings `records` and `magic`.
     ///
     /// # Errors
-    /// What is wrong with a setting, which it names.
+    /// The mistake, with the name of the setting.
     pub fn parse(records: Option<&str>, magic: Option<&Texts>, header_bytes: u64) -> Result<Self, String> {
         let magic = match magic {
             None => &[][..],
@@ -151,17 +151,17 @@ impl Checks {
         })
     }
 
-    /// Returns the number of bytes at the beginning of a file that are compared.
+    /// Returns the number of bytes at the beginning of a file that the checks need.
     pub fn header_bytes(&self) -> usize {
         let magic = self.magic.iter().map(|magic| magic.offset + magic.bytes.len());
         let count = self.records.iter().map(|count| count.offset + count.count_type.width());
         magic.chain(count).max().unwrap_or(0)
     }
 
-    /// Compares a file with the settings; `header` are its first bytes.
+    /// Checks a file against the settings; `header` holds its first bytes.
     ///
     /// # Errors
-    /// What differs, without the file's name.
+    /// The difference, without the file's name.
     pub fn check(&self, header: &[u8], lengths: Lengths) -> Result<(), String> {
         for Magic { text, bytes, offset } in &self.magic {
             let found = header.get(*offset..*offset + bytes.len()).unwrap_or_default();
@@ -181,7 +181,7 @@ impl Checks {
     }
 }
 
-/// Compares a header's number of records with the file's length.
+/// Checks a header's number of records against the file's length.
 pub(crate) fn check_count(stated: i128, lengths: Lengths) -> Result<(), String> {
     let Lengths { file, header, record } = lengths;
     let body = file.saturating_sub(header);
@@ -246,7 +246,7 @@ mod tests {
         assert!(said(&[0xfe, 0xca, 1, 0, 255, 255, 255, 255], 104).contains("states -1 records"));
         assert!(said(&[0xca, 0xfe, 1, 0, 3, 0, 0, 0], 104).contains("bytes ca fe at 0, expected magic = \"fe ca@0\""));
         assert!(said(&[0xfe, 0xca, 2, 0, 3, 0, 0, 0], 104).contains("bytes 02 at 2, expected magic = \"01@2\""));
-        // A header that is shorter than it should be.
+        // A header that is too short.
         assert!(said(&header[..5], 5).contains("states -1"));
         for (count_type, largest) in
             [("u32", u128::from(u32::MAX)), ("i64", i64::MAX as u128), ("u64", u64::MAX as u128)]

@@ -1,4 +1,4 @@
-//! Records that were read together.
+//! Chunks of records that were read together.
 
 use turbidite::{ColumnView, SchemaError};
 
@@ -7,33 +7,34 @@ use crate::field::Field;
 #[cfg(feature = "parquet")]
 use crate::parquet::DecodedColumns;
 
-/// Records that lie together; all of them come from one file.
+/// Consecutive records of one file.
 #[derive(Debug)]
 pub struct Chunk<'a> {
-    /// The file they come from.
+    /// Their file.
     pub file: &'a RecordFile,
-    /// Position of the first one in it.
+    /// Index of the first record within the file.
     pub first: u64,
     /// Number of records.
     pub records: usize,
     pub(crate) values: Values<'a>,
 }
 
-/// Where the values of a chunk are.
+/// The location of a chunk's values.
 #[derive(Debug)]
 pub(crate) enum Values<'a> {
-    /// In the caller's buffer, record after record.
+    /// In the caller's buffer, row by row.
     Records { fields: &'a [Field], record_bytes: usize },
-    /// Decoded, column after column.
+    /// Decoded, column by column.
     #[cfg(feature = "parquet")]
     Columns(DecodedColumns),
 }
 
 impl Chunk<'_> {
-    /// Returns the records as columns; `buffer` is the one that was given to [`RankReader::next`](crate::RankReader::next).
+    /// Returns the records as columns; `buffer` is the one that was passed to
+    /// [`RankReader::next`](crate::RankReader::next).
     ///
     /// # Errors
-    /// When the buffer is another one.
+    /// When a different buffer is passed.
     pub fn views<'b>(&'b self, buffer: &'b [u8]) -> Result<Vec<ColumnView<'b>>, SchemaError> {
         match &self.values {
             Values::Records { fields, record_bytes } => {

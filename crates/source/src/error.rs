@@ -1,4 +1,4 @@
-//! What can be wrong with a source: every message names the file and, for a field, where it lies and what was expected.
+//! Errors of a source: every message names the file and, for a field, its offset and the expected value.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,38 +6,38 @@ use std::path::PathBuf;
 /// A source that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// The operating system refused.
+    /// An I/O error.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
-        /// What was attempted, as a verb.
+        /// The operation, as a verb.
         operation: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         source: io::Error,
     },
-    /// A field of a header has a value that it cannot have.
+    /// A header field has an invalid value.
     #[error("{}: {field} at offset {offset} is {found}, expected {expected}", path.display())]
     Field {
         /// The file.
         path: PathBuf,
         /// Name of the field.
         field: &'static str,
-        /// Where it lies in the file, in bytes.
+        /// Its offset in the file, in bytes.
         offset: u64,
         /// Its value.
         found: String,
-        /// What its value may be.
+        /// The valid values.
         expected: String,
     },
-    /// A file has another length than its header or its layout demands.
+    /// The length of a file differs from the length that its header or its layout requires.
     #[error("{}: the file has {found} bytes, expected {expected}", path.display())]
     Length {
         /// The file.
         path: PathBuf,
         /// Its length, in bytes.
         found: u64,
-        /// The lengths that it may have.
+        /// The valid lengths.
         expected: String,
     },
     /// A file shrank while it was read.
@@ -45,25 +45,25 @@ pub enum SourceError {
     Shrunk {
         /// The file.
         path: PathBuf,
-        /// End of the bytes that were to be read.
+        /// End of the bytes that were requested.
         end: u64,
     },
-    /// An encoded file is corrupt, or of another format than its name says.
+    /// An encoded file is corrupt, or not in the format that its name suggests.
     #[error("{}: {place} cannot be read: {what}", path.display())]
     Undecodable {
         /// The file.
         path: PathBuf,
-        /// The part of it.
+        /// The corrupt part of it.
         place: String,
-        /// What the decoder says.
+        /// The decoder's message.
         what: String,
     },
-    /// A file or folder is not what was looked for.
+    /// A file or folder is not of the expected kind.
     #[error("{}: {what}", path.display())]
     Unfit {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong with it, and what to do.
+        /// The problem, and what to do.
         what: String,
     },
     /// A rank's file does not exist.
@@ -71,10 +71,10 @@ pub enum SourceError {
     MissingRank {
         /// The file.
         path: PathBuf,
-        /// Why it should exist.
+        /// The reason why it should exist.
         reason: String,
     },
-    /// Two files are of the same rank and epoch.
+    /// Two files belong to the same rank and epoch.
     #[error("{} and {} are both rank {rank} of epoch {epoch}", one.display(), other.display())]
     Twice {
         /// One of the files.
@@ -86,15 +86,15 @@ pub enum SourceError {
         /// Their rank.
         rank: u32,
     },
-    /// The request does not fit the source: an option has to change.
+    /// The request does not fit the source: an option must change.
     #[error("{0}")]
     Usage(String),
-    /// The layout file cannot be understood.
+    /// The layout file is invalid.
     #[error("{}: {what}", path.display())]
     Layout {
         /// The layout file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
 }
@@ -108,7 +108,7 @@ impl SourceError {
 
 /// Adds the file and the operation to an [`io::Error`].
 pub(crate) trait SourceContext<T> {
-    /// Names what was attempted and on which file.
+    /// Adds the operation and the file to the error.
     fn of(self, operation: &'static str, path: &std::path::Path) -> Result<T, SourceError>;
 }
 

@@ -1,18 +1,18 @@
-//! Values at fixed places of a record or header.
+//! Values at fixed offsets of a record or header.
 
 use serde::Deserialize;
 use turbidite::Column;
 
-/// A value's place in a record or header.
+/// A value's location in a record or header.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Name, type and unit.
     pub column: Column,
-    /// Where the value begins, in bytes.
+    /// Offset of the value, in bytes.
     pub offset: usize,
 }
 
-/// A field as TOML files describe it: a `[[field]]` of a layout, a `[[dataset.field]]` of a preload configuration.
+/// A field as described in TOML files: a `[[field]]` of a layout, a `[[dataset.field]]` of a preload configuration.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FieldLayout {
@@ -23,6 +23,6 @@ pub struct FieldLayout {
     pub data_type: String,
     /// Its unit, if one is given.
     pub unit: Option<String>,
-    /// Where its value begins, in bytes; without it the field follows the one before it.
+    /// Offset of its value, in bytes; by default the field follows the previous one.
     pub offset: Option<usize>,
 }

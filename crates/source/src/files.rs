@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{SourceContext, SourceError};
 
-/// Returns the names in a folder in byte order, without those that are hidden or not UTF-8.
+/// Returns the names in a folder in byte order, without hidden names and names that are not UTF-8.
 pub(crate) fn names(folder: &Path) -> Result<Vec<String>, SourceError> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).of("list", folder)? {

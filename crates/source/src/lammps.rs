@@ -1,33 +1,33 @@
-//! LAMMPS' binary dumps: what `dump … custom` and `dump … atom` write into files whose names end in `.bin`.
+//! LAMMPS' binary dumps: output of `dump … custom` and `dump … atom` to files whose names end in `.bin`.
 //!
-//! A file holds one step or several, one behind the other, without padding and in the machine's byte order. A step:
+//! A file holds one or several consecutive steps, without padding and in the machine's byte order. A step:
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! | ---: | --- |
-//! | 8 | i64: minus the length of the magic. Files of old releases begin with the step, and lack what is marked * |
+//! | 8 | i64: minus the length of the magic. Files of old releases begin with the step, and lack the fields marked * |
 //! | n | * the magic, `DUMPCUSTOM` or `DUMPATOM` |
-//! | 4, 4 | * i32: 1, to tell the byte order; i32: the revision |
+//! | 4, 4 | * i32: 1, which shows the byte order; i32: the revision |
 //! | 8 | * i64: the step |
 //! | 8 | i64: atoms of the step in this file |
 //! | 4, 24 | i32: whether the box is tilted; six i32: its boundaries |
 //! | 48, 24 | f64: xlo, xhi, ylo, yhi, zlo, zhi; and, if it is tilted, xy, xz, yz |
-//! | 4 | i32: values of an atom |
+//! | 4 | i32: number of values per atom |
 //! | 4 + n | * from revision 2 on: i32 and so many bytes, the units; none unless asked for |
 //! | 1, 8 | * likewise: whether a time follows; if so, f64 |
 //! | 4 + n | * likewise: i32 and so many bytes, the names of the columns with blanks between them |
 //! | 4 | i32: chunks, one for each process that gave its atoms to this file |
 //! | 4 + 8 n | each chunk: i32 and so many f64, atom by atom |
 //!
-//! Learnt from the `dump` page of LAMMPS' manual, which points to its own converter for the details, and from what
-//! Debian's LAMMPS (release of 2022-01-06) writes; `tests/lammps` compares with a decoder of its own.
+//! Sources: the `dump` page of LAMMPS' manual, which refers to its own converter for the details, and files written by
+//! Debian's LAMMPS (release of 2022-01-06); `tests/lammps` compares with a decoder of its own.
 //!
-//! Invariant: nothing in a file is believed. Lengths are compared with the file's before anything is read or kept, and
-//! the atoms that the chunks hold with those that the header names.
+//! Invariant: no value of a file is trusted. Lengths are checked against the file's length before anything is read or
+//! allocated, and the number of atoms in the chunks against the number in the header.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Names of the constants that a step has of its box, in the order of [`Step::domain`].
+/// Names of the box constants of a step, in the order of [`Step::domain`].
 pub const BOX: [&str; 9] = [
     "header.xlo",
     "header.xhi",
@@ -40,13 +40,13 @@ pub const BOX: [&str; 9] = [
     "header.yz",
 ];
 
-/// No text in a header is this long.
+/// Maximum length of a text in a header.
 const LONGEST_TEXT_BYTES: usize = 1 << 20;
 
-/// Records of one process.
+/// The rows of one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Where its first row begins in the file, in bytes.
+    /// Offset of its first row in the file, in bytes.
     pub offset: u64,
     /// Number of its rows.
     pub rows: u64,
@@ -57,22 +57,22 @@ pub struct Chunk {
 pub struct Step {
     /// Its number.
     pub step: u64,
-    /// Names of the columns; none in files of old releases.
+    /// Names of the columns; empty in files of old releases.
     pub names: Vec<String>,
-    /// Number of values of a row, each an f64.
+    /// Number of values per row, each an f64.
     pub values: usize,
-    /// See [`BOX`]; a box that is not tilted has zeros in the last three.
+    /// See [`BOX`]; the last three are zero for a box that is not tilted.
     pub domain: [f64; 9],
-    /// The records, process by process.
+    /// The rows, process by process.
     pub chunks: Vec<Chunk>,
-    /// Where the next step begins, in bytes.
+    /// Offset of the next step, in bytes.
     pub end: u64,
 }
 
-/// Why there is no step.
+/// The reason why there is no step.
 #[derive(Debug, PartialEq, Eq)]
 enum Missing {
-    /// The file ends in it.
+    /// The file ends within the step.
     Short,
     Wrong(String),
 }
@@ -81,7 +81,7 @@ fn wrong<T>(what: String) -> Result<T, Missing> {
     Err(Missing::Wrong(what))
 }
 
-/// Reads a file forward.
+/// A forward reader of a file.
 struct Cursor<'a> {
     file: &'a File,
     at: u64,
@@ -89,7 +89,7 @@ struct Cursor<'a> {
 }
 
 impl Cursor<'_> {
-    /// Goes on by so many bytes, all of which the file has; where they begin.
+    /// Skips bytes, all of which must lie in the file. Returns the offset of the first one.
     fn skip(&mut self, bytes: u64) -> Result<u64, Missing> {
         let begin = self.at;
         match begin.checked_add(bytes) {
@@ -133,7 +133,7 @@ impl Cursor<'_> {
         String::from_utf8(text).map_err(|_| Missing::Wrong(format!("a text before byte {} is none", self.at)))
     }
 
-    /// The revision of the format, 0 for files of old releases, and the step.
+    /// Reads the revision of the format, 0 for files of old releases, and the step.
     fn beginning(&mut self) -> Result<(i32, u64), Missing> {
         let at = self.at;
         let mut step = self.i64()?;
@@ -165,7 +165,7 @@ impl Cursor<'_> {
         Ok(domain)
     }
 
-    /// What headers say from the second revision on; the names of the columns.
+    /// Reads the fields that headers have from the second revision on. Returns the names of the columns.
     fn names(&mut self) -> Result<Vec<String>, Missing> {
         let units = self.i32()?;
         self.text(i64::from(units))?;
@@ -213,10 +213,10 @@ impl Cursor<'_> {
     }
 }
 
-/// Reads the step that begins at a byte of a file; `None` when the file, of this length, ends before the step does.
+/// Reads the step at a byte offset of a file. Returns `None` if the file, of this length, ends within the step.
 ///
 /// # Errors
-/// What is wrong with the file, without its name.
+/// The problem with the file, without its name.
 pub fn read(file: &File, begin: u64, length: u64) -> Result<Option<Step>, String> {
     match (Cursor { file, at: begin, length }).step() {
         Ok(step) => Ok(Some(step)),
@@ -231,7 +231,7 @@ mod tests {
 
     use super::*;
 
-    /// A step as LAMMPS writes it, of two chunks.
+    /// Encodes a step of two chunks as LAMMPS does.
     fn written(revision: i32, step: i64, tilted: bool, rows: [usize; 2]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if revision > 0 {
@@ -288,7 +288,7 @@ mod tests {
         let bytes = written(2, 50, true, [3, 2]);
         for length in 0..bytes.len() {
             assert_eq!(read_all(&bytes[..length]), Ok(None), "{length}");
-            // The same where the file has grown since its length was asked for.
+            // The same for a file that has grown since its length was read.
             assert_eq!(read(&file_of(&bytes), 0, length as u64), Ok(None), "{length}");
         }
     }

@@ -1,16 +1,17 @@
-//! What Turbidite knows of the files that simulations write, for the command, the preload library and the fuzzers.
+//! Formats of the files that simulations write, for the command line, the preload library and the fuzzers.
 //!
-//! [`Source`] is a catalogue of such files: folders of dump files, one file per epoch and rank, or a single Parquet file.
-//! Opening one checks every file's name, header and length, so that a missing rank or a truncated file is found before
-//! anything is written. [`RankReader`] then reads records in bounded chunks: a source never holds an epoch in memory.
+//! [`Source`] is a catalogue of such files: folders of dump files, one file per epoch and rank, or a single Parquet
+//! file. Opening one checks every file's name, header and length, so that a missing rank or a truncated file is found
+//! before anything is written. [`RankReader`] then reads records in bounded chunks: a source never holds an epoch in
+//! memory.
 //!
-//! The preload library finds files by [`PathPattern`] and reads them itself: [`vpic`], [`lammps`] and [`checks`] say what
-//! is in them.
+//! The preload library finds files by [`PathPattern`] and reads them itself: [`vpic`], [`lammps`] and [`checks`]
+//! describe their content.
 //!
-//! Map, from the bottom: `error`, `field`, `files`, `splitmix` and `options`; [`checks`] compares headers, `pattern`
-//! names files, `filler` generates bytes; `catalogue` is the data of a source, which `vpic`, `layout` (with its raw
-//! records) and `parquet` make and `opening` chooses among; `slices` spreads it over ranks, and `reader` reads a rank's
-//! share: `records` of a fixed size, or row groups by `parquet`. [`lammps`] stands by itself.
+//! Map, from the bottom: `error`, `field`, `files`, `splitmix` and `options`; [`checks`] checks headers, `pattern`
+//! matches file names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with
+//! its raw records) or `parquet`, chosen by `opening`; `slices` distributes it over ranks, and `reader` reads a rank's
+//! share: fixed-size records by `records`, or row groups by `parquet`. [`lammps`] is independent of the others.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 

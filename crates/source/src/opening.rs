@@ -1,4 +1,4 @@
-//! Opening a source: the kind of its files is told by its path and the options.
+//! Opening a source: the path and the options determine the format of its files.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ impl Source {
     /// Opens a folder, or a single file, and checks every file.
     ///
     /// # Errors
-    /// The first file that is missing, truncated or not what it should be, or the option that does not fit.
+    /// The first file that is missing, truncated or otherwise invalid, or the option that does not fit.
     pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
         let kind = std::fs::metadata(path).of("read", path)?;
         let usage = |what: &str| Err(SourceError::Usage(what.into()));

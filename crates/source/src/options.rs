@@ -1,28 +1,28 @@
-//! What a user says about a source beside its path.
+//! The options of a source besides its path.
 
 use std::path::PathBuf;
 
 use turbidite::{Column, DataType};
 
-/// The settings of a source beside its path.
+/// The options of a source besides its path.
 #[derive(Debug, Clone, Default)]
 pub struct SourceOptions {
-    /// Which particles, where a folder holds several species.
+    /// The species to read, if a folder holds several.
     pub species: Option<String>,
     /// Columns in the bytes that follow VPIC's own 32 of each particle.
     pub extra: Vec<Column>,
-    /// A TOML file that describes other files; without it a folder holds VPIC dumps.
+    /// A TOML file that describes other files; by default a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
-    /// Which columns to read of Parquet files; all without it.
+    /// The columns to read from Parquet files; all by default.
     pub columns: Option<Vec<String>>,
     /// The epoch of a source that is a single file.
     pub epoch: Option<u64>,
 }
 
-/// Parses columns that are written as `tag0:i64,tag1:i64`.
+/// Parses columns such as `tag0:i64,tag1:i64`.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// The mistake in the text.
 pub fn parse_columns(text: &str) -> Result<Vec<Column>, String> {
     text.split(',')
         .map(|part| {

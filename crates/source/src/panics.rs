@@ -1,25 +1,25 @@
-//! Panics of code that is not ours, made into errors.
+//! Conversion of panics in third-party code to errors.
 
 use std::any::Any;
 use std::cell::Cell;
 
 thread_local! {
-    /// Whether a panic of this thread will be caught and told as an error.
+    /// A panic of this thread will be caught and reported as an error.
     static PANICS_ARE_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the panic that is under way in this thread needs no report of its own.
+/// Returns whether the current panic of this thread will be caught, and needs no report of its own.
 pub fn is_caught() -> bool {
     PANICS_ARE_CAUGHT.get()
 }
 
-/// Runs code of others that panics where it should return an error, and returns the text of the panic.
+/// Runs third-party code that panics where it should return an error.
 ///
 /// # Errors
 /// The text of the panic.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = PANICS_ARE_CAUGHT.replace(true);
-    // Nothing that `work` touches is used after a panic: the callers end with an error.
+    // No state of `work` is used after a panic: the callers end with an error.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     PANICS_ARE_CAUGHT.set(before);
     done.map_err(|payload| text(payload.as_ref()))

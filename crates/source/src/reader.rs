@@ -1,4 +1,4 @@
-//! Reading one rank's share of an epoch in bounded chunks, whatever the form of the files.
+//! Reading one rank's share of an epoch in bounded chunks, for all file formats.
 
 use crate::catalogue::{Form, Source};
 use crate::chunk::Chunk;
@@ -12,7 +12,7 @@ pub struct RankReader<'a> {
     reader: Reader<'a>,
 }
 
-/// A reader of each form of files.
+/// A reader for each file format.
 enum Reader<'a> {
     Records(RecordReader<'a>),
     #[cfg(feature = "parquet")]
@@ -36,10 +36,11 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    /// Reads the next records, at most `limit` of them, perhaps into `buffer`, whose content is replaced; `None` at the end.
+    /// Returns the next records, at most `limit` of them; `None` at the end. Replaces the content of `buffer` if the
+    /// records are stored there.
     ///
     /// # Errors
-    /// When the file cannot be read, or is no longer what it was when the source was opened.
+    /// When the file cannot be read, or has changed since the source was opened.
     pub fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
         match &mut self.reader {
             Reader::Records(reader) => reader.next(limit, buffer),
@@ -48,7 +49,8 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    /// Closes the file in hand; the next read opens it again. For jobs of more ranks than a process may open files.
+    /// Closes the current file; the next read opens it again. For jobs with more ranks than a process may have open
+    /// files.
     pub fn release(&mut self) {
         match &mut self.reader {
             Reader::Records(reader) => reader.release(),

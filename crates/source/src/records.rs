@@ -1,4 +1,4 @@
-//! Reading records of a fixed size, in the order of [`blocks`].
+//! Reading fixed-size records, in the order of [`blocks`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,10 +9,11 @@ use crate::chunk::{Chunk, Values};
 use crate::error::{SourceContext, SourceError};
 use crate::slices::{Slice, blocks, slices};
 
-/// Most bytes of a block: long enough for a spinning disk or a parallel file system, short enough to keep in a cache.
+/// Maximum size of a block: large enough for a spinning disk or a parallel file system, small enough to stay in a
+/// cache.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Reads records of a fixed size.
+/// A reader of fixed-size records.
 #[derive(Debug)]
 pub(crate) struct RecordReader<'a> {
     form: &'a RecordForm,
@@ -37,7 +38,7 @@ impl<'a> RecordReader<'a> {
         slices(&records, ranks).into_iter().map(reader).collect()
     }
 
-    /// Replaces `buffer` by the next records, at most `limit` of them; `None` at the end.
+    /// Replaces `buffer` by the next records, at most `limit` of them. Returns `None` at the end.
     pub(crate) fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
         while self.blocks.front().is_some_and(|block| block.records == 0) {
             self.blocks.pop_front();
@@ -47,7 +48,7 @@ impl<'a> RecordReader<'a> {
         let records = block.records.min(limit.max(1) as u64) as usize;
         let first = block.first;
         let record_bytes = self.record_bytes;
-        // `Source::open` checked that header and records are the file's length, so offsets fit u64.
+        // `Source::open` checked that header and records make up the file's length, so offsets fit u64.
         let offset = self.form.header_bytes + first * record_bytes as u64;
         buffer.resize(records * record_bytes, 0);
         if self.open.as_ref().is_none_or(|(index, _)| *index != block.file) {
@@ -67,7 +68,7 @@ impl<'a> RecordReader<'a> {
         Ok(Some(Chunk { file, first, records, values }))
     }
 
-    /// Closes the file in hand; the next read opens it again.
+    /// Closes the current file; the next read opens it again.
     pub(crate) fn release(&mut self) {
         self.open = None;
     }

@@ -1,29 +1,29 @@
-//! Spreading the files of an epoch over a job of any size.
+//! Distribution of an epoch's files over a job of any size.
 
 use turbidite::partition::{block_records, sample_order};
 
-/// A contiguous piece of one file.
+/// A contiguous part of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slice {
-    /// Which file of the epoch.
+    /// Index of the file within the epoch.
     pub file: usize,
     /// Its first record.
     pub first: u64,
-    /// How many.
+    /// Number of records.
     pub records: u64,
 }
 
 /// Returns the share of each of `ranks` ranks in files of these lengths.
 ///
-/// As many ranks as files: each reads its own file, as it was written. Otherwise the files are taken as one sequence, in
-/// the order of the ranks that wrote them, and cut into contiguous pieces whose lengths differ by one record at most.
+/// With as many ranks as files, each rank reads its own file. Otherwise the files form one sequence, in the order of
+/// the ranks that wrote them, cut into contiguous parts whose lengths differ by at most one record.
 pub(crate) fn slices(file_records: &[u64], ranks: u32) -> Vec<Vec<Slice>> {
     if file_records.len() == ranks as usize {
         let whole = |(file, &records): (usize, &u64)| vec![Slice { file, first: 0, records }];
         return file_records.iter().enumerate().map(whole).collect();
     }
     let total: u128 = file_records.iter().map(|&records| u128::from(records)).sum();
-    // At most the total, which is a sum of file lengths, so it fits u64 again.
+    // At most the total, a sum of file lengths, so it fits u64 again.
     let boundary = |rank: u32| (total * u128::from(rank) / u128::from(ranks.max(1))) as u64;
     let (mut file, mut used) = (0, 0);
     let share = |rank: u32| {
@@ -44,8 +44,8 @@ pub(crate) fn slices(file_records: &[u64], ranks: u32) -> Vec<Vec<Slice>> {
     (0..ranks).map(share).collect()
 }
 
-/// Cuts a rank's share into blocks of at most `limit` records and puts them into an order in which any beginning is a
-/// sample of the whole.
+/// Cuts a rank's share into blocks of at most `limit` records, in an order in which every prefix is a sample of the
+/// whole.
 pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
     let total: u64 = share.iter().map(|slice| slice.records).sum();
     let length = block_records(total, limit);
@@ -57,12 +57,12 @@ pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
             records: length.min(records - start),
         })
     };
-    // No two ranks begin at the same place of the same file.
+    // No two ranks begin at the same offset of the same file.
     let seed = share.first().map_or(0, |slice| (slice.file as u64).rotate_left(32) ^ slice.first);
     scattered(&share.iter().flat_map(cut).collect::<Vec<_>>(), seed)
 }
 
-/// Returns all pieces of a rank's share, in an order of its own.
+/// Returns all parts of a rank's share in scattered order.
 pub(crate) fn scattered<T: Copy>(in_order: &[T], seed: u64) -> Vec<T> {
     sample_order(in_order.len(), seed).into_iter().map(|place| in_order[place]).collect()
 }
@@ -71,7 +71,7 @@ pub(crate) fn scattered<T: Copy>(in_order: &[T], seed: u64) -> Vec<T> {
 mod tests {
     use super::*;
 
-    /// Every record of every file exactly once, in order, in pieces of nearly the same length.
+    /// Checks that the shares cover every record of every file exactly once, in order, in parts of nearly equal length.
     fn check(file_records: &[u64], ranks: u32) {
         let shares = slices(file_records, ranks);
         assert_eq!(shares.len(), ranks as usize);
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn any_beginning_is_a_sample() {
         let order = blocks(&[Slice { file: 0, first: 0, records: 1 << 20 }], 16384);
-        // Of the first sixteen blocks, every quarter of the file has its share.
+        // The first sixteen blocks sample every quarter of the file.
         for quarter in 0..4u64 {
             let inside = order[..16].iter().filter(|block| block.first >> 18 == quarter).count();
             assert!((3..=5).contains(&inside), "{inside} in quarter {quarter}");

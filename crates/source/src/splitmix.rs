@@ -1,6 +1,6 @@
-//! SplitMix64: numbers that look random and follow from others.
+//! SplitMix64, a pseudo-random number generator.
 
-/// The constant by which SplitMix64's state grows at each step.
+/// The increment of SplitMix64's state.
 pub const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Returns SplitMix64's output for a state.

@@ -1,4 +1,4 @@
-//! Writes what the corpora begin with: `seeds FOLDER` makes a file for each seed in FOLDER/<target>.
+//! Writes the seeds of the corpora: `seeds FOLDER` creates a file for each seed in FOLDER/<target>.
 
 use std::path::PathBuf;
 

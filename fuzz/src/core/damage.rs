@@ -1,4 +1,4 @@
-//! What is asked of a dataset that may be damaged, and whether the answers are right.
+//! Queries of a possibly corrupt dataset, and checks of their answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use turbidite::{Error, ErrorClass};
 
 use super::sample::{ROOT, Sample};
 
-/// An answer, or what was said instead.
+/// An answer, or the error instead.
 pub type Answer = Result<Vec<u8>, Error>;
 
-/// The questions: epochs, filter, ordered. Each reads something that the others leave.
+/// The queries: epochs, filter, ordered. Each reads something that the others do not.
 const QUESTIONS: [(u64, u64, &str, bool); 6] = [
     (0, u64::MAX, "", false),
     (1, 1, "energy > 0.25 and a < 50", false),
@@ -25,16 +25,16 @@ const QUESTIONS: [(u64, u64, &str, bool); 6] = [
     (0, 30, "energy < -5", false),
 ];
 
-/// All that a dataset says.
+/// All answers of a dataset.
 #[derive(Debug)]
 pub struct Answers {
-    /// By question.
+    /// In the order of the queries.
     pub answers: Vec<Answer>,
-    /// What verification found.
+    /// The result of verification.
     pub report: Result<VerifyReport, Error>,
 }
 
-/// The values of all columns, byte for byte; none of them is ever null.
+/// Returns the values of all columns, byte for byte; none of them is ever null.
 fn values(batches: impl Iterator<Item = Result<RecordBatch, Error>>) -> Answer {
     let mut all = Vec::new();
     for batch in batches {
@@ -61,7 +61,7 @@ fn ask(dataset: &Dataset, question: (u64, u64, &str, bool), check: bool) -> Answ
     Ok(answer)
 }
 
-/// What summaries alone answer, and what follows particles.
+/// Makes the queries that statistics alone answer, and those that track particles.
 fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let bins = Bins::new(7);
     let histogram = dataset.histogram("energy", &bins, EpochRange::ALL, Precision::Bounded)?;
@@ -76,7 +76,7 @@ fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     Ok([format!("{told:?}").into_bytes(), tracks].concat())
 }
 
-/// Asks all questions of a dataset of these files.
+/// Makes all queries of a dataset of these files.
 pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
     let storage: Arc<dyn Storage> = Arc::new(Sample::storage(files));
     let layout = Layout::new(ROOT);
@@ -96,14 +96,14 @@ pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
     Answers { answers, report: verify(&storage, &layout, &options, &|_| ()) }
 }
 
-/// Whether an error says that stored data is damaged or missing, or of a release to come.
+/// Returns whether an error reports corrupt or missing data, or data of a later release.
 pub fn tells_of_damage(error: &Error) -> bool {
     error.class() == ErrorClass::Damage
         || matches!(error, Error::Version { .. } | Error::EpochMissing { .. } | Error::NotADataset { .. })
 }
 
 impl Answers {
-    /// The answers of an undamaged dataset.
+    /// Returns the answers of an intact dataset.
     pub fn of(files: &[(PathBuf, Vec<u8>)]) -> Self {
         let answers = ask_everything(files, true);
         for answer in &answers.answers {
@@ -112,7 +112,7 @@ impl Answers {
         answers
     }
 
-    /// Compares another dataset's answers with these: each is the same, or an error that tells of damage.
+    /// Compares another dataset's answers with these: each is the same, or an error that reports corruption.
     pub fn compare(&self, other: &Self) {
         for (expected, found) in self.answers.iter().zip(&other.answers).take(QUESTIONS.len() + 1) {
             match (expected, found) {

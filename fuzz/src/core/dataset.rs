@@ -1,5 +1,5 @@
-//! A whole dataset of which some bytes, lengths, files or figures were changed. Without repair of the checksums every answer
-//! must be right, or an error that says that something is damaged; with it nothing is promised but an end.
+//! A whole dataset with some modified bytes, lengths, files or statistics. Without repaired checksums every answer must
+//! be right, or an error that reports corruption; with repaired ones, calls only have to return.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,19 +13,19 @@ use super::damage::{Answers, ask_everything};
 use super::sample::{ROOT, Sample, schema};
 use super::script::Script;
 
-/// The sample, built once.
+/// Returns the sample, built once.
 pub fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(Sample::new)
 }
 
-/// The right answers.
+/// Returns the right answers.
 pub fn answers() -> &'static Answers {
     static ANSWERS: OnceLock<Answers> = OnceLock::new();
     ANSWERS.get_or_init(|| Answers::of(&sample().files))
 }
 
-/// What the corpus begins with: one change of each kind, with and without repair.
+/// Returns the seeds of the corpus: one change of each kind, with and without repair.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![0], vec![1]];
     for repair in [0u8, 1] {
@@ -42,7 +42,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Asks everything of a changed dataset.
+/// Makes all queries of a modified dataset.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let repair = script.byte() & 1 == 1;
@@ -56,7 +56,7 @@ pub fn target(data: &[u8]) {
     }
     if repair {
         self::repair(&mut files, &mut manifests);
-        // The sums need not be right, but they must be given.
+        // The answers may be wrong, but every call must return.
         let _ = ask_everything(&files, false);
         let _ = ask_everything(&files, true);
     } else {
@@ -64,7 +64,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// One change of the files, or of what a manifest says.
+/// Changes the files, or the content of a manifest, once.
 fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifests: &mut [EpochManifest]) {
     let kind = script.byte() % 7;
     if kind == 6 {
@@ -95,7 +95,7 @@ fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifest
     }
 }
 
-/// Changes a figure of a manifest.
+/// Changes a statistic of a manifest.
 fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
     let field = script.byte() % 24;
     let which = usize::from(script.byte());
@@ -141,7 +141,7 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
     }
 }
 
-/// Gives manifests and dataset.json checksums that fit what is there now.
+/// Recomputes the checksums of manifests and dataset.json.
 fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest]) {
     let layout = Layout::new(ROOT);
     for manifest in manifests {

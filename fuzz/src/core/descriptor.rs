@@ -1,4 +1,4 @@
-//! Small files and names: dataset.json, the lock, and whatever folders may hold.
+//! Small files and names: dataset.json, the lock, and any content of folders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::script::Script;
 
 const LOCK: &str = r#"{"token":"0123456789abcdef0123456789abcdef","host":"nowhere","boot":"b","namespace":"n","process":1,"started":7,"job":null}"#;
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let sample = Sample::new();
     let text = sample.descriptor.encode().expect("it is JSON");
@@ -23,7 +23,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![[&[0], covered].concat(), [&[1], LOCK.as_bytes()].concat(), names.to_vec()]
 }
 
-/// Bytes with the checksum that dataset.json ends with.
+/// Appends the checksum of dataset.json to bytes.
 fn signed(covered: &[u8]) -> Vec<u8> {
     let closing = format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered));
     [covered, closing.as_bytes()].concat()
@@ -60,7 +60,7 @@ fn lock(content: &[u8]) {
     }
 }
 
-/// Files and folders of any name beside those of a dataset.
+/// Creates files and folders of any name beside those of a dataset.
 fn names(script: &mut Script<'_>) {
     let sample = Sample::new();
     let memory: MemoryStorage = Sample::storage(&sample.files);

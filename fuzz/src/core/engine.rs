@@ -1,5 +1,5 @@
-//! An engine among peers that send anything: errors, never a panic, and no more memory than its buffers may take. The
-//! calls between are those that a driver makes.
+//! An engine among peers that send anything: the outcome is an error, never a panic, and memory stays within the limits
+//! of its buffers. The calls in between are those of a driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use turbidite::{Column, ColumnView, DataType, Schema, Topology};
 use super::script::Script;
 use super::wire;
 
-/// Rank, ranks, and how many nodes they are on.
+/// Rank, number of ranks, and number of nodes.
 const PLACES: [(u32, u32, u32); 6] = [(0, 1, 1), (0, 3, 1), (2, 3, 1), (1, 9, 1), (1, 9, 3), (0, 6, 2)];
 
-/// What buffers may take: the outbox, held and put-aside records, all with room to spare.
+/// Limit of the buffers: the outbox, held records and buffered batches, with ample room.
 const MOST_RESIDENT_BYTES: usize = 8 << 20;
 
-/// Messages that one of the engine's steps may send beside batches.
+/// Maximum number of messages besides batches that one step of the engine may send.
 const MOST_CONTROL: usize = 64;
 
-/// What has arrived, and whether anything may leave.
+/// The arrived messages, and the state of sending.
 #[derive(Debug, Default)]
 struct Post {
     arrived: [VecDeque<Vec<u8>>; Channel::COUNT],
@@ -49,7 +49,7 @@ fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(columns, "key").expect("it is a schema"))
 }
 
-/// A job in which all goes well, seen from a rank with a parent; and one of a rank with children.
+/// Returns a job without failures, seen from a rank with a parent, and one of a rank with children.
 pub fn seeds() -> Vec<Vec<u8>> {
     let leaf: Vec<u8> = [
         &[2, 1][..],      // place and credit
@@ -88,17 +88,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![leaf, root, node]
 }
 
-/// An engine and what its driver knows.
+/// An engine and the state of its driver.
 struct Job {
     engine: Engine,
     post: Post,
     session: u32,
-    /// Between begin and the outcome.
+    /// Set between begin and the outcome.
     busy: bool,
     delivered: u64,
 }
 
-/// A driver and its peers, from a script.
+/// Runs a driver and its peers from a script.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let (rank, ranks, nodes) = PLACES[usize::from(script.byte()) % PLACES.len()];
@@ -111,14 +111,14 @@ pub fn target(data: &[u8]) {
     let mut job = Job { engine, post, session: 0, busy: false, delivered: 0 };
     while !script.is_over() {
         if !job.step(&mut script) || !job.exchange() {
-            // A message that makes no sense ends the job.
+            // An invalid message ends the job.
             return;
         }
     }
 }
 
 impl Job {
-    /// One call of the driver, or one message of a peer. False once nothing more can come of it.
+    /// Makes one call of the driver, or delivers one message of a peer. Returns false once nothing more can happen.
     fn step(&mut self, script: &mut Script<'_>) -> bool {
         match script.byte() % 9 {
             0 if !self.busy => {
@@ -169,7 +169,7 @@ impl Job {
         }
     }
 
-    /// A table that could come next.
+    /// Returns a table that could come next.
     fn table(&self) -> Vec<u8> {
         let receivers = self.engine.options().receivers;
         let cuts = (1..receivers).map(|cut| CutPoint { ordinal: (u64::from(cut) + 8) << 28, tie: 0 }).collect();
@@ -197,7 +197,7 @@ impl Job {
         self.post.arrived[channel].push_back(message);
     }
 
-    /// What a driver does until nothing moves. False when the engine refused a message.
+    /// Exchanges messages, as a driver does, until nothing moves. Returns false if the engine refused a message.
     fn exchange(&mut self) -> bool {
         loop {
             let delivered = &mut self.delivered;
@@ -232,13 +232,13 @@ impl Job {
     }
 }
 
-/// Records in stored rows.
+/// Returns the number of records in stored rows.
 fn count(rows: &[u8]) -> u64 {
     assert!(rows.len().is_multiple_of(schema_row_bytes()), "whole rows");
     (rows.len() / schema_row_bytes()) as u64
 }
 
-/// Four bytes of key, two of id.
+/// Returns four bytes of key plus two of id.
 const fn schema_row_bytes() -> usize {
     6
 }

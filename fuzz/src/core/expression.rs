@@ -1,5 +1,5 @@
-//! Expressions: parsed, bound, evaluated and pruned, against each other. Pruning must never drop a row that matches, and what
-//! an expression is shown as must mean the same.
+//! Expressions: parsed, bound, evaluated and pruned, compared with each other. Pruning must never drop a matching row,
+//! and the printed form of an expression must have the same meaning.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ struct Row {
     big: u64,
 }
 
-/// What a fuzzer builds expressions of when it does not write them letter by letter.
+/// Tokens from which a fuzzer builds expressions, besides single characters.
 const TOKENS: [&str; 48] = [
     "single",
     "double",
@@ -97,7 +97,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let texts = [
         "single > 0.1 and big <= 9007199254740993",
@@ -137,7 +137,7 @@ fn row(script: &mut Script<'_>) -> Row {
     }
 }
 
-/// Text by text or token by token.
+/// Builds an expression from text or from tokens.
 fn text(script: &mut Script<'_>, tokens: bool) -> String {
     let bytes = script.rest();
     let token = |byte: &u8| TOKENS[usize::from(*byte) % TOKENS.len()];
@@ -148,13 +148,13 @@ fn text(script: &mut Script<'_>, tokens: bool) -> String {
     }
 }
 
-/// An expression over a few rows.
+/// Checks an expression over a few rows.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let kind = script.byte();
     let count = script.byte();
     let rows: Vec<Row> = (0..count % 4).map(|_| row(&mut script)).collect();
-    // Longer than a chunk now and then.
+    // Longer than a chunk in some cases.
     let rows = if count & 0x80 == 0 { rows } else { rows.repeat(180) };
     let epoch = u64::from(script.byte() % 9);
     let text = text(&mut script, kind & 1 == 1);
@@ -203,7 +203,7 @@ fn array(rows: &[Row], index: usize) -> ArrayRef {
     }
 }
 
-/// The true summary of one column.
+/// Returns the true bounds of one column.
 fn summary(rows: &[Row], index: usize) -> Option<ColumnBounds> {
     let value = |row: &Row| match index {
         0 => Value::Float(row.single.into()),
@@ -225,7 +225,7 @@ fn summary(rows: &[Row], index: usize) -> Option<ColumnBounds> {
     Some(ColumnBounds { range: extreme(std::cmp::Ordering::Less).zip(extreme(std::cmp::Ordering::Greater)), nan })
 }
 
-/// A derived column: as many values as rows, or an error.
+/// Computes a derived column: as many values as rows, or an error.
 fn derive(text: &str, rows: &[Row]) {
     let constant = |name: &str| (name == "header.x0").then_some(7.0);
     let texts: Vec<String> = text.split(';').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! A manifest: an Arrow stream with our notes and a checksum at its end.
+//! A manifest: an Arrow stream with our metadata and a checksum at its end.
 
 use std::path::Path;
 
@@ -8,17 +8,17 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::sample::{Sample, schema};
 use super::script::Script;
 
-/// Bytes of the checksum and the magic.
+/// Size of the checksum and the magic.
 const TRAILER_BYTES: usize = 16;
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let encoded = |manifest: &EpochManifest| manifest.encode(&schema()).expect("the columns fit");
     let seed = |bytes: Vec<u8>| [&[0], &bytes[..bytes.len() - TRAILER_BYTES]].concat();
     Sample::new().manifests.iter().map(encoded).map(seed).collect()
 }
 
-/// Reads a manifest, and writes and reads again what was understood.
+/// Reads a manifest, writes the decoded manifest and reads it again.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let repair = script.byte() & 1 == 0;
@@ -33,6 +33,6 @@ pub fn target(data: &[u8]) {
     let _ = manifest.rows();
     let again = manifest.encode(&schema()).expect("what was read can be written");
     let again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
-    // As text, since NaN differs from itself.
+    // Compared as text, since NaN differs from itself.
     assert_eq!(format!("{manifest:?}"), format!("{again:?}"));
 }

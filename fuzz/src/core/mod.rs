@@ -1,5 +1,6 @@
-//! What reads bytes in the core, over its public interface: one function a target. Each ends quietly whatever the bytes, or
-//! panics, which is a finding. Checksums stand in a fuzzer's way: targets repair them first, unless a choice says not to.
+//! Targets for the core's code that reads bytes, through its public interface: one function per target. Each returns
+//! for any input, or panics, which is a finding. Checksums would stop a fuzzer: targets repair them first, unless a
+//! choice of the script disables that.
 //!
 //! The same functions replay the corpora as ordinary tests (`crates/core/tests/corpora.rs`).
 

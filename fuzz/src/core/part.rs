@@ -1,5 +1,5 @@
-//! A part file: footer, page indexes, page headers and pages. The manifest's entry is made to fit, so that the footer's own
-//! content is what is judged.
+//! A part file: footer, page indexes, page headers and pages. The manifest's entry is adjusted to fit, so that the
+//! footer's own content is under test.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::sample::{Sample, identity, schema};
 use super::script::Script;
 
-/// The bytes of a target's input: a choice, where the footer begins, the file.
+/// Encodes a target's input: a choice, the offset of the footer, the file.
 pub fn input(entry: &PartEntry, content: &[u8]) -> Vec<u8> {
     [&[0][..], &(entry.footer_offset as u32).to_le_bytes(), content].concat()
 }
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let sample = Sample::new();
     let mut seeds = Vec::new();
@@ -30,7 +30,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Reads all there is in a file.
+/// Reads the whole content of a file.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let choice = script.byte();

@@ -1,5 +1,5 @@
-//! What partitioners send to each other: pivots and tables. Whatever is accepted routes every key to a partition whose bounds
-//! hold it.
+//! Messages of partitioners: pivots and tables. Every accepted table routes every key to a partition whose bounds
+//! contain it.
 
 use turbidite::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch};
 use turbidite::{Column, DataType};
@@ -22,7 +22,7 @@ fn block(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
 }
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let encoded = |pivots: &Pivots| {
         let mut bytes = Vec::new();
@@ -42,7 +42,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Decodes what there is, joins it, plans tables.
+/// Decodes the messages, merges them and plans tables.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let count = script.byte() % 6;
@@ -84,7 +84,7 @@ fn join(many: &[Pivots], partitions: u32, loads: u8, script: &mut Script<'_>) {
     }
 }
 
-/// Every key goes to a partition that there is and that owns up to it.
+/// Checks that every key is routed to an existing partition that contains it.
 fn routes(table: &PartitionTable, script: &mut Script<'_>) {
     let cuts = table.cuts().iter().map(|cut| cut.ordinal).take(64);
     let near = cuts.flat_map(|cut| [cut.saturating_sub(1), cut, cut.saturating_add(1)]);

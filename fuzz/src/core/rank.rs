@@ -1,5 +1,5 @@
-//! One rank of a parallel program whose peers send anything: every call ends, with an answer or an error, and the dataset
-//! stays one. Announcements, agreements, reports of other ranks and outcomes come by here.
+//! One rank of a parallel program whose peers send anything: every call ends with a result or an error, and the dataset
+//! stays consistent. Covers announcements, agreements, reports of other ranks and outcomes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::sample::{ROOT, Sample, mix, schema};
 use super::script::Script;
 use super::wire;
 
-/// The peers' script, and how far it has gone. Once it is over the transport has failed, so that no call waits.
+/// The peers' script, and the position in it. At its end the transport fails, so that no call waits.
 struct Peers {
     bytes: Vec<u8>,
     at: usize,
     rank: u32,
-    /// The session that messages name.
+    /// The session named in messages.
     session: u32,
     table_version: u32,
-    /// Batches that the script has made.
+    /// Batches made by the script.
     batches: VecDeque<Vec<u8>>,
 }
 
-/// What a sane peer would say at this place: JSON of an announcement, a report, or figures.
+/// Returns the payload of a valid peer: JSON of an announcement, a report, or statistics.
 fn payload(script: &mut Script<'_>) -> Vec<u8> {
     let text = |text: &str| text.as_bytes().to_vec();
     match script.byte() % 8 {
@@ -47,7 +47,7 @@ fn payload(script: &mut Script<'_>) -> Vec<u8> {
     }
 }
 
-/// A rank's report: a manifest, with some of its figures changed.
+/// Returns a rank's report: a manifest with some modified statistics.
 fn report(script: &mut Script<'_>) -> Vec<u8> {
     let mut manifest: EpochManifest = dataset::sample().manifests[script.one_of(3)].clone();
     manifest.epoch = 5;
@@ -77,7 +77,7 @@ impl Peers {
         bytes
     }
 
-    /// What comes next, if that is a control message.
+    /// Returns the next message, if it is a control message.
     fn next(&mut self, script: &mut Script<'_>) -> Option<Vec<u8>> {
         match script.byte() % (wire::KINDS + 5) {
             kind @ 0..=wire::KINDS => {
@@ -105,7 +105,7 @@ impl Peers {
 
 impl Transport for Peers {
     fn send(&mut self, _to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-        // Batches run out of credit every other time.
+        // Every other send of a batch lacks credit.
         if channel != Channel::Control && self.at & 1 == 1 { Sent::NoCredit(message) } else { Sent::Accepted }
     }
 
@@ -129,7 +129,7 @@ impl Transport for Peers {
     }
 }
 
-/// A leaf that is told what it should be told, and a root whose child answers.
+/// Returns a leaf that receives all expected messages, and a root whose child replies.
 pub fn seeds() -> Vec<Vec<u8>> {
     let leaf = b"\x01\x02\x00\x01\x0f\x01\x0d\x02\x01\x0f\x02\x02\x01\x01\x03\x07\x01\x06\x07\x00\x01\x08\x01\x0a\x0d\x06\x01\x01\x01\x01".to_vec();
     let root = b"\x00\x01\x00\x07\x07\x00\x0b\x07\x01\x01\x01\x0f\x02\x01\x07\x07\x07\x00\x09\x07\x01\x00\x0b\x05\x00\x00\x00\x00\x00\x00\x01\x01\x01\x01".to_vec();
@@ -137,7 +137,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![leaf, root.clone(), report(3), report(5)]
 }
 
-/// A rank of two, from opening to closing, for as long as its peers' script goes.
+/// Runs one of two ranks, from opening to closing, until its peers' script ends.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let rank = u32::from(script.byte() & 1);
@@ -146,7 +146,7 @@ pub fn target(data: &[u8]) {
     let memory = Sample::storage(&dataset::sample().files);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let peers = Peers { bytes, at: 0, rank, session: 1, table_version: 1, batches: VecDeque::new() };
-    // Whatever the peers do, what the calls give is an answer or an error.
+    // The calls return a result or an error, whatever the peers do.
     let _ = calls_of(storage, rank, calls, peers);
     let memory: Arc<dyn Storage> = Arc::new(memory);
     let rows = |epoch: u64| dataset::sample().records.iter().filter(|record| record.epoch == epoch).count() as u64;
@@ -155,7 +155,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(found, rows(1));
 }
 
-/// The calls of a program: open, epochs, records, a truncation.
+/// Makes the calls of a program: open, epochs, records, a truncation.
 fn calls_of(storage: Arc<dyn Storage>, rank: u32, calls: u8, peers: Peers) -> turbidite::Result<()> {
     let options = WriteOptions {
         if_exists: IfExists::Replace,

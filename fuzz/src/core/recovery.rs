@@ -1,4 +1,4 @@
-//! The part of a writer that died: its seals, and what is copied of its runs.
+//! The part file of a dead writer: its seals, and the salvage of its runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use super::sample::{ROOT, Sample, UNFINISHED, identity};
 use super::script::Script;
 
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
-/// Where a seal's number of row groups stands, and where the row groups begin (FORMAT.md).
+/// Offsets of a seal's number of row groups, and of the row groups (FORMAT.md).
 const COUNT_AT: usize = 88;
 const GROUPS_AT: usize = 96;
 const GROUP_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 24;
 
-/// What the corpus begins with.
+/// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
     let unfinished = Layout::new(ROOT).unfinished();
     let sample = Sample::new();
@@ -29,7 +29,7 @@ fn long_at(content: &[u8], at: usize) -> Option<u64> {
     content.get(at..)?.first_chunk().map(|raw| u64::from_le_bytes(*raw))
 }
 
-/// Gives every seal the checksums that fit.
+/// Recomputes the checksums of every seal.
 fn repair(content: &mut [u8]) {
     for end in (ALIGNMENT..=content.len()).step_by(ALIGNMENT) {
         if !content[..end].ends_with(SEAL_MAGIC) {

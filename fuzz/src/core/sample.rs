@@ -1,5 +1,5 @@
-//! A small dataset with everything in it: several epochs and parts, runs of every kind, row groups of several pages, NaN in
-//! keys and elsewhere, a part and an epoch without rows, and an attempt that was never finished. The same bytes every time.
+//! A small dataset with all features: several epochs and parts, runs of every kind, row groups of several pages, NaN in
+//! keys and elsewhere, a part and an epoch without rows, and an unfinished attempt. Its bytes are deterministic.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use turbidite::store::{DatasetDescriptor, Layout};
 use turbidite::{Column, DataType, Schema, Value};
 use uuid::Uuid;
 
-/// Where the dataset lies in its storage.
+/// The folder of the dataset in its storage.
 pub const ROOT: &str = "/ds";
 
-/// The attempt's epoch.
+/// The epoch of the unfinished attempt.
 pub const UNFINISHED: u64 = 9;
 
-/// One record, as it is stored.
+/// One stored record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Record {
     /// Its epoch.
@@ -45,7 +45,7 @@ impl Record {
     }
 }
 
-/// The dataset and what is in it.
+/// The dataset and its content.
 #[derive(Debug, Clone)]
 pub struct Sample {
     /// Its files by path; folders are implied.
@@ -58,7 +58,7 @@ pub struct Sample {
     pub records: Vec<Record>,
 }
 
-/// The columns.
+/// Returns the columns.
 pub fn schema() -> Arc<Schema> {
     let columns = vec![
         Column::new("b", DataType::I16),
@@ -70,12 +70,12 @@ pub fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(columns, "energy").expect("it is a schema"))
 }
 
-/// A commit's identity.
+/// Returns the identity of a commit.
 pub fn identity(epoch: u64) -> PartIdentity {
     PartIdentity { dataset: Uuid::from_u128(0xda7a), commit: Uuid::from_u128(0xc0_0000 + u128::from(epoch)), epoch }
 }
 
-/// A cheap stream of numbers.
+/// Returns a pseudo-random number for a seed.
 pub fn mix(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -83,7 +83,7 @@ pub fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// What a part is made of: kind and number of records of each run.
+/// The runs of a part: kind and number of records of each.
 type Plan = &'static [(RunKind, u64)];
 
 /// Epochs, each with the runs of its parts.
@@ -160,7 +160,7 @@ fn put(storage: &dyn Storage, path: &Path, content: &[u8]) {
     storage.create(path).expect("it is new").write_at(0, content).expect("memory");
 }
 
-/// Every file below a folder.
+/// Returns every file below a folder.
 pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in storage.list(folder).expect("it is there") {
@@ -178,7 +178,7 @@ pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8
 }
 
 impl Sample {
-    /// Builds it.
+    /// Builds the dataset.
     pub fn new() -> Self {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let layout = Layout::new(ROOT);
@@ -221,7 +221,7 @@ impl Sample {
         Self { files, manifests, descriptor, records }
     }
 
-    /// A storage that holds the files. The folders of all epochs are there, whatever is left in them.
+    /// Returns a storage with the files. The folders of all epochs exist, whatever files are left in them.
     pub fn storage(files: &[(PathBuf, Vec<u8>)]) -> MemoryStorage {
         let storage = MemoryStorage::new();
         let layout = Layout::new(ROOT);

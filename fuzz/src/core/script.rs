@@ -1,23 +1,23 @@
-//! The fuzzer's bytes as a sequence of choices. Behind the end every choice is 0, so that any prefix is a script too.
+//! The fuzzer's bytes as a sequence of choices. Every choice past the end is 0, so that any prefix is a script too.
 
-/// What is left of the bytes.
+/// The remaining bytes.
 #[derive(Debug, Clone)]
 pub struct Script<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Script<'a> {
-    /// A script from its beginning.
+    /// Creates a script from its beginning.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Whether no choice is left.
+    /// Returns whether no choice is left.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
@@ -28,32 +28,32 @@ impl<'a> Script<'a> {
         head.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// A byte.
+    /// Returns a byte.
     pub fn byte(&mut self) -> u8 {
         self.number(1) as u8
     }
 
-    /// Two bytes.
+    /// Returns two bytes.
     pub fn short(&mut self) -> u16 {
         self.number(2) as u16
     }
 
-    /// Four bytes.
+    /// Returns four bytes.
     pub fn word(&mut self) -> u32 {
         self.number(4) as u32
     }
 
-    /// Eight bytes.
+    /// Returns eight bytes.
     pub fn long(&mut self) -> u64 {
         self.number(8)
     }
 
-    /// One of `count` things; 0 where there are none.
+    /// Returns an index below `count`, or 0 if there is none.
     pub fn one_of(&mut self, count: usize) -> usize {
         usize::from(self.short()) % count.max(1)
     }
 
-    /// A byte's number of bytes, fewer at the end.
+    /// Returns as many bytes as the next byte says, fewer at the end.
     pub fn chunk(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.rest.len());
         let (head, rest) = self.rest.split_at(length);
@@ -69,7 +69,7 @@ impl<'a> Script<'a> {
         head
     }
 
-    /// All that is left.
+    /// Returns all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)
     }

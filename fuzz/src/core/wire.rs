@@ -1,31 +1,31 @@
-//! Messages between ranks, written by hand: what a broken peer may send. The layout is that of `engine/message.rs`; a message
-//! that no longer fits it is refused at once, and the corpora lose their reach but not their truth.
+//! Messages between ranks, encoded by hand, as a broken peer may send them. The layout is that of `shuffle/message.rs`.
+//! A message that no longer fits it is refused at once; the corpora then cover less, but stay valid.
 
 use super::script::Script;
 
-/// Appends fields.
+/// An encoder of fields.
 #[derive(Debug, Default, Clone)]
 pub struct Fields(pub Vec<u8>);
 
 impl Fields {
-    /// A message's kind and session.
+    /// Begins a message with its kind and session.
     pub fn head(kind: u8, session: u32) -> Self {
         Self(vec![kind]).word(session)
     }
 
-    /// Four bytes.
+    /// Appends four bytes.
     pub fn word(mut self, value: u32) -> Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// Eight bytes.
+    /// Appends eight bytes.
     pub fn long(mut self, value: u64) -> Self {
         self.0.extend_from_slice(&value.to_le_bytes());
         self
     }
 
-    /// A length and bytes.
+    /// Appends a length and bytes.
     pub fn block(mut self, bytes: &[u8]) -> Self {
         self = self.long(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
@@ -36,7 +36,7 @@ impl Fields {
 /// Number of kinds of control messages; they count from 1.
 pub const KINDS: u8 = 14;
 
-/// A small number mostly, any number now and then.
+/// Returns a small number in most cases, any number in some.
 fn count(script: &mut Script<'_>) -> u64 {
     match script.byte() {
         255 => script.long(),
@@ -45,7 +45,8 @@ fn count(script: &mut Script<'_>) -> u64 {
     }
 }
 
-/// A control message of a kind, its fields from the script. `table` and `payload` stand for what a sane peer would send.
+/// Returns a control message of a kind, with its fields from the script. `table` and `payload` are those of a valid
+/// peer.
 pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], payload: &[u8]) -> Vec<u8> {
     let head = Fields::head(kind, session);
     let whole = |script: &mut Script<'_>, sane: &[u8]| match script.byte() {
@@ -79,14 +80,14 @@ pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], pa
     .0
 }
 
-/// The pivots of a rank that saw nothing.
+/// Returns the pivots of a rank without records.
 fn empty_pivots() -> Vec<u8> {
     let mut bytes = Vec::new();
     turbidite::partition::Pivots::default().encode(&mut bytes);
     bytes
 }
 
-/// The header of a batch.
+/// Returns the header of a batch and its content.
 pub fn data(session: u32, destination: u32, table_version: u32, rows: u32, content: &[u8]) -> Vec<u8> {
     let mut message = Fields::default().word(session).word(1).word(destination).word(table_version).word(rows).0;
     message.extend_from_slice(content);

@@ -23,7 +23,7 @@ pub(super) fn to_json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Internal(format!("cannot write JSON: {error}")))
 }
 
-/// Returns a value as a JSON number; infinities, which JSON lacks, as the text `query` writes for them.
+/// Returns a value as a JSON number, or, for infinities, which JSON lacks, as the text that `query` writes.
 pub(super) fn json_number(value: Value) -> serde_json::Value {
     match value {
         Value::Float(float) if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.into(),
@@ -36,7 +36,8 @@ pub(super) fn json_number(value: Value) -> serde_json::Value {
     }
 }
 
-/// Returns lines of columns, each as wide as its widest cell; the first column to the left, the others to the right.
+/// Returns lines of columns, each as wide as its widest cell; the first column is left-aligned, the others
+/// right-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

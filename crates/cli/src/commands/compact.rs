@@ -61,7 +61,7 @@ struct Tuning {
     row_groups_per_run: Option<u32>,
 }
 
-/// What became of one epoch.
+/// The outcome of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochReport {
     epoch: u64,
@@ -73,7 +73,7 @@ struct EpochReport {
     write_amplification: f64,
 }
 
-/// What was done, all in all.
+/// Totals over all epochs.
 #[derive(Debug, Serialize)]
 struct Report {
     source: PathBuf,
@@ -85,7 +85,7 @@ struct Report {
     stored_bytes: u64,
     source_bytes: u64,
     bytes_read: u64,
-    /// Bytes of pages read over bytes of pages there are.
+    /// Bytes of pages read over the total size of the pages.
     read_factor: f64,
     bytes_written: u64,
     wall_s: f64,
@@ -206,7 +206,7 @@ impl Report {
     }
 }
 
-/// A bar with rate and time left on a terminal, nothing elsewhere.
+/// Creates a bar with rate and time left on a terminal, and a hidden one elsewhere.
 fn progress_bar(bytes: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

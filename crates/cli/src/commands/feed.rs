@@ -1,8 +1,8 @@
-//! Carrying the records of one epoch from a source into a job.
+//! Feeds the records of one epoch from a source into a job.
 //!
-//! The ranks of the job take turns, as the ranks of a running simulation would progress side by side. A turn is short at
-//! first and grows with what a rank has handed over, so that no rank is ever far ahead: partition tables are made from
-//! what all of them have seen. Threads share the ranks among them.
+//! The ranks of the job take turns, as the ranks of a running simulation would progress side by side. Turns are short
+//! at first and grow with the number of records that a rank has appended, so that no rank is ever far ahead: partition
+//! tables are computed from the records that all ranks have appended. Threads share the ranks among them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,28 +15,28 @@ use turbidite::{Column, ColumnView, LocalJob, RankJob};
 use crate::failure::Failure;
 use turbidite_source::{Chunk, RankReader, Source};
 
-/// Records of a rank's first turn.
+/// Number of records in a rank's first turn.
 pub(super) const FIRST_TURN: u64 = 128;
 
-/// A later turn is this fraction of what the rank has handed over.
+/// A later turn is this fraction of the rank's appended records, as a divisor.
 pub(super) const TURN_SHARE: u64 = 64;
 
-/// Most records of a turn.
+/// Maximum number of records in a turn.
 const LONGEST_TURN: u64 = 1 << 12;
 
-/// Most files that stay open between two chunks; more are opened anew each time.
+/// Maximum number of files that stay open between two chunks; beyond it, files are reopened for each chunk.
 const OPEN_FILES: usize = 256;
 
-/// What the records of a source become.
+/// The mapping of a source's records to stored rows.
 #[derive(Debug)]
 pub(super) struct Recipe<'a> {
     pub(super) source: &'a Source,
     pub(super) derivations: DerivationSet,
-    /// The columns that are stored, as positions among the source's columns and then the derived ones.
+    /// The stored columns, as indexes into the source's columns followed by the derived columns.
     pub(super) stored: Vec<usize>,
 }
 
-/// How the work is shared out.
+/// The division of the work among threads.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crew {
     pub(super) ranks: u32,
@@ -44,12 +44,12 @@ pub(super) struct Crew {
 }
 
 impl Recipe<'_> {
-    /// All columns there are to choose from.
+    /// Returns all columns available for storage.
     pub(super) fn columns(&self) -> Vec<Column> {
         self.source.columns().into_iter().chain(self.derivations.columns().cloned()).collect()
     }
 
-    /// Hands all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
+    /// Appends all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
     pub(super) fn feed(&self, job: &LocalJob, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
         let threads = crew.threads.clamp(1, crew.ranks as usize);
         let mut shares: Vec<VecDeque<Turn<'_>>> = (0..threads).map(|_| VecDeque::new()).collect();
@@ -80,7 +80,7 @@ impl Recipe<'_> {
         }
     }
 
-    /// Hands one rank's share of an epoch to its job.
+    /// Appends one rank's share of an epoch to its job.
     pub(super) fn feed_rank(
         &self,
         job: &mut RankJob,
@@ -94,13 +94,13 @@ impl Recipe<'_> {
         while let Some(chunk) = reader.next(turn_records(handed_over), &mut records)? {
             self.append(epoch, &chunk, &records, &mut filler, |columns| Ok(job.append(columns)?))?;
             handed_over += chunk.records as u64;
-            // Only rank 0 shows a bar; ranks have about as much to do.
+            // Only rank 0 shows a bar; all ranks have about equal work.
             progress.inc((chunk.records * self.source.record_bytes()) as u64 * u64::from(ranks));
         }
         Ok(())
     }
 
-    /// Values of one stored column as they lie in the source, from its beginning, at most so many; packed.
+    /// Returns the packed values of one stored column, from the beginning of the source, up to a maximum number.
     pub(super) fn values(&self, epoch: u64, ranks: u32, column: usize, most: usize) -> Result<Vec<u8>, Failure> {
         let (mut records, mut filler, mut values, mut taken) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for mut reader in RankReader::of_epoch(self.source, epoch, ranks) {
@@ -118,7 +118,7 @@ impl Recipe<'_> {
         Ok(values)
     }
 
-    /// Makes the stored columns of a chunk and hands them to `append`.
+    /// Computes the stored columns of a chunk and passes them to `append`.
     fn append(
         &self,
         epoch: u64,
@@ -148,7 +148,7 @@ impl Recipe<'_> {
     }
 }
 
-/// Records of a rank's next turn.
+/// Returns the number of records in a rank's next turn.
 fn turn_records(handed_over: u64) -> usize {
     (handed_over / TURN_SHARE).clamp(FIRST_TURN, LONGEST_TURN) as usize
 }
@@ -157,11 +157,11 @@ fn turn_records(handed_over: u64) -> usize {
 struct Turn<'a> {
     rank: u32,
     reader: RankReader<'a>,
-    /// Records it has handed over so far.
+    /// Number of records appended so far.
     handed_over: u64,
 }
 
-/// One thread's view of the work.
+/// The state of one thread.
 struct Worker<'a> {
     recipe: &'a Recipe<'a>,
     job: &'a LocalJob,

@@ -1,8 +1,8 @@
-//! Figures of an epoch that follow from its manifest's.
+//! Statistics derived from an epoch's manifest.
 
 use turbidite::format::EpochFigures;
 
-/// Largest load over the mean.
+/// Returns the largest load over the mean.
 pub(crate) fn largest_load(figures: &EpochFigures) -> f64 {
     let loads = &figures.rows_per_receiver;
     let total: u64 = loads.iter().sum();
@@ -10,7 +10,7 @@ pub(crate) fn largest_load(figures: &EpochFigures) -> f64 {
     if total == 0 { 0.0 } else { largest as f64 * loads.len() as f64 / total as f64 }
 }
 
-/// Bytes written over bytes of stored rows.
+/// Returns the bytes written over the bytes of stored rows.
 pub(crate) fn write_amplification(figures: &EpochFigures, row_bytes: usize) -> f64 {
     let stored = figures.rows as f64 * row_bytes as f64;
     if stored == 0.0 { 0.0 } else { figures.bytes_written as f64 / stored }

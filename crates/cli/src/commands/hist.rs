@@ -1,4 +1,4 @@
-//! `turbidite hist`: how the values of a column are distributed.
+//! `turbidite hist`: the distribution of a column's values.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ use super::epochs::of_epochs;
 use crate::failure::Failure;
 use crate::text;
 
-/// Columns of a terminal that the longest bar takes.
+/// Width of the longest bar, in terminal columns.
 const BAR_WIDTH: usize = 40;
 
 /// Show how the values of a column are distributed
@@ -50,7 +50,7 @@ pub(crate) struct Hist {
     exact: bool,
 }
 
-/// `A..B` with numbers of any kind.
+/// A range `A..B` with numbers of any kind.
 #[derive(Debug, Clone, Copy)]
 struct ValueRange(Value, Value);
 
@@ -177,7 +177,7 @@ fn edge_text(edge: Value) -> String {
     }
 }
 
-/// `12`, or `about 12 (3 to 40)` where that is all that is known.
+/// Returns `12`, or `about 12 (3 to 40)` if only bounds are known.
 fn bounded(rows: Bounded) -> String {
     match rows.least == rows.most {
         true => text::count(rows.estimate),
@@ -187,12 +187,12 @@ fn bounded(rows: Bounded) -> String {
     }
 }
 
-/// A bar of eighths of a block for the estimate; a light one goes on to where the upper bound is, or to the margin.
+/// Returns a bar of eighths of a block for the estimate, continued by a light one up to the upper bound or the margin.
 fn bar(rows: Bounded, longest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = |number: u64| text::share(number, longest) * (8 * BAR_WIDTH) as f64;
     let solid = eighths(rows.estimate).round() as usize;
-    // Something is never drawn as nothing.
+    // A positive estimate is never drawn as empty.
     let solid = if rows.estimate > 0 { solid.max(1) } else { 0 };
     let mut drawn = "█".repeat(solid / 8);
     drawn.push_str(EIGHTHS[solid % 8]);

@@ -1,4 +1,4 @@
-//! `turbidite ingest`: records of a source become epochs of a dataset.
+//! `turbidite ingest`: writes records of a source as epochs of a dataset.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -147,7 +147,7 @@ struct Tuning {
     stall: Option<u64>,
 }
 
-/// What became of one epoch.
+/// The outcome of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochReport {
     epoch: u64,
@@ -158,7 +158,7 @@ struct EpochReport {
     write_amplification: f64,
 }
 
-/// What was done, all in all.
+/// Totals over all epochs.
 #[derive(Debug, Serialize)]
 struct Report {
     source: PathBuf,
@@ -236,7 +236,7 @@ impl Ingest {
         })
     }
 
-    /// The epochs of the source that are asked for.
+    /// Returns the requested epochs of the source.
     fn epochs(&self, source: &Source) -> Result<Vec<u64>, Failure> {
         let wanted = self.epochs.unwrap_or(EpochRange::ALL);
         let epochs: Vec<u64> = source.epochs().filter(|&epoch| wanted.contains(epoch)).collect();
@@ -251,7 +251,7 @@ impl Ingest {
         Ok(epochs)
     }
 
-    /// Parses the derivations and decides what is stored.
+    /// Parses the derivations and determines the stored columns.
     fn recipe<'a>(&self, source: &'a Source) -> Result<Recipe<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
@@ -410,7 +410,7 @@ impl Report {
     }
 }
 
-/// A bar with rate and time left on a terminal, nothing elsewhere.
+/// Creates a bar with rate and time left on a terminal, and a hidden one elsewhere.
 fn progress_bar(source: &Source, epochs: &[u64], as_json: bool) -> ProgressBar {
     let records: u64 = epochs.iter().map(|&epoch| source.records(epoch)).sum();
     if as_json {

@@ -1,4 +1,4 @@
-//! `turbidite inspect`: what a dataset is and holds, in words.
+//! `turbidite inspect`: a description of a dataset and its content.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) struct Inspect {
     epoch: Option<EpochRange>,
 }
 
-/// What a path points at.
+/// The object that a path denotes.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     dataset: PathBuf,
@@ -34,7 +34,7 @@ struct Target {
 }
 
 impl Target {
-    /// Splits `DS/data/epoch=N/part-….parquet` and its beginnings; anything else is taken for a dataset.
+    /// Splits `DS/data/epoch=N/part-….parquet` and its prefixes; any other path denotes a dataset.
     fn of(path: &Path) -> Self {
         let whole = || Self { dataset: path.to_owned(), epoch: None, part: None };
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -54,12 +54,12 @@ impl Target {
     }
 }
 
-/// A dataset may itself be called `data`.
+/// Returns whether a path is a dataset, which may itself be called `data`.
 fn is_dataset(path: &Path) -> bool {
     path.join("_turbidite").is_dir()
 }
 
-/// One epoch in the answer for programs.
+/// One epoch in the JSON answer.
 #[derive(Debug, Serialize)]
 struct EpochEntry {
     epoch: u64,
@@ -127,7 +127,7 @@ impl Inspect {
     }
 }
 
-/// What the dataset is, apart from its epochs.
+/// Returns the description of the dataset without its epochs.
 fn describe(dataset: &Dataset, path: &Path) -> String {
     let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
     let mut lines =
@@ -154,18 +154,18 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
             remarks.join("; "),
         ]);
     }
-    // The remarks are text, which reads better from the left.
+    // The notes are text, which is left-aligned.
     let width = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
     lines.extend(rows.iter().map(|row| format!("{:<width$}  {}  {}", row[0], row[1], row[2]).trim_end().to_owned()));
     lines.join("\n")
 }
 
-/// The name in `name:type = expression`.
+/// Returns the name in `name:type = expression`.
 fn derived_name(text: &str) -> &str {
     text.split(['=', ':']).next().unwrap_or(text).trim().trim_matches('"')
 }
 
-/// Smallest and largest key of an epoch.
+/// Returns the smallest and the largest key of an epoch.
 fn key_range(manifest: &EpochManifest, schema: &Schema) -> Option<(Value, Value)> {
     let ranges = manifest.runs.iter().filter_map(|run| run.columns.get(schema.key_index())?.range);
     let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
@@ -220,7 +220,7 @@ fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
     ]
 }
 
-/// A range of the key with the digits its type has.
+/// Returns a key range as text, with the digits of its type.
 fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) {
     let value = |value: Value| match value {
         Value::Float(float) if schema.key().data_type == turbidite::DataType::F32 => format!("{:?}", float as f32),

@@ -1,4 +1,4 @@
-//! The ranks that `ingest` writes with: all in this process, or, under mpiexec, one of several processes.
+//! The ranks of an `ingest` job: all in this process, or, under mpiexec, one per process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::feed::{Crew, Recipe};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 
-/// How long ranks under mpiexec wait for one that does not come, in seconds.
+/// Default time that ranks under mpiexec wait for a missing rank, in seconds.
 pub(super) const STALL_S: u64 = 600;
 
-/// Where records go: to all ranks in this process, or to one of several processes.
+/// The destination of records: all ranks in this process, or one rank of several processes.
 pub(super) enum Job {
     /// All ranks.
     Local(Box<LocalJob>),
-    /// One rank, its number, and how many there are.
+    /// One rank, with its number and the number of ranks.
     Rank(Box<RankJob>, (u32, u32)),
 }
 
@@ -47,7 +47,7 @@ impl Job {
         }
     }
 
-    /// Writes an epoch that was begun. When it fails, nothing of it stays: the source has its records.
+    /// Writes an epoch that was begun. On failure, nothing of it stays: the source still has its records.
     pub(super) fn write_epoch(
         &mut self,
         recipe: &Recipe<'_>,
@@ -57,12 +57,12 @@ impl Job {
     ) -> Result<EpochFigures, Failure> {
         let written = match self.feed(recipe, epoch, crew, progress) {
             Ok(()) => self.end_epoch().map_err(Failure::from),
-            // Nobody knows what state a panic has left.
+            // The state after a panic is unknown.
             Err(failure @ Failure::Internal(_)) => return Err(failure),
             Err(failure) => {
                 if let Self::Local(job) = self {
                     job.refuse(failure.to_string())?;
-                    // It fails with what is known already.
+                    // It fails with the error that is already known.
                     drop(job.end_epoch());
                 }
                 Err(failure)
@@ -90,7 +90,7 @@ impl Job {
         match self {
             Self::Local(job) => recipe.feed(job, epoch, crew, progress),
             Self::Rank(job, place) => match recipe.feed_rank(job, epoch, *place, progress) {
-                // The others hear of it when the epoch ends, which is where this rank fails too.
+                // The other ranks learn of it at the end of the epoch, where this rank fails too.
                 Err(failure) => Ok(job.refuse(failure.to_string())?),
                 fed => fed,
             },

@@ -1,7 +1,7 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs.
 //!
-//! What several need: `answers` write results, `epochs` are the choice of epochs, `figures` are computed from manifests;
-//! `feed` and `job` carry records for `ingest` and `simulate`, `batch` reads the queries of `query --batch`, `spooled` is
+//! Shared by several: `answers` writes results, `epochs` chooses epochs, `figures` derives statistics from manifests;
+//! `feed` and `job` move records for `ingest` and `simulate`, `batch` runs the queries of `query --batch`, `spooled` is
 //! `salvage --spool`.
 
 mod answers;

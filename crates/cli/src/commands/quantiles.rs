@@ -1,4 +1,4 @@
-//! `turbidite quantiles`: the values below which given shares of a column lie.
+//! `turbidite quantiles`: quantiles of a column.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `turbidite query`: rows, counts, explanations, and lists of range queries.
+//! `turbidite query`: rows, counts, plans, and lists of range queries.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -80,13 +80,13 @@ pub(crate) struct QueryCommand {
     no_check: bool,
 }
 
-/// What a query gave and what it cost.
+/// The result and the cost of a query.
 #[derive(Debug, Serialize)]
 struct Answer {
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
-    /// Bytes that the rows of the epochs asked for take, to compare with what was read.
+    /// Size of the rows of the requested epochs, to compare with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
     figures: QueryFigures,
@@ -129,7 +129,7 @@ impl QueryCommand {
         query
     }
 
-    /// An error that says which text was wrong, if it was one.
+    /// Converts an error, and names the text that caused it, if any.
     fn wrong(&self, error: Error) -> Failure {
         match (error, &self.filter) {
             (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
@@ -167,7 +167,7 @@ impl QueryCommand {
         let answer = self.answer(dataset, rows, begun, stream.figures())?;
         match &self.output {
             Some(_) if as_json => say_json(&answer)?,
-            // Standard output has the rows.
+            // Standard output carries the rows.
             None if as_json && self.figures => complain(&to_json(&answer)?),
             _ if as_json => {}
             _ => self.tell(&answer),
@@ -185,7 +185,7 @@ impl QueryCommand {
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, figures })
     }
 
-    /// Says on standard error what came out and what it took, where somebody may want to know.
+    /// Prints result and cost on standard error, if they are requested or standard error is a terminal.
     fn tell(&self, answer: &Answer) {
         if !self.figures && self.output.is_none() && !std::io::stdout().is_terminal() {
             return;

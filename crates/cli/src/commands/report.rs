@@ -1,4 +1,4 @@
-//! `turbidite report`: one page that shows how a dataset is laid out.
+//! `turbidite report`: a page that shows the layout of a dataset.
 
 use std::io::Write;
 use std::path::PathBuf;

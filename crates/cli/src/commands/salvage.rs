@@ -1,4 +1,4 @@
-//! `turbidite salvage`: epochs that were begun and never committed, and files that a killed run left in a spool.
+//! `turbidite salvage`: uncommitted epochs, and files that a killed run left in a spool.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Salvage {
     discard: bool,
 }
 
-/// An unfinished epoch, for programs.
+/// An unfinished epoch in the JSON answer.
 #[derive(Debug, Serialize)]
 struct Found {
     epoch: u64,
@@ -56,7 +56,7 @@ struct Found {
     discarded: bool,
 }
 
-/// What was copied.
+/// The copied rows and files.
 #[derive(Debug, Serialize)]
 struct Recovered {
     directory: PathBuf,
@@ -69,7 +69,7 @@ struct Recovered {
 #[derive(Debug, Serialize)]
 struct Report {
     dataset: PathBuf,
-    /// Who is writing just now: its epoch is among the unfinished ones.
+    /// The current writer: its epoch is among the unfinished ones.
     writer: Option<String>,
     unfinished: Vec<Found>,
 }
@@ -87,7 +87,7 @@ impl Salvage {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let layout = Layout::new(dataset);
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
-        // A lock that a dead writer left means nothing: the next writer takes it over.
+        // The lock of a dead writer has no effect: the next writer takes it over.
         let writer = lock_holder(&*storage, &layout)?.filter(|holder| !holder.has_ended());
         let writer = writer.map(|holder| holder.to_string());
         // Nothing may be removed under a running writer.
@@ -122,7 +122,7 @@ impl Salvage {
         report.damage()
     }
 
-    /// Several attempts at one epoch would end in one folder.
+    /// Refuses several attempts at one epoch: their copies would share a folder.
     fn check_labels(&self, out: &Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
         match attempts.windows(2).find(|pair| pair[0].epoch == pair[1].epoch) {
             Some(pair) => Err(Failure::Usage(format!(
@@ -208,7 +208,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Runs that could not be copied since they are damaged make the exit code say so.
+    /// Returns a failure for the exit code if damaged runs could not be copied.
     fn damage(&self) -> Result<(), Failure> {
         let recovered = self.unfinished.iter().filter_map(|found| found.recovered.as_ref());
         let damaged: usize = recovered.map(|recovered| recovered.damaged.len()).sum();

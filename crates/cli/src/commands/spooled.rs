@@ -9,18 +9,18 @@ use crate::failure::{Failure, FileContext};
 use crate::spool::{self, Leftover, OwnedDataset, SpooledFile};
 use crate::text;
 
-/// A spooled file, and what became of it.
+/// A spooled file, and its outcome.
 #[derive(Debug, Serialize)]
 struct Entry {
     #[serde(flatten)]
     file: SpooledFile,
-    /// Whether the program's path has a file already, which is not written over.
+    /// The program's path already has a file, which is not overwritten.
     exists: bool,
     placed: bool,
     error: Option<String>,
 }
 
-/// What one process left.
+/// The files left by one process.
 #[derive(Debug, Serialize)]
 struct Run {
     folder: PathBuf,
@@ -35,13 +35,13 @@ struct Run {
 struct Report {
     spool: PathBuf,
     runs: Vec<Run>,
-    /// Processes whose files are theirs.
+    /// Number of processes that are alive, whose files are left alone.
     living: usize,
-    /// Folders that cannot be judged from this host.
+    /// Folders whose state cannot be determined from this host.
     unknown: Vec<PathBuf>,
 }
 
-/// Lists what killed runs left in a spool, and moves it to its places if asked to.
+/// Lists the files that killed runs left in a spool, and moves them to their original paths on request.
 pub(super) fn run(spool: &Path, put_in_place: bool, as_json: bool) -> Result<(), Failure> {
     let found = spool::find(spool).on_file("read", spool)?;
     let mut runs = Vec::with_capacity(found.leftovers.len());
@@ -77,7 +77,7 @@ fn handle(leftover: &Leftover, file: &SpooledFile, put_in_place: bool) -> Entry 
     Entry { file: file.clone(), exists, placed: put_in_place && error.is_none(), error }
 }
 
-/// What to say of a dataset whose run was killed and left files in the usual spool.
+/// Returns a hint for a dataset whose run was killed and left files in the default spool.
 pub(super) fn hint(dataset: &Path) -> Option<String> {
     let dataset = std::path::absolute(dataset).ok()?;
     let found = spool::find(Path::new(spool::DEFAULT)).ok()?;
@@ -129,7 +129,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Files that could not be moved make the exit code say so.
+    /// Returns a failure for the exit code if files could not be moved.
     fn judge(&self, put_in_place: bool) -> Result<(), Failure> {
         let stay: Vec<&str> =
             self.runs.iter().flat_map(|run| &run.files).filter_map(|entry| entry.error.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! `turbidite stats`: how well epochs are clustered and what writing them took, told from their manifests.
+//! `turbidite stats`: the clustering of epochs and the cost of writing them, from their manifests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) struct Stats {
     epoch: Option<EpochRange>,
 }
 
-/// All about one epoch.
+/// The statistics of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochStats {
     epoch: u64,
@@ -138,11 +138,11 @@ fn overview(epochs: &[EpochStats]) -> String {
     aligned(&rows)
 }
 
-/// What a cell of a table by percentile says.
+/// The text of a cell in a table by percentile.
 type Cell = fn(&ProfilePoint) -> String;
 
-/// A line for each epoch and cell, which has a name unless it is the only one; one column a percentile. The percentiles are
-/// those of the first epoch that has any.
+/// Returns a line for each epoch and cell, named unless it is the only one, with one column per percentile. The
+/// percentiles are those of the first epoch that has any.
 fn by_percentile(epochs: &[EpochStats], cells: &[(&str, Cell)]) -> String {
     let listed: Vec<f64> = epochs
         .iter()

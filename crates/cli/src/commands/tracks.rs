@@ -63,12 +63,12 @@ pub(crate) struct TracksCommand {
     no_check: bool,
 }
 
-/// What came out and what it took.
+/// The result and the cost.
 #[derive(Debug, Serialize)]
 struct Summary {
     #[serde(flatten)]
     found: TrackFigures,
-    /// Rows that were written: fewer than were found if there was a limit.
+    /// Number of rows written: fewer than were found if there was a limit.
     written: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl TracksCommand {
         let summary = Summary { found: tracks.figures(), written, output: self.output.clone(), wall_s };
         match &self.output {
             Some(_) if as_json => say_json(&summary)?,
-            // Standard output has the rows.
+            // Standard output carries the rows.
             None if as_json => complain(&to_json(&summary)?),
             _ => self.tell(&summary),
         }
@@ -126,7 +126,7 @@ impl TracksCommand {
         if let Some(threads) = self.threads {
             request = request.threads(threads);
         }
-        // Where the output is to lie there is room for it.
+        // Scratch files go to the output's folder, which must have room for the output anyway.
         match self.output.as_ref().and_then(|path| path.parent()) {
             Some(folder) if folder == Path::new("") => request.scratch_folder("."),
             Some(folder) => request.scratch_folder(folder),
@@ -134,7 +134,7 @@ impl TracksCommand {
         }
     }
 
-    /// An error that says which text was wrong, if it was one.
+    /// Converts an error, and names the text that caused it, if any.
     fn wrong(&self, error: Error) -> Failure {
         match error {
             Error::Expression(error) => Failure::Usage(format!("--of '{}': {error}", self.of)),
@@ -142,8 +142,7 @@ impl TracksCommand {
         }
     }
 
-    /// Says on standard error what was found. What is wrong with the ids is always said, the rest where somebody may want to
-    /// know.
+    /// Prints the result on standard error: problems with ids always, the rest on request or on a terminal.
     fn tell(&self, summary: &Summary) {
         let found = &summary.found;
         if found.incomplete_ids > 0 {
@@ -179,7 +178,7 @@ impl TracksCommand {
     }
 }
 
-/// A bar that counts epochs, on a terminal.
+/// Creates a bar that counts epochs, on a terminal.
 fn progress_bar(as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

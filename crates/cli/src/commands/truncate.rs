@@ -1,4 +1,4 @@
-//! `turbidite truncate`: back to a checkpoint.
+//! `turbidite truncate`: removes all epochs after a checkpoint.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Truncate {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let layout = Layout::new(&self.dataset);
-        // Before the lock, which would make a folder where there is no dataset.
+        // Before taking the lock, which would create a folder where no dataset exists.
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
         let (lock, notice) = WriterLock::acquire(&storage, &layout, self.break_lock)?;
         if let Some(notice) = notice.filter(|_| !as_json) {

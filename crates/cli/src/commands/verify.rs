@@ -1,4 +1,4 @@
-//! `turbidite verify`: every checksum, and every figure of the manifests against the data.
+//! `turbidite verify`: checks every checksum, and the manifests' statistics against the data.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
 
-/// Most findings that are named one by one.
+/// Maximum number of findings that are printed individually.
 const MOST_FINDINGS: usize = 50;
 
 /// Check a dataset: all of its bytes, and whether its parts agree
@@ -110,7 +110,7 @@ impl Verify {
     }
 }
 
-/// Names findings on standard error, as many as a person reads.
+/// Prints findings on standard error, up to the maximum.
 fn tell(findings: &[Finding]) {
     for finding in findings.iter().take(MOST_FINDINGS) {
         complain(&format!("turbidite: {finding}"));
@@ -128,7 +128,7 @@ fn kind(kind: FindingKind) -> &'static str {
     }
 }
 
-/// The exit code that findings deserve: damage before what could not be read.
+/// Returns the failure for the exit code: corruption takes precedence over read errors.
 fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure> {
     let count = |kind| report.findings.iter().filter(|finding| finding.kind == kind).count() as u64;
     let (damaged, unreadable) = (count(FindingKind::Damage), count(FindingKind::Unreadable));
@@ -146,7 +146,7 @@ fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure
     Ok(())
 }
 
-/// A bar on a terminal; its length is known once the manifests are read.
+/// Creates a bar on a terminal; its length is set once the manifests are read.
 fn progress_bar(as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! Values of Arrow columns as text: shortest digits that read back as the same number.
+//! Values of Arrow columns as text, with the fewest digits that read back as the same number.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 
 use crate::failure::Failure;
 
-/// One column, its type resolved.
+/// One column with its resolved type.
 pub(super) enum Cells<'a> {
     I8(&'a Int8Array),
     I16(&'a Int16Array),
@@ -60,7 +60,7 @@ impl<'a> Cells<'a> {
             Self::U16(array) => write!(out, "{}", array.value(row)),
             Self::U32(array) => write!(out, "{}", array.value(row)),
             Self::U64(array) => write!(out, "{}", array.value(row)),
-            // `{:?}` prints the shortest digits that read back, with an exponent where that is shorter.
+            // `{:?}` prints the fewest digits that read back, with an exponent where that is shorter.
             Self::F32(array) => write!(out, "{:?}", array.value(row)),
             Self::F64(array) => write!(out, "{:?}", array.value(row)),
             Self::Bytes(array) => {
@@ -70,7 +70,7 @@ impl<'a> Cells<'a> {
         };
     }
 
-    /// Appends the value as JSON: what JSON has no number for becomes the string "NaN", "Infinity" or "-Infinity".
+    /// Appends the value as JSON: floats that JSON cannot represent become the string "NaN", "Infinity" or "-Infinity".
     pub(super) fn write_json(&self, row: usize, out: &mut String) {
         let special = match self {
             Self::F32(array) => special(f64::from(array.value(row))),
@@ -88,13 +88,13 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Whether values are numbers, which tables align to the right.
+    /// Returns whether values are numbers, which tables right-align.
     pub(super) fn is_number(&self) -> bool {
         !matches!(self, Self::Bytes(_))
     }
 }
 
-/// The JSON string for a float that is no number.
+/// Returns the JSON string for a float that is not finite.
 fn special(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         return Some("\"NaN\"");

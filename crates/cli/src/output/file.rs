@@ -1,4 +1,4 @@
-//! A file that gets its name when it is complete.
+//! A file that receives its name when it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, FileContext};
 
-/// A file under a temporary name beside the one it is meant for. Dropped before [`PendingFile::complete`], it is removed.
+/// A file under a temporary name beside its final one. Removed on drop unless [`PendingFile::complete`] was called.
 #[derive(Debug)]
 pub(crate) struct PendingFile {
     file: File,
@@ -16,7 +16,7 @@ pub(crate) struct PendingFile {
 }
 
 impl PendingFile {
-    /// Opens a file meant for `path`.
+    /// Creates a file with the final name `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let name =
             path.file_name().ok_or_else(|| Failure::Usage(format!("'{}' is not a file's name", path.display())))?;
@@ -29,7 +29,7 @@ impl PendingFile {
         Ok(Self { file, temporary, path: path.to_owned(), is_complete: false })
     }
 
-    /// Makes the content durable and gives the file its name.
+    /// Syncs the content and renames the file to its final name.
     pub(crate) fn complete(mut self) -> Result<(), Failure> {
         self.file.flush().on_file("write", &self.path)?;
         self.file.sync_all().on_file("sync", &self.path)?;

@@ -1,11 +1,11 @@
-//! The kinds of output.
+//! Output formats.
 
 use std::io::IsTerminal;
 use std::path::Path;
 
 use crate::failure::Failure;
 
-/// A kind of file, told by the end of its name.
+/// A file format, chosen by the name's extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileFormat {
     Parquet,
@@ -15,7 +15,7 @@ pub(crate) enum FileFormat {
 }
 
 impl FileFormat {
-    /// The format that a name asks for.
+    /// Returns the format of a name's extension.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
@@ -43,7 +43,7 @@ pub(crate) enum TextFormat {
 }
 
 impl TextFormat {
-    /// A table for a person, CSV for a pipe.
+    /// Returns the default: a table on a terminal, CSV elsewhere.
     pub(crate) fn of_stdout() -> Self {
         if std::io::stdout().is_terminal() { Self::Table } else { Self::Csv }
     }

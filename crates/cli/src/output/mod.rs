@@ -1,9 +1,10 @@
-//! Where rows of a query go: a table or text on standard output, or a file of one of four kinds.
+//! Output of a query's rows: a table or text on standard output, or a file in one of four formats.
 //!
-//! Files are written under a temporary name beside their own and renamed when they are complete and durable, so that
-//! what bears the name is whole. An existing file is replaced at that moment and not before.
+//! Files are written under a temporary name beside their own and renamed when they are complete and durable, so that a
+//! file with the final name is complete. An existing file is replaced only at that moment.
 //!
-//! Map: `format` are the kinds, `writer` takes batches of any; `rows` and `cells` write text, `file` is the temporary name.
+//! Map: `format` defines the formats, `writer` writes batches in any of them; `rows` and `cells` write text, `file`
+//! handles the temporary name.
 
 mod cells;
 mod file;

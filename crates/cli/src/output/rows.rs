@@ -10,14 +10,14 @@ use super::cells::Cells;
 use super::format::TextFormat;
 use crate::failure::Failure;
 
-/// Rows from which a table takes the widths of its columns.
+/// Number of rows that determine the column widths of a table.
 const SAMPLE_ROWS: usize = 1000;
 
-/// Writes batches as text, one line a row.
+/// A writer of batches as text, one line per row.
 pub(super) struct TextRows {
     format: TextFormat,
     names: Vec<String>,
-    /// Widths of the table's columns, once the first rows were seen.
+    /// Widths of the table's columns, set by the first rows.
     widths: Option<Vec<usize>>,
     has_header: bool,
     line: String,
@@ -52,7 +52,7 @@ impl TextRows {
         Ok(())
     }
 
-    /// Ends the text: a result without rows still names its columns.
+    /// Ends the text. A result without rows still has a header.
     pub(super) fn finish<F>(&mut self, out: &mut dyn Write, failed: F) -> Result<(), Failure>
     where
         F: Fn(io::Error) -> Failure,
@@ -114,7 +114,7 @@ impl TextRows {
     }
 }
 
-/// Appends a cell of a table: two spaces before it, numbers to the right.
+/// Appends a cell of a table after two spaces; numbers are right-aligned.
 fn pad(line: &mut String, index: usize, cell: &str, width: usize, is_number: bool) {
     if index > 0 {
         line.push_str("  ");
@@ -122,7 +122,7 @@ fn pad(line: &mut String, index: usize, cell: &str, width: usize, is_number: boo
     let _ = if is_number { write!(line, "{cell:>width$}") } else { write!(line, "{cell:<width$}") };
 }
 
-/// The widths that names and first values need.
+/// Returns the widths that the names and the first values need.
 fn widths(names: &[String], columns: &[Cells<'_>], rows: usize) -> Vec<usize> {
     let mut cell = String::new();
     let widest = |(name, column): (&String, &Cells<'_>)| {
@@ -137,7 +137,7 @@ fn widths(names: &[String], columns: &[Cells<'_>], rows: usize) -> Vec<usize> {
     names.iter().zip(columns).map(widest).collect()
 }
 
-/// A column's name as CSV wants it.
+/// Returns a column's name quoted for CSV.
 fn csv_name(name: &str) -> String {
     if name.contains([',', '"', '\n', '\r']) { format!("\"{}\"", name.replace('"', "\"\"")) } else { name.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! Every format is read back by a reader of its own, or compared with text written by hand.
+//! Reads every format back with an independent reader, or compares it with text written by hand.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::rows::TextRows;
 use super::*;
 use crate::failure::Failure;
 
-/// Values that are easily lost in text.
+/// Returns values that are easily lost in text.
 fn batch() -> RecordBatch {
     let columns: Vec<ArrayRef> = vec![
         Arc::new(Float32Array::from(vec![0.1, f32::NAN, f32::INFINITY, -0.0, 1e-40])),
@@ -51,7 +51,7 @@ fn written(name: &str, batches: &[RecordBatch]) -> (tempfile::TempDir, PathBuf) 
     (folder, path)
 }
 
-/// Bit for bit, since NaN and -0.0 matter.
+/// Compares bit for bit, since NaN and -0.0 matter.
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
     assert_eq!(found.schema().fields(), expected.schema().fields());
     for (one, other) in found.columns().iter().zip(expected.columns()) {

@@ -1,4 +1,4 @@
-//! Writing the batches of a query, as any kind of output.
+//! Writing the batches of a query in any output format.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ enum Target {
     Parquet(ArrowWriter<PendingFile>),
 }
 
-/// Takes the batches of a query.
+/// A writer of a query's batches.
 pub(crate) struct RowWriter {
     target: Target,
     path: PathBuf,
@@ -30,13 +30,13 @@ pub(crate) struct RowWriter {
 }
 
 impl RowWriter {
-    /// Rows as text on standard output.
+    /// Creates a writer of text to standard output.
     pub(crate) fn stdout(format: TextFormat, schema: &SchemaRef) -> Self {
         let target = Target::Stdout(BufWriter::new(std::io::stdout()), TextRows::new(format, schema));
         Self { target, path: PathBuf::from("standard output"), rows: 0 }
     }
 
-    /// Rows in a file.
+    /// Creates a writer to a file.
     pub(crate) fn file(path: &Path, schema: &SchemaRef) -> Result<Self, Failure> {
         let format = FileFormat::of(path)?;
         let pending = PendingFile::create(path)?;
@@ -49,7 +49,7 @@ impl RowWriter {
                 Target::Arrow(FileWriter::try_new(BufWriter::new(pending), schema).map_err(|error| arrow(path, error))?)
             }
             FileFormat::Parquet => {
-                // One value after the other: results are read back by tools that may know no more than that.
+                // Plain encoding, since tools that read results may support nothing else.
                 let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
                 let writer = ArrowWriter::try_new(pending, schema.clone(), Some(properties));
                 Target::Parquet(writer.map_err(|error| parquet(path, error))?)
@@ -58,7 +58,7 @@ impl RowWriter {
         Ok(Self { target, path: path.to_owned(), rows: 0 })
     }
 
-    /// Takes a batch.
+    /// Writes a batch.
     pub(crate) fn write(&mut self, batch: &RecordBatch) -> Result<(), Failure> {
         self.rows += batch.num_rows() as u64;
         match &mut self.target {
@@ -72,7 +72,7 @@ impl RowWriter {
         }
     }
 
-    /// Completes the output; returns the number of rows in it.
+    /// Completes the output. Returns its number of rows.
     pub(crate) fn finish(self) -> Result<u64, Failure> {
         let path = &self.path;
         match self.target {
@@ -98,7 +98,7 @@ fn file_failure(path: &Path, source: std::io::Error) -> Failure {
     Failure::File { operation: "write", path: path.to_owned(), source }
 }
 
-/// Empties a buffer into its file.
+/// Flushes a buffer into its file.
 fn into_inner(path: &Path, mut out: BufWriter<PendingFile>) -> Result<PendingFile, Failure> {
     out.flush().on_file("write", path)?;
     out.into_inner().map_err(|error| file_failure(path, error.into_error()))

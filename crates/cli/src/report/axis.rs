@@ -1,16 +1,16 @@
-//! Axes: from values to shares of a length, with ticks at round numbers.
+//! Axes: mapping from values to fractions of a length, with ticks at round numbers.
 
 use crate::text;
 
 /// A mark on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
-    /// Where, from 0 to 1.
+    /// Position, from 0 to 1.
     pub(super) share: f64,
     pub(super) label: String,
 }
 
-/// A scale from one value to another, linear or by ratio.
+/// A scale between two values, linear or logarithmic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     pub(super) from: f64,
@@ -19,7 +19,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// From one value to a larger one; one that is not larger gets room around it.
+    /// Creates a linear axis from one value to a larger one. Equal values get room around them.
     pub(super) fn linear(from: f64, to: f64) -> Self {
         if to > from {
             return Self { from, to, is_log: false };
@@ -28,29 +28,29 @@ impl Axis {
         Self { from: from - room, to: from + room, is_log: false }
     }
 
-    /// From one value above 0 to a larger one.
+    /// Creates a logarithmic axis from a positive value to a larger one.
     pub(super) fn log(from: f64, to: f64) -> Self {
         if from > 0.0 && to > from { Self { from, to, is_log: true } } else { Self::linear(from, to) }
     }
 
-    /// From 0 to a round number that holds `most`.
+    /// Creates an axis from 0 to a round number of at least `most`.
     pub(super) fn from_zero(most: f64, ticks: usize) -> Self {
         let most = if most > 0.0 && most.is_finite() { most } else { 1.0 };
         let step = round_step(most / ticks as f64);
         Self { from: 0.0, to: (most / step).ceil() * step, is_log: false }
     }
 
-    /// Where a value lies, from 0 to 1; values beyond the ends lie at them.
+    /// Returns the position of a value, from 0 to 1, clamped to the ends.
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.is_log {
             true => (value.max(f64::MIN_POSITIVE).ln() - self.from.ln()) / (self.to.ln() - self.from.ln()),
-            // Halved, since the whole may be beyond the largest number.
+            // Halved, since the difference may overflow.
             false => (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0),
         };
         share.clamp(0.0, 1.0)
     }
 
-    /// About as many ticks as asked for.
+    /// Returns about as many ticks as requested.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         let tick = |(value, label): (f64, String)| Tick { share: self.share(value), label };
         if self.is_log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }.into_iter().map(tick).collect()
@@ -100,7 +100,7 @@ impl Axis {
     }
 }
 
-/// The round number (1, 2 or 5 times a power of ten) at or above a step.
+/// Returns the round number (1, 2 or 5 times a power of ten) at or above a step.
 fn round_step(step: f64) -> f64 {
     if step <= 0.0 || !step.is_finite() {
         return 1.0;
@@ -110,7 +110,7 @@ fn round_step(step: f64) -> f64 {
     factors.into_iter().map(|factor| factor * unit).find(|round| *round >= step * (1.0 - 1e-9)).unwrap_or(10.0 * unit)
 }
 
-/// A number as people write it: `0.01`, `12,000`, `3×10⁻⁷`.
+/// Returns a number in readable notation: `0.01`, `12,000`, `3×10⁻⁷`.
 pub(super) fn power(value: f64, digits: usize) -> String {
     let magnitude = value.abs();
     if value == 0.0 || !value.is_finite() || (1e-3 * 0.999..1e6).contains(&magnitude) {
@@ -130,7 +130,7 @@ pub(super) fn power(value: f64, digits: usize) -> String {
     if mantissa == "1" { format!("{sign}10{raised}") } else { format!("{sign}{mantissa}×10{raised}") }
 }
 
-/// An estimate with its bounds: `about 0.452 (0.4475 to 0.4571)`; just the value where they meet.
+/// Returns an estimate with its bounds: `about 0.452 (0.4475 to 0.4571)`; only the value if they are equal.
 pub(super) fn about((least, estimate, most): (f64, f64, f64)) -> String {
     if least == most {
         return power(estimate, 4);

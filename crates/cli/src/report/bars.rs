@@ -1,4 +1,4 @@
-//! Stacked bars by epoch, and how epochs are named below a plot.
+//! Stacked bars by epoch, and the epoch labels below a plot.
 
 use super::axis::Axis;
 use super::model::{Buckets, Epoch, Model, epochs_label};
@@ -7,9 +7,9 @@ use super::svg::{Frame, WIDTH, at, element, escape, label, line};
 /// One part of every bar.
 pub(super) struct Series {
     pub(super) name: &'static str,
-    /// Its colour, as the style sheet names it.
+    /// Its colour, as a class of the style sheet.
     pub(super) class: &'static str,
-    /// Of an epoch whose rows have so many bytes each.
+    /// Returns the value for an epoch whose rows have this many bytes each.
     pub(super) value: fn(&Epoch, usize) -> f64,
 }
 
@@ -18,14 +18,14 @@ pub(super) struct Stack {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
     pub(super) series: &'static [Series],
-    /// Value and unit in words.
+    /// Returns value and unit as text.
     pub(super) in_words: fn(f64) -> String,
-    /// The unit of the axis for a largest value: its factor and the axis' title.
+    /// Returns the axis' factor and title for a largest value.
     pub(super) unit: fn(f64) -> (f64, &'static str),
 }
 
 impl Stack {
-    /// The plot and its legend; `None` when all values are 0.
+    /// Returns the plot and its legend; `None` if all values are 0.
     pub(super) fn draw(&self, model: &Model) -> Option<String> {
         let buckets = Buckets::of(&model.epochs);
         let columns: Vec<(&[Epoch], Vec<f64>)> = buckets
@@ -110,7 +110,7 @@ impl Stack {
     }
 }
 
-/// Epochs below the columns of a plot, as many as have room.
+/// Returns labels of epochs below the columns of a plot, as many as fit.
 pub(super) fn epoch_ticks(frame: &Frame, buckets: &Buckets<'_>) -> String {
     let count = buckets.len();
     let longest =

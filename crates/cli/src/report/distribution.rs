@@ -1,14 +1,14 @@
-//! Keys by epoch, one ridge below the other.
+//! Key distributions by epoch, one ridge below the other.
 
 use super::axis::about;
 use super::model::{Model, Shape};
 use super::svg::{Frame, WIDTH, element, label, line, path_data};
 use crate::text;
 
-/// How far a ridge may reach into the one above, in pitches.
+/// Maximum height of a ridge, in pitches between ridges.
 const OVERLAP: f64 = 2.4;
 
-/// The plot; `None` without keys.
+/// Returns the plot; `None` without keys.
 pub(super) fn ridges(model: &Model) -> Option<String> {
     let axis = model.key_axis?;
     let count = model.shapes.len();
@@ -68,7 +68,8 @@ pub(super) fn ridges(model: &Model) -> Option<String> {
     Some(frame.plot("distribution", "Distribution of keys by epoch", &content))
 }
 
-/// The density that gets a ridge's full height. Those of a point mass are cut off there, or all else would lie flat.
+/// Returns the density at a ridge's full height. Densities of point masses are cut off there, since all else would be
+/// flat.
 fn highest(shapes: &[Shape]) -> f64 {
     let peak = |shape: &Shape| shape.bins.iter().map(density).fold(0.0, f64::max);
     let mut peaks: Vec<f64> = shapes.iter().map(peak).filter(|peak| *peak > 0.0).collect();
@@ -77,7 +78,7 @@ fn highest(shapes: &[Shape]) -> f64 {
     peaks.last().copied().unwrap_or(0.0).min(2.0 * middle)
 }
 
-/// Rows of a bin over its width on the axis.
+/// Returns the rows of a bin over its width on the axis.
 fn density((from, to, share): &(f64, f64, f64)) -> f64 {
     if to > from { share / (to - from) } else { 0.0 }
 }
@@ -119,7 +120,7 @@ fn describe(model: &Model, shape: &Shape, epoch: u64, rows: u64) -> String {
     told
 }
 
-/// What lies beyond the axis in any of the epochs, as a remark.
+/// Returns a note on the rows beyond the axis in any of the epochs.
 pub(super) fn beyond(model: &Model) -> String {
     let most = |which: usize| model.shapes.iter().map(|shape| shape.beyond[which]).fold(0.0, f64::max);
     let told: Vec<String> = ["below it", "above it", "NaN"]

@@ -1,24 +1,24 @@
-//! The plots of a forecast: loads of the receivers, and how long ranks took to agree on partitions.
+//! The plots of a forecast: loads of the receivers, and durations of renegotiation rounds.
 
 use super::axis::Axis;
 use super::svg::{Frame, WIDTH, at, element, escape, line, path_data};
 use crate::text;
 
-/// What is drawn.
+/// The data of the plots.
 #[derive(Debug, Clone)]
 pub(crate) struct ForecastPlots {
-    /// What was simulated.
+    /// A description of the simulated run.
     pub(crate) title: String,
-    /// Records of each receiver, by partition.
+    /// Number of records per receiver, by partition.
     pub(crate) loads: Vec<u64>,
-    /// When each table was begun, and how long it took, in seconds.
+    /// Begin and duration of each round, in seconds.
     pub(crate) rounds: Vec<(f64, f64)>,
 }
 
-/// Most points of a line: beyond, neighbours are put together.
+/// Maximum number of points in a line: beyond it, neighbours are merged.
 const MOST_POINTS: usize = 600;
 
-/// A page with the plots, well-formed as XML too.
+/// Returns a page with the plots, as HTML that is well-formed XML too.
 pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
     let title = escape(&plots.title);
     format!(

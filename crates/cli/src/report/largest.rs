@@ -1,4 +1,4 @@
-//! A predicate that selects about the largest one in a hundred of an epoch's keys, and how many rows that is.
+//! A predicate that selects about the largest one in a hundred of an epoch's keys, and the number of those rows.
 
 use turbidite::query::{Bins, Bounded, Dataset, Histogram, Precision};
 use turbidite::store::EpochRange;
@@ -7,33 +7,33 @@ use turbidite::{DataType, Value};
 use crate::failure::Failure;
 use crate::text;
 
-/// The share that is wanted.
+/// The target share.
 const SHARE: f64 = 0.01;
 
-/// How far from it a share may be that is still called one in a hundred.
+/// Maximum distance from the target of a share that is still called one in a hundred.
 const CLOSE: f64 = 0.002;
 
-/// How far from it a literal with few digits may be: others follow.
+/// Maximum distance from the target for a literal with few digits; beyond it, more digits are tried.
 const ROUNDED: f64 = 0.0003;
 
-/// Digits that literals are tried with; the last suffice for any number.
+/// Numbers of digits to try; the last suffices for any number.
 const DIGITS: [usize; 4] = [4, 6, 9, 17];
 
-/// A bound for the key and how many rows lie beyond it.
+/// A bound of the key and the number of rows beyond it.
 #[derive(Debug)]
 pub(super) struct Largest {
     pub(super) epoch: u64,
-    /// The bound, as the expression language and SQL take it.
+    /// The bound, as written in the expression language and SQL.
     pub(super) literal: String,
-    /// Whether the bound is selected too: there may be many rows at it and few above.
+    /// The bound itself is selected too: many rows may be equal to it and few above.
     is_included: bool,
     selected: Bounded,
-    /// Rows whose key is a number.
+    /// Number of rows whose key is a number.
     rows: u64,
 }
 
 impl Largest {
-    /// Of one epoch; nothing where the quantile is infinite or there are no keys.
+    /// Determines the bound for one epoch. Returns `None` if the quantile is infinite or there are no keys.
     pub(super) fn of(dataset: &Dataset, epoch: u64) -> Result<Option<Self>, Failure> {
         let key = dataset.schema().key();
         let found = dataset.quantiles(&key.name, &[1.0 - SHARE], EpochRange::one(epoch), Precision::Bounded)?;
@@ -59,12 +59,12 @@ impl Largest {
         Ok(best.map(|(_, largest)| largest))
     }
 
-    /// What selects them, for a key that is quoted as it must be.
+    /// Returns the predicate, for a key that is quoted where necessary.
     pub(super) fn predicate(&self, key: &str) -> String {
         format!("{key} {} {}", if self.is_included { ">=" } else { ">" }, self.literal)
     }
 
-    /// What they are, and how many.
+    /// Returns a heading with the selection and the number of rows.
     pub(super) fn heading(&self) -> String {
         let Bounded { least, estimate, most } = self.selected;
         let is_close = (text::share(estimate, self.rows) - SHARE).abs() <= CLOSE;
@@ -82,7 +82,7 @@ impl Largest {
     }
 }
 
-/// Rows above the one edge of a histogram, those at it included or not.
+/// Returns the rows above the only edge of a histogram, with or without those at it.
 fn beyond(told: &Histogram, is_included: bool) -> Bounded {
     let at = told.bins.first().copied().filter(|_| is_included).unwrap_or_default();
     let parts = [told.above, told.positive_infinity, at];
@@ -90,7 +90,7 @@ fn beyond(told: &Histogram, is_included: bool) -> Bounded {
     Bounded { least: sum(|one| one.least), estimate: sum(|one| one.estimate), most: sum(|one| one.most) }
 }
 
-/// A value in few digits, and in more, with what each stands for in a column of its type.
+/// Returns a value as literals with increasing digits, each with the value that it denotes in a column of its type.
 fn literals(value: Value, data_type: DataType) -> Vec<(String, Value)> {
     let float = match value {
         Value::Int(integer) => return vec![(integer.to_string(), value)],

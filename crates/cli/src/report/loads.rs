@@ -1,4 +1,4 @@
-//! How evenly receivers were loaded, epoch by epoch.
+//! The load balance of receivers, epoch by epoch.
 
 use super::axis::Axis;
 use super::bars::epoch_ticks;
@@ -6,14 +6,14 @@ use super::model::{Buckets, Epoch, Model, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, label, line};
 use crate::text;
 
-/// Least half-width of the axis around the mean: below it differences are noise.
+/// Minimum half-width of the axis around the mean: smaller differences are noise.
 const LEAST_ROOM: f64 = 0.02;
 
-/// Share of a column's width that its receivers take, and the least pixels for each to be drawn by itself.
+/// Fraction of a column's width for its receivers, and the minimum pixels per receiver to draw each individually.
 const SPREAD: f64 = 0.8;
 const LEAST_PITCH: f64 = 2.4;
 
-/// The plot; `None` when no receiver stored anything.
+/// Returns the plot; `None` if no receiver stored anything.
 pub(super) fn loads(model: &Model) -> Option<String> {
     let loaded = || model.epochs.iter().filter(|epoch| epoch.loads.most > 0.0);
     loaded().next()?;
@@ -98,7 +98,7 @@ fn column(frame: &Frame, epochs: &[Epoch], middle: f64, width: f64) -> String {
     marks + &named + &target
 }
 
-/// A dot for each receiver, in their order, on a stem from the mean.
+/// Returns a dot for each receiver, in order, on a stem from the mean.
 fn receivers(frame: &Frame, each: &[f64], middle: f64, width: f64) -> String {
     let pitch = width * SPREAD / each.len() as f64;
     let (mut stems, mut dots) = (String::new(), String::new());
@@ -106,7 +106,7 @@ fn receivers(frame: &Frame, each: &[f64], middle: f64, width: f64) -> String {
         let x = at(middle + pitch * (number as f64 + 0.5 - each.len() as f64 / 2.0));
         let y = frame.y(100.0 * load);
         stems += &format!("M{x} {}V{}", at(frame.y(100.0)), at(y));
-        // Of no length: the line's round ends make it a dot.
+        // Zero length: the line's round caps make it a dot.
         dots += &format!("M{x} {y:.2}h0");
     }
     element("path", &[("d", &stems), ("class", &"stems")], "")

@@ -1,14 +1,15 @@
-//! The report: one HTML page that shows how a dataset is laid out.
+//! The report: one HTML page that shows the layout of a dataset.
 //!
-//! Everything on it is told by manifests. The page is self-contained: style, script and plots lie within it, nothing is
-//! fetched, and without the script only tooltips and copying are missing. It is well-formed XML too, so that programs
-//! can read the figures back from the marks (`data-…` attributes).
+//! All of its content comes from manifests. The page is self-contained: style, script and plots are embedded, nothing
+//! is fetched, and without the script only tooltips and copying are missing. It is well-formed XML too, so that
+//! programs can read the values back from the marks (`data-…` attributes).
 //!
-//! Invariant: the page's size is bounded. What grows with epochs or receivers is put together ([`model::Buckets`],
-//! [`model::Loads`]) or a selection evenly spaced.
+//! Invariant: the page's size is bounded. Items whose number grows with epochs or receivers are merged
+//! ([`model::Buckets`], [`model::Loads`]) or sampled evenly.
 //!
-//! Map: `model` gathers figures, `axis` scales and ticks, `svg` writes marks and escapes text, `distribution`, `loads`,
-//! `selectivity` and `bars` are plots, `page` puts them together; `forecast` has those of `simulate`.
+//! Map: `model` collects the data, `axis` provides scales and ticks, `svg` writes marks and escapes text,
+//! `distribution`, `loads`, `selectivity` and `bars` are plots, `page` assembles them; `forecast` has those of
+//! `simulate`.
 
 mod axis;
 mod bars;

@@ -1,4 +1,4 @@
-//! What a report shows, gathered from manifests one epoch at a time.
+//! The data of a report, collected from manifests one epoch at a time.
 
 use std::path::Path;
 
@@ -12,22 +12,22 @@ use super::largest::Largest;
 use crate::commands::figures::write_amplification;
 use crate::failure::Failure;
 
-/// Most epochs drawn one by one; of more, a selection evenly spaced.
+/// Maximum number of epochs drawn individually; of more, an even sample is drawn.
 const DRAWN_EPOCHS: usize = 24;
 
-/// Most columns of a plot over epochs; more epochs are put together.
+/// Maximum number of columns in a plot over epochs; of more, neighbours are merged.
 const MOST_BUCKETS: usize = 48;
 
-/// Most receivers drawn one by one.
+/// Maximum number of receivers drawn individually.
 const DRAWN_RECEIVERS: usize = 64;
 
-/// Bins of a key distribution: about one for every five pixels.
+/// Bins of a key distribution: about one per five pixels.
 const SHAPE_BINS: usize = 96;
 
-/// How many times its 1st percentile a key's 99th must be for a log axis.
+/// Minimum ratio of a key's 99th to its 1st percentile for a logarithmic axis.
 const LOG_RATIO: f64 = 30.0;
 
-/// A dataset in figures.
+/// The data of a dataset.
 #[derive(Debug)]
 pub(crate) struct Model {
     pub(super) path: String,
@@ -39,9 +39,9 @@ pub(crate) struct Model {
     pub(super) key: Column,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<Epoch>,
-    /// Positions in `epochs` of those that are drawn one by one.
+    /// Indexes into `epochs` of those that are drawn individually.
     pub(super) drawn: Vec<usize>,
-    /// What the distributions' axis covers; `None` without finite keys.
+    /// The axis of the distributions; `None` without finite keys.
     pub(super) key_axis: Option<Axis>,
     /// One for each of `drawn`, if there is an axis.
     pub(super) shapes: Vec<Shape>,
@@ -49,7 +49,7 @@ pub(crate) struct Model {
     pub(super) largest: Option<Largest>,
 }
 
-/// One epoch in figures.
+/// The data of one epoch.
 #[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) epoch: u64,
@@ -62,31 +62,31 @@ pub(super) struct Epoch {
     pub(super) amplification_p50: f64,
     pub(super) amplification_p99: f64,
     pub(super) loads: Loads,
-    /// At every percentile if it is drawn, at none otherwise.
+    /// At every percentile if it is drawn, otherwise empty.
     pub(super) points: Vec<ProfilePoint>,
-    /// Without the rows of each receiver.
+    /// The manifest's statistics without the rows of each receiver.
     pub(super) figures: EpochFigures,
 }
 
-/// Rows of receivers over their mean.
+/// Rows per receiver over their mean.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     pub(super) least: f64,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) most: f64,
-    /// Each receiver's, if they are few.
+    /// The values of each receiver, if they are few.
     pub(super) each: Vec<f64>,
 }
 
 /// The distribution of one epoch's keys.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// From where to where on the axis (0 to 1) and the share of the epoch's rows.
+    /// Begin and end on the axis (0 to 1) and fraction of the epoch's rows.
     pub(super) bins: Vec<(f64, f64, f64)>,
-    /// Share of the rows beyond the axis: below, above, NaN.
+    /// Fraction of the rows beyond the axis: below, above, NaN.
     pub(super) beyond: [f64; 3],
-    /// The least it may be, an estimate, and the most.
+    /// Lower bound, estimate and upper bound.
     pub(super) median: Option<(f64, f64, f64)>,
 }
 
@@ -135,14 +135,14 @@ impl Epoch {
         }
     }
 
-    /// Seconds of work by stage.
+    /// Returns the seconds of work by stage.
     pub(super) fn stages(&self) -> [f64; 5] {
         let figures = &self.figures;
         [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s]
     }
 }
 
-/// This many of `count` positions at most, evenly spaced, the first and the last among them.
+/// Returns at most this many of `count` indexes, evenly spaced, including the first and the last.
 fn evenly(count: usize, most: usize) -> Vec<usize> {
     if count <= most {
         return (0..count).collect();
@@ -151,7 +151,7 @@ fn evenly(count: usize, most: usize) -> Vec<usize> {
 }
 
 impl Model {
-    /// Gathers the figures of some epochs of a dataset.
+    /// Collects the data of some epochs of a dataset.
     pub(crate) fn gather(dataset: &Dataset, path: &Path, wanted: &[u64]) -> Result<Self, Failure> {
         let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
         let drawn = evenly(wanted.len(), DRAWN_EPOCHS);
@@ -196,7 +196,7 @@ impl Model {
         sum(&self.epochs, |epoch| epoch.figures.bytes_written)
     }
 
-    /// The key with its unit.
+    /// Returns the key with its unit.
     pub(super) fn key_title(&self) -> String {
         match &self.key.unit {
             Some(unit) => format!("{} ({unit})", self.key.name),
@@ -204,7 +204,7 @@ impl Model {
         }
     }
 
-    /// The epochs that are drawn one by one, as a remark; nothing when these are all.
+    /// Returns a note on the epochs that are drawn individually; empty if these are all.
     pub(super) fn selection(&self) -> String {
         match self.drawn.len() < self.epochs.len() {
             true => format!(
@@ -217,8 +217,8 @@ impl Model {
     }
 }
 
-/// The axis that shows most of what there is: by ratio where keys are positive and spread over decades, by difference
-/// otherwise, then without thin tails.
+/// Returns the axis that shows most of the keys: logarithmic if keys are positive and span decades, otherwise linear
+/// without thin tails.
 fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> {
     let key = dataset.schema().key().name.as_str();
     let ask = |scale| {
@@ -235,7 +235,7 @@ fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> 
     let &[outer_low, low, high, outer_high] = quantiles.as_slice() else { return Ok(None) };
     let positive = if least >= 0.0 { ask(BinScale::Log)? } else { None };
     if let Some((from, to)) = positive {
-        // Nothing but zeros up to the 1st percentile: the smallest value above them stands in.
+        // If all keys up to the 1st percentile are zero, the smallest positive value replaces it.
         let is_wide = if low > 0.0 { high > LOG_RATIO * low } else { to > LOG_RATIO * from };
         if is_wide {
             let from = if outer_low > 10.0 * from { outer_low } else { from };
@@ -262,7 +262,7 @@ impl Shape {
         let quantiles = dataset.quantiles(key, &[0.5], epochs, Precision::Bounded)?;
         let rows = found.rows.max(1) as f64;
         let last = found.bins.len().saturating_sub(1);
-        // An integer stands for what is rounded to it, so that its bin has a width.
+        // An integer stands for all values rounded to it, so that its bin has a width.
         let end = |value: Value, more: f64| match value {
             Value::Int(integer) if axis.is_log => axis.share(integer as f64 + more),
             Value::Int(integer) => axis.share(integer as f64 - 0.5 + more),
@@ -285,12 +285,12 @@ impl Shape {
     }
 }
 
-/// A figure over all epochs, as far as it can be counted.
+/// Returns the saturating sum of a statistic over all epochs.
 pub(super) fn sum(epochs: &[Epoch], figure: fn(&Epoch) -> u64) -> u64 {
     epochs.iter().fold(0, |sum, epoch| sum.saturating_add(figure(epoch)))
 }
 
-/// Epochs put together for plots that have one column for each, up to [`MOST_BUCKETS`].
+/// Epochs merged for plots with one column for each, up to [`MOST_BUCKETS`].
 #[derive(Debug)]
 pub(super) struct Buckets<'a> {
     epochs: &'a [Epoch],
@@ -306,18 +306,18 @@ impl<'a> Buckets<'a> {
         self.epochs.len().div_ceil(self.each)
     }
 
-    /// The epochs of each column.
+    /// Returns the epochs of each column.
     pub(super) fn iter(&self) -> impl Iterator<Item = &'a [Epoch]> {
         self.epochs.chunks(self.each)
     }
 
-    /// What columns show, as a remark; nothing when each is one epoch.
+    /// Returns a note on the merging of columns; empty if each is one epoch.
     pub(super) fn remark(&self, what: &str) -> String {
         if self.each == 1 { String::new() } else { format!(" Each column: {what} of {} epochs.", self.each) }
     }
 }
 
-/// The label of one column.
+/// Returns the label of one column.
 pub(super) fn epochs_label(epochs: &[Epoch]) -> String {
     match epochs {
         [only] => only.epoch.to_string(),

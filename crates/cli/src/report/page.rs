@@ -1,4 +1,4 @@
-//! The page around the plots: heading, figures, tables, commands.
+//! The page around the plots: heading, statistics, tables, commands.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use super::svg::escape;
 use super::{distribution, loads, selectivity};
 use crate::text;
 
-/// Most columns of the dataset that are listed.
+/// Maximum number of the dataset's columns that are listed.
 const LISTED_COLUMNS: usize = 64;
 
-/// Most derivations that are listed.
+/// Maximum number of derivations that are listed.
 const LISTED_DERIVATIONS: usize = 32;
 
-/// The mark in the heading: graded beds.
+/// The logo in the heading: graded beds.
 const LOGO: &str = "<svg viewBox=\"0 0 52 52\" aria-hidden=\"true\">\
 <rect x=\"4\" y=\"6\" width=\"44\" height=\"8\" rx=\"4\" style=\"fill:#e3b75f\"/>\
 <rect x=\"4\" y=\"17\" width=\"44\" height=\"10\" rx=\"4\" style=\"fill:#c08a3e\"/>\
@@ -84,7 +84,7 @@ fn bytes_unit(most: f64) -> (f64, &'static str) {
     }
 }
 
-/// The page. It is HTML and well-formed XML.
+/// Returns the page, as HTML that is well-formed XML too.
 pub(crate) fn render(model: &Model) -> String {
     let title =
         Path::new(&model.path).file_name().map_or(model.path.clone(), |name| name.to_string_lossy().into_owned());
@@ -145,13 +145,13 @@ fn tiles(model: &Model) -> String {
     format!("<ul class=\"tiles\">{}</ul>", tiles.iter().map(tile).collect::<String>())
 }
 
-/// A card; `content` is markup, `None` says that there is nothing to show.
+/// Returns a card; `content` is markup, or `None` if there is nothing to show.
 fn card(heading: &str, words: &str, content: Option<String>) -> String {
     let content = content.unwrap_or_else(|| "<p>None.</p>".to_owned());
     format!("<section><h2>{}</h2><p>{words}</p>{content}</section>\n", escape(heading))
 }
 
-/// Plots of keys and of what queries by key cost.
+/// Returns the plots of keys and of the cost of queries by key.
 fn plots_of_keys(model: &Model) -> String {
     let is_single = model.drawn.len() == 1;
     let fade = if model.drawn.len() > 1 { FADE_LEGEND } else { "" };
@@ -197,7 +197,7 @@ ten. Above stands the load imbalance.{}",
     cards.concat()
 }
 
-/// Plots with a column for each epoch.
+/// Returns the plots with a column for each epoch.
 fn plots_by_epoch(model: &Model) -> String {
     let buckets = Buckets::of(&model.epochs);
     let (mean, worst) = (escape(&buckets.remark("the mean")), escape(&buckets.remark("the worst")));
@@ -322,7 +322,7 @@ fn identity(model: &Model) -> String {
     )
 }
 
-/// A word as a shell takes it.
+/// Returns a word quoted for a shell.
 fn shell_quoted(word: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "._/-+=:@%".contains(character);
     if !word.is_empty() && word.chars().all(is_plain) {
@@ -332,7 +332,7 @@ fn shell_quoted(word: &str) -> String {
     }
 }
 
-/// A column's name as SQL and the expression language take it.
+/// Returns a column's name quoted for SQL and the expression language.
 fn name_quoted(name: &str) -> String {
     let is_plain = name.chars().all(|character| character.is_ascii_alphanumeric() || character == '_');
     let begins = name.starts_with(|character: char| character.is_ascii_alphabetic());

@@ -1,4 +1,4 @@
-//! What queries cost over the key space: how much of an epoch a query for one key must touch.
+//! The cost of queries over the key space: the fraction of an epoch that a query for one key must read.
 
 use turbidite::query::ProfilePoint;
 
@@ -8,18 +8,18 @@ use super::model::{Buckets, Epoch, Model, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, line, path_data};
 use crate::text;
 
-/// A figure of a query over the percentiles of the key.
+/// A statistic of a query over the percentiles of the key.
 pub(super) struct Curve {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) description: &'static str,
     pub(super) value: fn(&ProfilePoint) -> f64,
-    /// Where the axis ends at least: counts need whole ticks.
+    /// Minimum end of the axis: counts need whole ticks.
     pub(super) least_end: f64,
     pub(super) in_words: fn(f64) -> String,
 }
 
-/// Share of the rows, in percent.
+/// Fraction of the rows, in percent.
 pub(super) const SHARE: Curve = Curve {
     name: "share",
     title: "rows to touch, % of the epoch",
@@ -40,7 +40,7 @@ pub(super) const ROW_GROUPS: Curve = Curve {
 };
 
 impl Curve {
-    /// The plot; `None` without rows.
+    /// Returns the plot; `None` without rows.
     pub(super) fn draw(&self, model: &Model) -> Option<String> {
         let epochs: Vec<&Epoch> =
             model.drawn.iter().map(|&place| &model.epochs[place]).filter(|e| !e.points.is_empty()).collect();
@@ -83,7 +83,7 @@ impl Curve {
         Some(frame.plot(self.name, self.description, &content))
     }
 
-    /// The least, the median and the largest value of epochs at one of their points.
+    /// Returns the minimum, the median and the maximum over epochs at one of their points.
     fn spread(&self, epochs: &[&Epoch], number: usize) -> (f64, f64, f64) {
         let points = epochs.iter().filter_map(|epoch| epoch.points.get(number));
         let mut values: Vec<f64> = points.map(self.value).collect();
@@ -92,7 +92,7 @@ impl Curve {
         (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)))
     }
 
-    /// Invisible columns that say what lies in them.
+    /// Returns invisible columns with tooltips for their values.
     fn targets(&self, model: &Model, frame: &Frame, epochs: &[&Epoch]) -> String {
         let percentiles = epochs.first().map_or(0, |epoch| epoch.points.len());
         let width = (frame.right - frame.left) / percentiles.max(1) as f64;
@@ -131,7 +131,7 @@ impl Curve {
     }
 }
 
-/// A line that stays level around each percentile: what holds there holds for a range of keys.
+/// Returns a step line, level around each percentile: the value there holds for a range of keys.
 fn steps(frame: &Frame, points: &[ProfilePoint], values: &[f64]) -> String {
     let level = |(point, value): (&ProfilePoint, &f64)| {
         let room = (100.0 - point.percentile).min(0.5);
@@ -140,7 +140,7 @@ fn steps(frame: &Frame, points: &[ProfilePoint], values: &[f64]) -> String {
     path_data(points.iter().zip(values).flat_map(level))
 }
 
-/// Read amplification by epoch: from the median over the key space to the 99th percentile.
+/// Returns the read amplification by epoch, from the median over the key space to the 99th percentile.
 pub(super) fn amplification(model: &Model) -> Option<String> {
     let highest = model.epochs.iter().map(|epoch| epoch.amplification_p99).fold(0.0, f64::max);
     if highest <= 0.0 {

@@ -1,13 +1,13 @@
-//! Marks as SVG text, and the one place where text that comes from a dataset is made harmless.
+//! Marks as SVG text, and the only place where text from a dataset is escaped.
 
 use std::fmt::{Display, Write};
 
 use super::axis::Axis;
 
-/// Width of all plots, in the units of their coordinates: about the pixels of a wide window's column.
+/// Width of all plots in their coordinate units: about the pixels of a column in a wide window.
 pub(super) const WIDTH: f64 = 600.0;
 
-/// Text for an element's content or a quoted attribute. Characters that XML has no place for become `U+FFFD`.
+/// Escapes text for an element's content or a quoted attribute. Characters that are invalid in XML become `U+FFFD`.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -25,7 +25,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// An element with attributes, escaped; `content` is markup.
+/// Returns an element with attributes, which are escaped; `content` is markup.
 pub(super) fn element(name: &str, attributes: &[(&str, &dyn Display)], content: &str) -> String {
     let mut out = format!("<{name}");
     for (name, value) in attributes {
@@ -40,18 +40,18 @@ pub(super) fn element(name: &str, attributes: &[(&str, &dyn Display)], content: 
     out
 }
 
-/// A coordinate: a tenth of a pixel is all that can be seen.
+/// Formats a coordinate: differences below a tenth of a pixel are invisible.
 pub(super) fn at(coordinate: f64) -> String {
     let text = format!("{coordinate:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// A text at a place; `class` says how it is set.
+/// Returns a text at a position; `class` determines its style.
 pub(super) fn label(x: f64, y: f64, class: &str, text: &str) -> String {
     element("text", &[("x", &at(x)), ("y", &at(y)), ("class", &class)], &escape(text))
 }
 
-/// A straight line.
+/// Returns a straight line.
 pub(super) fn line(from: (f64, f64), to: (f64, f64), class: &str) -> String {
     element(
         "line",
@@ -60,7 +60,7 @@ pub(super) fn line(from: (f64, f64), to: (f64, f64), class: &str) -> String {
     )
 }
 
-/// A path through points.
+/// Returns the data of a path through points.
 pub(super) fn path_data(points: impl IntoIterator<Item = (f64, f64)>) -> String {
     let mut data = String::new();
     for (x, y) in points {
@@ -69,7 +69,7 @@ pub(super) fn path_data(points: impl IntoIterator<Item = (f64, f64)>) -> String 
     data
 }
 
-/// Where the plotting area lies, with its axes.
+/// The plotting area with its axes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Frame {
     pub(super) left: f64,
@@ -89,7 +89,7 @@ impl Frame {
         self.bottom - self.y.share(value) * (self.bottom - self.top)
     }
 
-    /// Lines across at the ticks of y, with labels and a title above.
+    /// Returns horizontal lines at the ticks of y, with labels and a title above.
     pub(super) fn y_axis(&self, title: &str, ticks: usize) -> String {
         let mut out = String::new();
         for tick in self.y.ticks(ticks) {
@@ -100,7 +100,7 @@ impl Frame {
         out + &label(0.0, (self.top - 20.0).min(22.0), "title", title)
     }
 
-    /// The line below, with ticks, labels and a title.
+    /// Returns the x axis, with ticks, labels and a title.
     pub(super) fn x_axis(&self, title: &str, ticks: usize) -> String {
         let mut out = line((self.left, self.bottom), (self.right, self.bottom), "axis");
         for tick in self.x.ticks(ticks) {
@@ -115,7 +115,7 @@ impl Frame {
         label((self.left + self.right) / 2.0, self.bottom + 42.0, "title middle", title)
     }
 
-    /// A plot around content. The attributes let programs turn coordinates back into values.
+    /// Returns a plot around content. The attributes let programs convert coordinates back to values.
     pub(super) fn plot(&self, name: &str, description: &str, content: &str) -> String {
         let height = self.bottom + 52.0;
         let kind = |axis: Axis| if axis.is_log { "log" } else { "linear" };

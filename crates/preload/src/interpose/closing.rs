@@ -1,4 +1,4 @@
-//! Closing files: what was reserved for them goes back, and the session learns of it.
+//! Closing files: releases their reservations and informs the session.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
@@ -11,14 +11,14 @@ use crate::guard::Guard;
 use crate::session;
 use crate::spool;
 
-/// Returns whether the end of a descriptor is of interest; it is not any more.
+/// Stops watching a descriptor. Returns whether it was watched.
 fn unwatch(descriptor: c_int) -> bool {
     watched(descriptor).is_some_and(|watched| {
         watched.load(Ordering::Acquire) && is_original() && watched.swap(false, Ordering::AcqRel)
     })
 }
 
-/// Closes a descriptor of the program's by `call`.
+/// Closes a descriptor of the program through `call`.
 pub(super) fn close_by<T>(descriptor: c_int, call: impl FnOnce() -> T) -> T {
     let is_watched = unwatch(descriptor);
     let spooled = spool::is_spooled(descriptor).then(|| {

@@ -1,8 +1,9 @@
 /*
- * Formatted output to streams, in the place of the C library's: Rust defines no functions of variable arguments. What is written
- * to a spooled file is measured first, so that space for it can be reserved; all else goes straight on.
+ * Replacements of the C library's formatted output to streams, in C since Rust cannot define variadic functions. Output
+ * to a spooled file is measured first, so that space can be reserved for it; all other calls pass through.
  *
- * Rust exports these under the C library's names (interpose/formatted.rs). `vfprintf` and its like are found behind us.
+ * Rust exports these under the C library's names (interpose/formatted.rs). `vfprintf` and similar functions are
+ * resolved in the libraries behind this one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +13,7 @@
 void turbidite_stream_write(FILE *stream, size_t coming, void (*call)(void *), void *context);
 int turbidite_stream_is_spooled(FILE *stream);
 
-/* One call; `flag` is that of the checked variants, negative for the plain ones. */
+/* One call; `flag` is the flag of the checked variants, negative for the plain ones. */
 struct call {
     FILE *stream;
     int flag;
@@ -24,7 +25,8 @@ struct call {
 static int (*plain)(FILE *, const char *, va_list);
 static int (*checked)(FILE *, int, const char *, va_list);
 
-/* When we are loaded: asking the loader later would take the program's last error from it, which it may be about to print. */
+/* Runs when this library is loaded: a later call to the loader would clear the program's last error (`dlerror`), which
+ * the program may be about to print. */
 __attribute__((constructor)) static void find_functions(void)
 {
     *(void **)&plain = dlsym(RTLD_NEXT, "vfprintf");
@@ -34,7 +36,7 @@ __attribute__((constructor)) static void find_functions(void)
 static void carry_out(void *context)
 {
     struct call *call = context;
-    /* Another library's start may print before ours. */
+    /* Another library's initialiser may print before ours runs. */
     if (plain == NULL)
         find_functions();
     if (call->flag < 0)

@@ -1,6 +1,6 @@
-//! The names of `formatted.c`'s functions.
+//! The exported names of `formatted.c`'s functions.
 //!
-//! A library exports only what Rust defines, so each name is a jump, which leaves all arguments where they are.
+//! A Rust library exports only symbols defined in Rust, so each name is a jump, which preserves all arguments.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;

@@ -1,4 +1,4 @@
-//! The beginning and the end of the process.
+//! Start and exit of the process.
 
 use super::program::{is_original, keep_original};
 use super::{closing, naming, opening, sharing, streams, writing};
@@ -11,7 +11,7 @@ extern "C" fn at_exit() {
     if !is_original() {
         return;
     }
-    // What the program left in its streams belongs to its files.
+    // Data buffered in the program's streams belongs to its files.
     streams::flush_all();
     let Some(_guard) = Guard::enter() else { return };
     let ended = std::panic::catch_unwind(|| {
@@ -30,13 +30,13 @@ extern "C" fn at_load() {
         .iter()
         .for_each(|find| find());
     keep_original();
-    // Registered before the program's own, so that it runs after them. Without room for it nothing is indexed at the end,
-    // which files that stay in the spool would show.
-    // SAFETY: registers a function that stays as long as we do.
+    // Registered before the program's own handlers, so that it runs after them. If registration fails, nothing is
+    // indexed at exit; files left in the spool would show that. SAFETY: registers a function that stays as long as this
+    // library does.
     unsafe { libc::atexit(at_exit) };
 }
 
-/// The loader runs what lies in this section when it has loaded us.
+/// The loader runs the functions in this section after loading this library.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static AT_LOAD: extern "C" fn() = at_load;

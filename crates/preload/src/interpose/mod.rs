@@ -1,18 +1,18 @@
-//! The C library's functions in our place: those that open, write, close and rename files.
+//! Replacements of the C library's functions that open, write, close and rename files.
 //!
-//! Each calls the real function, found behind us in the order of loading, and looks at the path or the descriptor before and
-//! after. `errno` is left as the real function left it. Functions that take an argument only sometimes (a mode, a lock) are
-//! declared with it: C passes it in the same register, whether it is there or not, on all ABIs that Linux has.
+//! Each calls the real function, the next one in the order of loading, and inspects the path or the descriptor before
+//! and after. `errno` keeps the value set by the real function. Functions with an optional argument (a mode, a lock)
+//! are declared with it: on all ABIs of Linux, C passes it in the same register whether it is present or not.
 //!
-//! Safety: pointers come from the program as it would give them to the C library and are used as that would.
+//! Safety: pointers come from the program as it would pass them to the C library, and are used in the same way.
 //!
-//! Map: `exports` defines functions under the C library's names and finds the real ones, `program` is what is known of
-//! the caller, `lifetime` the beginning and the end of the process. `opening`, `closing` and `naming` tell the session;
-//! `writing` and `streams` (with `formatted.c`, since Rust defines no functions of variable arguments) reserve space in
-//! the spool before bytes are written; `sharing` moves a file out of the spool before it is used in ways that cannot be
-//! followed there.
+//! Map: `exports` defines functions under the C library's names and resolves the real ones, `program` holds the state
+//! of the caller, `lifetime` handles start and exit of the process. `opening`, `closing` and `naming` inform the
+//! session; `writing` and `streams` (with `formatted.c`, since Rust cannot define variadic functions) reserve space in
+//! the spool before bytes are written; `sharing` moves a file out of the spool before it is used in a way that cannot
+//! be followed there.
 
-// First: its macro is for the others.
+// First, since the other modules use its macro.
 #[macro_use]
 mod exports;
 

@@ -13,17 +13,17 @@ use crate::session::{Removal, session};
 /// # Safety
 /// `path` is NULL or a C string.
 unsafe fn of_interest(folder: c_int, path: *const c_char) -> Option<PathBuf> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     unsafe { given(folder, path) }.filter(|path| is_of_interest(path) && is_original())
 }
 
-/// Renames by `call`.
+/// Renames a file through `call`.
 ///
 /// # Safety
 /// Both paths are NULL or C strings.
 unsafe fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), call: impl FnOnce() -> c_int) -> c_int {
     let Some(guard) = Guard::enter() else { return call() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let (from, to) = aside(|| unsafe { (of_interest(from.0, from.1), of_interest(to.0, to.1)) });
     let moved = aside(|| from.as_deref().and_then(|from| session()?.before_rename(from)));
     let result = call();
@@ -31,7 +31,7 @@ unsafe fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), ca
         let Some(mut session) = (from.is_some() || to.is_some()).then(session).flatten() else { return };
         match (result, &from, &to) {
             (0, _, to) => session.renamed(moved, to.as_deref()),
-            // It has its name still.
+            // The rename failed: the file keeps its name.
             (_, Some(from), _) if moved.is_some() => session.renamed(moved, Some(from)),
             _ => {}
         }
@@ -40,15 +40,15 @@ unsafe fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), ca
     result
 }
 
-/// Removes a name by `call`.
+/// Removes a name through `call`.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
 unsafe fn remove_by(folder: c_int, path: *const c_char, call: impl FnOnce() -> c_int) -> c_int {
     let Some(_guard) = Guard::enter() else { return call() };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Some(path) = aside(|| unsafe { of_interest(folder, path) }) else { return call() };
-    // The session learns of it before, since another thread may create the name anew after.
+    // The session is informed before the call, since another thread may create the name again right after it.
     match aside(|| session().map_or(Removal::OfName, |mut session| session.before_removal(&path))) {
         Removal::Done => 0,
         Removal::OfName => call(),

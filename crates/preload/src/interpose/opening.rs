@@ -1,4 +1,4 @@
-//! Opening files: where they are opened, and that they were.
+//! Opening files: chooses the path and records the opened descriptor.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -10,11 +10,11 @@ use crate::process;
 use crate::session::{self, Placement, session};
 use crate::spool;
 
-/// How a file is to be opened.
+/// The access requested by an open call.
 #[derive(Debug, Clone, Copy)]
 struct Access {
     writes: bool,
-    /// Whether it is emptied or created.
+    /// The file is truncated or created.
     begins_anew: bool,
 }
 
@@ -31,14 +31,14 @@ impl Access {
     }
 }
 
-/// Looks at a file that is about to be opened. `None` when it is of no interest.
+/// Inspects a file that is about to be opened. Returns `None` if it is of no interest.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
 unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Placement> {
     let _guard = Guard::enter()?;
     let errno = errno();
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let path = unsafe { given(folder, path) };
     let placement = path.and_then(|path| {
         if !process::is_of_interest(&path) {
@@ -49,7 +49,7 @@ unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Pla
         }
         match is_original() {
             true => session()?.before_open(&path, access.writes, access.begins_anew),
-            // The child of a fork has none of its parent's locks.
+            // A child process of a fork holds none of its parent's locks.
             false => Placement::of_child(&path, access.writes),
         }
     });
@@ -57,7 +57,8 @@ unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Pla
     placement
 }
 
-/// Opens the file by `call` where it belongs, first in the spool; -1 where the call failed or the file is not to be opened.
+/// Opens the file through `call` at its placement, the spool first. Returns -1 if the call fails or the file must not
+/// be opened.
 fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_char) -> c_int) -> c_int {
     if let Some(number) = placement.refused() {
         set_errno(number);
@@ -66,7 +67,7 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
     let mut descriptor = -1;
     if let Some(other) = &placement.path {
         descriptor = call(other.as_ptr());
-        // What the program wants to create exists in the spool: that has to fail.
+        // The spool already has the file that the program wants to create, so the call must fail.
         if descriptor < 0 && errno() == libc::EEXIST {
             return -1;
         }
@@ -80,14 +81,14 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
     if descriptor < 0 { -1 } else { note(placement, descriptor) }
 }
 
-/// Takes note of how the file was opened; returns the descriptor, or -1 where no place takes the file.
+/// Records how the file was opened. Returns the descriptor, or -1 if no place can hold the file.
 fn note(placement: Placement, descriptor: c_int) -> c_int {
     let Some(_guard) = Guard::enter() else { return descriptor };
     let errno = errno();
     if let Some(spooled) = placement.written_in_spool()
         && let Err(error) = spool::open(spooled, descriptor)
     {
-        // SAFETY: opened just now, and not given to the program.
+        // SAFETY: opened just now, and not passed to the program.
         unsafe { libc::close(descriptor) };
         placement.discard();
         set_errno(number_of(&error));
@@ -103,7 +104,7 @@ fn note(placement: Placement, descriptor: c_int) -> c_int {
     descriptor
 }
 
-/// Opens by `call`, which is given the path to use.
+/// Opens a descriptor through `call`, which receives the path to use.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
@@ -113,17 +114,17 @@ unsafe fn descriptor_of(
     flags: c_int,
     call: impl Fn(*const c_char) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Some(placement) = (unsafe { look(folder, path, Access::of_flags(flags)) }) else { return call(path) };
     open_by(placement, path, call)
 }
 
-/// Opens by `call`, which is given the path to use.
+/// Opens a stream through `call`, which receives the path to use.
 ///
 /// # Safety
 /// `path` and `mode` are NULL or C strings.
 unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*const c_char) -> *mut FILE) -> *mut FILE {
-    // SAFETY: the caller's promise; NULL is looked for.
+    // SAFETY: guaranteed by the caller; NULL is checked for.
     let mode = if mode.is_null() { &[] } else { unsafe { CStr::from_ptr(mode) }.to_bytes() };
     // SAFETY: as above.
     let Some(placement) = (unsafe { look(libc::AT_FDCWD, path, Access::of_mode(mode)) }) else { return call(path) };
@@ -133,8 +134,8 @@ unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*con
         // SAFETY: a stream that was opened just now.
         if stream.get().is_null() { -1 } else { unsafe { libc::fileno(stream.get()) } }
     });
-    // The descriptor of a stream that is not to be opened is closed; the little memory it has is left, since the C
-    // library would close that number once more.
+    // The descriptor of a refused stream is closed. The stream's small allocation leaks, since the C library would
+    // close the same descriptor number again.
     if descriptor >= 0 { stream.get() } else { std::ptr::null_mut() }
 }
 
@@ -148,7 +149,7 @@ exports! {
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int, c"__open64_2",
         |real| descriptor_of(libc::AT_FDCWD, path, flags, |path| real(path, flags));
     fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"openat",
-        // A path of ours is absolute, so the folder does not matter then.
+        // Spool paths are absolute, so the folder is ignored for them.
         |real| descriptor_of(folder, path, flags, |path| real(folder, path, flags, mode));
     fn openat64(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int, c"openat64",
         |real| descriptor_of(folder, path, flags, |path| real(folder, path, flags, mode));

@@ -5,33 +5,34 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Descriptors that can be watched; of a file with a larger one the end is not seen before that of the program.
+/// Number of descriptors that can be watched. The end of a file with a larger descriptor is noticed only when the
+/// program ends.
 const DESCRIPTORS: usize = 1 << 16;
 
-/// Descriptors whose end is of interest: closing any other takes no lock.
+/// Watched descriptors: closing any other takes no lock.
 static WATCHED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
 
-/// The process that loaded us; its children by `fork` leave its files alone.
+/// The process that loaded this library. Its forked children leave its files alone.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// Returns the number of this thread's last error.
+/// Returns `errno` of this thread.
 pub(super) fn errno() -> c_int {
     // SAFETY: the address of this thread's own variable.
     unsafe { *libc::__errno_location() }
 }
 
-/// Sets the number of this thread's last error.
+/// Sets `errno` of this thread.
 pub(super) fn set_errno(value: c_int) {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Returns the number of an error of the system.
+/// Returns the error number of an I/O error.
 pub(super) fn number_of(error: &std::io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Runs what is ours; `errno` is as before afterwards.
+/// Runs our own code and restores `errno` afterwards.
 pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = ours();
@@ -39,24 +40,24 @@ pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Keeps that this process is the one that loaded us.
+/// Records this process as the one that loaded this library.
 pub(super) fn keep_original() {
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
-/// Returns whether this process is the one that loaded us.
+/// Returns whether this process is the one that loaded this library.
 pub(super) fn is_original() -> bool {
-    // SAFETY: asks for a number.
+    // SAFETY: returns a number.
     PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }
 
-/// Returns the mark of a descriptor whose end is of interest.
+/// Returns the watch flag of a descriptor.
 pub(super) fn watched(descriptor: c_int) -> Option<&'static AtomicBool> {
     usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number))
 }
 
-/// Returns the path the program gave, against the folder it gave.
+/// Returns the path given by the program, resolved against the folder it gave.
 ///
 /// # Safety
 /// `path` is NULL or a C string.

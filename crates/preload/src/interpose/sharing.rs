@@ -1,5 +1,5 @@
-//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child. The
-//! file is moved to its own place before.
+//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child
+//! process. The file is moved to its original path first.
 
 use std::ffi::{c_int, c_void};
 
@@ -10,8 +10,8 @@ use crate::guard::Guard;
 use crate::session;
 use crate::spool;
 
-/// Moves the file of a descriptor to its own place, if it is spooled. Where that does not take it, the file stays: the
-/// call may yet succeed there, and does what it can.
+/// Moves the file of a descriptor to its original path, if it is spooled. If the move fails, the file stays in the
+/// spool and the call proceeds there, where it may still succeed.
 fn move_out(descriptor: c_int) {
     if !spool::is_spooled(descriptor) {
         return;
@@ -26,13 +26,13 @@ fn move_out(descriptor: c_int) {
     });
 }
 
-/// Duplicates a descriptor by `call`; the file is open until both are closed.
+/// Duplicates a descriptor through `call`. The file stays open until both are closed.
 fn duplicate_by(from: c_int, to: Option<c_int>, call: impl FnOnce() -> c_int) -> c_int {
     move_out(from);
     let is_watched = watched(from).is_some_and(|watched| watched.load(std::sync::atomic::Ordering::Acquire));
     let overwritten = to.filter(|&to| to != from);
     let new = match overwritten {
-        // What had that number is closed.
+        // The call closes the previous file of that number.
         Some(to) => super::closing::close_by(to, call),
         None => call(),
     };
@@ -57,14 +57,14 @@ fn control_by(descriptor: c_int, command: c_int, call: impl FnOnce() -> c_int) -
     }
 }
 
-/// Moves the file of a mapping that others see.
+/// Moves the file of a shared mapping.
 fn before_mapping(descriptor: c_int, flags: c_int) {
     if descriptor >= 0 && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
         move_out(descriptor);
     }
 }
 
-/// Runs a fork without any file open in the spool: parent and child share offsets, but not what they know.
+/// Forks without any open file in the spool: parent and child share file offsets, but not the state kept here.
 fn fork_by(call: impl Fn() -> pid_t) -> pid_t {
     spool::open_descriptors().into_iter().for_each(move_out);
     spool::pause_for_fork(call)

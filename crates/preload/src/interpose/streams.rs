@@ -1,6 +1,6 @@
-//! Writing by streams. When the C library's write of a stream's buffer fails, it drops the buffer, and its own writes
-//! cannot be seen from here: space for what is buffered and for what comes is reserved before each call after which it
-//! may write.
+//! Writing through streams. If the C library fails to write a stream's buffer, it drops the buffer, and its internal
+//! writes cannot be intercepted. Space for the buffered and the new bytes is therefore reserved before each call after
+//! which it may write.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -12,7 +12,7 @@ use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
-// Of glibc's <stdio_ext.h> and <stdio.h>.
+// From glibc's <stdio_ext.h> and <stdio.h>.
 unsafe extern "C" {
     fn __fpending(stream: *mut FILE) -> size_t;
     fn __fbufsize(stream: *mut FILE) -> size_t;
@@ -21,7 +21,7 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut FILE);
 }
 
-/// The streams of spooled files by their descriptors, as numbers.
+/// The streams of spooled files by descriptor, as numbers.
 static STREAMS: Mutex<Option<HashMap<c_int, usize>>> = Mutex::new(None);
 
 /// Returns the descriptor of a stream, or -1.
@@ -33,7 +33,7 @@ pub(super) unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
         return -1;
     }
     let before = errno();
-    // SAFETY: open; one without a descriptor has -1.
+    // SAFETY: open; the result is -1 for a stream without a descriptor.
     let descriptor = unsafe { libc::fileno(stream) };
     set_errno(before);
     descriptor
@@ -44,20 +44,20 @@ pub(super) unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
 /// # Safety
 /// The stream is NULL or open.
 pub(super) unsafe fn file_of(stream: *mut FILE) -> Option<Arc<OpenFile>> {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let descriptor = unsafe { descriptor_of(stream) };
     spool::is_spooled(descriptor).then(|| spool::lookup(descriptor))?
 }
 
-/// Calls the C library with a stream that it may then write; `coming` says how many bytes are added to it.
+/// Calls the C library with a stream that the call may write; `coming` returns the number of bytes that it adds.
 ///
 /// # Safety
 /// The stream is NULL or open.
 unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: impl FnOnce() -> T) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let Some(file) = (unsafe { file_of(stream) }) else { return call() };
     let Some(_guard) = Guard::enter() else { return call() };
-    // SAFETY: an open stream; locked as the C library would, so that nobody adds to it meanwhile.
+    // SAFETY: an open stream, locked as the C library would, so that no other thread adds to it meanwhile.
     unsafe {
         let descriptor = descriptor_of(stream);
         flockfile(stream);
@@ -72,13 +72,13 @@ unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: i
     }
 }
 
-/// Keeps which stream a descriptor has, for calls that flush all of them.
+/// Registers the stream of a descriptor, for calls that flush all streams.
 fn register(descriptor: c_int, stream: *mut FILE) {
     let mut streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
     streams.get_or_insert_default().insert(descriptor, stream as usize);
 }
 
-/// Closes a stream of a spooled file by `call`.
+/// Closes the stream of a spooled file through `call`.
 ///
 /// # Safety
 /// The stream is open.
@@ -87,12 +87,12 @@ pub(super) unsafe fn close_by<T>(stream: *mut FILE, descriptor: c_int, file: &Op
     if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         streams.remove(&descriptor);
     }
-    // SAFETY: not locked, since its lock goes with it: nobody may use a stream that is being closed.
+    // SAFETY: not locked, since closing destroys the lock; using a stream while it is being closed is not allowed.
     let pending = unsafe { __fpending(stream) };
     reserved(file, descriptor, pending, true, call)
 }
 
-/// Calls with space for `bytes` at the end of a file; `errno` is the call's.
+/// Runs a call with space for `bytes` reserved at the end of a file. Preserves the call's `errno`.
 fn reserved<T>(file: &OpenFile, descriptor: c_int, bytes: usize, closes: bool, call: impl FnOnce() -> T) -> T {
     let before = errno();
     match file.write(descriptor, bytes as u64, None) {
@@ -111,14 +111,14 @@ fn reserved<T>(file: &OpenFile, descriptor: c_int, bytes: usize, closes: bool, c
     }
 }
 
-/// Writes out what all streams have buffered.
+/// Flushes all streams.
 pub(crate) fn flush_all() -> c_int {
     let known: Vec<usize> = {
         let streams = STREAMS.lock().unwrap_or_else(PoisonError::into_inner);
         streams.iter().flat_map(|streams| streams.values().copied()).collect()
     };
     for stream in known {
-        // SAFETY: open: it is taken out when it is closed.
+        // SAFETY: open, since closing unregisters it.
         unsafe { fflush(stream as *mut FILE) };
     }
     let real = super::exports::next(&fflush::FOUND, c"fflush");
@@ -128,7 +128,7 @@ pub(crate) fn flush_all() -> c_int {
     unsafe { real(std::ptr::null_mut()) }
 }
 
-/// Calls back for a function of `formatted.c`, which adds `coming` bytes to a stream.
+/// Runs a call of `formatted.c`'s that adds `coming` bytes to a stream.
 ///
 /// # Safety
 /// The stream is NULL or open.
@@ -139,17 +139,17 @@ unsafe extern "C" fn turbidite_stream_write(
     call: unsafe extern "C" fn(*mut c_void),
     context: *mut c_void,
 ) {
-    // SAFETY: the caller's promises.
+    // SAFETY: guaranteed by the caller.
     unsafe { write_by(stream, || coming, || call(context)) }
 }
 
-/// Whether a function of `formatted.c` has to find out how much it writes.
+/// Returns whether a function of `formatted.c` must compute how many bytes it writes.
 ///
 /// # Safety
 /// The stream is NULL or open.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn turbidite_stream_is_spooled(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     c_int::from(spool::is_spooled(unsafe { descriptor_of(stream) }))
 }
 
@@ -170,12 +170,12 @@ exports! {
     fn putc_unlocked(byte: c_int, stream: *mut FILE) -> c_int, c"putc_unlocked",
         |real| write_by(stream, || 1, || real(byte, stream));
     fn __overflow(stream: *mut FILE, byte: c_int) -> c_int, c"__overflow",
-        // A macro of the C library's found the buffer full.
+        // A macro of the C library found the buffer full.
         |real| write_by(stream, || 1, || real(stream, byte));
     fn fflush(stream: *mut FILE) -> c_int, c"fflush", |real| match stream.is_null() {
         true if Guard::is_free() => flush_all(),
         true => real(stream),
-        // Whatever the buffer's size is: all of it is written.
+        // Reserves the whole buffer size: the call writes the whole buffer.
         false => write_by(stream, || __fbufsize(stream), || real(stream)),
     };
     fn fflush_unlocked(stream: *mut FILE) -> c_int, c"fflush_unlocked",

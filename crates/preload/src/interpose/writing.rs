@@ -1,4 +1,4 @@
-//! Writing to descriptors: space is reserved before, and what the spool refuses all the same goes to the file's own place.
+//! Writing to descriptors: reserves space first; bytes that the spool refuses nevertheless go to the original path.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -10,14 +10,14 @@ use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
-/// The pieces of one call.
+/// The buffers of one call.
 type Pieces<'a> = &'a [iovec];
 
 fn length_of(pieces: Pieces<'_>) -> usize {
     pieces.iter().fold(0, |sum, piece| sum.saturating_add(piece.iov_len))
 }
 
-/// Returns what is left behind the first `bytes`.
+/// Returns the buffers without their first `bytes`.
 fn behind(pieces: Pieces<'_>, mut bytes: usize) -> Vec<iovec> {
     let mut rest = Vec::new();
     for piece in pieces {
@@ -31,12 +31,12 @@ fn behind(pieces: Pieces<'_>, mut bytes: usize) -> Vec<iovec> {
     rest
 }
 
-/// Returns whether it was the file system that failed, and not the call that is wrong.
+/// Returns whether an error comes from the file system rather than from an invalid call.
 fn is_of_storage(number: c_int) -> bool {
     matches!(number, libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::ENOMEM)
 }
 
-/// Writes by `call` to a descriptor; by `rest` what the spool did not take.
+/// Writes to a descriptor through `call`, and through `rest` the bytes that the spool did not take.
 fn write_by(
     descriptor: c_int,
     bytes: usize,
@@ -70,7 +70,7 @@ fn write_rest(file: &Arc<OpenFile>, written: ssize_t, rest: impl Fn(usize) -> ss
     match file.recover(&error) {
         Ok(_writing) => match rest(taken) {
             more if more >= 0 => taken as ssize_t + more,
-            // What has been taken is said; the error comes with the next call.
+            // Returns the bytes written so far; the next call returns the error.
             _ if taken > 0 => written,
             failed => failed,
         },
@@ -82,14 +82,14 @@ fn write_rest(file: &Arc<OpenFile>, written: ssize_t, rest: impl Fn(usize) -> ss
     }
 }
 
-/// Writes the rest of some pieces where the descriptor stands, or at an offset.
+/// Writes the rest of some buffers at the descriptor's offset, or at the given one.
 ///
 /// # Safety
-/// The pieces are those of the program's call.
+/// The buffers are those of the program's call.
 unsafe fn write_behind(descriptor: c_int, pieces: Pieces<'_>, bytes: usize, offset: Option<i64>) -> ssize_t {
     let rest = behind(pieces, bytes);
     let count = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
-    // SAFETY: parts of the program's own pieces.
+    // SAFETY: parts of the program's own buffers.
     unsafe {
         match offset {
             None => libc::writev(descriptor, rest.as_ptr(), count),
@@ -98,6 +98,8 @@ unsafe fn write_behind(descriptor: c_int, pieces: Pieces<'_>, bytes: usize, offs
     }
 }
 
+/// Writes one buffer.
+///
 /// # Safety
 /// The buffer is that of the program's call.
 unsafe fn write_buffer(
@@ -108,12 +110,14 @@ unsafe fn write_buffer(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let pieces = [iovec { iov_base: buffer.cast_mut(), iov_len: bytes }];
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     write_by(descriptor, bytes, offset, call, |taken| unsafe { write_behind(descriptor, &pieces, taken, offset) })
 }
 
+/// Writes several buffers.
+///
 /// # Safety
-/// The pieces are those of the program's call.
+/// The buffers are those of the program's call.
 unsafe fn write_pieces(
     descriptor: c_int,
     pieces: *const iovec,
@@ -121,24 +125,24 @@ unsafe fn write_pieces(
     offset: Option<i64>,
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    // What the system would refuse, it is to refuse.
+    // The system refuses invalid arguments itself.
     let Some(count) = usize::try_from(count).ok().filter(|&count| !pieces.is_null() && count > 0) else {
         return call();
     };
-    // SAFETY: as many as the program says.
+    // SAFETY: the count is the program's.
     let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     write_by(descriptor, length_of(pieces), offset, call, |taken| unsafe {
         write_behind(descriptor, pieces, taken, offset)
     })
 }
 
-/// The offset -1 of `pwritev2` stands for where the descriptor stands.
+/// Returns the offset. `pwritev2` takes -1 for the descriptor's own offset.
 fn given(offset: off64_t) -> Option<i64> {
     (offset != -1).then_some(offset)
 }
 
-/// Gives a file another length by `call`.
+/// Truncates or extends a file through `call`.
 fn truncate_by(descriptor: c_int, length: i64, call: impl FnOnce() -> c_int) -> c_int {
     let entered = spool::is_spooled(descriptor).then(Guard::enter).flatten();
     let Some(_guard) = entered else { return call() };

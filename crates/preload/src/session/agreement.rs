@@ -1,4 +1,4 @@
-//! What all ranks agree on: which epochs are complete, and when to ask again.
+//! Agreement of all ranks: which epochs are complete, and when to ask again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use crate::spool;
 use crate::world::World;
 
 impl Session {
-    /// Says what killed runs left in the spools of this node.
+    /// Reports the files that killed runs left in the spools of this node.
     pub(super) fn look_for_leftovers(&mut self) {
         if std::mem::replace(&mut self.has_looked_for_leftovers, true) {
             return;
@@ -27,7 +27,7 @@ impl Session {
         }
     }
 
-    /// All ranks are in the same call: indexes what is complete, now and then.
+    /// Indexes complete epochs now and then, inside a collective call. Collective.
     pub(crate) fn at_collective(&mut self) {
         self.calls += 1;
         if self.calls >= self.next_question {
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// MPI has begun, and all ranks have the same configuration.
+    /// Joins the ranks: MPI has begun, and all ranks have the same configuration.
     pub(crate) fn join(&mut self, world: World) {
         self.world = world;
         if self.world.leads_node() {
@@ -43,18 +43,18 @@ impl Session {
         }
     }
 
-    /// MPI has begun, and nothing is indexed since ranks are not at one.
+    /// Stops indexing: MPI has begun, but the ranks' configurations differ.
     pub(crate) fn part(&mut self, world: World) {
         self.world = world;
         self.abandon();
     }
 
-    /// Nothing is indexed, since MPI cannot be used; why has been said.
+    /// Stops indexing: MPI cannot be used. The reason has been reported.
     pub(crate) fn refuse(&mut self) {
         self.part(World::Parted);
     }
 
-    /// Ranks index nothing together any more, and ask each other nothing.
+    /// Stops indexing and communicating with other ranks.
     fn abandon(&mut self) {
         for dataset in &mut self.datasets {
             dataset.give_up();
@@ -62,7 +62,7 @@ impl Session {
         self.world.part();
     }
 
-    /// Indexes every epoch that is complete on all ranks. All ranks call it together.
+    /// Indexes every epoch that is complete on all ranks. Collective.
     pub(super) fn settle(&mut self, last: bool) {
         if !self.world.can_agree() {
             return;
@@ -83,10 +83,10 @@ impl Session {
         self.abandon();
     }
 
-    /// Returns the epochs that are complete on all ranks; `None` when ranks cannot agree.
+    /// Returns the epochs that are complete on all ranks, or `None` if ranks cannot agree.
     fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
         let begun = Instant::now();
-        // A second is as good as more.
+        // Longer times make no difference.
         let time = |time: Duration| time.min(Duration::from_secs(1)).as_micros() as i64;
         let rank = i64::from(self.world.rank());
         let is_full = if spool::is_full_unsaid() { rank } else { i64::MAX };
@@ -123,9 +123,9 @@ impl Session {
         let complete = self.datasets.iter().zip(&asked).zip(counts.chunks(2)).enumerate();
         let complete = complete.filter_map(|(index, ((dataset, asked), counted))| {
             let wanted = dataset.plan.files_per_epoch.unwrap_or(ranks) as i64;
-            // One file a record: nobody knows how many there will be.
+            // With one file per record, the number of files is unknown.
             let enough = counted[0] >= wanted && !dataset.plan.pattern.names_records();
-            // A later epoch says nothing where one rank's file may be further than another's.
+            // A later epoch proves nothing where ranks may have progressed to different positions of a file.
             let later = dataset.plan.pattern.names_epochs() && asked[1] < i64::MAX && -asked[1] > asked[0];
             (open(asked) && counted[1] == 0 && (last || later || enough)).then_some((index, asked[0] as u64))
         });
@@ -133,7 +133,7 @@ impl Session {
     }
 }
 
-/// Says once, of all ranks, that the spool is full.
+/// Reports, once over all ranks, that the spool is full.
 pub(super) fn say_full(speaks: bool) {
     if let Some(what) = spool::take_full()
         && speaks

@@ -9,7 +9,7 @@ use crate::notices::complain;
 use crate::process::{self, Start};
 use crate::world::is_waiting_for_ranks;
 
-/// Returns the session, which begins with the first call; `None` without a configuration that can be followed.
+/// Returns the session, created by the first call; `None` without a valid configuration.
 fn shared() -> Option<&'static Mutex<Session>> {
     static SESSION: OnceLock<Option<Mutex<Session>>> = OnceLock::new();
     let begin = |Start { plans, world }| Mutex::new(Session::new(plans, world));
@@ -21,11 +21,11 @@ pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
     shared().map(|session| session.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// How long the end of the process waits for a thread that waits for other ranks.
+/// Maximum wait, at the end of the process, for a thread that waits for other ranks.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Returns the session for a thread that ends the process; none when another thread has it and may wait for other ranks for
-/// ever.
+/// Returns the session for a thread that ends the process, or `None` if another thread holds it and may wait for other
+/// ranks for ever.
 pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     let begun = Instant::now();
     let hopeless = || is_waiting_for_ranks() && begun.elapsed() >= PATIENCE;
@@ -39,7 +39,7 @@ pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     session
 }
 
-/// Returns the session of the process that loaded us; a child of a fork has none.
+/// Returns the session of the process that loaded this library; a forked child has none.
 pub(crate) fn of_original(is_original: bool) -> Option<MutexGuard<'static, Session>> {
     is_original.then(session)?
 }

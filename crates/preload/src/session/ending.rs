@@ -12,7 +12,7 @@ impl Session {
         }
     }
 
-    /// The program ends, or MPI does: what is there is all there will be.
+    /// Ends the session with the program or with MPI: no further files will come.
     pub(crate) fn end(&mut self) {
         self.close_all();
         if self.world.can_agree() {
@@ -29,8 +29,8 @@ impl Session {
         self.world.leave();
     }
 
-    /// The process ends. Where MPI has not, no rank can be asked for anything: others may be gone, or wait for this one
-    /// in a call of their own.
+    /// Ends the process. If MPI has not ended, no rank can be asked: the others may be gone, or wait for this one in a
+    /// call of their own.
     pub(crate) fn exit(&mut self) {
         if !self.world.is_connected() {
             return self.end();

@@ -9,7 +9,7 @@ use crate::pending::Finished;
 use crate::spool::{Choice, Spooled};
 
 impl Session {
-    /// Looks at a path that is about to be opened.
+    /// Chooses the placement of a path that is about to be opened.
     pub(crate) fn before_open(&mut self, path: &Path, writes: bool, anew: bool) -> Option<Placement> {
         let (plan, named) = self.dataset_of(path)?;
         let path = std::path::absolute(path).ok()?;
@@ -31,7 +31,7 @@ impl Session {
         }
         self.datasets[plan].observe(epoch);
         let dataset = &self.datasets[plan];
-        // Nothing more is spooled for a dataset that is given up, but for what is in the spool already.
+        // After giving up, a dataset spools no more files, except those that are in the spool already.
         let root = root.filter(|root| !dataset.has_given_up() || Spooled::find(root, &path).is_some());
         let spool = match root.map(|root| (Spooled::choose(&root, &path), root)) {
             None | Some((Ok(Choice::Own), _)) => None,
@@ -42,10 +42,10 @@ impl Session {
         Some(Placement { path: place, open: Some(open(spool)), refused: None })
     }
 
-    /// The file was opened as `descriptor`. Returns whether its end is of interest.
+    /// Records that the file was opened as `descriptor`. Returns whether to watch the descriptor.
     pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
         let Some(mut open) = placement.open else { return false };
-        // A number that is given out again was closed behind our back.
+        // A reused descriptor number was closed without our notice.
         self.closed(descriptor);
         let dataset = &mut self.datasets[open.plan];
         match open.named.epoch {
@@ -65,7 +65,7 @@ impl Session {
         true
     }
 
-    /// The program has duplicated a descriptor. Returns whether the end of the new one is of interest.
+    /// Records that the program has duplicated a descriptor. Returns whether to watch the new one.
     pub(crate) fn duplicated(&mut self, from: i32, to: i32) -> bool {
         self.closed(to);
         let Some(&number) = self.descriptors.get(&from) else { return false };
@@ -73,7 +73,7 @@ impl Session {
         true
     }
 
-    /// The program has closed a descriptor of interest; with the last one of a file, that is complete.
+    /// Records that the program has closed a watched descriptor. With its last descriptor, a file is complete.
     pub(crate) fn closed(&mut self, descriptor: i32) {
         let Some(number) = self.descriptors.remove(&descriptor) else { return };
         if self.descriptors.values().any(|&other| other == number) {
@@ -89,7 +89,7 @@ impl Session {
         dataset.finished(named, epoch, Finished { anew, ..Finished::whole(path, spool) });
     }
 
-    /// A file of several epochs is complete.
+    /// Records that a file of several epochs is complete.
     pub(super) fn grown(&mut self, plan: usize, mut growing: Growing) {
         self.found(plan, growing.look());
         if let Some((path, what)) = growing.damage() {
@@ -97,14 +97,14 @@ impl Session {
         }
     }
 
-    /// Parts of files are complete.
+    /// Records that parts of files are complete.
     fn found(&mut self, plan: usize, parts: Vec<(u64, Finished)>) {
         for (epoch, part) in parts {
             self.datasets[plan].found(epoch, part);
         }
     }
 
-    /// Looks for epochs that have become complete in files that are still open.
+    /// Looks for newly complete epochs in files that are still open.
     pub(super) fn look_at_growing(&mut self) {
         let look = |open: &mut Open| open.growing.as_mut().map(|growing| (open.plan, growing.look()));
         let parts: Vec<_> = self.files.values_mut().filter_map(look).collect();

@@ -1,13 +1,13 @@
-//! When epochs are indexed, and what all ranks have to agree on for that.
+//! Decides when epochs are indexed, in agreement of all ranks.
 //!
-//! An epoch of a dataset is complete when no rank has a file of it open and either as many were closed as an epoch has,
-//! or a rank has begun a later epoch, or the program ends. Ranks find that out together, inside of calls that all of them
-//! make; how many of those calls pass without asking is decided from what all ranks have agreed on, so that it is the
-//! same on all.
+//! An epoch of a dataset is complete when no rank has a file of it open and one of three conditions holds: as many
+//! files were closed as an epoch has, a rank has begun a later epoch, or the program ends. Ranks determine this
+//! together, inside calls that all of them make. The number of such calls between two questions is derived from agreed
+//! values, so it is the same on all ranks.
 //!
-//! Map: `state` is what a process knows, `files` follows the files that the program opens and closes, `naming` those that
-//! it renames and removes, `placement` is where one is to be opened; `agreement` asks the ranks, `ending` is the end of
-//! MPI or of the process; `current` has the session of this process.
+//! Map: `state` is the state of a process, `files` follows the files that the program opens and closes, `naming` those
+//! that it renames and removes, `placement` is the path at which a file is opened; `agreement` asks the ranks, `ending`
+//! handles the end of MPI or of the process; `current` holds the session of this process.
 
 mod agreement;
 mod current;

@@ -22,11 +22,11 @@ impl Session {
         self.files.iter().filter(|(_, open)| open.path == path).map(|(&number, _)| number).collect()
     }
 
-    /// The program is about to give a file that is of interest another name: it is none of its epoch's any more.
+    /// Withdraws a file from its epoch before the program renames it.
     pub(crate) fn before_rename(&mut self, from: &Path) -> Option<Moved> {
         let path = std::path::absolute(from).ok()?;
         if let Some(copy) = self.copy_of(&path) {
-            // Here the name exists only when the file does.
+            // At this path, the name exists only if the file does.
             let moved = match spool::find_open(&copy) {
                 Some(file) => file.move_to_own_place(),
                 None => copy.put_in_place(),
@@ -43,14 +43,14 @@ impl Session {
         (is_closed || !open.is_empty()).then_some(Moved { is_closed, open })
     }
 
-    /// The program has given a file the name `to`; `moved` is what is known of it, and nothing where it had a name of no
-    /// interest.
+    /// Records that the program has renamed a file to `to`; `moved` is its known state, or `None` if its old name was
+    /// of no interest.
     pub(crate) fn renamed(&mut self, moved: Option<Moved>, to: Option<&Path>) {
         let path = to.and_then(|to| std::path::absolute(to).ok());
         let target = path.and_then(|path| Some((self.dataset_of(&path)?, path)));
         let (is_closed, open) = moved.map_or((true, Vec::new()), |moved| (moved.is_closed, moved.open));
         let Some(((index, named), path)) = target else { return self.drop_open(&open) };
-        // A file that had that name before is gone, also from the spool.
+        // The rename has replaced any file of that name; its spooled copy goes too.
         if let Some(root) = self.datasets[index].plan.spool_root()
             && let Some(copy) = Spooled::own_copy(root, &path)
         {
@@ -75,7 +75,7 @@ impl Session {
         }
     }
 
-    /// An open file has another name now.
+    /// Assigns a new name to an open file.
     fn give_name(&mut self, number: u64, index: usize, named: Named, path: &Path) {
         let Some(open) = self.files.get_mut(&number) else { return };
         if let Some(epoch) = open.named.epoch {
@@ -89,7 +89,7 @@ impl Session {
         *open = Open { plan: index, named, path: path.to_owned(), spool: None, anew: true, growing };
     }
 
-    /// Open files are of no interest any more.
+    /// Stops following open files.
     fn drop_open(&mut self, numbers: &[u64]) {
         for number in numbers {
             let Some(open) = self.files.remove(number) else { continue };
@@ -99,7 +99,8 @@ impl Session {
         }
     }
 
-    /// The program is about to remove a name.
+    /// Stops following a path that the program is about to remove, and removes its spooled copy. Returns the remaining
+    /// step.
     pub(crate) fn before_removal(&mut self, path: &Path) -> Removal {
         let Ok(path) = std::path::absolute(path) else { return Removal::OfName };
         let copy = self.copy_of(&path);

@@ -1,4 +1,4 @@
-//! Files as they are opened, and what is left to do about names that are given up.
+//! Open files, their placement, and the remaining steps for removed names.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -11,31 +11,31 @@ use crate::notices::complain_of_place;
 use crate::process::{self, Watched};
 use crate::spool::Spooled;
 
-/// A file the program has open for writing.
+/// A file that the program has open for writing.
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) plan: usize,
     pub(super) named: Named,
     pub(super) path: PathBuf,
     pub(super) spool: Option<Spooled>,
-    /// Whether nothing is in it that was there before.
+    /// The file was empty when it was opened.
     pub(super) anew: bool,
-    /// How much of it is known, where it holds several epochs.
+    /// The epochs known so far, in a file of several.
     pub(super) growing: Option<Growing>,
 }
 
-/// Where a file is to be opened.
+/// The placement of a file that is opened.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
-    /// Another path than the program's.
+    /// The path to open instead of the program's.
     pub(crate) path: Option<CString>,
     pub(super) open: Option<Open>,
     pub(super) refused: Option<i32>,
 }
 
 impl Placement {
-    /// Where a child of a fork is to open a file: one that its parent has in the spool it may read, and is moved before it
-    /// writes to it.
+    /// Returns the placement of a file opened by a forked child: the child may read a file that its parent has in the
+    /// spool, and the file is moved before the child writes to it.
     pub(crate) fn of_child(path: &Path, writes: bool) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let Watched { spool, .. } = process::watched(&path)?;
@@ -46,23 +46,23 @@ impl Placement {
         copy.put_in_place().err().map(|error| Self::refuse(&copy, &error))
     }
 
-    /// The file cannot be opened, since its bytes are in the spool and cannot be moved to where it is to be opened.
+    /// Refuses to open a file whose bytes are in the spool and cannot be moved to its original path.
     pub(super) fn refuse(copy: &Spooled, error: &std::io::Error) -> Self {
         complain_of_place(copy, error);
         Self { refused: Some(error.raw_os_error().unwrap_or(libc::EIO)), ..Self::default() }
     }
 
-    /// The error with which opening is to fail.
+    /// Returns the error with which opening must fail.
     pub(crate) fn refused(&self) -> Option<i32> {
         self.refused
     }
 
-    /// The place in the spool that the program is to write to.
+    /// Returns the place in the spool to which the program will write.
     pub(crate) fn written_in_spool(&self) -> Option<&Spooled> {
         self.open.as_ref()?.spool.as_ref()
     }
 
-    /// The other path is of no use: the file is opened in its own place.
+    /// Drops the other path: the file is opened at its original path.
     pub(crate) fn withdraw(&mut self) {
         self.path = None;
         if let Some(spool) = self.open.as_mut().and_then(|open| open.spool.take()) {
@@ -70,35 +70,35 @@ impl Placement {
         }
     }
 
-    /// The file was created in the spool, and could not be written there or elsewhere.
+    /// Discards a file that was created in the spool but can be written neither there nor elsewhere.
     pub(crate) fn discard(&self) {
         if let Some(spool) = self.written_in_spool()
             && spool.place().metadata().is_ok_and(|about| about.len() == 0)
         {
-            // It is empty; one that stays is found by the next run.
+            // The file is empty. If it stays, the next run finds it.
             let _ = spool.remove();
         }
     }
 }
 
-/// What is left to do about a name that the program removes.
+/// The remaining steps for a name that the program removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// Nothing: the file was in the spool alone.
+    /// None: the file existed only in the spool.
     Done,
-    /// The file has that name.
+    /// The name itself must be removed.
     OfName,
 }
 
-/// What had a name that the program gives up.
+/// The state of a file whose name the program gives up.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    /// Whether it was a file that is closed.
+    /// The file was closed.
     pub(super) is_closed: bool,
     pub(super) open: Vec<u64>,
 }
 
-/// Returns a path as C has it.
+/// Returns a path as a C string.
 pub(super) fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().to_owned().into_vec()).ok()
 }

@@ -1,4 +1,4 @@
-//! Everything this process knows.
+//! The state of this process.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::dataset::Dataset;
 use crate::pace::Pace;
 use crate::world::World;
 
-/// Everything this process knows.
+/// The state of this process.
 pub(crate) struct Session {
     pub(super) datasets: Vec<Dataset>,
-    /// The files that are open, by numbers of ours; duplicated descriptors share one.
+    /// The open files, by our own numbers; duplicated descriptors share one.
     pub(super) files: HashMap<u64, Open>,
     pub(super) descriptors: HashMap<i32, u64>,
     pub(super) next_file: u64,
@@ -26,13 +26,13 @@ pub(crate) struct Session {
     pub(super) next_question: u64,
     pub(super) pace: Pace,
     pub(super) asked: Instant,
-    /// How long the last question took on this rank.
+    /// The duration of the last question on this rank.
     pub(super) question: Duration,
     pub(super) has_looked_for_leftovers: bool,
 }
 
 impl Session {
-    /// Begins with nothing open.
+    /// Creates a session without open files.
     pub(super) fn new(plans: Vec<Plan>, world: World) -> Self {
         let process = Arc::new(runtime::Process::new());
         Self {
@@ -50,14 +50,14 @@ impl Session {
         }
     }
 
-    /// Returns the first dataset that wants a file of this path.
+    /// Returns the first dataset whose pattern matches this path.
     pub(super) fn dataset_of(&self, path: &Path) -> Option<(usize, Named)> {
         let path = path.to_str()?;
         let matches = |dataset: &Dataset| dataset.plan.pattern.matches(path);
         self.datasets.iter().enumerate().find_map(|(index, dataset)| matches(dataset).map(|named| (index, named)))
     }
 
-    /// Returns a number that differs where configurations do.
+    /// Returns a hash that differs between configurations.
     pub(crate) fn fingerprint(&self) -> i64 {
         self.datasets.iter().fold(self.datasets.len() as i64, |sum, dataset| {
             let text = dataset.plan.summary();

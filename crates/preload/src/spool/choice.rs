@@ -1,4 +1,4 @@
-//! Which files are spooled, and putting them in their places.
+//! Chooses the files to spool, and moves them to their original paths.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -8,18 +8,18 @@ use super::folder::{self, OwnFolder};
 use super::room::{self, note_full};
 use super::{Spooled, moving};
 
-/// Where a file is to be opened for writing.
+/// The location at which a file is opened for writing.
 #[derive(Debug)]
 pub(crate) enum Choice {
-    /// In the spool.
+    /// The spool.
     Spool(Spooled),
-    /// In its own place, as without us.
+    /// The original path, as without this library.
     Own,
 }
 
 impl Spooled {
-    /// Chooses the place of a file that this process opens for writing. One that has a copy in the spool stays there, or is
-    /// moved to its own place when another process has created it.
+    /// Chooses the location of a file that this process opens for writing. A file with a copy in the spool stays there,
+    /// or is moved to its original path if another process created the copy.
     ///
     /// # Errors
     /// When such a copy cannot be moved; its bytes stay in the spool.
@@ -52,7 +52,7 @@ impl Spooled {
         }
     }
 
-    /// Makes the folders of a new file.
+    /// Creates the folders of a new file.
     fn make_room(root: &Path, path: &Path) -> io::Result<Self> {
         let own = OwnFolder::get(root)?;
         let spooled = Self::of(root, own.path(), path);
@@ -64,11 +64,11 @@ impl Spooled {
         made.map(|()| spooled)
     }
 
-    /// Moves the copy to where the program believes the file to be. It must not be open in this process; another process
-    /// that has it open goes on there.
+    /// Moves the copy to its original path. It must not be open in this process. Another process that has it open
+    /// continues at the original path.
     ///
     /// # Errors
-    /// When the own place does not take it: the copy stays in the spool then.
+    /// When the move fails: the copy then stays in the spool.
     pub(crate) fn put_in_place(&self) -> io::Result<()> {
         moving::move_closed(self)?;
         self.remove_empty_folders();

@@ -1,7 +1,7 @@
-//! The folder of one process in a spool, and who owns it.
+//! The folder of one process in a spool, and its owner.
 //!
-//! A process holds a lock on `.owner` as long as it lives, so that what a killed process left can be told from what
-//! another is writing now. Each process has a folder of its own, so that nothing a killed one left is overwritten.
+//! A process holds a lock on `.owner` throughout its life, which distinguishes the files of a killed process from those
+//! of a running one. Each process has its own folder, so that it overwrites no file of a killed one.
 
 use std::fs::File;
 use std::io;
@@ -16,21 +16,21 @@ use super::system::high;
 const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
 
-/// The folder below a process's that has the files.
+/// The subfolder of a process's folder that holds the files.
 pub(super) const FILES: &str = "files";
 
-/// How often a folder is made that others remove meanwhile.
+/// Maximum number of attempts to create a folder that other processes remove meanwhile.
 const ATTEMPTS: u32 = 100;
 
-/// What `.owner` says, for whoever finds the folder after its process has died.
+/// The content of `.owner`, for a process that finds the folder after its owner has died.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct OwnerNote {
     pub(crate) version: u32,
     pub(crate) host: String,
     pub(crate) process: u32,
-    /// When the process started, in clock ticks after boot.
+    /// The start time of the process, in clock ticks after boot.
     pub(crate) started: Option<u64>,
-    /// The configuration that the files were written under.
+    /// The configuration under which the files were written.
     pub(crate) config: PathBuf,
     pub(crate) datasets: Vec<DatasetNote>,
 }
@@ -44,10 +44,10 @@ pub(crate) struct DatasetNote {
 
 static DESCRIPTION: OnceLock<(PathBuf, Vec<DatasetNote>)> = OnceLock::new();
 
-/// Keeps what `.owner` is to say of this process's configuration.
+/// Keeps the configuration that `.owner` will name.
 pub(crate) fn describe_owner(config: &Path, datasets: Vec<DatasetNote>) {
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
-    // Said once: there is one configuration.
+    // Set once: there is one configuration.
     let _ = DESCRIPTION.set((config, datasets));
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn describe_owner(config: &Path, datasets: Vec<DatasetNote>) {
 pub(super) struct OwnFolder {
     root: PathBuf,
     path: PathBuf,
-    /// Locked: the lock goes with the process.
+    /// Locked: the lock ends with the process.
     _owner: File,
     moves: File,
 }
@@ -65,7 +65,7 @@ pub(super) struct OwnFolder {
 static OWN: Mutex<Vec<Arc<OwnFolder>>> = Mutex::new(Vec::new());
 
 impl OwnFolder {
-    /// Returns this process's folder, which is made if need be.
+    /// Returns this process's folder, and creates it if necessary.
     pub(super) fn get(root: &Path) -> io::Result<Arc<Self>> {
         let mut all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = all.iter().find(|own| own.root == root) {
@@ -76,10 +76,10 @@ impl OwnFolder {
         Ok(own)
     }
 
-    /// Returns this process's folder if there is one.
+    /// Returns this process's folder if it exists.
     pub(super) fn existing(root: &Path) -> Option<Arc<Self>> {
         let all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        // The child of a fork has its parent's memory, but is another process.
+        // A forked child has its parent's memory, but is another process.
         all.iter().find(|own| own.root == root && own.path == own_path(root)).map(Arc::clone)
     }
 
@@ -96,17 +96,17 @@ impl OwnFolder {
         let make = || -> io::Result<Self> {
             folder(&path)?;
             let owner = create(OWNER)?;
-            // Locked before it says anything: a note that nobody has locked is a dead process's. Others hold the lock
-            // only for a moment, to see whether this process lives.
+            // Locked before its content is written: an unlocked note belongs to a dead process. Other processes hold
+            // the lock only for a moment, to find out whether this process lives.
             owner.lock()?;
-            // One who did so before may have removed what it took for a dead process's.
+            // A process that held the lock before may have removed the folder as that of a dead process.
             if path.join(OWNER).metadata()?.ino() != owner.metadata()?.ino() {
                 return Err(io::ErrorKind::NotFound.into());
             }
             write_note(&owner)?;
             Ok(Self { root: root.to_owned(), path: path.clone(), _owner: high(owner), moves: high(create(MOVES)?) })
         };
-        // Another process may remove folders that are empty to it at any moment, until this one has its lock.
+        // Another process may remove folders that look empty at any moment, until this process has its lock.
         let mut made = make();
         for _ in 0..ATTEMPTS {
             if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -125,13 +125,13 @@ impl OwnFolder {
         &self.path
     }
 
-    /// The file with a lock for each of the folder's files.
+    /// Returns the file that has a lock for each of the folder's files.
     pub(super) fn moves(&self) -> &File {
         &self.moves
     }
 }
 
-/// Opens another process's file of locks.
+/// Opens another process's lock file.
 pub(super) fn moves_of(folder: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(folder.join(MOVES))
 }
@@ -144,11 +144,11 @@ fn write_note(mut file: &File) -> io::Result<()> {
     serde_json::to_writer(&mut file, &note).map_err(io::Error::from)
 }
 
-/// The name of this host, the number of this process and when it was started.
+/// Returns the host name, the process id and the start time of the process.
 fn identity() -> (String, u32, Option<u64>) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may hold anything; field 22 of the file is the twentieth behind it.
+    // The name in parentheses may contain anything; field 22 of the file is the twentieth after it.
     let started = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
     (host, std::process::id(), started)
 }
@@ -166,7 +166,7 @@ pub(super) fn user_folder(root: &Path) -> PathBuf {
     root.join(format!("turbidite-{}", user()))
 }
 
-/// Spools are shared: a folder of our name may be another user's.
+/// Returns whether a folder belongs to this user. Spools are shared: a folder of our name may be another user's.
 pub(super) fn is_own(folder: &Path) -> bool {
     folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user())
 }
@@ -176,7 +176,7 @@ pub(super) fn is_writable(folder: &Path) -> bool {
     rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// The folders of this host's processes in a user's folder; none when it is another user's.
+/// Returns the folders of this host's processes in a user's folder; none if it is another user's.
 pub(super) fn list(user_folder: &Path) -> Vec<PathBuf> {
     if !is_own(user_folder) {
         return Vec::new();
@@ -186,25 +186,25 @@ pub(super) fn list(user_folder: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).map(|entry| entry.path()).collect()
 }
 
-/// Whether the process of a folder lives: it holds the lock on `.owner`.
+/// Returns whether the process of a folder lives: it holds the lock on `.owner`.
 pub(super) fn is_alive(folder: &Path) -> bool {
     let Ok(owner) = File::open(folder.join(OWNER)) else { return false };
     owner.try_lock_shared().is_err()
 }
 
-/// What the folder's `.owner` says; `None` when it cannot be read.
+/// Returns the content of the folder's `.owner`, or `None` if it cannot be read.
 pub(super) fn note_of(folder: &Path) -> Option<OwnerNote> {
     serde_json::from_slice(&std::fs::read(folder.join(OWNER)).ok()?).ok()
 }
 
-/// Removes a process's folder that has no files, and the user's if that is empty then.
+/// Removes a process's folder that has no files, and the user's folder if it is empty then.
 pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
     if folder.join(FILES).exists() {
         return;
     }
     let mut all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     let own = all.iter().position(|own| own.path == folder);
-    // One that another process lives in is its own to remove; it cannot begin to while its lock is held here.
+    // A living process removes its own folder. No process can begin to live in this folder while its lock is held here.
     let owner = File::open(folder.join(OWNER));
     if own.is_none() && owner.as_ref().is_ok_and(|owner| owner.try_lock().is_err()) {
         return;
@@ -215,12 +215,12 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
         all.swap_remove(own);
     }
     drop(all);
-    // Others of the user may have theirs in it.
+    // Other processes of the user may have theirs in it.
     let _ = std::fs::remove_dir(user_folder(root));
 }
 
 fn discard(folder: &Path) {
-    // What is not removed here is found empty by the next run.
+    // The next run finds leftovers, which are empty.
     for name in [OWNER, MOVES] {
         let _ = std::fs::remove_file(folder.join(name));
     }

@@ -4,18 +4,18 @@ use std::path::{Path, PathBuf};
 
 use super::folder::{self, FILES, OwnerNote, note_of, user_folder};
 
-/// The files that one dead process left.
+/// The files left by one dead process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
     /// Its folder in the spool.
     pub(crate) folder: PathBuf,
     pub(crate) owner: Option<OwnerNote>,
-    /// The files, as its program knew them.
+    /// The paths that its program gave.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) bytes: u64,
 }
 
-/// Returns what dead processes of this host left in a spool. Folders without files are removed.
+/// Returns the files that dead processes of this host left in a spool. Removes folders without files.
 pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
     let mut found = Vec::new();
     for folder in folder::list(&user_folder(root)) {
@@ -26,7 +26,7 @@ pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
         let mut leftover = Leftover { owner: note_of(&folder), folder, paths: Vec::new(), bytes: 0 };
         gather(&files, &files, &mut leftover);
         if leftover.paths.is_empty() {
-            // Nothing is lost with folders; what is in the way of that is found again.
+            // The folders hold no files; a later run retries a failed removal.
             let _ = std::fs::remove_dir_all(&files);
             folder::remove_if_empty(root, &leftover.folder);
         } else {

@@ -1,4 +1,4 @@
-//! The spool: where files lie until their epoch is indexed, when the index is to replace them.
+//! The spool: holds files until their epoch is indexed, if the index replaces them.
 //!
 //! ```text
 //! SPOOL/turbidite-UID/HOST-PID-START/.owner        who it belongs to; locked (flock) while that process lives
@@ -7,16 +7,18 @@
 //! ```
 //!
 //! Invariants
-//! - A file is spooled only where the program could create it itself, so that a mistake of the program shows as it would
-//!   without us. A file that exists in its own place is written there.
-//! - A path has one copy at most among living processes: the process that created it may write to it; one that opens it for
-//!   writing beside that moves it to its own place first, where both go on (`open_file`).
-//! - What a process writes is reserved before ([`open_file`]), so that a full spool moves files instead of losing bytes.
-//! - Folders go when they become empty, the process's own with the last of its files.
+//! - A file is spooled only where the program could create it itself, so that a mistake of the program has the same
+//!   effect as without this library. A file that exists at its original path is written there.
+//! - A path has at most one copy among living processes. The process that created the copy may write to it; any other
+//!   process that opens it for writing first moves it to its original path, where both continue (`open_file`).
+//! - Space is reserved before a process writes ([`open_file`]), so that a full spool moves files instead of losing
+//!   bytes.
+//! - Folders are removed when they become empty, the process's own folder with the last of its files.
 //!
-//! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` says which files are spooled;
-//! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` copies to the own place,
-//! `room` says how much the spool may take, `leftovers` finds what dead processes left, `system` are system calls.
+//! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` chooses the files to spool;
+//! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` moves it to its original
+//! path, `room` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system` wraps
+//! system calls.
 
 mod choice;
 mod folder;

@@ -1,7 +1,7 @@
-//! Moving a file from the spool to its own place.
+//! Moving a file from the spool to its original path.
 //!
-//! The copy is made under another name beside the own place and renamed when it is complete, never over a file that
-//! exists: at any time one complete file has the program's bytes. The one in the spool goes last.
+//! The copy is written under another name beside the original path and renamed when it is complete, never over an
+//! existing file: at any time, one complete file holds the program's bytes. The file in the spool is removed last.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Seek};
@@ -15,7 +15,7 @@ use super::Spooled;
 use super::folder::{OwnFolder, moves_of};
 use super::system::{ByteLock, counterpart, replace};
 
-/// The permissions of a file's mode.
+/// The permission bits of a file's mode.
 const PERMISSIONS: u32 = 0o7777;
 
 /// Moves a file that this process does not have open.
@@ -32,7 +32,7 @@ pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     if file.metadata()?.nlink() == 0 {
         return Ok(());
     }
-    // On one file system nothing has to be copied.
+    // Within one file system a rename suffices.
     if rustix::fs::renameat_with(CWD, spooled.place(), CWD, spooled.path(), RenameFlags::NOREPLACE).is_ok() {
         return Ok(());
     }
@@ -42,8 +42,8 @@ pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     std::fs::remove_file(spooled.place())
 }
 
-/// Moves a file that this process has open as `descriptors`, and exchanges those for ones of the moved file. The caller
-/// holds the locks.
+/// Moves a file that this process has open as `descriptors`, and replaces those by descriptors of the moved file. The
+/// caller holds the locks.
 pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<()> {
     let draft = Draft::of(spooled.path(), handle)?;
     let new =
@@ -52,18 +52,18 @@ pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -
     for (&descriptor, new) in descriptors.iter().zip(new) {
         replace(descriptor, new.as_fd())?;
     }
-    // It is of no use any more; one that stays is found by the next run.
+    // The copy is obsolete. If it stays, the next run finds it.
     let _ = spooled.remove();
     Ok(())
 }
 
-/// Exchanges descriptors of a file that has been moved for ones of the file where it is now.
+/// Replaces descriptors of a moved file by descriptors of the file at its new path.
 pub(super) fn exchange(descriptors: &[i32], path: &Path) -> io::Result<()> {
     let new = descriptors.iter().map(|&descriptor| counterpart(descriptor, path)).collect::<io::Result<Vec<_>>>()?;
     descriptors.iter().zip(new).try_for_each(|(&descriptor, new)| replace(descriptor, new.as_fd()))
 }
 
-/// A copy under another name; removed unless it is kept.
+/// A copy under another name, removed on drop unless it is kept.
 struct Draft {
     file: File,
     path: PathBuf,
@@ -72,7 +72,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Copies a file to a name beside its own place.
+    /// Copies a file to a name beside its original path.
     fn of(path: &Path, mut file: &File) -> io::Result<Self> {
         let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
         let mut hidden = std::ffi::OsString::from(".");
@@ -80,7 +80,7 @@ impl Draft {
         hidden.push(format!(".turbidite-{}", std::process::id()));
         let draft = folder.join(hidden);
         let permissions = Permissions::from_mode(file.metadata()?.mode() & PERMISSIONS);
-        // One that an earlier attempt of this process left is of no use.
+        // Left by an earlier, failed attempt of this process.
         let _ = std::fs::remove_file(&draft);
         let new = File::options().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
         let draft = Self { file: new, path: draft, permissions, is_kept: false };
@@ -89,11 +89,11 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Gives the copy its name.
+    /// Renames the copy to its final name.
     fn keep(mut self, path: &Path) -> io::Result<()> {
         self.file.set_permissions(self.permissions.clone())?;
         match rustix::fs::renameat_with(CWD, &self.path, CWD, path, RenameFlags::NOREPLACE) {
-            // File systems that know no such flag.
+            // The file system does not support this flag.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
                 std::fs::hard_link(&self.path, path)?;
                 std::fs::remove_file(&self.path)?;
@@ -108,7 +108,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_kept {
-            // The copy is incomplete, and the original is where it was.
+            // The copy is incomplete, and the original is unchanged.
             let _ = std::fs::remove_file(&self.path);
         }
     }

@@ -1,16 +1,17 @@
 //! A spooled file that the program has open.
 //!
-//! Before anything is written, its space is reserved in the spool (`fallocate` with FALLOC_FL_KEEP_SIZE), which holds
-//! against all processes of the node without any message between them; when the last descriptor is closed, what is left
-//! goes back. Where that is refused the file is copied to its own place and the program's descriptors are exchanged for
-//! ones of the copy, with the same offset, status flags and close-on-exec, so that the program meets errors of its own
-//! place only.
+//! Space is reserved in the spool before each write (`fallocate` with FALLOC_FL_KEEP_SIZE). The reservation holds
+//! against all processes of the node without communication between them; closing the last descriptor releases its
+//! unused part. If the reservation is refused, the file is copied to its original path and the program's descriptors
+//! are replaced by descriptors of the copy, with the same offset, status flags and close-on-exec, so that the program
+//! sees only errors of the original path.
 //!
 //! Invariants
-//! - Bytes up to `reserved_bytes` can be written to the spool whatever others do, as long as the file is not truncated.
-//! - The state is locked by whoever writes or moves: within the process by the mutex, between processes by the move lock.
-//! - A file that another process has moved has no name in the spool any more. That is seen before each write, and the
-//!   descriptors are exchanged then.
+//! - Bytes up to `reserved_bytes` can be written to the spool whatever other processes do, as long as the file is not
+//!   truncated.
+//! - Every write and every move locks the state: within the process by the mutex, between processes by the move lock.
+//! - A file moved by another process no longer has a name in the spool. This is checked before each write; the
+//!   descriptors are replaced then.
 
 use std::fs::File;
 use std::io;
@@ -22,17 +23,17 @@ use super::room::{self, note_full};
 use super::system::{self, ByteLock};
 use super::{Spooled, moving};
 
-/// Reserved beyond what a call needs, for those of the C library's that are not seen.
+/// Reserved beyond the needs of a call, for writes of the C library that cannot be intercepted.
 const MARGIN_BYTES: u64 = 64 << 10;
 
-/// Reserved at a time: a half of what there is, within these.
+/// Bounds of the step by which a reservation grows: half of the reserved bytes.
 const LEAST_STEP_BYTES: u64 = 256 << 10;
 const MOST_STEP_BYTES: u64 = 8 << 20;
 
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     spooled: Spooled,
-    /// A description of our own, readable and writable.
+    /// An open file description of our own, readable and writable.
     handle: File,
     folder: Arc<OwnFolder>,
     number: u64,
@@ -41,7 +42,7 @@ pub(crate) struct OpenFile {
 
 #[derive(Debug)]
 struct State {
-    /// From the beginning of the file.
+    /// Counted from the beginning of the file.
     reserved_bytes: u64,
     descriptors: Vec<i32>,
     place: Place,
@@ -50,13 +51,13 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Spool,
-    /// Where the program believes it is.
+    /// At the original path.
     Own,
-    /// It has no name any more: the program has removed it.
+    /// Without a name: the program has removed it.
     Nowhere,
 }
 
-/// While it lives, the file is not moved; the space for what is to be written is reserved.
+/// Prevents moves of the file and keeps the reservation for the write, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Writing<'a> {
     _state: MutexGuard<'a, State>,
@@ -65,30 +66,30 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Whether the file is still in the spool.
+    /// Returns whether the file is still in the spool.
     pub(crate) fn is_in_spool(&self) -> bool {
         self.in_spool
     }
 }
 
 impl OpenFile {
-    /// Takes up a file that was opened as `descriptor`.
+    /// Begins to follow a file that was opened as `descriptor`.
     pub(super) fn new(spooled: Spooled, descriptor: i32) -> io::Result<Self> {
         let folder = OwnFolder::existing(&spooled.root).ok_or(io::ErrorKind::NotFound)?;
         let handle = system::high(system::reopen(descriptor)?);
         let about = handle.metadata()?;
-        // What was written by an earlier opening has its space, but for holes.
+        // Bytes written before the file was opened here have their space, unless there are holes.
         let reserved_bytes = if about.blocks() * 512 >= about.len() { about.len() } else { 0 };
         let state = State { reserved_bytes, descriptors: vec![descriptor], place: Place::Spool };
         Ok(Self { spooled, folder, number: about.ino(), handle, state: Mutex::new(state) })
     }
 
     pub(super) fn is(&self, spooled: &Spooled) -> bool {
-        // One that has been moved is another file than one of the same name that was begun since.
+        // A moved file differs from a file of the same name begun since.
         self.spooled == *spooled && self.state().place == Place::Spool
     }
 
-    /// The program has opened the file once more, perhaps truncating it.
+    /// Records that the program has opened the file again, perhaps truncating it.
     pub(super) fn join(&self, descriptor: i32) {
         let mut state = self.state();
         let length = self.handle.metadata().map_or(0, |about| about.len());
@@ -96,12 +97,12 @@ impl OpenFile {
         state.descriptors.push(descriptor);
     }
 
-    /// The program has closed a descriptor; with the last one, what is reserved and not used is given back.
+    /// Records that the program has closed a descriptor. The last one releases the unused reservation.
     pub(crate) fn leave(&self, descriptor: i32) {
         let mut state = self.state();
         state.descriptors.retain(|&one| one != descriptor);
         if state.descriptors.is_empty() && state.place == Place::Spool {
-            // What cannot be given back now is so when the file goes.
+            // If this fails, the space is released when the file is removed.
             let _ = self.handle.metadata().and_then(|about| self.handle.set_len(about.len()));
             state.reserved_bytes = 0;
         }
@@ -111,10 +112,10 @@ impl OpenFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gets ready for a call that may write `bytes`, at `offset` or, without one, where the descriptor stands or at the end.
+    /// Prepares a call that may write `bytes`, at `offset` or, without one, at the descriptor's offset or the end.
     ///
     /// # Errors
-    /// That of the file's own place, where it is to go since the spool is full.
+    /// The error of the original path, if the spool is full and the file cannot be moved there.
     pub(crate) fn write(&self, descriptor: i32, bytes: u64, offset: impl Into<Option<u64>>) -> io::Result<Writing<'_>> {
         let (mut state, lock) = self.lock()?;
         if state.place == Place::Spool {
@@ -128,13 +129,13 @@ impl OpenFile {
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
 
-    /// Moves the file to its own place, as something is to happen to it that cannot be followed here.
+    /// Moves the file to its original path, before a use that cannot be followed here.
     pub(crate) fn move_to_own_place(&self) -> io::Result<()> {
         let (mut state, _lock) = self.lock()?;
         if state.place == Place::Spool { self.move_now(&mut state) } else { Ok(()) }
     }
 
-    /// Moves the file to its own place, as the spool has failed in a call.
+    /// Moves the file to its original path after a call failed in the spool.
     pub(crate) fn recover(&self, error: &io::Error) -> io::Result<Writing<'_>> {
         let (mut state, lock) = self.lock()?;
         if state.place == Place::Spool {
@@ -143,28 +144,29 @@ impl OpenFile {
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
 
-    /// Runs a call that writes a stream's buffer to a descriptor, while neither the spool nor the own place has room for it.
+    /// Runs a call that writes a stream's buffer to a descriptor, while neither the spool nor the original path has
+    /// room for it.
     pub(crate) fn while_full<T>(&self, descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
         system::while_full(descriptor, closes, call)
     }
 
-    /// The program has given the file another length.
+    /// Records that the program has changed the file's length.
     pub(crate) fn truncated(&self, length: u64) {
         let mut state = self.state();
         state.reserved_bytes = state.reserved_bytes.min(length);
     }
 
-    /// The program has removed the file, which it may go on using.
+    /// Records that the program has removed the file, which it may continue to use.
     pub(crate) fn removed(&self) {
         self.state().place = Place::Nowhere;
     }
 
-    /// The file, and where it is in the spool.
+    /// Returns the file's place in the spool.
     pub(crate) fn spooled(&self) -> &Spooled {
         &self.spooled
     }
 
-    /// Locks the file against other threads and processes, and looks whether one of those has moved it.
+    /// Locks the file against other threads and processes, and checks whether another process has moved it.
     fn lock(&self) -> io::Result<(MutexGuard<'_, State>, Option<ByteLock<'_>>)> {
         let mut state = self.state();
         if state.place != Place::Spool {
@@ -175,7 +177,7 @@ impl OpenFile {
             return Ok((state, Some(lock)));
         }
         drop(lock);
-        // Without a file there, somebody has removed it.
+        // If no file exists there, it was removed.
         state.place = match moving::exchange(&state.descriptors, self.spooled.path()) {
             Ok(()) => Place::Own,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Place::Nowhere,
@@ -184,7 +186,7 @@ impl OpenFile {
         Ok((state, None))
     }
 
-    /// Reserves the file's bytes up to `end` and a margin.
+    /// Reserves the file's bytes up to `end` plus a margin.
     fn reserve(&self, state: &mut State, end: u64) -> Result<(), String> {
         let least = end.saturating_add(MARGIN_BYTES);
         if least <= state.reserved_bytes {

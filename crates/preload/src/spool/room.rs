@@ -1,24 +1,24 @@
-//! How much a spool may take.
+//! The space that a spool may take.
 //!
-//! An eighth stays free, of the file system and, where that is memory, of what bounds memory: the limits of the control
-//! groups that the process is in and the machine's memory. The kernel ends a process that exceeds those, long before a file
-//! system of memory says that it is full.
+//! One eighth stays free, of the file system and, if the file system is in memory, also of the limits of the process's
+//! control groups and of the machine's memory. The kernel kills a process that exceeds those long before an in-memory
+//! file system is full.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The part of a resource that stays free.
+/// The fraction of a resource that stays free, as a divisor.
 const FREE_SHARE: u64 = 8;
 
-/// Returns whether `bytes` more may be taken.
+/// Returns whether the spool may take `bytes` more.
 ///
 /// # Errors
-/// Why not, in words that follow "the spool …".
+/// The reason, as text that follows "the spool …".
 pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     let about = rustix::fs::statvfs(root).map_err(|error| unusable(&error.into()))?;
-    // A file system without a limit says that it has no blocks.
+    // A file system without a limit reports zero blocks.
     let total = about.f_blocks.saturating_mul(about.f_frsize);
     let free = about.f_bavail.saturating_mul(about.f_frsize);
     if total > 0 && free < bytes.saturating_add(total / FREE_SHARE) {
@@ -40,7 +40,7 @@ pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The words for a spool that fails.
+/// Returns the message for a spool that fails.
 pub(super) fn unusable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("is full: {error}"),
@@ -52,14 +52,14 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-/// Whether a file system keeps its files in memory.
+/// Returns whether a file system keeps its files in memory.
 fn is_memory(root: &Path) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
     rustix::fs::statfs(root).is_ok_and(|about| [TMPFS, RAMFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
 }
 
-/// A bound on memory, and how much may still be taken.
+/// A memory limit, and the amount still available below it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Memory {
     limit: u64,
@@ -76,7 +76,7 @@ fn machine_memory() -> Option<Memory> {
     Some(Memory { limit: bytes("MemTotal")?, available: bytes("MemAvailable")? })
 }
 
-/// The limits of the control groups of this process, of both versions; `root` is where the system's files are.
+/// Returns the limits of this process's control groups, of both versions; `root` is the folder of the system's files.
 fn group_memory(root: &Path) -> Vec<Memory> {
     let Ok(groups) = fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
     let system = root.join("sys/fs/cgroup");
@@ -94,7 +94,8 @@ fn group_memory(root: &Path) -> Vec<Memory> {
     found
 }
 
-/// The limits of a group and of all that it lies in. In a container the path may not exist: what does is looked at.
+/// Returns the limits of a group and of all its ancestors. In a container the path may not exist; only existing folders
+/// are read.
 fn up_from(system: &Path, path: &str, read: fn(&Path) -> Option<Memory>) -> Vec<Memory> {
     let mut folders: Vec<PathBuf> = vec![system.to_owned()];
     for name in Path::new(path) {
@@ -119,12 +120,12 @@ fn memory(limit: u64, used: u64, reclaimable: u64) -> Memory {
     Memory { limit, available: limit.saturating_sub(used.saturating_sub(reclaimable)) }
 }
 
-/// A number in a file of its own; `None` for "max", which is no limit.
+/// Reads a file that holds one number. Returns `None` for "max", which means no limit.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// The page cache of files, which the kernel gives up when memory runs short. Files of memory are not among it.
+/// Returns the size of the reclaimable page cache. It excludes files in memory.
 fn reclaimable(path: &Path, names: [&str; 2]) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = |line: &str| {
@@ -134,7 +135,7 @@ fn reclaimable(path: &Path, names: [&str; 2]) -> u64 {
     text.lines().filter_map(value).sum()
 }
 
-/// The first time that a spool did not take a file, until it has been said.
+/// The first refusal of a file by a spool, until it has been reported.
 static FULL: Mutex<Full> = Mutex::new(Full::Never);
 
 #[derive(Debug)]
@@ -144,7 +145,7 @@ enum Full {
     Said,
 }
 
-/// Keeps that the spool does not take a file and why, to be said once.
+/// Records that the spool refused a file and why, to be reported once.
 pub(crate) fn note_full(root: &Path, why: &str) {
     let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*full, Full::Never) {
@@ -152,12 +153,12 @@ pub(crate) fn note_full(root: &Path, why: &str) {
     }
 }
 
-/// Returns whether the spool is full and nobody has said so.
+/// Returns whether a full spool has not been reported yet.
 pub(crate) fn is_full_unsaid() -> bool {
     matches!(*FULL.lock().unwrap_or_else(PoisonError::into_inner), Full::Unsaid(_))
 }
 
-/// Returns, once, that the spool is full and why.
+/// Returns, once, the message that the spool is full and why.
 pub(crate) fn take_full() -> Option<String> {
     let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
     match std::mem::replace(&mut *full, Full::Said) {

@@ -8,11 +8,11 @@ use super::folder::{self, FILES, OwnFolder, user_folder};
 /// A file's place in the spool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spooled {
-    /// The folder of the configuration, which is not ours to remove.
+    /// The configured folder, which is not ours to remove.
     pub(super) root: PathBuf,
-    /// The folder of the process that has created it.
+    /// The folder of the process that created the file.
     pub(super) folder: PathBuf,
-    /// Where the program believes the file to be.
+    /// The path that the program gave.
     pub(super) path: PathBuf,
 }
 
@@ -22,8 +22,8 @@ impl Spooled {
         Self { root: root.to_owned(), folder: folder.to_owned(), path: path.to_owned() }
     }
 
-    /// Returns the copy of a file, whichever living process of this host has created it; `None` where the file itself
-    /// exists.
+    /// Returns the copy of a file, created by any living process of this host; `None` if the file exists at its
+    /// original path.
     pub(crate) fn find(root: &Path, path: &Path) -> Option<Self> {
         if path.symlink_metadata().is_ok() {
             return None;
@@ -36,43 +36,43 @@ impl Spooled {
         }
         let others = folder::list(&user_folder(root));
         others.into_iter().map(|folder| Self::of(root, &folder, path)).find(|copy| {
-            // Whether its process lives takes longer to find out.
+            // Checking whether its process lives takes longer.
             copy.exists() && folder::is_alive(&copy.folder)
         })
     }
 
-    /// Returns the copy that this process has made, also where the file exists beside it.
+    /// Returns the copy made by this process, even if the file exists at its original path too.
     pub(crate) fn own_copy(root: &Path, path: &Path) -> Option<Self> {
         let own = OwnFolder::existing(root)?;
         Some(Self::of(root, own.path(), path)).filter(Self::exists)
     }
 
-    /// The file in the spool.
+    /// Returns the path of the file in the spool.
     pub(crate) fn place(&self) -> PathBuf {
         self.folder.join(FILES).join(self.path.strip_prefix("/").unwrap_or(&self.path))
     }
 
-    /// The folder of the configuration.
+    /// Returns the configured folder.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The file as the program knows it.
+    /// Returns the path that the program gave.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether there is still a copy: another process may have moved it.
+    /// Returns whether the copy still exists: another process may have moved it.
     pub(crate) fn exists(&self) -> bool {
         self.place().symlink_metadata().is_ok_and(|data| data.is_file())
     }
 
-    /// Returns whether this process has created it.
+    /// Returns whether this process created it.
     pub(super) fn is_own(&self) -> bool {
         OwnFolder::existing(&self.root).is_some_and(|own| own.path() == self.folder)
     }
 
-    /// Removes the copy, which is indexed or of no use any more.
+    /// Removes a copy that is indexed or obsolete.
     pub(crate) fn remove(&self) -> io::Result<()> {
         match std::fs::remove_file(self.place()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -82,8 +82,8 @@ impl Spooled {
         Ok(())
     }
 
-    /// Removes the folders that are empty. Another rank may be about to open a file in one of them: that file is opened
-    /// in its own place then.
+    /// Removes empty folders. If another rank is about to open a file in one of them, that file is opened at its
+    /// original path.
     pub(crate) fn remove_empty_folders(&self) {
         let files = self.folder.join(FILES);
         for folder in self.place().ancestors().skip(1).take_while(|folder| folder.starts_with(&files)) {

@@ -1,7 +1,7 @@
 //! System calls on the program's descriptors, and those that libraries do not offer.
 //!
-//! Safety: a descriptor of the program's is in the table from its opening to its closing, and calls with it are made
-//! while the program calls with it. Its number stays the program's; nothing here closes it.
+//! Safety: a descriptor of the program's is in the table from its opening to its closing, and is used here only during
+//! the program's own calls with it. Its number remains the program's; nothing here closes it.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -13,13 +13,13 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::{DupFlags, Errno, FdFlags};
 
-/// Descriptors of ours are beyond those that a program counts on, since it gets the lowest that is free.
+/// The lowest number for our own descriptors, above the low numbers that a program expects to get.
 const LEAST_DESCRIPTOR: i32 = 700;
 
 /// Moves a file of ours to a high descriptor.
 pub(super) fn high(file: File) -> File {
     let moved = rustix::io::fcntl_dupfd_cloexec(&file, LEAST_DESCRIPTOR).map(File::from);
-    // Where so many descriptors are not allowed, the low one serves.
+    // Keeps the low descriptor if the limit does not allow a high one.
     moved.unwrap_or(file)
 }
 
@@ -28,12 +28,12 @@ fn program(descriptor: &i32) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw(*descriptor) }
 }
 
-/// Returns the offset at which a descriptor of the program's stands.
+/// Returns the file offset of a descriptor of the program's.
 pub(super) fn offset_of(descriptor: i32) -> io::Result<u64> {
     Ok(rustix::fs::tell(program(&descriptor))?)
 }
 
-/// Opens the file of a descriptor once more, to read and write, whatever its permissions are.
+/// Opens the file of a descriptor again, for reading and writing, whatever its permissions are.
 pub(super) fn reopen(descriptor: i32) -> io::Result<File> {
     let path = format!("/proc/self/fd/{descriptor}");
     let open = || File::options().read(true).write(true).open(&path);
@@ -46,20 +46,20 @@ pub(super) fn reopen(descriptor: i32) -> io::Result<File> {
     })
 }
 
-/// Opens a file as the program has another one open: with its access, status flags and offset.
+/// Opens a file with the access mode, status flags and offset of a descriptor of the program's.
 pub(super) fn counterpart(descriptor: i32, path: &Path) -> io::Result<OwnedFd> {
     let program = program(&descriptor);
-    // What says how to create a file is not among the flags of an open one, but for the kernel's own.
+    // The flags of an open file include no creation flags, except those that the kernel sets itself.
     let flags = rustix::fs::fcntl_getfl(program)? & !(OFlags::CREATE | OFlags::EXCL | OFlags::TRUNC | OFlags::NOFOLLOW);
     let open = |flags| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty());
-    // Where a file cannot be written directly, it is by way of the page cache.
+    // If direct I/O is not supported, the file is opened through the page cache.
     let new =
         open(flags).or_else(|error| if error == Errno::INVAL { open(flags - OFlags::DIRECT) } else { Err(error) })?;
     rustix::fs::seek(&new, SeekFrom::Start(rustix::fs::tell(program)?))?;
     Ok(new)
 }
 
-/// Puts a file in the place of a descriptor, which keeps its close-on-exec.
+/// Replaces the file of a descriptor, which keeps its close-on-exec flag.
 pub(super) fn replace(descriptor: i32, new: BorrowedFd<'_>) -> io::Result<()> {
     let closes_on_exec = rustix::io::fcntl_getfd(program(&descriptor))?.contains(FdFlags::CLOEXEC);
     let flags = if closes_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
@@ -73,13 +73,12 @@ pub(super) fn duplicate(descriptor: i32) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(program(&descriptor), LEAST_DESCRIPTOR)?)
 }
 
-/// Reserves space for the bytes of a file from `begin` on; its length stays.
+/// Reserves space for the bytes of a file from `begin` on, without changing its length.
 pub(super) fn reserve(file: &File, begin: u64, bytes: u64) -> io::Result<()> {
     let number = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge));
     let (begin, bytes) = (number(begin)?, number(bytes)?);
     loop {
-        // By the C library, so that tests can stand in its way.
-        // SAFETY: numbers, and a descriptor that is open.
+        // Calls the C library, so that tests can intercept it. SAFETY: numbers, and a descriptor that is open.
         if unsafe { libc::fallocate64(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, begin, bytes) } == 0 {
             return Ok(());
         }
@@ -90,7 +89,7 @@ pub(super) fn reserve(file: &File, begin: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// A lock on one byte of a file, released when it is dropped.
+/// A lock on one byte of a file, released on drop.
 #[derive(Debug)]
 pub(super) struct ByteLock<'a> {
     file: &'a File,
@@ -98,7 +97,8 @@ pub(super) struct ByteLock<'a> {
 }
 
 impl<'a> ByteLock<'a> {
-    /// Blocks until no other process has the byte locked. The threads of one process share its locks: they need another.
+    /// Blocks until no other process holds the byte's lock. Threads of one process share its locks and need another
+    /// one.
     pub(super) fn take(file: &'a File, byte: u64) -> io::Result<Self> {
         set_lock(file, byte, libc::F_WRLCK)?;
         Ok(Self { file, byte })
@@ -107,17 +107,17 @@ impl<'a> ByteLock<'a> {
 
 impl Drop for ByteLock<'_> {
     fn drop(&mut self) {
-        // A lock that cannot be released goes with the process.
+        // A lock that cannot be released ends with the process.
         let _ = set_lock(self.file, self.byte, libc::F_UNLCK);
     }
 }
 
 fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
-    // SAFETY: the struct is plain numbers, of which all zero is a lock of nothing.
+    // SAFETY: the struct is plain numbers; all zeros is a lock of nothing.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as i16;
     lock.l_whence = libc::SEEK_SET as i16;
-    // Two files whose numbers differ in the highest bit alone share a lock.
+    // Two files whose numbers differ only in the highest bit share a lock.
     lock.l_start = (byte & i64::MAX as u64) as i64;
     lock.l_len = 1;
     loop {
@@ -132,8 +132,9 @@ fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Runs a call of the program's on a descriptor while that stands for a device that is always full, since neither the
-/// spool nor the file's own place takes more: the C library drops what a stream has buffered and says so to the program.
+/// Runs a call of the program's on a descriptor while the descriptor refers to a device that is always full, since
+/// neither the spool nor the original path can hold more: the C library drops the stream's buffer and reports the error
+/// to the program.
 pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
     let prepared = duplicate(descriptor).and_then(|before| {
         let full = File::options().read(true).write(true).open("/dev/full")?;

@@ -1,4 +1,4 @@
-//! The spooled files that the program has open, by descriptor.
+//! The program's open spooled files, by descriptor.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{OpenFile, Spooled};
 
-/// Descriptors that can be told at a glance; files with larger ones are not spooled.
+/// Number of descriptors with a flag. Files with larger descriptors are not spooled.
 const DESCRIPTORS: usize = 1 << 16;
 
-/// Whether a descriptor is that of a spooled file: calls with any other take no lock.
+/// Set for descriptors of spooled files: calls with any other descriptor take no lock.
 static SPOOLED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
 
 static FILES: Mutex<Option<HashMap<i32, Arc<OpenFile>>>> = Mutex::new(None);
@@ -39,14 +39,14 @@ pub(crate) fn find_open(spooled: &Spooled) -> Option<Arc<OpenFile>> {
     files().as_ref()?.values().find(|file| file.is(spooled)).cloned()
 }
 
-/// Adds a file that the program has opened in the spool, and reserves its first bytes; where the spool is full, the file is
-/// moved to its own place and the descriptor with it.
+/// Adds a file that the program has opened in the spool, and reserves its first bytes. If the spool is full, the file
+/// and its descriptor move to the original path.
 ///
 /// # Errors
-/// When neither the spool nor the own place takes it.
+/// When neither the spool nor the original path can hold the file.
 pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
     let Some(flag) = flag(descriptor) else { return Err(io::ErrorKind::Unsupported.into()) };
-    // A number that is given out again was closed behind our back.
+    // A reused descriptor number was closed without our notice.
     close(descriptor);
     let mut all = files();
     let known = all.as_ref().and_then(|all| all.values().find(|file| file.is(spooled)).cloned());
@@ -67,7 +67,7 @@ pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
     ready
 }
 
-/// Takes a descriptor out that is about to be closed. Its number may be given out again as soon as it is.
+/// Takes a descriptor that is about to be closed out of the table. Its number may be reused as soon as it is closed.
 pub(crate) fn take(descriptor: i32) -> Option<Arc<OpenFile>> {
     if !is_spooled(descriptor) {
         return None;
@@ -90,7 +90,8 @@ pub(crate) fn open_descriptors() -> Vec<i32> {
     files().as_ref().map_or_else(Vec::new, |all| all.keys().copied().collect())
 }
 
-/// Runs a fork while no file is spooled by another thread, so that the child's copy of the table is not locked for ever.
+/// Runs a fork while no other thread holds the table's lock, so that the child's copy of the table is not locked for
+/// ever.
 pub(crate) fn pause_for_fork<T>(fork: impl FnOnce() -> T) -> T {
     let _paused = files();
     fork()

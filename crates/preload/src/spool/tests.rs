@@ -3,7 +3,7 @@ use std::{fs, io};
 
 use super::*;
 
-/// In memory where that can be: a disk that is nearly full is not used as a spool.
+/// Creates a folder, in memory if possible: a nearly full disk is not used as a spool.
 fn roomy() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -69,9 +69,9 @@ fn a_copy_stays_in_the_spool_when_it_is_opened_again() {
     assert_eq!(files(root.path()), 0);
 }
 
-/// A folder as a process that is dead, or lives, has left it.
+/// Creates a folder as left by a dead process, or held by a living one.
 fn foreign(root: &Path, process: &str, path: &Path) -> (Spooled, fs::File) {
-    // The name of this host, from a folder that this process makes.
+    // The host name, from a folder of this process.
     let probe = spooled(root, &path.with_extension("probe"));
     let own = probe.folder.file_name().unwrap().to_string_lossy().into_owned();
     let host = own.rsplitn(3, '-').last().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Layout files: TOML that says which files there are and what lies in them.
+//! Layout files: TOML descriptions of a source's files and their content.
 //!
 //! ```toml
 //! # CARP's published VPIC traces: one energy per record and nothing else.
@@ -20,7 +20,7 @@
 //! bytes = 56
 //! ```
 //!
-//! Parquet files say themselves what lies in them:
+//! Parquet files describe their own content:
 //!
 //! ```toml
 //! format = "parquet"
@@ -36,7 +36,7 @@ use crate::error::{SourceContext, SourceError};
 use crate::field::FieldLayout;
 use crate::files::file_bytes;
 
-/// Longest layout file that is read: a misgiven data file should not be.
+/// Maximum size of a layout file, which keeps a data file given by mistake from being read whole.
 const MAX_LAYOUT_BYTES: u64 = 1 << 20;
 
 /// A layout file.
@@ -56,7 +56,7 @@ pub(super) struct Layout {
     pub(super) filler: Option<FillerLayout>,
 }
 
-/// The kind of the files.
+/// The format of the files.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Format {
@@ -65,7 +65,7 @@ pub(super) enum Format {
     Parquet,
 }
 
-/// A `[filler]`.
+/// A `[filler]` table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FillerLayout {
@@ -83,7 +83,7 @@ impl Layout {
         toml::from_str(&text).map_err(|error| SourceError::Layout { path: path.to_owned(), what: error.to_string() })
     }
 
-    /// Returns whether it says anything about how records lie in a file.
+    /// Returns whether it describes the layout of records in a file.
     pub(super) fn describes_records(&self) -> bool {
         let header = self.header_bytes.is_some() || self.records.is_some() || self.magic.is_some();
         header || self.record_bytes.is_some() || !self.fields.is_empty() || self.filler.is_some()

@@ -1,4 +1,4 @@
-//! The files that a layout names.
+//! The files that match a layout's path.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::catalogue::FilesByRank;
 use crate::error::SourceError;
 use crate::pattern::FolderPattern;
 
-/// Returns the files that match, once nothing is missing among them.
+/// Returns the matching files, after checking that none of them is missing.
 pub(super) fn find(
     root: &Path,
     layout_path: &Path,
@@ -32,7 +32,7 @@ pub(super) fn find(
     Ok(files)
 }
 
-/// Checks that the ranks are 0, 1, 2, … to the end.
+/// Checks that the ranks are 0, 1, 2, … without a gap.
 fn check_ranks(
     root: &Path,
     pattern: &FolderPattern,
@@ -42,7 +42,7 @@ fn check_ranks(
 ) -> Result<(), SourceError> {
     let found = files.keys().last().map_or(0, |last| u64::from(*last) + 1);
     let expected = stated.map_or(found, u64::from);
-    // The number of files bounds the search, however large the stated number is.
+    // The number of files bounds the search, however large the configured number is.
     let missing = (0..=u32::MAX).zip(files.keys()).find(|(rank, key)| rank != *key).map(|(rank, _)| rank);
     let missing = missing.or_else(|| u32::try_from(files.len()).ok().filter(|next| u64::from(*next) < expected));
     if let Some(rank) = missing {
@@ -58,7 +58,7 @@ fn check_ranks(
     Ok(())
 }
 
-/// Returns a remark on epochs that differ in their ranks: nothing says how many there were.
+/// Returns a note on epochs with different sets of ranks: the layout does not state the number of ranks.
 pub(super) fn notes(files: &FilesByRank) -> Vec<String> {
     let mut counts = files.iter().map(|(epoch, files)| (epoch, files.len()));
     let Some((first, ranks)) = counts.next() else { return Vec::new() };

@@ -1,7 +1,7 @@
-//! Files that a TOML file describes.
+//! Files described by a TOML file.
 //!
-//! `document` is that file, `listing` finds the files it names, `raw` knows records of a fixed size, and `open` makes a
-//! source of either those or Parquet files.
+//! `document` is that file, `listing` finds the matching files, `raw` handles fixed-size records, and `open` opens a
+//! source of raw or Parquet files.
 
 mod document;
 mod listing;

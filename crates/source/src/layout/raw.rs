@@ -1,4 +1,4 @@
-//! Raw fixed-size records, as a layout file describes them.
+//! Raw fixed-size records, as described by a layout file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,10 +15,10 @@ use crate::field::Field;
 use crate::files::file_bytes;
 use crate::filler::Filler;
 
-/// Longest record, in bytes.
+/// Maximum record size, in bytes.
 const MAX_RECORD_BYTES: usize = 1 << 20;
 
-/// How records lie in their files.
+/// The layout of records in their files.
 #[derive(Debug)]
 pub(super) struct RawRecords {
     records: RecordForm,
@@ -27,10 +27,10 @@ pub(super) struct RawRecords {
 }
 
 impl RawRecords {
-    /// Reads how records lie out of a layout.
+    /// Derives the layout of records from a layout file.
     ///
     /// # Errors
-    /// What is wrong with the layout.
+    /// The mistake in the layout file.
     pub(super) fn of(layout: &Layout) -> Result<Self, String> {
         let (fields, record_bytes) = fields(layout)?;
         if let Some(filler) = &layout.filler
@@ -44,7 +44,7 @@ impl RawRecords {
         Ok(Self { records: RecordForm { fields, filler, header_bytes, constants: &[] }, record_bytes, checks })
     }
 
-    /// Checks the length of every file, and its header if the layout says what is in it.
+    /// Checks the length of every file, and its header if the layout describes it.
     pub(super) fn open(self, files: FilesByRank, notes: Vec<String>) -> Result<Source, SourceError> {
         let epoch = |(epoch, files): (u64, BTreeMap<u32, PathBuf>)| {
             let files = files.into_iter().map(|(rank, path)| self.file(rank, path));
@@ -54,7 +54,7 @@ impl RawRecords {
         Ok(Source { epochs, form: Form::Records(self.records), record_bytes: self.record_bytes, notes })
     }
 
-    /// Checks a file's length and counts its records.
+    /// Checks a file's length and computes its number of records.
     fn file(&self, rank: u32, path: PathBuf) -> Result<RecordFile, SourceError> {
         let (header_bytes, record_bytes) = (self.records.header_bytes, self.record_bytes);
         let length = file_bytes(&path)?;
@@ -71,9 +71,9 @@ impl RawRecords {
         Ok(RecordFile { path, rank, records, constants: Box::default(), row_groups: Box::default() })
     }
 
-    /// Compares a header with what the layout says of it.
+    /// Checks a header against the layout.
     fn check_header(&self, path: &Path, lengths: Lengths) -> Result<(), SourceError> {
-        // No longer than the header, which the file has.
+        // The checked bytes are part of the header, which the file contains.
         let mut header = vec![0; self.checks.header_bytes()];
         if !header.is_empty() {
             File::open(path).of("open", path)?.read_exact(&mut header).of("read", path)?;
@@ -82,7 +82,7 @@ impl RawRecords {
     }
 }
 
-/// Places the fields and finds the record's length.
+/// Assigns offsets to the fields and determines the record size.
 fn fields(layout: &Layout) -> Result<(Vec<Field>, usize), String> {
     let mut fields = Vec::with_capacity(layout.fields.len());
     let (mut next, mut end) = (0usize, 0usize);
@@ -117,7 +117,7 @@ mod tests {
 
     const CARP: &str = "path = 'T.{epoch}/e.{epoch}.{rank}'\n[[field]]\nname = 'energy'\ntype = 'f32'\nunit = 'mc^2'\n";
 
-    /// A folder with a layout and traces of `counts[rank]` records each, for two epochs.
+    /// Creates a folder with a layout and traces of `counts[rank]` records each, for two epochs.
     fn traces(layout: &str, counts: &[usize], record_bytes: usize) -> (tempfile::TempDir, SourceOptions) {
         let root = tempfile::tempdir().unwrap();
         for epoch in [200, 1000] {
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(columns[1], Column::new("payload", DataType::FixedBytes(56)));
     }
 
-    /// Every byte of every file reaches exactly one reader, whatever the number of ranks and the size of the chunks.
+    /// Every byte of every file reaches exactly one reader, for any number of ranks and any chunk size.
     #[test]
     fn readers_see_every_record_once() {
         let layout = format!("header_bytes = 3\nrecord_bytes = 6\n{CARP}");
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Without a count, a header that is taken to be a record shorter than it is gives a record more.
+    /// Without a record count, a header given as one record too short yields an extra record.
     #[test]
     fn headers_are_compared_in_every_file() {
         let layout = |settings: &str| format!("{settings}{CARP}");

@@ -1,4 +1,4 @@
-//! Which columns of a Parquet file are read, and what they hold.
+//! The columns to read from a Parquet file, and their types.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use turbidite::{Column, DataType, MAX_FIXED_BYTES};
 
 use crate::error::SourceError;
 
-/// The columns to read of one file.
+/// The columns to read from one file.
 #[derive(Debug)]
 pub(super) struct Chosen {
-    /// Names and types, in the order asked for.
+    /// Names and types, in the requested order.
     pub(super) columns: Vec<Column>,
-    /// Where each stands in the file's schema.
+    /// The index of each column in the file's schema.
     places: Vec<usize>,
 }
 
 impl Chosen {
-    /// Finds the columns asked for, or all.
+    /// Finds the requested columns, or all.
     pub(super) fn of(
         path: &Path,
         footer: &ArrowReaderMetadata,
@@ -57,17 +57,17 @@ impl Chosen {
         Ok(Self { columns, places })
     }
 
-    /// What the decoder is to decode.
+    /// Returns the projection for the decoder.
     pub(super) fn mask(&self, footer: &ArrowReaderMetadata) -> ProjectionMask {
         ProjectionMask::roots(footer.parquet_schema(), self.places.iter().copied())
     }
 
-    /// For each column, its place among the decoded ones, which come in the file's order.
+    /// Returns the index of each column among the decoded ones, which come in the file's order.
     pub(super) fn decoded_places(&self) -> Vec<usize> {
         self.places.iter().map(|place| self.places.iter().filter(|other| *other < place).count()).collect()
     }
 
-    /// Refuses what the footer already tells: nulls, and compressions that cannot be read.
+    /// Refuses problems that the footer shows: nulls, and unsupported compressions.
     pub(super) fn check_content(&self, path: &Path, footer: &ArrowReaderMetadata) -> Result<(), SourceError> {
         let schema = footer.parquet_schema();
         for (column, place) in self.columns.iter().zip(&self.places) {
@@ -92,7 +92,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// The error for a value that is not there.
+    /// Returns the error for a null.
     pub(super) fn null(&self, path: &Path, column: &Column, place: std::fmt::Arguments<'_>) -> SourceError {
         let others: Vec<&str> =
             self.columns.iter().filter(|other| *other != column).map(|other| other.name.as_str()).collect();
@@ -107,7 +107,7 @@ impl Chosen {
     }
 }
 
-/// Where a column stands.
+/// Returns the index of a column.
 fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize, SourceError> {
     let fields = footer.schema().fields();
     let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name).map(|(place, _)| place);
@@ -127,7 +127,7 @@ fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize,
     }
 }
 
-/// The type that values are stored as, unchanged; `None` for those that cannot be.
+/// Returns the type that stores the values unchanged, or `None` if there is none.
 fn stored_type(found: &ArrowType) -> Option<DataType> {
     Some(match found {
         ArrowType::Int8 => DataType::I8,
@@ -147,7 +147,7 @@ fn stored_type(found: &ArrowType) -> Option<DataType> {
     })
 }
 
-/// A type that cannot be stored, as a person would call it.
+/// Returns the name of a type that cannot be stored, for people.
 fn in_words(found: &ArrowType) -> String {
     match found {
         ArrowType::Boolean => "of truth values".to_owned(),

@@ -15,12 +15,12 @@ pub(crate) struct DecodedColumns {
 }
 
 impl DecodedColumns {
-    /// The columns, in the order of the source.
+    /// Returns the columns, in the order of the source.
     pub(crate) fn views(&self) -> Result<Vec<ColumnView<'_>>, SchemaError> {
         let columns = self.arrays.iter().zip(&self.types);
         columns
             .map(|(array, data_type)| {
-                // An array of another type has no bytes, which the view refuses.
+                // An array of another type yields no bytes, which the view refuses.
                 let bytes = packed(array, *data_type).unwrap_or_default();
                 ColumnView::new(bytes, data_type.width(), array.len(), *data_type)
             })
@@ -28,7 +28,7 @@ impl DecodedColumns {
     }
 }
 
-/// The values of an array of this type, one after the other.
+/// Returns the contiguous values of an array of this type.
 fn packed(array: &ArrayRef, data_type: DataType) -> Option<&[u8]> {
     macro_rules! values {
         ($type:ty) => {

@@ -1,4 +1,4 @@
-//! Reading bytes of a Parquet file by position.
+//! Positioned reads of a Parquet file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -12,12 +12,12 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{SourceContext, SourceError};
 
-/// What is read at once for a page's header; the page itself follows in one read.
+/// Size of the read for a page's header; the page itself follows in one read.
 const HEADER_READ_BYTES: usize = 1 << 10;
 
-/// A file that can be closed and goes on reading all the same. Clones are one file.
+/// A file that can be closed and is reopened by the next read. Clones share one file.
 ///
-/// The standard library's `File` would do but for two things: it can't be closed while a decoder holds it, and its clones
+/// The standard library's `File` lacks two properties: it cannot be closed while a decoder holds it, and its clones
 /// share one position, so that no two threads may read.
 #[derive(Debug, Clone)]
 pub(super) struct PagedFile {
@@ -40,7 +40,7 @@ impl PagedFile {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Closes it; the next read opens it again.
+    /// Closes the file; the next read opens it again.
     pub(super) fn close(&self) {
         *self.inner.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -71,7 +71,7 @@ impl ChunkReader for PagedFile {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // Checked before memory is taken for it: lengths come from the file.
+        // Checked before memory is allocated: lengths come from the file.
         if start.checked_add(length as u64).is_none_or(|end| end > self.inner.bytes) {
             return Err(ParquetError::EOF(format!("{length} bytes at offset {start} are beyond the end of the file")));
         }
@@ -81,7 +81,7 @@ impl ChunkReader for PagedFile {
     }
 }
 
-/// A file from a place on.
+/// A file from an offset on.
 #[derive(Debug)]
 pub(super) struct Positioned {
     file: Arc<File>,

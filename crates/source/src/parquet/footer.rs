@@ -15,7 +15,7 @@ pub(super) fn load(file: &PagedFile, path: &Path) -> Result<ArrowReaderMetadata,
     guarded(path, "its footer", || ArrowReaderMetadata::load(file, options))
 }
 
-/// Runs a step of decoding. The `parquet` crate panics on some corrupt files; here that is an error like the others.
+/// Runs a decoding step. The `parquet` crate panics on some corrupt files; this converts the panic to an error.
 pub(super) fn guarded<T>(
     path: &Path,
     place: impl std::fmt::Display,
@@ -25,7 +25,7 @@ pub(super) fn guarded<T>(
     done.map_err(|error| unreadable(path, place, error))
 }
 
-/// Returns the error for a file that is not what it should be.
+/// Returns the error for a file that cannot be read.
 fn unreadable(path: &Path, place: impl std::fmt::Display, error: ParquetError) -> SourceError {
     let path = path.to_owned();
     match error {
@@ -37,7 +37,7 @@ fn unreadable(path: &Path, place: impl std::fmt::Display, error: ParquetError) -
     }
 }
 
-/// Returns the records of each row group, as the footer states them.
+/// Returns the number of records of each row group, as stated by the footer.
 pub(super) fn row_groups(path: &Path, footer: &ArrowReaderMetadata) -> Result<Box<[u64]>, SourceError> {
     let groups = footer.metadata().row_groups();
     let rows: Option<Box<[u64]>> = groups.iter().map(|group| u64::try_from(group.num_rows()).ok()).collect();

@@ -1,15 +1,15 @@
-//! Parquet files as a source: flat columns of numbers and of bytes of fixed size, by any writer.
+//! Parquet files as a source: flat columns of numbers and of fixed-size bytes, from any writer.
 //!
-//! A file's footer says how many records each of its row groups holds; a row group is the unit that one rank reads, from its
-//! beginning, a batch at a time. In memory are then a batch and, for each column, one page, compressed and decoded, however
-//! large the row group. Encodings and compressions are the `parquet` crate's business.
+//! A file's footer states the number of records of each row group. One rank reads a row group from its beginning, a
+//! batch at a time. Memory then holds a batch and one page per column, compressed and decoded, however large the row
+//! group is. The `parquet` crate handles encodings and compressions.
 //!
-//! The schema that Arrow writers hide in the footer is left aside: what a column holds is what Parquet says, so that a
-//! column of dictionary-encoded numbers is one of numbers. Nothing is converted. Columns of other types are refused before
-//! anything is written, and so are nulls where the statistics tell of them; others are refused when they are met.
+//! The schema that Arrow writers embed in the footer is ignored in favour of the Parquet schema, so that a column of
+//! dictionary-encoded numbers is a column of numbers. Nothing is converted. Columns of other types are refused before
+//! anything is written, and so are nulls if the statistics show them; other nulls are refused when they are read.
 //!
-//! `open` makes a source of files: `file` reads bytes, `footer` what a file says of itself, `columns` chooses columns.
-//! `reader` decodes a rank's share (`shares`), and `decoded` has the values.
+//! `open` opens a source: `file` reads bytes, `footer` reads footers, `columns` chooses columns. `reader` decodes a
+//! rank's share (`shares`), and `decoded` holds the values.
 
 mod columns;
 mod decoded;

@@ -1,4 +1,4 @@
-//! Opening Parquet files and checking what they have in common.
+//! Opening Parquet files and checking that they fit together.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::error::{SourceContext, SourceError};
 use crate::files::file_bytes;
 use crate::options::SourceOptions;
 
-/// What every Parquet file begins and ends with.
+/// The first and last bytes of every Parquet file.
 const MAGIC: [u8; 4] = *b"PAR1";
 
 /// Opens a source that is a single file.
@@ -39,7 +39,7 @@ pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, 
     open(FilesByRank::from([(epoch, BTreeMap::from([(0, path.to_owned())]))]), options, Vec::new())
 }
 
-/// Checks all files and what they have in common.
+/// Checks all files, and that they fit together.
 pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<String>) -> Result<Source, SourceError> {
     let mut first: Option<(PathBuf, Vec<Column>)> = None;
     let mut epochs = BTreeMap::new();

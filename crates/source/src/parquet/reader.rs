@@ -16,19 +16,19 @@ use crate::catalogue::RecordFile;
 use crate::chunk::{Chunk, Values};
 use crate::error::SourceError;
 
-/// Decoded bytes of a batch.
+/// Target size of a decoded batch.
 const BATCH_BYTES: usize = 512 << 10;
 
-/// Most rows of a batch.
+/// Maximum number of rows in a batch.
 const MOST_BATCH_ROWS: usize = 1 << 13;
 
-/// Reads what one rank has of the row groups of an epoch.
+/// A reader of one rank's row groups of an epoch.
 pub(crate) struct ParquetReader<'a> {
     columns: &'a [Column],
     batch_rows: usize,
     files: &'a [RecordFile],
     waiting: VecDeque<RowGroup>,
-    /// The footer of the file read last.
+    /// The footer of the most recent file.
     footer: Option<(usize, ArrowReaderMetadata)>,
     open: Option<OpenGroup>,
 }
@@ -39,16 +39,16 @@ struct OpenGroup {
     file: PagedFile,
     chosen: Chosen,
     decoder: ParquetRecordBatchReader,
-    /// Columns in the order asked for; the rows from `next` on are still to come.
+    /// Columns in the requested order; the rows from `next` on have not been returned yet.
     batch: Vec<ArrayRef>,
     rows: usize,
     next: usize,
-    /// Rows decoded so far, those of the batch included.
+    /// Number of rows decoded so far, including the batch.
     decoded: u64,
 }
 
 impl<'a> ParquetReader<'a> {
-    /// One reader per rank.
+    /// Returns one reader per rank.
     pub(crate) fn of_files(
         columns: &'a [Column],
         record_bytes: usize,
@@ -62,7 +62,7 @@ impl<'a> ParquetReader<'a> {
         row_groups(&groups, ranks).into_iter().map(reader).collect()
     }
 
-    /// The next records, at most `limit` of them; `None` at the end.
+    /// Returns the next records, at most `limit` of them; `None` at the end.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Chunk<'a>>, SourceError> {
         loop {
             let Some(open) = &mut self.open else {
@@ -84,7 +84,7 @@ impl<'a> ParquetReader<'a> {
         }
     }
 
-    /// Closes the file in hand; the next read opens it again.
+    /// Closes the current file; the next read opens it again.
     pub(crate) fn release(&mut self) {
         if let Some(open) = &self.open {
             open.file.close();
@@ -100,7 +100,7 @@ impl<'a> ParquetReader<'a> {
         };
         let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
         let chosen = Chosen::of(path, &footer, Some(&names))?;
-        // It has been checked when the source was opened, but files can be replaced.
+        // Checked when the source was opened, but files can be replaced since.
         same_columns(path, &chosen.columns, path, self.columns)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), footer.clone())
             .with_projection(chosen.mask(&footer))
@@ -113,7 +113,7 @@ impl<'a> ParquetReader<'a> {
 }
 
 impl OpenGroup {
-    /// Decodes the next batch; `false` at the end.
+    /// Decodes the next batch. Returns `false` at the end.
     fn advance(&mut self, file: &RecordFile) -> Result<bool, SourceError> {
         let next = || self.decoder.next().transpose().map_err(ParquetError::from);
         let Some(batch) = guarded(&file.path, format_args!("row group {}", self.group.index), next)? else {

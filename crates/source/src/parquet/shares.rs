@@ -1,26 +1,26 @@
-//! Spreading the row groups of an epoch over a job of any size.
+//! Distribution of an epoch's row groups over a job of any size.
 
 use crate::slices::scattered;
 
-/// A piece of a file that can only be read from its beginning.
+/// A part of a file that can be read only from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowGroup {
-    /// Which file of the epoch.
+    /// Index of the file within the epoch.
     pub(super) file: usize,
-    /// Which row group of the file.
+    /// Index of the row group within the file.
     pub(super) index: usize,
-    /// The record it begins with, counted over the file.
+    /// Index of its first record within the file.
     pub(super) first: u64,
-    /// How many records it has.
+    /// Number of its records.
     pub(super) records: u64,
 }
 
-/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which any beginning is a
+/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which every prefix is a
 /// sample of the whole, as far as whole row groups allow.
 ///
-/// As many ranks as files: each reads its own file. Otherwise the row groups of all files are one sequence, and each goes
-/// to the rank in whose even share of the records its middle lies: a row group is decoded once, by one rank, so shares
-/// are only as even as row groups are small.
+/// With as many ranks as files, each rank reads its own file. Otherwise the row groups of all files form one sequence,
+/// and each goes to the rank whose even share of the records contains its middle. A row group is decoded once, by one
+/// rank, so shares are only as even as row groups are small.
 pub(super) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
     let mut shares: Vec<Vec<RowGroup>> = (0..ranks).map(|_| Vec::new()).collect();
     let total: u128 = files.iter().flat_map(|groups| groups.iter()).map(|&records| u128::from(records)).sum();

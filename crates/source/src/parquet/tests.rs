@@ -1,4 +1,4 @@
-//! Files as writers make them; more of them, by other writers, in `tests/sources`.
+//! Files as written by Arrow; files of other writers are in `tests/sources`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use turbidite::DataType;
 
 use crate::{RankReader, Source, SourceError, SourceOptions};
 
-/// Rows `from..to` of what every test file holds.
+/// Returns rows `from..to` of the content of every test file.
 fn batch(from: i64, to: i64) -> RecordBatch {
     let rows = || from..to;
     let columns: Vec<(&str, ArrayRef)> = vec![
@@ -49,7 +49,7 @@ fn refused(path: &Path, options: &SourceOptions) -> String {
     Source::open(path, options).unwrap_err().to_string()
 }
 
-/// Reads everything; each record as the bytes of its columns, with where it came from.
+/// Reads everything. Returns each record as the bytes of its columns, with its origin.
 fn read(source: &Source, ranks: u32, limit: usize) -> Result<Vec<(u32, u64, Vec<u8>)>, SourceError> {
     let mut seen = Vec::new();
     for epoch in source.epochs() {
@@ -70,7 +70,7 @@ fn read(source: &Source, ranks: u32, limit: usize) -> Result<Vec<(u32, u64, Vec<
     Ok(seen)
 }
 
-/// The bytes of a record, worked out by hand.
+/// Returns the bytes of a record, encoded by hand.
 fn record(row: i64) -> Vec<u8> {
     let tag = [row as u8, 1, (row >> 8) as u8];
     [&(row as f32 / 4.0).to_le_bytes()[..], &[(row % 7) as u8], &(row - (1 << 40)).to_le_bytes(), &tag].concat()
@@ -182,8 +182,8 @@ fn requests_that_do_not_fit_are_refused() {
     }
 }
 
-/// Damage anywhere is an error that names the file, or, where nothing in the file could tell, another value; never a panic,
-/// and never another number of records.
+/// Corruption anywhere is an error that names the file, or another value where nothing in the file can reveal it; never
+/// a panic, and never another number of records.
 #[test]
 fn damaged_files_are_named() {
     let folder = tempfile::tempdir().unwrap();

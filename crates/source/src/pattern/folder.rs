@@ -6,7 +6,7 @@ use super::syntax::{Bound, Piece, Pieces, bind};
 use crate::error::SourceError;
 use crate::files::names;
 
-/// A relative path with places for the epoch and the rank.
+/// A relative path with placeholders for the epoch and the rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderPattern {
     components: Vec<Vec<Piece>>,
@@ -17,9 +17,9 @@ pub(crate) struct FolderPattern {
 pub(crate) struct Match {
     /// Its epoch.
     pub epoch: u64,
-    /// Its rank; 0 where the pattern has no place for one.
+    /// Its rank; 0 if the pattern has no placeholder for it.
     pub rank: u32,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
 }
 
@@ -27,7 +27,7 @@ impl FolderPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// What to change.
+    /// The change to make.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let components = text.split('/').map(parse_component).collect::<Result<Vec<_>, _>>()?;
         let has = |wanted: &Piece| components.iter().flatten().any(|piece| piece == wanted);
@@ -62,12 +62,12 @@ impl FolderPattern {
         Ok(found.into_iter().filter_map(to_match).collect())
     }
 
-    /// Returns the path of an epoch and rank, numbers written plainly: for messages.
+    /// Returns the path of an epoch and rank, with plain numbers, for messages.
     pub(crate) fn path(&self, root: &Path, epoch: u64, rank: u32) -> PathBuf {
         let write = |piece: &Piece| match piece {
             Piece::Text(text) => text.clone(),
             Piece::Epoch => epoch.to_string(),
-            // A folder's pattern has no identity.
+            // A folder's pattern has no `{id}`.
             Piece::Rank | Piece::Id => rank.to_string(),
         };
         self.components
@@ -76,7 +76,7 @@ impl FolderPattern {
     }
 }
 
-/// Splits one component into text and places.
+/// Splits one component into text and placeholders.
 fn parse_component(text: &str) -> Result<Vec<Piece>, String> {
     if text.is_empty() || text == "." || text == ".." {
         return Err("a pattern is a path below the source, without '..', '.' or empty parts".into());
@@ -101,7 +101,7 @@ fn parse_component(text: &str) -> Result<Vec<Piece>, String> {
     }
 }
 
-/// Matches a name; a place that is bound already must have the same number again.
+/// Matches a name. A placeholder that is bound already must have the same number again.
 fn match_name(component: &[Piece], name: &str, bound: Bound) -> Option<Bound> {
     let is_rank = |rank: u64| u32::try_from(rank).is_ok();
     bind(component, name, bound).filter(|bound| bound.rank.is_none_or(is_rank))

@@ -1,8 +1,9 @@
 //! Path patterns such as `T.{epoch}/eparticle.{epoch}.{rank}`.
 //!
-//! Placeholders stand for digits; one that stands twice has the same value both times. `syntax` splits patterns into
-//! pieces and matches those. Two kinds of patterns are made of them, with rules of their own: a layout's names the files
-//! below a folder (`folder`), one of the preload library's configuration the end of a path that a program gives (`path`).
+//! Placeholders stand for digits; one that occurs twice has the same value both times. `syntax` splits patterns into
+//! pieces and matches those. There are two kinds of patterns, with rules of their own: a layout's pattern matches the
+//! files below a folder (`folder`), a pattern of the preload library's configuration matches the end of a program's
+//! path (`path`).
 
 mod folder;
 mod path;

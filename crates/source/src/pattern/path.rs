@@ -1,9 +1,9 @@
-//! Patterns that match the end of a path, from the beginning of a name on, so that they hold whatever folder a program
-//! runs in.
+//! Patterns that match the end of a path, beginning at a whole name, so that they apply in any working folder of a
+//! program.
 
 use super::syntax::{Bound, Malformed, Piece, Pieces, bind};
 
-/// A pattern for the paths that a program gives, such as `particle/T.{epoch}/eparticle.{epoch}.{rank}`.
+/// A pattern for a program's paths, such as `particle/T.{epoch}/eparticle.{epoch}.{rank}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
     pieces: Vec<Piece>,
@@ -20,12 +20,12 @@ impl std::fmt::Display for PathPattern {
     }
 }
 
-/// The numbers in a path that matches.
+/// The numbers in a matching path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// The epoch of the file; `None` where files hold several.
+    /// The epoch of the file; `None` if files hold several.
     pub epoch: Option<u64>,
-    /// The identity of the file's only record; `None` where files hold several.
+    /// The id of the file's only record; `None` if files hold several.
     pub id: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl PathPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The mistake in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let pieces: Vec<Piece> = Pieces::of(text).collect::<Result<_, _>>().map_err(|malformed| match malformed {
             Malformed::Unclosed => format!("'{text}' has a {{ without a }}"),
@@ -55,15 +55,15 @@ impl PathPattern {
         self.pieces.contains(&Piece::Id)
     }
 
-    /// Returns the number of names at the end of a path that the pattern stands for.
+    /// Returns the number of names at the end of a path that the pattern matches.
     pub fn names(&self) -> usize {
         let slashes = |piece: &Piece| if let Piece::Text(text) = piece { text.matches('/').count() } else { 0 };
         self.pieces.iter().map(slashes).sum::<usize>() + 1
     }
 
-    /// Returns the numbers in a path; `None` for one that does not match.
+    /// Returns the numbers in a path, or `None` if it does not match.
     pub fn matches(&self, path: &str) -> Option<Named> {
-        // The pattern may begin at the path's beginning or after any slash; the longest beginning first.
+        // The match may begin at the path's beginning or after any slash; the longest match is tried first.
         let mut begin = Some(0);
         while let Some(at) = begin {
             if let Some(found) = bind(&self.pieces, &path[at..], Bound::default()) {

@@ -7,11 +7,11 @@ pub(super) enum Piece {
     Epoch,
     /// The rank that wrote the file.
     Rank,
-    /// A record's identity, where every record is a file of its own.
+    /// The id of a record that is a file of its own.
     Id,
 }
 
-/// The numbers that placeholders stand for.
+/// The numbers bound to placeholders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Bound {
     pub(super) epoch: Option<u64>,
@@ -19,12 +19,12 @@ pub(super) struct Bound {
     pub(super) id: Option<u64>,
 }
 
-/// Braces that are no placeholder.
+/// Braces that are not a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed<'a> {
-    /// They are not closed.
+    /// Not closed.
     Unclosed,
-    /// Another name is in them; with it the braces.
+    /// An unknown name, with its braces.
     Unknown(&'a str),
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Begins at the beginning of a pattern.
+    /// Creates an iterator over a whole pattern.
     pub(super) fn of(text: &'a str) -> Self {
         Self { rest: text }
     }
@@ -72,7 +72,7 @@ impl<'a> Iterator for Pieces<'a> {
     }
 }
 
-/// Returns what placeholders stand for where `text` as a whole matches, given what they stood for before it.
+/// Returns the numbers bound to placeholders if all of `text` matches, given the numbers bound before.
 pub(super) fn bind(pieces: &[Piece], text: &str, mut bound: Bound) -> Option<Bound> {
     let mut rest = text;
     for piece in pieces {
@@ -85,7 +85,7 @@ pub(super) fn bind(pieces: &[Piece], text: &str, mut bound: Bound) -> Option<Bou
             Piece::Rank => &mut bound.rank,
             Piece::Id => &mut bound.id,
         };
-        // All digits that follow: the text behind a placeholder may not begin with a digit of the number.
+        // Takes all digits that follow: the text after a placeholder may not begin with a digit of the number.
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let found: u64 = rest[..digits].parse().ok()?;
         if *number.get_or_insert(found) != found {

@@ -1,16 +1,16 @@
-//! Judging one dump by itself.
+//! Checks of a single dump.
 //!
-//! Invariant: what is compared in a header does not depend on the configuration, so that a file that is no dump of
-//! particles, or of which a part is missing, is never indexed.
+//! Invariant: the checks of a header do not depend on the configuration, so that a file that is not a particle dump, or
+//! is incomplete, is never indexed.
 
 use super::header::{HEADER_BYTES, Header, MARKS, PARTICLES, SHORT_MAGIC};
 use super::particle::PARTICLE_BYTES;
 use crate::checks::{Lengths, check_count, hexadecimal};
 
-/// Compares a header with what VPIC writes, and its number of particles with the file's length.
+/// Checks a header against VPIC's format, and its number of particles against the file's length.
 ///
 /// # Errors
-/// What differs and what to do, without the file's name.
+/// The difference and what to do, without the file's name.
 pub fn check(header: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(), String> {
     if MARKS[SHORT_MAGIC].found(header) == 0xcafe_u16.to_be_bytes() {
         return Err("was written on a big-endian machine; only little-endian dumps of VPIC can be indexed".to_owned());
@@ -42,7 +42,7 @@ mod tests {
     use super::super::header::ELEMENT_BYTES;
     use super::*;
 
-    /// The first file of the repository's sample: a header, and so many bytes in all.
+    /// Returns the header and the length of the first file of the repository's sample.
     fn sample() -> ([u8; HEADER_BYTES], u64) {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/vpic/T.500/eparticle.500.0");
         let content = std::fs::read(path).unwrap();

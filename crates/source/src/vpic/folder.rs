@@ -15,7 +15,7 @@ use crate::field::Field;
 use crate::files::{file_bytes, names};
 use crate::options::SourceOptions;
 
-/// A file whose name is that of a dump.
+/// A file named like a dump.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Named {
     species: String,
@@ -23,7 +23,7 @@ struct Named {
     rank: u32,
 }
 
-/// What the folders hold, by name alone.
+/// The content of the folders, by name alone.
 #[derive(Debug, Default)]
 struct Listing {
     /// species -> step -> rank -> file
@@ -32,7 +32,7 @@ struct Listing {
     others: Vec<PathBuf>,
 }
 
-/// Looks through the dumps below `root`.
+/// Opens the dumps below `root`.
 pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
     let mut listing = list(root)?;
     let species = choose_species(root, &listing, options.species.as_deref())?;
@@ -62,7 +62,7 @@ pub(crate) fn open(root: &Path, options: &SourceOptions) -> Result<Source, Sourc
     Ok(Source { epochs, form: Form::Records(form), record_bytes: element_bytes, notes })
 }
 
-/// A number as VPIC prints it: digits without leading zeros.
+/// Parses a number as VPIC prints it: digits without leading zeros.
 fn plain<T: std::str::FromStr + ToString>(text: &str) -> Option<T> {
     text.parse().ok().filter(|number: &T| number.to_string() == text)
 }
@@ -105,7 +105,7 @@ fn list(root: &Path) -> Result<Listing, SourceError> {
     Ok(listing)
 }
 
-/// What to say about a folder without `T.<step>` in it.
+/// Returns the message for a folder without `T.<step>` folders.
 fn nothing_found(root: &Path) -> String {
     let is_step = |name: &str| name.strip_prefix("T.").and_then(plain::<u64>).is_some();
     let base = "no folders called T.<step> in it";
@@ -121,7 +121,7 @@ fn nothing_found(root: &Path) -> String {
     }
 }
 
-/// Which species is meant.
+/// Returns the species to read.
 fn choose_species(root: &Path, listing: &Listing, wanted: Option<&str>) -> Result<String, SourceError> {
     let known: Vec<&String> = listing.dumps.keys().collect();
     let joined = |names: &[&String]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
@@ -151,14 +151,14 @@ fn choose_species(root: &Path, listing: &Listing, wanted: Option<&str>) -> Resul
     }
 }
 
-/// Whether a file begins like a particle dump; unreadable ones are judged later, with a message.
+/// Returns whether a file begins like a particle dump. Unreadable files are reported later, with a message.
 fn starts_as_particle_dump(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut bytes));
     read.is_ok() && Header::begins_particle_dump(&bytes)
 }
 
-/// Files that were left out, in words.
+/// Returns notes on ignored files.
 fn notes(root: &Path, listing: &Listing, species: &str, steps: &BTreeMap<u64, BTreeMap<u32, PathBuf>>) -> Vec<String> {
     let mut notes = Vec::new();
     let mut left_out: Vec<&PathBuf> = listing.others.iter().collect();
@@ -188,7 +188,7 @@ fn check_step(step: u64, dumps: &BTreeMap<u32, PathBuf>) -> Result<(Vec<RecordFi
             found: found.to_string(),
             expected: format!("{expected} as in the name"),
         };
-        // Both are checked not to be negative.
+        // Neither is negative, as checked before.
         if header.step as u64 != step {
             return Err(unlike_name("the step", STEP, header.step, step));
         }
@@ -250,7 +250,7 @@ fn read_header(path: &Path) -> Result<Header, SourceError> {
     Ok(header)
 }
 
-/// VPIC's own fields, then the declared ones.
+/// Returns VPIC's own fields, then the declared ones.
 fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Field>, SourceError> {
     let mut fields = particle_fields();
     let mut offset = PARTICLE_BYTES;
@@ -269,7 +269,7 @@ fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Fie
             }
             _ => format!("declare them with --extra, for example --extra 'rest:fixed_bytes({more})'"),
         };
-        // The data is as it should be; what is missing is an option.
+        // The data is valid; an option is missing.
         return Err(SourceError::Usage(format!(
             "{}: an element has {element_bytes} bytes (offset {ELEMENT_BYTES}), {more} more than VPIC's own {PARTICLE_BYTES}, but \
              the columns declared for them have {declared}; {advice}",

@@ -1,7 +1,7 @@
-//! The 115 bytes that begin every VPIC dump, and what each of them may be.
+//! The header of every VPIC dump, 115 bytes, and the valid values of its fields.
 //!
-//! Layout (little-endian, packed): [`MARKS`], which are the same in every dump of particles, and the places below. A
-//! field that has a value it cannot have is an error that names the file, the offset, the value and what was expected.
+//! Layout (little-endian, packed): [`MARKS`], which are the same in every dump of particles, and the offsets below. An
+//! invalid field is an error that names the file, the offset, the value and the expected value.
 
 use std::path::Path;
 
@@ -19,10 +19,10 @@ pub const HEADER_BYTES: usize = 115;
 pub(super) struct Mark {
     pub(super) offset: usize,
     pub(super) bytes: &'static [u8],
-    /// Its name, and its value as people read it.
+    /// Its name, and its value as text.
     field: &'static str,
     expected: &'static str,
-    /// Both in one.
+    /// Both in one text.
     pub(super) meaning: &'static str,
 }
 
@@ -42,10 +42,10 @@ pub(super) const MARKS: [Mark; 12] = [
     mark(DIMENSIONS, &1i32.to_le_bytes(), "the number of dimensions", "1", "the number of dimensions, which is 1,"),
 ];
 
-/// The mark that tells the byte order first.
+/// The mark to read first, since it shows the byte order.
 pub(super) const SHORT_MAGIC: usize = 5;
 
-/// Marks before the first field that differs from dump to dump.
+/// Number of marks before the first field that differs between dumps.
 const LEADING_MARKS: usize = 11;
 
 const fn mark(
@@ -58,7 +58,7 @@ const fn mark(
     Mark { offset, bytes, field, expected, meaning }
 }
 
-// Where fields begin.
+// Offsets of fields.
 const INT_MAGIC: usize = 7;
 const FLOAT_MAGIC: usize = 11;
 pub(super) const STEP: usize = 31;
@@ -78,7 +78,7 @@ const CELLS_NAMES: [&str; 3] = ["nx", "ny", "nz"];
 /// Names of the ten grid constants.
 const GRID_NAMES: [&str; 10] = ["dt", "dx", "dy", "dz", "x0", "y0", "z0", "cvac", "eps0", "damp"];
 
-/// The constants of a header, as derivations name them. The order is that of [`Header::constants`].
+/// The constants of a header, as named in derivations, in the order of [`Header::constants`].
 pub(super) const CONSTANTS: &[&str] = &[
     "header.step",
     "header.nx",
@@ -100,9 +100,9 @@ pub(super) const CONSTANTS: &[&str] = &[
     "header.q_m",
 ];
 
-/// Returns the constants of a header and their places in it.
+/// Returns the constants of a header and their offsets.
 pub fn constants() -> Vec<Field> {
-    // The numbers from the step to charge/mass follow each other, four bytes each.
+    // The numbers from the step to charge/mass are consecutive, four bytes each.
     let is_float = |offset: usize| (GRID..RANK).contains(&offset) || offset == CHARGE_MASS;
     let places = CONSTANTS.iter().zip((STEP..).step_by(4));
     let field = |(name, offset): (&&str, usize)| {
@@ -115,7 +115,7 @@ pub fn constants() -> Vec<Field> {
 /// The header of a particle dump.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Header {
-    /// The step it was written in.
+    /// The step in which it was written.
     pub(super) step: i32,
     /// Cells of the rank's grid along x, y and z.
     pub(super) cells: [i32; 3],
@@ -123,7 +123,7 @@ pub(super) struct Header {
     pub(super) grid: [f32; 10],
     /// The rank that wrote it.
     pub(super) rank: i32,
-    /// How many ranks wrote the step.
+    /// Number of ranks that wrote the step.
     pub(super) ranks: i32,
     /// VPIC's number of the species.
     pub(super) species: i32,
@@ -131,12 +131,12 @@ pub(super) struct Header {
     pub(super) charge_mass: f32,
     /// Bytes per particle.
     pub(super) element_bytes: i32,
-    /// How many particles follow.
+    /// Number of particles that follow.
     pub(super) particles: i32,
 }
 
 impl Mark {
-    /// Returns the header's bytes in the place of the mark.
+    /// Returns the header's bytes at the mark's offset.
     pub(super) fn found<'a>(&self, header: &'a [u8; HEADER_BYTES]) -> &'a [u8] {
         &header[self.offset..self.offset + self.bytes.len()]
     }
@@ -154,7 +154,7 @@ impl Mark {
         Err(wrong(path, self.field, self.offset, self.shown(self.found(header)), self.expected))
     }
 
-    /// Returns bytes in the place of the mark as people read them.
+    /// Returns bytes at the mark's offset as text.
     fn shown(&self, found: &[u8]) -> String {
         match (found, self.offset) {
             (&[one], _) => one.to_string(),
@@ -189,7 +189,7 @@ fn check_finite(path: &Path, field: &'static str, offset: usize, value: f32) -> 
 }
 
 impl Header {
-    /// Decodes the fields of a header, whatever their values are.
+    /// Decodes the fields of a header without checking them.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES]) -> Self {
         let word = |offset: usize| [bytes[offset], bytes[offset + 1], bytes[offset + 2], bytes[offset + 3]];
         let int = |offset: usize| i32::from_le_bytes(word(offset));
@@ -232,7 +232,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns whether bytes begin as every dump of particles does.
+    /// Returns whether bytes begin like a dump of particles.
     pub(super) fn begins_particle_dump(bytes: &[u8]) -> bool {
         let Some(header) = bytes.first_chunk() else { return false };
         MARKS[..LEADING_MARKS].iter().all(|mark| mark.is_in(header))
@@ -240,11 +240,11 @@ impl Header {
 
     /// Returns the length that the file must have.
     pub(super) fn file_bytes(&self) -> u64 {
-        // Both factors are checked not to be negative and fit 31 bits.
+        // Neither factor is negative, and both fit 31 bits.
         HEADER_BYTES as u64 + self.particles as u64 * self.element_bytes as u64
     }
 
-    /// Checks what all ranks of one step and species must have in common.
+    /// Checks the fields that must agree on all ranks of a step and species.
     pub(super) fn agrees_with(&self, path: &Path, other: &Self, other_path: &Path) -> Result<(), SourceError> {
         let differs = |field, offset, found: String, expected: String| SourceError::Field {
             path: path.to_owned(),
@@ -296,7 +296,7 @@ impl Header {
 pub(super) mod tests {
     use super::*;
 
-    /// The header of a dump, packed by hand.
+    /// Returns the header of a dump, encoded by hand.
     pub(in crate::vpic) fn sample(step: i32, rank: i32, ranks: i32, element_bytes: i32, particles: i32) -> Vec<u8> {
         let mut bytes = vec![8, 2, 4, 4, 8];
         bytes.extend(0xcafe_u16.to_le_bytes());
@@ -338,7 +338,7 @@ pub(super) mod tests {
         assert_eq!(constants.len(), CONSTANTS.len());
     }
 
-    /// Every field in turn gets a value it cannot have; the error names the file and the field's offset.
+    /// Every field in turn gets an invalid value; the error names the file and the field's offset.
     #[test]
     fn every_corrupted_field_is_named() {
         let nan = f32::NAN.to_le_bytes();
@@ -382,7 +382,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Where [`constants`] places them there are the values of [`Header::constants`].
+    /// The values at the offsets of [`constants`] equal those of [`Header::constants`].
     #[test]
     fn constants_lie_where_they_are_decoded() {
         let bytes = sample(500, 1, 4, 48, 7);

@@ -1,8 +1,8 @@
 //! VPIC's particle dumps: a header of 115 bytes, packed and little-endian, and particles of 32 bytes or more.
 //!
-//! `header` is the one decoder of those bytes, `particle` says what a particle holds. `folder` makes a source of dumps in
-//! the folders that VPIC writes, and compares what all ranks of a step have in common. `check` judges one dump by itself,
-//! as the preload library meets it: what is a mistake differs, and so do the words for it.
+//! `header` is the only decoder of the header, `particle` describes the fields of a particle. `folder` opens a source
+//! of dumps in the folders that VPIC writes, and checks that all ranks of a step agree. `check` checks a single dump,
+//! as encountered by the preload library: its rules and its messages differ.
 
 mod check;
 mod folder;

@@ -4,10 +4,10 @@ use turbidite::{Column, DataType};
 
 use crate::field::Field;
 
-/// Length of a particle as VPIC itself defines it.
+/// Size of a particle as defined by VPIC itself.
 pub(super) const PARTICLE_BYTES: usize = 32;
 
-/// Returns the fields of a particle as VPIC itself defines it.
+/// Returns the fields of a particle as defined by VPIC itself.
 pub fn particle_fields() -> Vec<Field> {
     let column = |(index, name): (usize, &str)| {
         let data_type = if name == "i" { DataType::I32 } else { DataType::F32 };

@@ -1,4 +1,4 @@
-//! What to choose, and why: from the forecast, and from some smaller runs with other pivots and intervals.
+//! Recommended settings with reasons, from the forecast and from some smaller runs with other pivots and intervals.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use super::program::Records;
 use crate::failure::Failure;
 use crate::text;
 
-/// One choice.
+/// A recommended setting.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Advice {
     /// The option of `ingest` or the field of the C interface.
@@ -16,27 +16,27 @@ pub(super) struct Advice {
     pub(super) reason: String,
 }
 
-/// Ranks and records of the runs that other choices are tried with: enough to tell them apart, few enough to be quick.
+/// Ranks and records of the trial runs: enough to distinguish settings, few enough to be quick.
 const TRIED_RANKS: u32 = 64;
 const TRIED_RECORDS: u64 = 4_000;
 
-/// Pivots that are tried.
+/// The numbers of pivots to try.
 const TRIED_PIVOTS: [u32; 4] = [128, 256, 512, 1024];
 
-/// Fewer pivots are as good when they cost no more imbalance than this.
+/// Fewer pivots are preferred if they cost no more imbalance than this.
 const TOLERATED: f64 = 0.003;
 
-/// What a part file should have at least: other engines open each.
+/// Minimum size of a part file: other engines open each.
 const LEAST_PART_BYTES: u64 = 64_000_000;
 
-/// Most files in a folder that other engines list without trouble.
+/// Maximum number of files in a folder that other engines list without trouble.
 const MOST_FILES: u64 = 100_000;
 
 pub(super) fn advise(plan: &Plan, ranks: u32, records: &Records, forecast: &Forecast) -> Result<Vec<Advice>, Failure> {
     Ok(vec![pivots(plan, ranks, records)?, interval(plan, ranks, records)?, receivers(plan, forecast)])
 }
 
-/// The plan with fewer ranks and records, for trying.
+/// Returns the plan with fewer ranks and records, for trial runs.
 fn tried(plan: &Plan, ranks: u32) -> (Plan, u32) {
     let ranks = ranks.min(TRIED_RANKS);
     let records = plan.records.min(TRIED_RECORDS);

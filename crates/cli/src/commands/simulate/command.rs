@@ -145,7 +145,7 @@ impl Simulate {
         say(&words::of(&plan, &forecast, &advice, self.output.as_deref()))
     }
 
-    /// Refuses what the model has no meaning for.
+    /// Refuses values that the model cannot represent.
     fn check(&self) -> Result<(), Failure> {
         let refuse = |what: String| Err(Failure::Usage(what));
         let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
@@ -207,7 +207,7 @@ impl Simulate {
         }
     }
 
-    /// Where the ranks' records come from.
+    /// Returns the source of the ranks' records.
     fn records(&self) -> Result<Records, Failure> {
         let Some(path) = &self.source else {
             return Records::new(Keys::Named(self.distribution), self.record_bytes, self.drift, self.seed);
@@ -245,7 +245,7 @@ impl Simulate {
     }
 }
 
-/// A bar with the time left on a terminal, nothing elsewhere.
+/// Creates a bar with the time left on a terminal, and a hidden one elsewhere.
 fn progress_bar(records: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! One simulated epoch, and what follows from it for the run as it is planned.
+//! One simulated epoch, and the forecast for the planned run.
 
 use serde::Serialize;
 use turbidite::format::EpochFigures;
@@ -10,7 +10,7 @@ use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
 use crate::failure::Failure;
 use crate::report::ForecastPlots;
 
-/// What is to be foretold.
+/// The run to forecast.
 #[derive(Debug, Clone)]
 pub(super) struct Plan {
     pub(super) machine: Machine,
@@ -24,13 +24,13 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-/// Bytes of a full batch.
+/// Size of a full batch.
 const BATCH_BYTES: u64 = 32 << 10;
 
-/// Row groups that a run is cut into, and those of a part file: the defaults of `ingest`.
+/// Row groups per run and per part file: the defaults of `ingest`.
 const ROW_GROUPS_PER_RUN: u64 = 1;
 
-/// What a run is foretold to be like. Times are seconds of the modelled machine.
+/// The forecast of a run. Times are seconds on the modelled machine.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Forecast {
     pub(super) ranks: u32,
@@ -38,7 +38,7 @@ pub(super) struct Forecast {
     pub(super) receivers: u32,
     pub(super) record_bytes: usize,
     pub(super) records_per_rank: u64,
-    /// Records of each rank that were simulated; what follows is scaled where these are fewer.
+    /// Number of simulated records per rank; if it is smaller than planned, the results are scaled.
     pub(super) simulated_per_rank: u64,
     pub(super) load_imbalance: f64,
     pub(super) largest_load: f64,
@@ -51,17 +51,18 @@ pub(super) struct Forecast {
     pub(super) negotiation_s_mean: f64,
     pub(super) negotiation_s_most: f64,
     pub(super) table_bytes: usize,
-    /// Open batches of a rank when all are full: with representatives, and straight to every other.
+    /// Size of a rank's open batches when all are full: with representatives, and with direct sends to every other
+    /// rank.
     pub(super) buffer_bytes_three_hops: u64,
     pub(super) buffer_bytes_one_hop: u64,
-    /// The most that any rank's buffers took in the simulation: batches, sketch, tables, records held back.
+    /// Maximum size of any rank's buffers in the simulation: batches, sketch, tables, records held back.
     pub(super) buffer_bytes_seen: usize,
     pub(super) files: u64,
     pub(super) runs: u64,
     pub(super) manifest_bytes: u64,
     pub(super) stored_bytes: u64,
     pub(super) ingest_s: f64,
-    /// Every rank writes a file of its own with the same records, unsorted, and makes it durable.
+    /// Time in which every rank writes the same records unsorted to a file of its own and syncs it.
     pub(super) plain_s: f64,
     pub(super) processor_s: f64,
     #[serde(skip)]
@@ -71,7 +72,7 @@ pub(super) struct Forecast {
 }
 
 impl Plan {
-    /// Records of a rank that are simulated.
+    /// Returns the number of records per rank to simulate.
     pub(super) fn simulated_records(&self, ranks: u32) -> u64 {
         self.records.min((self.most_records / u64::from(ranks)).max(1))
     }
@@ -88,7 +89,7 @@ impl Plan {
             options.append_share = TURN_SHARE;
         }
         if options.nodes() == 1 {
-            // One process, where only the receivers' mailboxes are bounded.
+            // One process, in which only the receivers' mailboxes are bounded.
             options.in_flight = u16::MAX;
             options.held = [u16::MAX, 8, 8, 8];
         }
@@ -131,7 +132,7 @@ impl Forecast {
         let control: u64 = report.traffic.control.iter().sum();
         let rows = plan.records * u64::from(ranks);
         let stored_bytes = rows * row_bytes as u64;
-        // A run is a full memtable, so their number grows with the records; every receiver has one at least.
+        // A run is a full memtable, so the number of runs grows with the records; every receiver has at least one.
         let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
         let runs = if scale > 1.0 { full_runs.max(report.stored.runs) } else { report.stored.runs };
         let latencies: Vec<f64> = report.rounds.iter().map(|round| round.latency_s()).collect();
@@ -167,7 +168,7 @@ impl Forecast {
             runs,
             manifest_bytes: manifest_bytes(schema, report.stored.files, runs * ROW_GROUPS_PER_RUN)?,
             stored_bytes,
-            // What happens before the end grows with the records, and so do the writes after it.
+            // The time up to the end grows with the records, and so do the writes after it.
             ingest_s: (report.arrived_s * scale + tail_s).max(stored_bytes as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,
@@ -176,7 +177,7 @@ impl Forecast {
         })
     }
 
-    /// What the page's plots need.
+    /// Returns the data for the page's plots.
     pub(super) fn plots(&self) -> ForecastPlots {
         ForecastPlots {
             title: format!("{} ranks on {} nodes", self.ranks, self.nodes),
@@ -186,12 +187,12 @@ impl Forecast {
     }
 }
 
-/// Rows of a full memtable.
+/// Returns the number of rows in a full memtable.
 fn memtable_rows(options: &MachineOptions, row_bytes: usize) -> f64 {
     (options.memtable_bytes as f64 * 0.95 / row_bytes as f64).clamp(1.0, turbidite::writer::MAX_RUN_ROWS as f64)
 }
 
-/// Open batches of a rank as ARCHITECTURE.md counts them.
+/// Returns the number of open batches of a rank, as counted in ARCHITECTURE.md.
 fn three_hops(options: &MachineOptions) -> u64 {
     let per_node = u64::from(options.machine.ranks_per_node.min(options.ranks));
     let others = u64::from(options.nodes()) - 1;

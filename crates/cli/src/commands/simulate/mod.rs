@@ -1,7 +1,7 @@
-//! `turbidite simulate`: what one's own run would be like, foretold by the real engines on a modelled machine.
+//! `turbidite simulate`: forecasts a run with the real engines on a modelled machine.
 //!
-//! Map: `command` has the options, `program` makes the records, `forecast` runs the model and adds up what came of it, `advice` runs it some times
-//! more and says what to choose, `words` says it.
+//! Map: `command` has the options, `program` generates the records, `forecast` runs the model and sums up its results,
+//! `advice` runs it a few more times and recommends settings, `words` prints the forecast.
 
 mod advice;
 mod command;

@@ -1,4 +1,4 @@
-//! The records that virtual ranks append: a key, and bytes that nobody looks at.
+//! The records that virtual ranks append: a key, and a payload that is never read.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use turbidite_source::splitmix;
 
 use crate::failure::Failure;
 
-/// Most records of a trace whose keys are kept.
+/// Maximum number of a trace's records whose keys are kept.
 pub(super) const MOST_TRACED: usize = 4_000_000;
 
 /// Distributions of keys.
@@ -27,7 +27,7 @@ pub(crate) enum Distribution {
     HalfZero,
 }
 
-/// Where keys come from.
+/// The source of keys.
 #[derive(Debug)]
 pub(super) enum Keys {
     Named(Distribution),
@@ -38,7 +38,7 @@ pub(super) enum Keys {
     },
 }
 
-/// What makes records.
+/// A generator of records.
 #[derive(Debug)]
 pub(super) struct Records {
     keys: Keys,
@@ -58,7 +58,7 @@ impl Records {
             return Err(Failure::Usage(what));
         }
         let mut columns = vec![Column::new("key", data_type)];
-        // A limit of the schema's on opaque bytes; more columns hold the rest.
+        // The schema limits the size of opaque bytes; further columns hold the rest.
         let mut rest = record_bytes - data_type.width();
         while rest > 0 {
             let bytes = rest.min(turbidite::MAX_FIXED_BYTES as usize);
@@ -68,7 +68,7 @@ impl Records {
         Ok(Self { keys, schema: Arc::new(Schema::new(columns, "key")?), drift, seed })
     }
 
-    /// The records of a job of `ranks` with `records` each.
+    /// Returns the records of a job of `ranks` ranks with `records` records each.
     pub(super) fn of_job(&self, ranks: u32, records: u64) -> JobRecords<'_> {
         JobRecords { records: self, ranks, rows: records }
     }
@@ -84,7 +84,7 @@ impl Records {
             Keys::Traced { data_type, values } => {
                 let width = data_type.width();
                 let count = (values.len() / width) as u64;
-                // Each rank begins at its share of the trace, and begins again at the trace's end.
+                // Each rank begins at its share of the trace, and wraps around at the trace's end.
                 let place = (u64::from(rank) * count / u64::from(ranks) + number) % count.max(1);
                 let start = place as usize * width;
                 let Some(value) = values.get(start..start + width) else { return out.resize(out.len() + width, 0) };
@@ -105,7 +105,7 @@ impl Records {
 }
 
 impl Distribution {
-    /// The key that 64 random bits stand for.
+    /// Returns the key for 64 random bits.
     fn key(self, random: u64) -> f64 {
         let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
         match self {
@@ -118,13 +118,13 @@ impl Distribution {
     }
 }
 
-/// Two uniform numbers in 32 bits each, after Box and Muller.
+/// Returns a normal number from two uniform ones of 32 bits each (Box-Muller).
 fn normal(random: u64) -> f64 {
     let part = |bits: u64| ((bits & 0xFFFF_FFFF) as f64 + 0.5) / 4_294_967_296.0;
     (-2.0 * part(random).ln()).sqrt() * (std::f64::consts::TAU * part(random >> 32)).cos()
 }
 
-/// Returns the number that SplitMix64 gives in this place, from a state of 0 on.
+/// Returns SplitMix64's number at this index, from a state of 0.
 fn mix(place: u64) -> u64 {
     splitmix::mix(place.wrapping_add(1).wrapping_mul(splitmix::STEP))
 }

@@ -1,4 +1,4 @@
-//! The forecast as people read it.
+//! The forecast as text.
 
 use std::path::Path;
 use std::time::Duration;
