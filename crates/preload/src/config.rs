@@ -1,26 +1,28 @@
 //! The configuration: maps files to datasets.
 //!
 //! ```toml
-//! # quiet = true               # say nothing at the end when all is well; errors are said
+//! # quiet = true               # print no summary at the end of a successful run; errors are still printed
 //!
 //! [[dataset]]
-//! files = "particle/T.{epoch}/eparticle.{epoch}.{rank}"  # the end of their paths
+//! files = "particle/T.{epoch}/eparticle.{epoch}.{rank}"  # matched against the end of each path
 //! out = "/scratch/run/eparticle.tbd"
 //! key = "energy"
 //! derive = ["energy = sqrt(1+ux*ux+uy*uy+uz*uz)-1"]
 //! header_bytes = 115            # skipped at the beginning of each file
 //! # record_bytes = 48           # when records are longer than their fields
-//! # records = "i32@111"         # a number in each header that has to be that of the records: i32, u32, i64, u64
-//! # magic = "fe ca ef be@5"     # bytes that each header has to have, in hexadecimal; or a list of such texts
+//! # records = "i32@111"         # TYPE@OFFSET of a header field that must equal the number of records: i32, u32, i64, u64
+//! # magic = "fe ca ef be@5"     # HEX@OFFSET: bytes that every header must contain; or a list of these
 //! # mode = "replace"            # spool the files, and remove them once they are indexed; default "keep"
 //! # spool = "/dev/shm"
 //! # if_exists = "replace"       # or "skip"; default "error"
 //! # truncate_after = 2000       # remove later epochs at the start, for a restart
-//! # any_source = true           # write to a dataset that another pattern was indexed into
-//! # break_lock = true
-//! # files_per_epoch = 16        # when an epoch's files are complete; default one for each rank
+//! # any_source = true           # also write to a dataset that was indexed from another pattern
+//! # break_lock = true           # take over a lock whose holder cannot be checked from this host
+//! # files_per_epoch = 16        # number of closed files that completes an epoch; default: one per rank
 //! # drop = ["w"]
-//! # stall_s = 60                # when ranks give up one that does not come; default 300
+//! # stall_s = 60                # seconds to wait for a missing rank before giving up; default 300
+//! # receivers = 64              # ranks that receive and store records; default: all
+//! # memtable_bytes = 7340032    # size of a receiver's memtable
 //!
 //! [[dataset.field]]
 //! name = "ux"
@@ -38,9 +40,12 @@
 //! constant are refused.
 //!
 //! With `format = "lammps"` the files are LAMMPS' binary dumps, which state the lengths of their headers and the names
-//! of their columns. A field is a column of the file, in any order, and its type is the stored type; `header.xlo` to
-//! `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the box. `files` without `{epoch}` matches files of
-//! several steps; each step is an epoch, indexed while the file is still being written.
+//! of their columns. Each field names a column of the file, in any order; its `type` is the type stored. The constants
+//! `header.xlo` to `header.zhi`, `header.xy`, `header.xz` and `header.yz` are the simulation box's bounds and tilt
+//! factors. Without `{epoch}`, `files` matches dumps of several steps. Each step becomes an epoch and is indexed while
+//! the dump is still being written.
+//!
+//! A pattern may name parts of a dataset by `{id}`, as in `rdb_{id}.dat`: the name is stored as a column.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

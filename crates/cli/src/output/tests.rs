@@ -1,4 +1,5 @@
-//! Reads every format back with an independent reader, or compares it with text written by hand.
+//! Output formats: files are read back with their format's library (Parquet, Arrow, JSON) or compared with handwritten
+//! text (CSV, tables).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -358,7 +358,7 @@ impl Predicate {
         Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
     }
 
-    /// Returns the condition that an integer column's value is one of `values`, for lists too long for a text.
+    /// Returns the predicate `column IN values` on an integer column, for lists too long to parse from text.
     ///
     /// # Errors
     /// [`ExpressionError::Input`] when the schema has no such integer column.
@@ -380,21 +380,21 @@ impl Predicate {
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
 
-    /// Returns the columns it reads, as ascending indexes into the schema; `epoch` is not among them.
+    /// Returns the columns that the predicate reads, as ascending indexes into the schema, without `epoch`.
     pub fn columns(&self) -> &[usize] {
         &self.columns
     }
 
-    /// Returns whether it reads the pseudo column `epoch`.
+    /// Returns whether the predicate reads the pseudo column `epoch`.
     pub fn uses_epoch(&self) -> bool {
         self.uses_epoch
     }
 
-    /// Checks that arrays fit: one per entry of [`Predicate::columns`], in that order, of the column's Arrow type,
-    /// `rows` long and without nulls. No data is copied.
+    /// Wraps arrays as the predicate's input, without copying. There must be one array per entry of
+    /// [`Predicate::columns`], in that order, of the column's Arrow type, of `rows` values and without nulls.
     ///
     /// # Errors
-    /// [`ExpressionError::Input`] otherwise.
+    /// [`ExpressionError::Input`] if the arrays do not fit.
     pub fn input<'a>(
         &self,
         epoch: u64,
@@ -426,8 +426,8 @@ impl Predicate {
         input.mask(&self.plan, &mut <[Stack; 2]>::default()).finish()
     }
 
-    /// Returns the range of a column's values, both ends included, outside of which no row matches; `None` where the
-    /// predicate alone does not imply one. The range may be empty: the first above the second.
+    /// Returns a closed range of a column's values; no row with a value outside it matches. `None` if the predicate
+    /// implies no range. In an empty range the lower end is above the upper.
     pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
         range_of(&self.plan, column)
     }
@@ -445,12 +445,12 @@ impl Predicate {
         fold(&self.plan, comparison, join)
     }
 
-    /// Evaluates the predicate over rows of `epoch` with the statistics that `summary` returns by schema index; `None`
-    /// where a column's are unknown.
+    /// Evaluates the predicate on the column statistics of a set of rows of `epoch`. `statistics` returns those of a
+    /// column by schema index, `None` if they are unknown.
     ///
-    /// `Never` and `Always` hold for every row that fits the statistics; for no rows at all the result is arbitrary.
-    pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
-        Pruner { epoch, summary }.truth(&self.plan)
+    /// `Never` and `Always` hold for every row within the statistics. For an empty set of rows the result is arbitrary.
+    pub fn prune(&self, epoch: u64, statistics: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
+        Pruner { epoch, summary: statistics }.truth(&self.plan)
     }
 }
 

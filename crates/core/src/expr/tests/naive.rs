@@ -1,9 +1,9 @@
-//! A second, naive interpreter of the language: one row at a time, no plans, no intervals, no code shared with the
-//! tested one.
+//! A reference interpreter of the expression language, for differential tests. It evaluates one row at a time and shares
+//! no code with the implementation under test.
 
 use super::Row;
 
-/// A number as the tests build it.
+/// A numeric expression of a generated test.
 #[derive(Debug, Clone)]
 pub(super) enum TestNumber {
     Single,
@@ -21,7 +21,7 @@ pub(super) enum TestNumber {
     Arithmetic(char, Box<TestNumber>, Box<TestNumber>),
 }
 
-/// A condition as the tests build it.
+/// A condition of a generated test.
 #[derive(Debug, Clone)]
 pub(super) enum TestCondition {
     Literal(bool),
@@ -34,7 +34,7 @@ pub(super) enum TestCondition {
     Or(Box<TestCondition>, Box<TestCondition>),
 }
 
-/// A value before it is compared.
+/// The value of a literal or a bare column in its own type, so that comparison can be exact.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// A bare integer column, or an integer literal.
@@ -73,7 +73,7 @@ impl TestNumber {
             Self::Big => "big".to_owned(),
             Self::Epoch => "epoch".to_owned(),
             Self::Whole(value) => value.to_string(),
-            // Without a point or an exponent it would be an integer.
+            // A literal without a point or an exponent parses as an integer.
             Self::Decimal(value) => decimal(*value),
             Self::Bits => "bits_i32(single)".to_owned(),
             Self::Call(name, operand) => format!("{name}({})", operand.text()),
@@ -188,7 +188,8 @@ fn compare(sign: &str, left: &TestNumber, right: &TestNumber, epoch: u64, row: &
         },
         (Some(_), Some(Known::Single(_))) if is_constant(left) => compare(flipped, right, left, epoch, row),
         (Some(Known::Whole(a)), Some(Known::Whole(b))) => relation(sign, a, b),
-        // A float column makes its literal a float; two columns meet in f64; literals among themselves are exact.
+        // An integer column is compared with a float literal exactly. A float column rounds its literal to the column's
+        // type. An integer column and a float column are compared as f64.
         (Some(Known::Whole(a)), Some(Known::Float(b))) if is_constant(right) => whole_to_float(sign, a, b),
         (Some(Known::Float(_)), Some(Known::Whole(_))) if is_constant(left) => {
             compare(flipped, right, left, epoch, row)

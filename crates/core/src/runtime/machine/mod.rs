@@ -1,15 +1,16 @@
-//! A job on a modelled machine: the real engines of up to hundreds of thousands of virtual ranks, in the model's time.
+//! Discrete-event simulation of a job on a modelled machine: the real engines of up to hundreds of thousands of virtual
+//! ranks, in simulated time.
 //!
-//! [`super::sim`] is an adversary: it delays and reorders at random to find defects. This driver is a planner: a stated
-//! model of processors, network and storage defines the time ([`Machine`]), a rank acts when a message arrives or its
-//! program has more to append, and the outcome forecasts that machine. Partitioner, renegotiation, routing and
-//! quiescence are the real code; of the writer only the costs are modelled (`store`), since no data is stored.
+//! [`super::sim`] is for testing: it delays and reorders messages at random to find defects. This driver is for
+//! forecasts. [`Machine`] models processors, network and storage, and the model determines time. A rank acts when a
+//! message arrives or when its program has more to append. Partitioner, renegotiation, routing and quiescence are the
+//! real code. The writer is replaced by a cost model (`store`): no data is stored.
 //!
-//! One seed and one machine give one history. Events wait in a heap by time; a busy rank acts when it is done. Data
-//! that is identical on all ranks of a real job is stored once: partition tables, and the messages that carry them.
-//! [`RankBytes`] counts them for each rank.
+//! Runs are deterministic: the same seed, machine and program give the same events. A heap orders events by time; an
+//! event for a busy rank is deferred until the rank is free. Partition tables, and the messages that carry them, are
+//! identical on all ranks and are stored once here. [`RankBytes`] still charges them to every rank, as in a real job.
 //!
-//! Map: `job` runs an epoch, `network` carries messages, `processors` schedules computation, `store` models storage,
+//! Map: `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors` schedules computation, `store` models storage,
 //! `manifest` estimates the size of the manifest, `report` has the results.
 
 mod job;
