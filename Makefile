@@ -176,7 +176,7 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 check: ## Check format, lints, documentation and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
-	$(PYTHON) tools/check_circles.py
+	$(PYTHON) tools/check_cycles.py
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --quiet
 

@@ -14,7 +14,7 @@ use super::request::EpochSelection;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PartId, PartReader};
 use crate::query::execution::recycle::Recycler;
-use crate::query::planning::choice::KeyRanges;
+use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, Layout, epoch_exists, list_epochs, load_manifest};

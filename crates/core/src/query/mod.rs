@@ -6,7 +6,7 @@
 //! 1. manifest → row groups that may match (`plan`); needs no I/O once the manifest is loaded;
 //! 2. page index → row ranges that may match (`plan`); pages that match entirely need no filter;
 //! 3. pages of the predicate's columns → rows that match (`read`);
-//! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`extent`), each page read
+//! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`coalescing`), each page read
 //!    straight into its place (`fetch`);
 //! 5. batches in file order (`stream`) or key order (`order`).
 //!
@@ -41,7 +41,7 @@ mod request;
 mod tests;
 
 pub(crate) use execution::groups::EpochGroups;
-pub(crate) use planning::extent::{Extent, READ_THROUGH_BYTES};
+pub(crate) use planning::coalescing::{Extent, READ_THROUGH_BYTES};
 pub(crate) use planning::pages::{PageIndex, pages_of};
 pub(crate) use planning::scan::Group;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::commit_protocol::CommitProtocol;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::{commit_of, manifest_commits};
 use super::layout::Layout;
 use super::listing::list_or_empty;
-use super::protocol::CommitProtocol;
 use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartIdentity};

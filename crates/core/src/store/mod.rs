@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Map: `layout` has the paths, `files` writes small files atomically, `descriptor` is dataset.json, `vacancy` checks
-//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests, `protocol` has
+//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests, `commit_protocol` has
 //! the steps of a commit, `commit` is one attempt at an epoch, `recovery` runs before a new writer, `truncate` returns
 //! to a checkpoint, `salvage` recovers unfinished epochs, `verify` checks a whole dataset.
 //!
@@ -24,6 +24,7 @@
 //! - Every change of the folder requires the lock. Every change can be interrupted anywhere and repeated.
 
 mod commit;
+mod commit_protocol;
 mod descriptor;
 mod epochs;
 mod files;
@@ -31,7 +32,6 @@ mod findings;
 mod layout;
 mod listing;
 mod lock;
-mod protocol;
 mod recovery;
 pub mod salvage;
 #[cfg(test)]
@@ -43,6 +43,7 @@ mod verify_part;
 
 pub(crate) use commit::discard_attempt;
 pub use commit::{EpochCommit, IfExists};
+pub use commit_protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use descriptor::{DATASET_VERSION, DatasetDescriptor};
 pub use epochs::load_manifest;
 pub use findings::{Finding, FindingKind, VerifyReport};
@@ -52,7 +53,6 @@ pub use listing::list_epochs;
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
-pub use protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;
 pub(crate) use vacancy::check_vacant;

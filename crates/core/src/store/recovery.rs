@@ -14,12 +14,12 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 
+use super::commit_protocol::finish_replacement;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::commit_of;
 use super::files::parent;
 use super::layout::{Layout, Leftover, parse_leftover, parse_manifest};
 use super::listing::{list_epochs, list_or_empty, list_parts};
-use super::protocol::finish_replacement;
 use crate::error::{IoContext, Result};
 use crate::format::has_seal;
 use crate::storage::{FileKind, Storage};

@@ -17,24 +17,24 @@
 //!
 //! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` chooses the files to spool;
 //! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` moves it to its original
-//! path, `room` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system` wraps
+//! path, `capacity` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system` wraps
 //! system calls.
 
+mod capacity;
 mod choice;
 mod folder;
 mod leftovers;
 mod moving;
 mod open_file;
-mod room;
 mod spooled;
 mod system;
 mod table;
 
+pub(crate) use capacity::{is_full_unsaid, take_full};
 pub(crate) use choice::Choice;
 pub(crate) use folder::{DatasetNote, describe_owner};
 pub(crate) use leftovers::{Leftover, leftovers};
 pub(crate) use open_file::OpenFile;
-pub(crate) use room::{is_full_unsaid, take_full};
 pub(crate) use spooled::Spooled;
 pub(crate) use table::{find_open, is_spooled, lookup, open, open_descriptors, pause_for_fork, take};
 

@@ -18,8 +18,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::capacity::{self, note_full};
 use super::folder::OwnFolder;
-use super::room::{self, note_full};
 use super::system::{self, ByteLock};
 use super::{Spooled, moving};
 
@@ -139,7 +139,7 @@ impl OpenFile {
     pub(crate) fn recover(&self, error: &io::Error) -> io::Result<Writing<'_>> {
         let (mut state, lock) = self.lock()?;
         if state.place == Place::Spool {
-            self.move_out(&mut state, &room::unusable(error))?;
+            self.move_out(&mut state, &capacity::unusable(error))?;
         }
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
@@ -202,8 +202,8 @@ impl OpenFile {
 
     fn reserve_up_to(&self, state: &mut State, end: u64) -> Result<(), String> {
         let bytes = end - state.reserved_bytes;
-        room::has_room(&self.spooled.root, bytes)?;
-        system::reserve(&self.handle, state.reserved_bytes, bytes).map_err(|error| room::unusable(&error))?;
+        capacity::has_room(&self.spooled.root, bytes)?;
+        system::reserve(&self.handle, state.reserved_bytes, bytes).map_err(|error| capacity::unusable(&error))?;
         state.reserved_bytes = end;
         Ok(())
     }

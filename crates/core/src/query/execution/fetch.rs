@@ -16,7 +16,7 @@ use crate::format::PageLocation;
 use crate::query::execution::column::gather;
 use crate::query::execution::merge::Merger;
 use crate::query::execution::recycle::Recycler;
-use crate::query::planning::extent::{Extent, joined};
+use crate::query::planning::coalescing::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
 

@@ -15,7 +15,7 @@ use crate::format::PageLocation;
 use crate::query::execution::column::{array, gather};
 use crate::query::execution::fetch::{Held, Scratch, Want, fetch};
 use crate::query::figures::{Counters, add, lap};
-use crate::query::planning::extent::gap_budget;
+use crate::query::planning::coalescing::gap_budget;
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
 use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RunEntry};
 use crate::query::catalog::Catalog;
 use crate::query::figures::{Counters, add};
-use crate::query::planning::choice::{GroupChoice, choose_groups};
 use crate::query::planning::pages::{PageIndex, check_pages};
+use crate::query::planning::pruning::{GroupChoice, choose_groups};
 use crate::query::request::Shape;
 use crate::schema::{Schema, Value};
 

@@ -1,4 +1,4 @@
-"""Checks that no files of a crate use each other in a circle, and that `mod.rs` and `lib.rs` only declare and re-export.
+"""Checks that no files of a crate depend on each other in a cycle, and that `mod.rs` and `lib.rs` only declare and re-export.
 
 A file uses another when it names something that is defined there: by `use`, or by a path in the code. A re-export counts as
 the file that defines it, so that a facade is no detour; what a file declares (`mod name;`) or re-exports is no use. Code under
@@ -80,7 +80,7 @@ class Crate:
         folders = [module for module in self.code if (self.source.joinpath(*module, "mod.rs" if module else "lib.rs")).is_file()]
         return [module for module in folders if not self.is_test(module) and ITEM.search(self.code[module])]
 
-    def circles(self) -> list[list[Module]]:
+    def cycles(self) -> list[list[Module]]:
         """Modules that reach each other, by Tarjan's algorithm."""
         edges = {module: self.uses(module) for module in self.code if not self.is_test(module)}
         order: dict[Module, int] = {}
@@ -118,12 +118,12 @@ def main() -> None:
         files += len(crate.code)
         for module in crate.with_items():
             problems.append(f"crates/{name}/{'/'.join(('src', *module))}: mod.rs and lib.rs only declare and re-export; give the code a file")
-        for circle in crate.circles():
-            modules = ", ".join("::".join(module) or "lib.rs" for module in circle)
-            problems.append(f"crates/{name}: these files use each other in a circle: {modules}")
+        for cycle in crate.cycles():
+            modules = ", ".join("::".join(module) or "lib.rs" for module in cycle)
+            problems.append(f"crates/{name}: these files depend on each other in a cycle: {modules}")
     if problems:
         sys.exit("\n".join(problems))
-    print(f"circles: none among {files} files of {', '.join(CRATES)}")
+    print(f"cycles: none among {files} files of {', '.join(CRATES)}")
 
 
 if __name__ == "__main__":
