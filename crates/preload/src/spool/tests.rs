@@ -1,3 +1,5 @@
+//! Spooled files: the space they reserve, the move to their own place, and the cleaning up after dead processes.
+
 use std::path::Path;
 use std::{fs, io};
 
