@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use turbidite::partition::carp::{BoundedTable, Histogram, HistogramPivots};
 use turbidite::partition::{CutPoint, PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use turbidite::random;
 use turbidite::{DataType, KeyOrder};
 
 const RANKS: usize = 512;
@@ -26,19 +27,15 @@ const FAN_OUT: usize = 64;
 type Failure = Box<dyn std::error::Error>;
 
 /// SplitMix64, so that the study is reproducible.
-struct Random(u64);
+struct Random(random::Random);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
+        self.0.next_u64()
     }
 
     fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.fraction()
     }
 }
 
@@ -304,7 +301,7 @@ impl Default for Variant {
 
 fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut random = Random(7);
+    let mut random = Random(random::Random::new(7));
     let order = KeyOrder::new(if variant.smooth { DataType::F32 } else { DataType::U64 });
     let mut sketches: Vec<Sketch> =
         (0..RANKS).map(|rank| Sketch::for_keys(order, variant.capacity, rank as u64)).collect();
@@ -530,7 +527,7 @@ fn main() -> Result<ExitCode, Failure> {
     let wanted: Option<Vec<u64>> =
         option("--steps").map(|text| text.split(',').map(str::parse).collect::<Result<_, _>>()).transpose()?;
     let orders = option("--orders").map_or("abcd", String::as_str).to_owned();
-    let mut random = Random(1);
+    let mut random = Random(random::Random::new(1));
     let mut steps = steps(Path::new(source))?;
     if let Some(wanted) = wanted {
         steps.retain(|(step, _)| wanted.contains(step));

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use turbidite::random;
 use turbidite::runtime::machine::{Machine, MachineJob, MachineOptions, MachineReport, Program};
 use turbidite::shuffle::Channel;
 use turbidite::{Column, DataType, Renegotiation, Routing, Schema};
@@ -69,10 +70,7 @@ impl Study {
 }
 
 fn bits(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+    random::mix(seed.wrapping_add(1).wrapping_mul(random::STEP))
 }
 
 /// Returns an approximately normal number: the sum of four uniform 16-bit numbers, minus two. A fifth number fills the

@@ -12,13 +12,11 @@
 use std::time::Instant;
 
 use turbidite::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use turbidite::random;
 use turbidite::{DataType, KeyOrder};
 
 fn bits(seed: u64) -> u64 {
-    let mut bits = seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^ (bits >> 31)
+    random::mix(seed.wrapping_add(1).wrapping_mul(random::STEP))
 }
 
 /// Generates lognormal keys as ordinals. The sum of four uniform 16-bit numbers is approximately normal. A fifth number

@@ -58,6 +58,8 @@ pub mod format;
 pub mod partition;
 pub mod query;
 #[doc(hidden)]
+pub mod random;
+#[doc(hidden)]
 pub mod runtime;
 mod schema;
 #[doc(hidden)]

@@ -8,8 +8,7 @@
 //! The preload library finds files by [`PathPattern`] and reads them itself: [`vpic`], [`lammps`] and [`checks`]
 //! describe their content.
 //!
-//! Map, from the bottom: `error`, `field`, `files`, `splitmix` and `options`; [`checks`] checks headers, `pattern`
-//! matches file names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with
+//! Map, from the bottom: `error`, `field`, `files` and `options`; [`checks`] checks headers, `pattern` matches file names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with
 //! its raw records) or `parquet`, chosen by `opening`; `slices` distributes it over ranks, and `reader` reads a rank's
 //! share: fixed-size records by `records`, or row groups by `parquet`. [`lammps`] is independent of the others.
 
@@ -34,7 +33,6 @@ mod pattern;
 mod reader;
 mod records;
 mod slices;
-pub mod splitmix;
 pub mod vpic;
 
 pub use catalogue::{RecordFile, Source};

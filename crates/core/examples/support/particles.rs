@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use turbidite::random;
+
 /// Size of a dump's header.
 const HEADER_BYTES: usize = 115;
 
@@ -25,24 +27,20 @@ impl Particle {
 
 /// SplitMix64, so that the input is reproducible.
 #[derive(Debug)]
-pub(crate) struct Random(u64);
+pub(crate) struct Random(random::Random);
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
+        Self(random::Random::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
+        self.0.next_u64()
     }
 
     /// Returns a number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        self.0.fraction()
     }
 }
 

@@ -181,8 +181,7 @@ impl<'a> EpochWork<'a> {
             figures.sync_s += lane.stages.sync_s;
         }
         if manifest.parts.is_empty() {
-            // An epoch without records is one part without rows: every tool must be able to open the folder.
-            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
+            manifest.parts.push(factory.write_empty()?);
         }
         for workplace in workplaces {
             manifest.figures.route_s += std::mem::take(&mut workplace.reader.read_s);

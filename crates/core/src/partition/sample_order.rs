@@ -6,7 +6,7 @@
 //! again. So positions are divided into as many strata as each has positions, all strata are visited in turn, and the
 //! position within a stratum is random (stratified sampling).
 
-use super::sketch::Random;
+use crate::random::Random;
 
 /// Number of blocks that records are divided into, unless blocks would be shorter or longer than is worth a read.
 const BLOCKS: u64 = 256;
@@ -49,7 +49,7 @@ pub fn sample_order(count: usize, seed: u64) -> Vec<usize> {
     for stratum in 0..strata {
         let own = &mut positions[begin(stratum)..begin(stratum + 1)];
         for last in (1..own.len()).rev() {
-            own.swap(last, (random.next() % (last as u64 + 1)) as usize);
+            own.swap(last, (random.next_u64() % (last as u64 + 1)) as usize);
         }
     }
     let longest = (0..strata).map(|stratum| begin(stratum + 1) - begin(stratum)).max().unwrap_or(0);

@@ -9,24 +9,7 @@ use crate::schema::{KeyOrder, radix};
 
 use super::pivots::{Entries, Pivots};
 use super::scale::Scale;
-
-/// A small random number generator (SplitMix64), sufficient for sampling; results must repeat on every machine.
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        word ^ (word >> 31)
-    }
-}
+use crate::random::Random;
 
 /// A mergeable summary of a stream of keys.
 #[derive(Debug, Clone)]
@@ -110,7 +93,7 @@ impl Sketch {
     /// Drops every other entry in key order and doubles the weight of the rest.
     fn halve(&mut self) {
         self.sort();
-        let first = (self.random.next() & 1) as usize;
+        let first = (self.random.next_u64() & 1) as usize;
         let kept = self.entries.len().saturating_sub(first).div_ceil(2);
         for place in 0..kept {
             self.entries[place] = self.entries[2 * place + first];
@@ -132,7 +115,7 @@ impl Sketch {
     fn begin_block(&mut self) {
         // 2^32 keys a block is beyond any epoch; the limit keeps the shift in range.
         let block = 1usize << self.level.min(32);
-        self.skip = (self.random.next() as usize) & (block - 1);
+        self.skip = (self.random.next_u64() as usize) & (block - 1);
         self.after = block - 1 - self.skip;
     }
 

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 
 use super::carp::{Histogram, HistogramPivots};
-use super::sketch::Random;
 use super::*;
+use crate::random::Random;
 use crate::schema::{DataType, KeyOrder};
 
 const SLOTS: usize = 512;
@@ -140,7 +140,7 @@ fn ties_spread_evenly_over_any_stretch() {
 /// Returns a stream of keys of a named kind.
 fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
     let mut random = Random::new(seed);
-    let mut unit = move || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    let mut unit = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let mut normal = {
         let mut unit = unit.clone();
         move || (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()
@@ -175,7 +175,7 @@ fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
 /// Feeds the ranks' keys in lockstep, and returns the partitions' loads.
 fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: bool) -> Vec<u64> {
     let mut random = Random::new(11);
-    let mut phase = move || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+    let mut phase = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let mut sketches: Vec<Sketch> = (0..ranks.len()).map(|rank| Sketch::for_keys(order, 4096, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..ranks.len()).map(|rank| TieSequence::new(rank as u32)).collect();
     let mut planner = Planner::new(partitions, 0, PlannerOptions::default());
@@ -307,7 +307,7 @@ fn a_sketch_is_bounded_and_keeps_quantiles() {
     let mut random = Random::new(2);
     for capacity in [512, 4096] {
         let mut sketch = Sketch::new(capacity, 9);
-        let mut keys: Vec<u64> = (0..300_000).map(|_| random.next() >> 20).collect();
+        let mut keys: Vec<u64> = (0..300_000).map(|_| random.next_u64() >> 20).collect();
         for part in keys.chunks(777) {
             sketch.observe(part);
         }
@@ -333,7 +333,7 @@ fn merged_partial_sketches_agree_with_exact_quantiles() {
         // Ranks hold different parts of the key space.
         keys.sort_unstable();
         let mut random = Random::new(4);
-        let mut phase = move || (random.next() >> 11) as f64 / (1u64 << 53) as f64;
+        let mut phase = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         let leaves: Vec<Pivots> = keys
             .chunks(keys.len().div_ceil(ranks))
             .map(|part| {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::gather;
 use super::traffic::RankTraffic;
 use crate::error::{Error, Result};
-use crate::format::{BucketBounds, EpochFigures, Memtable, PartId, PartIdentity, RunKind};
+use crate::format::{BucketBounds, EpochFigures, Memtable, PartIdentity, RunKind};
 use crate::runtime::process::memory::{MemtableMemory, Share};
 use crate::schema::{Schema, Value};
 use crate::shuffle::{
@@ -343,8 +343,7 @@ impl Endpoint {
         let PartIdentity { epoch, commit: identity, .. } = factory.identity;
         let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
         if manifest.parts.is_empty() {
-            // An epoch without records is one part without rows: every tool must be able to open the folder.
-            manifest.parts.push(factory.create(PartId { rank: 0, roll: 0 })?.finish()?);
+            manifest.parts.push(factory.write_empty()?);
         }
         // The statistics in the manifest end before the manifest is written.
         manifest.figures.wall_s = begun.elapsed().as_secs_f64();
@@ -381,7 +380,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::format::{PartOptions, scan_seals};
+    use crate::format::{PartId, PartOptions, scan_seals};
     use crate::schema::{Column, ColumnView, DataType};
     use crate::shuffle::{Channel, EngineOptions, Sent};
     use crate::storage::{MemoryStorage, Storage};

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::format::RunKind;
+use crate::random::Random;
 use crate::schema::{ColumnView, Schema, SchemaError};
 use crate::shuffle::{
     Action, Backpressure, BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Patience,
@@ -123,20 +124,6 @@ pub enum SimError {
 
 /// A function that receives every delivered record: the rank, the kind of its run, whole stored rows.
 pub type Delivery<'a> = dyn FnMut(u32, RunKind, &[u8]) + 'a;
-
-/// SplitMix64.
-#[derive(Debug)]
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) % limit.max(1)
-    }
-}
 
 /// A message in flight; the heap is ordered by arrival, then by the order of sending.
 #[derive(Debug, PartialEq, Eq)]
@@ -256,7 +243,7 @@ impl Simulation {
             sent: 0,
             delay_steps: options.delay_steps,
             credit_batches: options.credit_batches,
-            random: Random(options.seed),
+            random: Random::new(options.seed),
             queues: (0..options.ranks).map(|_| Default::default()).collect(),
             last_arrivals: HashMap::new(),
         };

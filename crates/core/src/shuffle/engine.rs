@@ -22,6 +22,7 @@ use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
 use crate::partition::{Pivots, PlannerOptions, Sketch, TableShelf, TieSequence};
+use crate::random::{self, Random};
 use crate::schema::{KeyOrder, Schema, Value};
 
 pub use append::Append;
@@ -88,7 +89,7 @@ pub struct Engine {
     sketch: Sketch,
     ties: TieSequence,
     /// State of the random number generator for sampling phases.
-    random: u64,
+    random: Random,
     scratch: Scratch,
 }
 
@@ -120,7 +121,7 @@ impl Engine {
         let place = TreePlace::new(options.rank, options.ranks, &options.topology);
         // Seeds differ in all bits from rank to rank: with equal ties on all ranks, records of equal keys would meet on
         // one receiver again.
-        let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+        let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(random::STEP).rotate_left(32);
         debug_assert!(options.topology.fits(options.ranks));
         let routes = match options.routing {
             Routing::ByNode => options.topology.routes(options.rank),
@@ -149,7 +150,7 @@ impl Engine {
             ahead: Vec::new(),
             sketch: Sketch::for_keys(schema.key_order(), Sketch::DEFAULT_CAPACITY, seed),
             ties: TieSequence::new(seed as u32),
-            random: seed,
+            random: Random::new(seed),
             scratch: Scratch::default(),
             schema,
             options,
@@ -170,11 +171,7 @@ impl Engine {
 
     /// Returns the next number in 0..1 of the seed's sequence (SplitMix64).
     fn sampling_phase(&mut self) -> f64 {
-        self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        self.random.fraction()
     }
 
     /// Returns the engine's options.

@@ -12,6 +12,7 @@ use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileKind, ReadableFile, Storage, WritableFile};
+use crate::random::Random;
 
 type NodeId = usize;
 
@@ -213,15 +214,8 @@ impl MemoryStorage {
     #[must_use]
     pub fn crash_keeping(&self, seed: u64) -> Self {
         let mut tree = lock(&self.tree).clone();
-        // A splitmix64 step per choice: any well-distributed sequence suffices.
-        let mut state = seed;
-        let mut choose = |choices: usize| {
-            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let mut value = state;
-            value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            ((value ^ (value >> 31)) % choices.max(1) as u64) as usize
-        };
+        let mut random = Random::new(seed);
+        let mut choose = |choices: usize| random.below(choices as u64) as usize;
         let survivors = choose(tree.pending.len() + 1);
         for change in tree.pending.drain(..survivors).collect::<Vec<_>>() {
             tree.settle(change);

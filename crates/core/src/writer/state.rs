@@ -98,15 +98,9 @@ pub struct Writer {
     error: Option<Error>,
 }
 
-const KINDS: [RunKind; 4] = [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey];
-
+/// Returns the place of a kind's memtable.
 fn slot(kind: RunKind) -> usize {
-    match kind {
-        RunKind::Regular => 0,
-        RunKind::Stray => 1,
-        RunKind::Unordered => 2,
-        RunKind::NanKey => 3,
-    }
+    usize::from(kind.code())
 }
 
 impl Writer {
@@ -231,7 +225,7 @@ impl Writer {
     /// Flushes all memtables: no more records come.
     pub fn finish(&mut self) {
         self.finishing = true;
-        for kind in KINDS {
+        for kind in RunKind::ALL {
             self.seal(kind);
         }
     }

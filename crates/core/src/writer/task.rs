@@ -88,6 +88,14 @@ impl PartFactory {
         PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
     }
 
+    /// Writes the part of an epoch without records: every tool must be able to open the folder.
+    ///
+    /// # Errors
+    /// When its file exists or cannot be written.
+    pub(crate) fn write_empty(&self) -> Result<PartEntry> {
+        self.create(PartId { rank: 0, roll: 0 })?.finish()
+    }
+
     /// Executes a writer's task on this thread.
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {

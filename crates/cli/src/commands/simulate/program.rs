@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use serde::Serialize;
+use turbidite::random;
 use turbidite::runtime::machine::Program;
 use turbidite::{Column, DataType, Schema, Value};
-use turbidite_source::splitmix;
 
 use crate::failure::Failure;
 
@@ -126,7 +126,7 @@ fn normal(random: u64) -> f64 {
 
 /// Returns SplitMix64's number at this index, from a state of 0.
 fn mix(place: u64) -> u64 {
-    splitmix::mix(place.wrapping_add(1).wrapping_mul(splitmix::STEP))
+    random::mix(place.wrapping_add(1).wrapping_mul(random::STEP))
 }
 
 /// The records of one job.

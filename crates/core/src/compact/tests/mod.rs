@@ -21,10 +21,7 @@ const SOURCE: &str = "/source.tbd";
 const COPY: &str = "/copy.tbd";
 
 fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    crate::random::Random::new(seed).next_u64()
 }
 
 /// Two widths that Parquet lacks, an odd opaque one, and an id that identifies every row.

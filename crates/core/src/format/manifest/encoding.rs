@@ -19,7 +19,7 @@ use crate::format::manifest::model::{EpochFigures, EpochManifest};
 use crate::format::manifest::run_entry::RunEntry;
 use crate::format::manifest::runs::Runs;
 use crate::format::manifest::spreads::Spreads;
-use crate::format::manifest::stored_runs::{StoredRuns, kind_number};
+use crate::format::manifest::stored_runs::StoredRuns;
 use crate::format::parquet::footer::FORMAT_VERSION;
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
@@ -131,7 +131,7 @@ impl EpochManifest {
         let u64s = |pick: fn(&RunEntry) -> u64| -> ArrayRef {
             Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt64Type>>())
         };
-        let kinds = runs.iter().map(|run| Some(kind_number(run.kind))).collect::<PrimitiveArray<UInt8Type>>();
+        let kinds = runs.iter().map(|run| Some(run.kind.code())).collect::<PrimitiveArray<UInt8Type>>();
         let mut arrays = vec![
             u32s(|run| run.part.rank),
             u32s(|run| run.part.roll),

@@ -45,6 +45,26 @@ pub enum RunKind {
     NanKey,
 }
 
+impl RunKind {
+    /// All kinds, by their codes.
+    pub(crate) const ALL: [Self; 4] = [Self::Regular, Self::Stray, Self::Unordered, Self::NanKey];
+
+    /// Returns the code of the kind in manifests and seals.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Regular => 0,
+            Self::Stray => 1,
+            Self::Unordered => 2,
+            Self::NanKey => 3,
+        }
+    }
+
+    /// Returns the kind of a code.
+    pub(crate) fn from_code(code: u32) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+}
+
 /// Statistics of one column over the rows of one row group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnSummary {

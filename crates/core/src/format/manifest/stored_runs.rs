@@ -13,26 +13,6 @@ use crate::format::manifest::stored_summaries::{StoredColumn, StoredRange, Store
 use crate::format::manifest::summaries::Summaries;
 use crate::schema::{Column, KeyOrder, Schema};
 
-/// Returns a manifest's number for a kind of run.
-pub(in crate::format) fn kind_number(kind: RunKind) -> u8 {
-    match kind {
-        RunKind::Regular => 0,
-        RunKind::Stray => 1,
-        RunKind::Unordered => 2,
-        RunKind::NanKey => 3,
-    }
-}
-
-/// Returns the kind of a valid number of [`kind_number`].
-fn kind_of(number: u8) -> RunKind {
-    match number {
-        0 => RunKind::Regular,
-        1 => RunKind::Stray,
-        2 => RunKind::Unordered,
-        _ => RunKind::NanKey,
-    }
-}
-
 /// The location of a row group.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct Place {
@@ -71,7 +51,7 @@ impl StoredRuns {
         let mut u64s = || numbers_of::<UInt64Type>(columns.next()?);
         let (offsets, bytes, rows) = (u64s()?, u64s()?, u64s()?);
         let kinds = numbers_of::<UInt8Type>(columns.next()?)?;
-        if kinds.iter().any(|kind| *kind > kind_number(RunKind::NanKey)) {
+        if kinds.iter().any(|kind| RunKind::from_code(u32::from(*kind)).is_none()) {
             return None;
         }
         let table_versions = numbers_of::<UInt32Type>(columns.next()?)?;
@@ -127,7 +107,8 @@ impl StoredRuns {
             offset,
             bytes,
             rows,
-            kind: kind_of(self.kinds[row]),
+            // Decoding has checked the codes.
+            kind: RunKind::from_code(u32::from(self.kinds[row])).unwrap_or(RunKind::NanKey),
             table_version: self.table_versions[row],
             bounds: self.bounds.one(row),
             checksum: self.checksums[row],

@@ -63,21 +63,6 @@ impl SealedRun {
     }
 }
 
-fn kind_number(kind: RunKind) -> u32 {
-    match kind {
-        RunKind::Regular => 0,
-        RunKind::Stray => 1,
-        RunKind::Unordered => 2,
-        RunKind::NanKey => 3,
-    }
-}
-
-fn kind_of(number: u32) -> Option<RunKind> {
-    [RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]
-        .into_iter()
-        .find(|kind| kind_number(*kind) == number)
-}
-
 /// Encodes a seal.
 pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8> {
     let mut out = Vec::with_capacity(160 + 32 * run.row_groups.len());
@@ -86,7 +71,7 @@ pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8
     out.extend_from_slice(run.identity.dataset.as_bytes());
     out.extend_from_slice(run.identity.commit.as_bytes());
     out.extend_from_slice(&run.identity.epoch.to_le_bytes());
-    for number in [run.part.rank, run.part.roll, run.run, kind_number(run.kind), run.table_version] {
+    for number in [run.part.rank, run.part.roll, run.run, u32::from(run.kind.code()), run.table_version] {
         out.extend_from_slice(&number.to_le_bytes());
     }
     out.extend_from_slice(&u32::from(run.bounds.is_some()).to_le_bytes());
@@ -151,7 +136,7 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         epoch: cursor.u64()?,
     };
     let part = PartId { rank: cursor.u32()?, roll: cursor.u32()? };
-    let (run, kind, table_version) = (cursor.u32()?, kind_of(cursor.u32()?)?, cursor.u32()?);
+    let (run, kind, table_version) = (cursor.u32()?, RunKind::from_code(cursor.u32()?)?, cursor.u32()?);
     let bounded = cursor.u32()? == 1;
     let (low, high) = (cursor.take()?, cursor.take()?);
     let bounds = match bounded {

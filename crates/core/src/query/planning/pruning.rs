@@ -59,25 +59,9 @@ pub(in crate::query) fn choose_groups(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{ColumnSummary, PartId, RunEntry, RunKind};
-    use crate::schema::{Column, DataType, Schema, Value};
-
-    fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RunEntry {
-        RunEntry {
-            part: PartId { rank: 0, roll: 0 },
-            run: 0,
-            row_group: 0,
-            offset: 4,
-            bytes: rows * 8,
-            rows,
-            kind: RunKind::Regular,
-            table_version: 1,
-            bounds: None,
-            checksum: 0,
-            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
-                .into(),
-        }
-    }
+    use crate::format::{ColumnSummary, RunEntry};
+    use crate::query::planning::pages::tests::entry;
+    use crate::schema::{Column, DataType, Schema};
 
     fn predicate(text: &str) -> Predicate {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
