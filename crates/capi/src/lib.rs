@@ -7,9 +7,9 @@
 //! Map: `status` returns statuses and keeps the last error, `text` reads C strings, `layout` mirrors the header's
 //! structs, `writing` and `reading` export the functions, `tests` calls them.
 
-pub mod layout;
 pub mod reading;
 pub mod status;
+pub mod structs;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -8,8 +8,8 @@ use arrow_schema::{ArrowError, SchemaRef};
 use turbidite::query::QueryStream;
 use turbidite::{Dataset, EpochRange, Error, Query};
 
-use crate::layout::CRequest;
 use crate::status::{OK, answer, argument};
+use crate::structs::CRequest;
 use crate::text;
 
 /// `turbidite_reader`.
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
     })
 }
 
-/// Runs a query and returns its rows as an Arrow stream.
+/// RowGroupEntries a query and returns its rows as an Arrow stream.
 ///
 /// # Safety
 /// The contract of turbidite.h.

@@ -37,7 +37,7 @@ fn in_words(error: &Error) -> String {
     format!("{error}; {advice}")
 }
 
-/// Runs the body of an exported function. Converts errors and panics to a status and a message.
+/// RowGroupEntries the body of an exported function. Converts errors and panics to a status and a message.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,
@@ -46,7 +46,7 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
             match error.class() {
                 ErrorClass::Failed => FAILED,
                 ErrorClass::Usage => USAGE,
-                ErrorClass::Damage => DAMAGE,
+                ErrorClass::Corruption => DAMAGE,
             }
         }
         Err(panic) => {

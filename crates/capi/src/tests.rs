@@ -14,9 +14,9 @@ use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::{Dataset, RankJob, Schema, WriteOptions};
 
-use crate::layout::{self, CColumn, CFigures, COptions, CRequest, CView};
 use crate::reading::{CReader, turbidite_query, turbidite_reader_close, turbidite_reader_open};
 use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
+use crate::structs::{self, CColumn, COptions, CRequest, CStatistics, CView};
 use crate::writing::{
     CDataset, turbidite_append, turbidite_append_rows, turbidite_begin_epoch, turbidite_close, turbidite_end_epoch,
     turbidite_end_epoch_start, turbidite_end_epoch_wait, turbidite_open, turbidite_options_init, turbidite_progress,
@@ -43,7 +43,7 @@ fn columns() -> [CColumn; 2] {
 
 fn schema() -> Schema {
     // SAFETY: two columns, and terminated strings.
-    unsafe { layout::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
+    unsafe { structs::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
 }
 
 /// Sizes small enough that a few hundred records fill several memtables and pages.
@@ -152,7 +152,7 @@ fn impossible_opens_are_refused() {
 
 /// `turbidite_figures` as an earlier header could have declared it: nothing behind it may be written.
 #[repr(C)]
-struct ShortFigures {
+struct ShortStatistics {
     struct_size: u32,
     ranks: u32,
     rows: u64,
@@ -170,8 +170,8 @@ fn views_records_and_figures_of_exact_sizes() {
         (200..300).flat_map(|id| [&record(id).0.to_le_bytes()[..], &record(id).1.to_le_bytes()].concat()).collect();
     let views = [CView { data: energies.as_ptr().cast(), stride: 12 }, CView { data: ids.as_ptr().cast(), stride: 16 }];
     let narrow = [CView { data: energies.as_ptr().cast(), stride: 2 }, CView { data: null(), stride: 8 }];
-    let mut figures = ShortFigures { struct_size: size_of::<ShortFigures>() as u32, ranks: 0, rows: 0 };
-    let short = (&raw mut figures).cast::<CFigures>();
+    let mut statistics = ShortStatistics { struct_size: size_of::<ShortStatistics>() as u32, ranks: 0, rows: 0 };
+    let short = (&raw mut statistics).cast::<CStatistics>();
     // SAFETY: the handle is open, and the views have the stated rows, or are refused for the values they state.
     unsafe {
         assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
@@ -186,13 +186,13 @@ fn views_records_and_figures_of_exact_sizes() {
         assert_eq!(turbidite_append_rows(dataset, null(), 1), USAGE);
         assert_eq!(turbidite_renegotiate(dataset), OK);
         assert_eq!(turbidite_progress(dataset), OK);
-        (*short.cast::<ShortFigures>()).struct_size = 3;
+        (*short.cast::<ShortStatistics>()).struct_size = 3;
         assert_eq!(turbidite_end_epoch(dataset, short), USAGE);
-        (*short.cast::<ShortFigures>()).struct_size = size_of::<ShortFigures>() as u32;
+        (*short.cast::<ShortStatistics>()).struct_size = size_of::<ShortStatistics>() as u32;
         assert_eq!(turbidite_end_epoch(dataset, short), OK, "{}", said());
         assert_eq!(turbidite_close(dataset), OK);
     }
-    assert_eq!((figures.ranks, figures.rows), (1, 300));
+    assert_eq!((statistics.ranks, statistics.rows), (1, 300));
     assert_eq!(answer(&storage, null()), (0..300).map(record).collect::<Vec<_>>());
     let names = [c"energy".as_ptr(), c"id".as_ptr()];
     let request = CRequest {
@@ -347,7 +347,7 @@ fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     }
 }
 
-/// Runs a program on every rank, each on its own thread.
+/// RowGroupEntries a program on every rank, each on its own thread.
 fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
     let wire = Arc::new(Wire::default());
     std::thread::scope(|scope| {

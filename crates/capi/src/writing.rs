@@ -8,8 +8,8 @@ use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{ColumnView, EpochStart, Error, RankJob, Schema, Topology, WriteOptions};
 
-use crate::layout::{self, CColumn, CFigures, COptions, CView};
 use crate::status::{OK, SKIPPED, answer, argument};
+use crate::structs::{self, CColumn, COptions, CStatistics, CView};
 use crate::text;
 
 /// `turbidite_dataset`.
@@ -114,7 +114,7 @@ unsafe fn wanted<'a>(
     // SAFETY: guaranteed by the caller.
     unsafe {
         let path = Path::new(text::required("path", path)?);
-        let schema = layout::schema(columns, column_count, key)?;
+        let schema = structs::schema(columns, column_count, key)?;
         let options = options.as_ref().copied().unwrap_or_else(COptions::new).resolve(ranks)?;
         Ok(Wanted { path, schema, options })
     }
@@ -239,18 +239,18 @@ pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
 /// Ends the epoch and commits it.
 ///
 /// # Safety
-/// `dataset` and `figures` as in turbidite.h.
+/// `dataset` and `statistics` as in turbidite.h.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
+pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, statistics: *mut CStatistics) -> i32 {
     answer(|| {
         // Checked first: a committed epoch must not return an error.
         // SAFETY: required by the header.
-        unsafe { CFigures::check(figures) }?;
+        unsafe { CStatistics::check(statistics) }?;
         // SAFETY: as above.
         let job = &mut unsafe { handle(dataset) }?.job;
         let ended = job.end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended, job.traffic()) };
+        unsafe { CStatistics::hand_over(statistics, &ended, job.traffic()) };
         Ok(OK)
     })
 }
@@ -268,17 +268,17 @@ pub unsafe extern "C" fn turbidite_end_epoch_start(dataset: *mut CDataset) -> i3
 /// Blocks until the epoch has ended and is committed.
 ///
 /// # Safety
-/// `dataset` and `figures` as in turbidite.h.
+/// `dataset` and `statistics` as in turbidite.h.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, figures: *mut CFigures) -> i32 {
+pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, statistics: *mut CStatistics) -> i32 {
     answer(|| {
         // SAFETY: required by the header.
-        unsafe { CFigures::check(figures) }?;
+        unsafe { CStatistics::check(statistics) }?;
         // SAFETY: as above.
         let job = &mut unsafe { handle(dataset) }?.job;
         let ended = job.wait_end_epoch()?;
         // SAFETY: as above.
-        unsafe { CFigures::hand_over(figures, &ended, job.traffic()) };
+        unsafe { CStatistics::hand_over(statistics, &ended, job.traffic()) };
         Ok(OK)
     })
 }

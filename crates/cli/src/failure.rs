@@ -29,7 +29,7 @@ pub(crate) enum Failure {
     Usage(String),
     /// Corruption was found and has been reported, finding by finding.
     #[error("{0}")]
-    DamageFound(String),
+    CorruptionFound(String),
     /// Verification could not read something.
     #[error("{0}")]
     Unverified(String),
@@ -57,7 +57,7 @@ impl Failure {
             Self::Dataset(error) => error.class(),
             Self::Source(error) if error.is_usage() => ErrorClass::Usage,
             Self::Usage(_) => ErrorClass::Usage,
-            Self::DamageFound(_) => ErrorClass::Damage,
+            Self::CorruptionFound(_) => ErrorClass::Corruption,
             Self::Source(_)
             | Self::File { .. }
             | Self::Unverified(_)
@@ -84,7 +84,7 @@ impl Failure {
             }
             Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' makes one"),
             Self::Dataset(Error::Mismatch { .. }) => Some("give another --out, or the options it was made with"),
-            Self::Dataset(Error::Damage { .. }) => {
+            Self::Dataset(Error::Corruption { .. }) => {
                 Some("'turbidite verify' checks the whole dataset; epochs that are whole stay readable")
             }
             Self::Dataset(Error::EpochFailed { .. }) => {
@@ -101,7 +101,7 @@ impl Failure {
         }
         let (class, code) = match self.class() {
             ErrorClass::Usage => ("usage", 2),
-            ErrorClass::Damage => ("damage", 3),
+            ErrorClass::Corruption => ("damage", 3),
             _ => ("failed", 1),
         };
         let message = self.to_string();

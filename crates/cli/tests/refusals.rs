@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use support::{ENERGY, ends_with, ingest, json, ok, sample, text};
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{Layout, WriterLock};
+use turbidite::store::{DatasetPaths, WriterLock};
 
 /// A dataset of two steps, small enough to make one for each test.
 fn two_steps() -> (tempfile::TempDir, PathBuf) {
@@ -143,7 +143,7 @@ fn another_shape_is_refused() {
 fn a_second_writer_is_refused() {
     let (_folder, path) = two_steps();
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let (lock, _) = WriterLock::acquire(&storage, &Layout::new(&path), false).unwrap();
+    let (lock, _) = WriterLock::acquire(&storage, &DatasetPaths::new(&path), false).unwrap();
     let source = sample();
     let more = ["--key", "energy", "--derive", ENERGY, "--derive", support::IDENTITY, "--epochs", "1500"];
     let arguments = [&["ingest", text(&source), "--out", text(&path)][..], &more].concat();

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use turbidite::partition::carp::{BoundedTable, Histogram, HistogramPivots};
-use turbidite::partition::{CutPoint, PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use turbidite::partition::{CutPoint, PartitionTable, Pivots, Sketch, TablePlanner, TablePlannerOptions, TieSequence};
 use turbidite::random;
 use turbidite::{DataType, KeyOrder};
 
@@ -169,7 +169,7 @@ impl Outcome {
         }
     }
 
-    fn figures(&self, sorted: &[u64]) -> Figures {
+    fn statistics(&self, sorted: &[u64]) -> Figures {
         let whole: Vec<Run> = (0..RANKS)
             .map(|partition| self.versions.iter().fold(EMPTY, |run, runs| run.join(runs[partition])))
             .collect();
@@ -273,7 +273,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
 /// A variant of Turbidite's partitioner.
 #[derive(Clone, Copy)]
 struct Variant {
-    planner: PlannerOptions,
+    planner: TablePlannerOptions,
     exact_loads: bool,
     /// Message size of inner nodes in numbers, as a multiple of the ranks' message size.
     inner: usize,
@@ -288,7 +288,7 @@ struct Variant {
 impl Default for Variant {
     fn default() -> Self {
         Self {
-            planner: PlannerOptions::default(),
+            planner: TablePlannerOptions::default(),
             exact_loads: true,
             inner: 1,
             capacity: Sketch::DEFAULT_CAPACITY,
@@ -306,7 +306,7 @@ fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant
     let mut sketches: Vec<Sketch> =
         (0..RANKS).map(|rank| Sketch::for_keys(order, variant.capacity, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
-    let mut planner = Planner::new(RANKS as u32, 0, variant.planner);
+    let mut planner = TablePlanner::new(RANKS as u32, 0, variant.planner);
     let mut loads = vec![0u64; RANKS];
     // Exact loads travel in the same messages, at four bytes per receiver: messages stay as long as CARP's.
     let (leaf_slots, inner_slots) = if variant.exact_loads {
@@ -384,16 +384,16 @@ fn print_header() {
     println!("| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
 }
 
-fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, figures: Figures) {
+fn print_row(epoch: &str, renegotiations: usize, pivots: usize, method: &str, statistics: Figures) {
     println!(
         "| {epoch} | {renegotiations} | {pivots} | {method} | {:.2} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {:.1} |",
-        figures.imbalance,
-        figures.largest,
-        figures.amplification.0,
-        figures.amplification.1,
-        figures.whole.0,
-        figures.whole.1,
-        figures.extra
+        statistics.imbalance,
+        statistics.largest,
+        statistics.amplification.0,
+        statistics.amplification.1,
+        statistics.whole.0,
+        statistics.whole.1,
+        statistics.extra
     );
 }
 
@@ -401,17 +401,17 @@ fn mean(all: &[Figures]) -> Figures {
     let count = all.len() as f64;
     let mean = |get: &dyn Fn(&Figures) -> f64| all.iter().map(get).sum::<f64>() / count;
     Figures {
-        imbalance: mean(&|figures| figures.imbalance),
-        largest: mean(&|figures| figures.largest),
-        amplification: (mean(&|figures| figures.amplification.0), mean(&|figures| figures.amplification.1)),
-        whole: (mean(&|figures| figures.whole.0), mean(&|figures| figures.whole.1)),
-        extra: mean(&|figures| figures.extra),
+        imbalance: mean(&|statistics| statistics.imbalance),
+        largest: mean(&|statistics| statistics.largest),
+        amplification: (mean(&|statistics| statistics.amplification.0), mean(&|statistics| statistics.amplification.1)),
+        whole: (mean(&|statistics| statistics.whole.0), mean(&|statistics| statistics.whole.1)),
+        extra: mean(&|statistics| statistics.extra),
     }
 }
 
 fn tuning(epochs: &[Epoch]) {
     let base = Variant::default();
-    let with = |change: &dyn Fn(&mut PlannerOptions)| {
+    let with = |change: &dyn Fn(&mut TablePlannerOptions)| {
         let mut variant = base;
         change(&mut variant.planner);
         variant
@@ -441,7 +441,7 @@ fn tuning(epochs: &[Epoch]) {
     variants.push(("interpolation along ordinals".into(), Variant { smooth: false, ..base }));
     print_header();
     let report = |name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
+        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();
         print_row("mean", 6, 512, name, mean(&all));
     };
     report("CARP", &|epoch| run_carp(epoch, 512, 6));
@@ -481,10 +481,10 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
     Ok(epochs)
 }
 
-/// Runs the goal's setting for every epoch, then the grid unless `goal_only` is set.
+/// RowGroupEntries the goal's setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
-        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).figures(&epoch.sorted)).collect();
+        let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();
         let label = epochs.iter().map(|epoch| epoch.name.as_str()).collect::<Vec<_>>().join("+");
         print_row(&label, renegotiations, pivots, name, mean(&all));
     };

@@ -219,7 +219,7 @@ fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(epochs)
 }
 
-/// Runs `work` for every number below `count` on `threads` threads.
+/// RowGroupEntries `work` for every number below `count` on `threads` threads.
 fn parallel(threads: usize, count: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
@@ -266,12 +266,12 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     for (number, records) in (0..).zip(input) {
         job.begin_epoch(number)?;
         append_epoch(contestant, &job, &schema, records)?;
-        let figures = job.end_epoch()?;
-        strays += figures.strays;
-        spills += figures.spills;
-        tables += figures.renegotiations;
-        imbalance = imbalance.max(figures.load_imbalance());
-        let spent = [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s];
+        let statistics = job.end_epoch()?;
+        strays += statistics.strays;
+        spills += statistics.spills;
+        tables += statistics.renegotiations;
+        imbalance = imbalance.max(statistics.load_imbalance());
+        let spent = [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s];
         stages.iter_mut().zip(spent).for_each(|(sum, spent)| *sum += spent);
     }
     job.close()?;
@@ -335,7 +335,7 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// Runs plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
+/// RowGroupEntries plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
 /// would need.
 fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result<Outcome, Failure> {
     /// Linux's value, which differs between x86-64 and arm64.
@@ -441,8 +441,8 @@ fn main() -> Result<(), Failure> {
     for round in 0..setup.rounds {
         for (text, contestant) in setup.contestants.iter().zip(&contestants) {
             std::fs::create_dir_all(&setup.scratch)?;
-            let figures = measure(contestant, &input)?;
-            println!(r#"{{"contestant": "{text}", "round": {round}, {figures}}}"#);
+            let statistics = measure(contestant, &input)?;
+            println!(r#"{{"contestant": "{text}", "round": {round}, {statistics}}}"#);
             std::fs::remove_dir_all(&setup.scratch)?;
         }
     }

@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let dataset = Dataset::open(&path)?;
     let mut manifest = (*dataset.manifest(1)?).clone();
-    let (part, run) = (manifest.parts[0], manifest.runs[0].clone());
+    let (part, run) = (manifest.parts[0], manifest.row_groups[0].clone());
     for rank in 1..parts {
         let mut part = part;
         part.part.rank = rank;
@@ -47,9 +47,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         run.part.rank = rank;
         let low = f64::from(rank) * 8.0;
         run.columns[0].range = Some((Value::Float(low), Value::Float(low + 8.0)));
-        manifest.runs.to_mut().push(run);
+        manifest.row_groups.to_mut().push(run);
     }
-    manifest.figures.rows_per_receiver = vec![1_000_000; parts as usize];
+    manifest.statistics.rows_per_receiver = vec![1_000_000; parts as usize];
     let bytes = manifest.encode(dataset.schema())?;
     let file = path.join(format!("_turbidite/manifest/1.{}.arrow", manifest.commit));
     std::fs::write(file, &bytes)?;

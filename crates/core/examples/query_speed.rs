@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use serde_json::json;
-use turbidite::query::{Dataset, Query, QueryFigures};
+use turbidite::query::{Dataset, Query, QueryMetrics};
 
 const USAGE: &str =
     "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]";
@@ -68,7 +68,7 @@ struct Taken {
     cpu_us: f64,
     least_us: f64,
     rows: u64,
-    figures: QueryFigures,
+    metrics: QueryMetrics,
 }
 
 fn main() -> Outcome<()> {
@@ -101,7 +101,7 @@ fn main() -> Outcome<()> {
         let total_us: f64 = taken.median_us.iter().sum();
         let (median_us, p99_us, mean_us) = (at(50), at(99), total_us / count as f64);
         let (least_us, cpu_us) = (taken.least_us / count as f64, taken.cpu_us / count as f64);
-        let QueryFigures { bytes_read, runs_touched, pages_read, .. } = taken.figures;
+        let QueryMetrics { bytes_read, runs_touched, pages_read, .. } = taken.metrics;
         if options.json {
             let told = json!({
                 "median_us": median_us, "mean_us": mean_us, "p99_us": p99_us, "least_us": least_us, "cpu_us": cpu_us, "total_s": total_us / 1e6,
@@ -170,11 +170,11 @@ fn measure(
             total_cpu_us += cpu_us() - start_cpu_us;
             continue;
         }
-        let figures = stream.figures();
+        let metrics = stream.metrics();
         taken.rows += rows;
-        taken.figures.bytes_read += figures.bytes_read;
-        taken.figures.pages_read += figures.pages_read;
-        taken.figures.runs_touched += figures.runs_touched;
+        taken.metrics.bytes_read += metrics.bytes_read;
+        taken.metrics.pages_read += metrics.pages_read;
+        taken.metrics.runs_touched += metrics.runs_touched;
     }
     times_us.sort_unstable_by(f64::total_cmp);
     taken.median_us.push(times_us[times_us.len() / 2]);

@@ -5,13 +5,13 @@
 //! cargo run --release --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
 //! ```
 //!
-//! Runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
+//! RowGroupEntries the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
 //! nodes of 128 ranks, and the planner with exact loads. Records are shuffled and lognormal, with the same distribution
 //! on all ranks. `routing` measures the time per routed key instead, for 64 to 131,072 partitions.
 
 use std::time::Instant;
 
-use turbidite::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch, TieSequence};
+use turbidite::partition::{PartitionTable, Pivots, Sketch, TablePlanner, TablePlannerOptions, TieSequence};
 use turbidite::random;
 use turbidite::{DataType, KeyOrder};
 
@@ -58,7 +58,7 @@ fn merge(leaves: Vec<Pivots>, pivots: usize, seed: u64) -> Vec<Pivots> {
 struct Way {
     name: &'static str,
     every_cut: bool,
-    planner: Planner,
+    planner: TablePlanner,
     table: Option<PartitionTable>,
     loads: Vec<u64>,
     bytes: usize,
@@ -76,7 +76,7 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
     let way = |name, every_cut| Way {
         name,
         every_cut,
-        planner: Planner::new(ranks, 1, PlannerOptions::default()),
+        planner: TablePlanner::new(ranks, 1, TablePlannerOptions::default()),
         table: None,
         loads: vec![0; ranks as usize],
         bytes: 0,
@@ -143,7 +143,7 @@ fn routing() {
     sketch.observe(&ordinals);
     let pivots = sketch.summarize(1 << 14, 0.5);
     for partitions in [64u32, 512, 4096, 32_768, 131_072] {
-        let mut planner = Planner::new(partitions, 1, PlannerOptions::default());
+        let mut planner = TablePlanner::new(partitions, 1, TablePlannerOptions::default());
         let knots = planner.plan(std::slice::from_ref(&pivots));
         let every = PartitionTable::with_every_cut(1, planner.cuts().to_vec());
         let mut told = Vec::new();

@@ -29,7 +29,7 @@ pub enum Error {
     },
     /// Stored bytes are corrupt.
     #[error("{} is damaged{}: {what}", path.display(), place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default())]
-    Damage {
+    Corruption {
         /// The corrupt file.
         path: PathBuf,
         /// The place in the file: a run, a page, the footer.
@@ -226,7 +226,7 @@ pub enum ErrorClass {
     /// The request was wrong.
     Usage,
     /// Stored data is corrupt.
-    Damage,
+    Corruption,
 }
 
 /// A refusal that the user can override with an option: front ends name the option.
@@ -268,7 +268,7 @@ impl Error {
     /// Returns the error's class, for exit codes and messages.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Damage { .. } => ErrorClass::Damage,
+            Self::Corruption { .. } => ErrorClass::Corruption,
             Self::Refused { class, .. } => *class,
             Self::Schema(_) | Self::Expression(_) | Self::Usage(_) => ErrorClass::Usage,
             _ => ErrorClass::Failed,
@@ -283,14 +283,14 @@ impl Error {
         }
     }
 
-    /// Creates a [`Error::Damage`] of a whole file.
-    pub(crate) fn damage(path: &Path, what: impl Into<String>) -> Self {
-        Self::Damage { path: path.to_owned(), place: None, what: what.into() }
+    /// Creates a [`Error::Corruption`] of a whole file.
+    pub(crate) fn corruption(path: &Path, what: impl Into<String>) -> Self {
+        Self::Corruption { path: path.to_owned(), place: None, what: what.into() }
     }
 
-    /// Creates a [`Error::Damage`] at a named place of a file.
-    pub(crate) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self::Damage { path: path.to_owned(), place: Some(place.into()), what: what.into() }
+    /// Creates a [`Error::Corruption`] at a named place of a file.
+    pub(crate) fn corruption_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Corruption { path: path.to_owned(), place: Some(place.into()), what: what.into() }
     }
 }
 

@@ -73,7 +73,7 @@ pub mod writer;
 
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
-pub use format::EpochFigures;
+pub use format::EpochStatistics;
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;

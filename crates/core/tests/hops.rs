@@ -74,7 +74,7 @@ fn check_links(labels: &[u32], report: &SimReport) {
 fn check_counts(outcome: &Outcome) {
     let count = |kind| outcome.places.values().filter(|place| place.1 == kind).count() as u64;
     let sum =
-        |figure: fn(&turbidite::shuffle::EngineFigures) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
+        |figure: fn(&turbidite::shuffle::EngineStatistics) -> u64| outcome.report.ranks.iter().map(figure).sum::<u64>();
     assert_eq!(sum(|rank| rank.strays), count(RunKind::Stray));
     assert!(sum(|rank| rank.spills) >= count(RunKind::Unordered), "spills are unordered, except for NaN keys");
     assert_eq!(sum(|rank| rank.originated), sum(|rank| rank.delivered));
@@ -93,7 +93,7 @@ fn every_record_arrives_once_on_any_nodes() {
             receivers: 1 + bits(seed) as u32 % ranks,
             credit_batches: 1 + (seed as usize % 4),
             delay_steps: bits(seed + 1) % 120,
-            patience_turns: (bits(seed + 2) % 60) as u32,
+            credit_timeout_turns: (bits(seed + 2) % 60) as u32,
             batch_bytes,
             outbox_bytes: batch_bytes * (8 << (bits(seed + 5) % 4)),
             out_of_bounds_rows: 8 << (bits(seed + 6) % 5),
@@ -104,10 +104,10 @@ fn every_record_arrives_once_on_any_nodes() {
         let outcome = run(options, 400, 1 + bits(seed + 3) % 40, false);
         check_links(&labels, &outcome.report);
         check_counts(&outcome);
-        for figures in &outcome.report.ranks {
-            forwarded += figures.forwarded;
-            spills += figures.spills;
-            strays += figures.strays;
+        for statistics in &outcome.report.ranks {
+            forwarded += statistics.forwarded;
+            spills += statistics.spills;
+            strays += statistics.strays;
         }
     }
     // The seeds must cover the situations they are for.
@@ -117,10 +117,10 @@ fn every_record_arrives_once_on_any_nodes() {
 #[test]
 fn seven_ranks_on_three_nodes_with_one_credit() {
     for (seed, labels) in [[0, 0, 0, 1, 1, 2, 2], [0, 1, 2, 0, 1, 0, 0], [2, 2, 2, 2, 2, 1, 0]].iter().enumerate() {
-        for patience_turns in [0, 10, 1_000_000] {
+        for credit_timeout_turns in [0, 10, 1_000_000] {
             let options = SimOptions {
                 credit_batches: 1,
-                patience_turns,
+                credit_timeout_turns,
                 batch_bytes: 256,
                 outbox_bytes: 4096,
                 step_limit: 20_000_000,
@@ -131,7 +131,7 @@ fn seven_ranks_on_three_nodes_with_one_credit() {
             let spills: u64 = outcome.report.ranks.iter().map(|rank| rank.spills).sum();
             // Full queues wait for each other, but not in a cycle: with an unlimited timeout no record is spilled, and
             // the run ends.
-            assert!(patience_turns < 1_000_000 || spills == 0, "{spills} spills");
+            assert!(credit_timeout_turns < 1_000_000 || spills == 0, "{spills} spills");
         }
     }
 }
@@ -200,7 +200,7 @@ fn passing_a_token_does_not_hang() {
         let labels = if seed % 2 == 0 { even(9, 3) } else { scattered(9, 4, seed) };
         let options = SimOptions {
             credit_batches: 1,
-            patience_turns: 3,
+            credit_timeout_turns: 3,
             batch_bytes: 2048,
             outbox_bytes: 32 << 10,
             step_limit: 20_000_000,
@@ -280,7 +280,7 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
             // Long enough for the network to take all batches: a sender whose wait times out would spill the rest.
-            patience_turns: 10_000,
+            credit_timeout_turns: 10_000,
             batch_bytes: 512,
             outbox_bytes: BUDGET,
             receivers: 1 + (seed as u32 % 2) * 9,

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use turbidite::partition::carp::{BoundedTable, Histogram, HistogramPivots};
 use turbidite::storage::MemoryStorage;
 use turbidite::{
-    Column, ColumnView, DataType, Dataset, EpochFigures, KeyOrder, LocalJob, Query, Schema, Topology, WriteOptions,
+    Column, ColumnView, DataType, Dataset, EpochStatistics, KeyOrder, LocalJob, Query, Schema, Topology, WriteOptions,
 };
 
 const RECORDS: usize = 1_000_000;
@@ -68,11 +68,11 @@ impl Input {
 }
 
 /// Writes the epochs, each an input, and reads every record back.
-fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochFigures> {
+fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochStatistics> {
     ingest_as(WriteOptions::new(ranks), epochs)
 }
 
-fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochFigures> {
+fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochStatistics> {
     let schema =
         Schema::new(vec![Column::new("key", epochs[0].data_type), Column::new("id", DataType::U64)], "key").unwrap();
     let storage: Arc<MemoryStorage> = Arc::new(MemoryStorage::new());
@@ -128,39 +128,39 @@ fn read_back(dataset: &Dataset, epoch: u64, input: &Input) {
 
 /// Returns the largest partition over the mean; records with a NaN key and spills are counted on the rank that stores
 /// them.
-fn largest_share(figures: &EpochFigures) -> f64 {
-    let loads = &figures.rows_per_receiver;
+fn largest_share(statistics: &EpochStatistics) -> f64 {
+    let loads = &statistics.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
     loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1e-9)
 }
 
-fn imbalance(figures: &EpochFigures) -> f64 {
-    let loads = &figures.rows_per_receiver;
+fn imbalance(statistics: &EpochStatistics) -> f64 {
+    let loads = &statistics.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
     let variance = loads.iter().map(|&load| (load as f64 - mean).powi(2)).sum::<f64>() / loads.len() as f64;
     variance.sqrt() / mean.max(1e-9)
 }
 
-fn report(name: &str, ranks: u32, figures: &EpochFigures) {
+fn report(name: &str, ranks: u32, statistics: &EpochStatistics) {
     println!(
         "{name:28} {ranks:3} ranks: imbalance {:5.1} %, largest {:.3} x mean, {} tables, {} strays, {} spills",
-        imbalance(figures) * 100.0,
-        largest_share(figures),
-        figures.renegotiations,
-        figures.strays,
-        figures.spills
+        imbalance(statistics) * 100.0,
+        largest_share(statistics),
+        statistics.renegotiations,
+        statistics.strays,
+        statistics.spills
     );
 }
 
-/// Runs an input whose partitions must stay below 1.25 times the mean.
+/// RowGroupEntries an input whose partitions must stay below 1.25 times the mean.
 fn balanced(name: &str, input: impl Fn(u32, &mut Random) -> Input) {
     for ranks in [16, 61, 64] {
         let input = input(ranks, &mut Random(u64::from(ranks)));
         let rows = input.rows() as u64;
-        let figures = ingest(ranks, &[input]);
-        report(name, ranks, &figures[0]);
-        assert_eq!(figures[0].rows, rows);
-        assert!(largest_share(&figures[0]) <= 1.25, "{name} at {ranks} ranks: {}", largest_share(&figures[0]));
+        let statistics = ingest(ranks, &[input]);
+        report(name, ranks, &statistics[0]);
+        assert_eq!(statistics[0].rows, rows);
+        assert!(largest_share(&statistics[0]) <= 1.25, "{name} at {ranks} ranks: {}", largest_share(&statistics[0]));
     }
 }
 
@@ -177,10 +177,10 @@ fn lognormal_over_several_nodes() {
     let mut random = Random(61);
     let epochs = [(); 2].map(|()| Input::f32s(RECORDS, 61, |_| random.lognormal()));
     let options = WriteOptions { topology: Topology::from_nodes(&labels), ..WriteOptions::new(61) };
-    for figures in ingest_as(options, &epochs) {
-        report("lognormal over nodes", 61, &figures);
-        assert_eq!(figures.rows, RECORDS as u64);
-        assert!(largest_share(&figures) <= 1.25, "{}", largest_share(&figures));
+    for statistics in ingest_as(options, &epochs) {
+        report("lognormal over nodes", 61, &statistics);
+        assert_eq!(statistics.rows, RECORDS as u64);
+        assert!(largest_share(&statistics) <= 1.25, "{}", largest_share(&statistics));
     }
 }
 
@@ -257,9 +257,9 @@ fn blast_wave_over_ranks_and_epochs() {
                 })
             })
             .collect();
-        for (epoch, figures) in ingest(ranks, &epochs).iter().enumerate() {
-            report(&format!("blast wave, epoch {epoch}"), ranks, figures);
-            assert!(largest_share(figures) <= 1.25, "epoch {epoch} at {ranks}: {}", largest_share(figures));
+        for (epoch, statistics) in ingest(ranks, &epochs).iter().enumerate() {
+            report(&format!("blast wave, epoch {epoch}"), ranks, statistics);
+            assert!(largest_share(statistics) <= 1.25, "epoch {epoch} at {ranks}: {}", largest_share(statistics));
         }
     }
 }

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use turbidite::store::{Layout, VerifyOptions, verify};
+use turbidite::store::{DatasetPaths, VerifyOptions, verify};
 use turbidite::{Column, ColumnView, DataType, Dataset, Error, IfExists, LocalJob, Query, Schema, WriteOptions};
 
 const RANKS: u32 = 3;
@@ -101,7 +101,7 @@ fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
     write_epoch(&next, 30, 0).unwrap();
     next.close().unwrap();
     assert_eq!(read(&Dataset::open_with(Arc::clone(&storage), "/ds").unwrap(), 30), Some(written(30, 0)), "{story}");
-    let report = verify(&storage, &Layout::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{story}: {:?}", report.findings);
 }
 

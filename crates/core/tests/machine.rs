@@ -28,7 +28,7 @@ fn options(ranks: u32, per_node: u32, seed: u64) -> MachineOptions {
     MachineOptions { append_rows: 64, ..MachineOptions::new(Machine::cluster(per_node), ranks, 12, seed) }
 }
 
-/// Runs an epoch; panics on a record that is lost, delivered twice or altered.
+/// RowGroupEntries an epoch; panics on a record that is lost, delivered twice or altered.
 fn run(options: MachineOptions, records: u64) -> MachineReport {
     let mut places = BTreeMap::new();
     let mut job = MachineJob::new(options, schema());
@@ -47,7 +47,7 @@ fn run(options: MachineOptions, records: u64) -> MachineReport {
     report
 }
 
-/// Runs an epoch and only counts records, for jobs of thousands.
+/// RowGroupEntries an epoch and only counts records, for jobs of thousands.
 fn count(options: MachineOptions, records: u64) -> MachineReport {
     let mut delivered = 0;
     let mut job = MachineJob::new(options, schema());
@@ -70,7 +70,7 @@ fn every_record_arrives_once_on_any_machine() {
         options.held = [u16::MAX, 1, 1 + (bits(seed + 6) % 4) as u16, 2];
         options.outbox_bytes = 4096 << (bits(seed + 7) % 5);
         options.memtable_bytes = 1024 << (bits(seed + 8) % 6);
-        options.patience_ns = if seed % 4 == 0 { 1e3 } else { 1e9 };
+        options.credit_timeout_ns = if seed % 4 == 0 { 1e3 } else { 1e9 };
         options.rows_per_s = if seed % 3 == 0 { f64::INFINITY } else { 1e6 };
         options.routing = if seed % 5 == 0 { Routing::Direct } else { Routing::ByNode };
         if seed % 2 == 0 {

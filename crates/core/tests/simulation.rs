@@ -18,7 +18,7 @@ fn every_record_arrives_once_whatever_the_network_does() {
             receivers: (1 + bits(seed) as u32 % ranks).min(ranks),
             credit_batches: 1 + (seed as usize % 5),
             delay_steps: bits(seed + 1) % 400,
-            patience_turns: (bits(seed + 2) % 50) as u32,
+            credit_timeout_turns: (bits(seed + 2) % 50) as u32,
             renegotiation: if seed % 2 == 0 { Renegotiation::Every(100 + seed) } else { Renegotiation::Adaptive },
             ..SimOptions::new(ranks, seed)
         };
@@ -48,7 +48,8 @@ fn tables_that_change_under_way_make_strays_that_lie_apart() {
 /// Rank r appends only after rank r-1 is done and is deaf before that; a receiver takes one batch.
 #[test]
 fn passing_a_token_does_not_hang() {
-    let options = SimOptions { credit_batches: 1, patience_turns: 3, step_limit: 3_000_000, ..SimOptions::new(9, 1) };
+    let options =
+        SimOptions { credit_batches: 1, credit_timeout_turns: 3, step_limit: 3_000_000, ..SimOptions::new(9, 1) };
     let outcome = run(options, 60_000, 1000, true);
     let spills: u64 = outcome.report.ranks.iter().map(|rank| rank.spills).sum();
     assert!(spills > 0, "the ranks that wait took everything after all");

@@ -59,7 +59,7 @@ use turbidite_source::{Field, FieldLayout, PathPattern, lammps, vpic};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Document {
-    dataset: Vec<Written>,
+    dataset: Vec<DatasetEntry>,
     #[serde(default)]
     quiet: bool,
 }
@@ -67,7 +67,7 @@ struct Document {
 /// A valid configuration.
 #[derive(Debug)]
 pub(crate) struct Configuration {
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<DatasetPlan>,
     /// Print nothing on success.
     pub(crate) quiet: bool,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Configuration {
 /// A dataset entry, as deserialised from the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct DatasetEntry {
     files: String,
     out: PathBuf,
     key: String,
@@ -144,7 +144,7 @@ enum Existing {
 
 /// One dataset and its source files.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct DatasetPlan {
     /// The path of its configuration file.
     pub(crate) config: PathBuf,
     pub(crate) pattern: PathPattern,
@@ -188,7 +188,7 @@ pub(crate) fn read(path: &Path) -> Result<Configuration, Vec<String>> {
     let text = std::fs::read_to_string(path).map_err(|error| vec![at(error.to_string())])?;
     let document: Document = toml::from_str(&text).map_err(|error| vec![at(in_one_line(&text, &error))])?;
     let config = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let (mut plans, mut mistakes): (Vec<Plan>, Vec<String>) = (Vec::new(), Vec::new());
+    let (mut plans, mut mistakes): (Vec<DatasetPlan>, Vec<String>) = (Vec::new(), Vec::new());
     for (index, written) in document.dataset.into_iter().enumerate() {
         let name = format!("[[dataset]] {} (out = \"{}\")", index + 1, written.out.display());
         let plan = plan(written, &config).and_then(|plan| refuse_twice(&plans, plan));
@@ -209,7 +209,7 @@ fn in_one_line(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// Refuses two datasets with the same folder: their records would be mixed.
-fn refuse_twice(plans: &[Plan], plan: Plan) -> Result<Plan, String> {
+fn refuse_twice(plans: &[DatasetPlan], plan: DatasetPlan) -> Result<DatasetPlan, String> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match plans.iter().position(|other| real(&other.out) == real(&plan.out)) {
         None => Ok(plan),
@@ -238,7 +238,7 @@ fn end(fields: &[Field]) -> usize {
     fields.iter().map(|field| field.offset + field.column.data_type.width()).max().unwrap_or(0)
 }
 
-impl Written {
+impl DatasetEntry {
     /// Returns the settings in use that describe records. Only [`Format::Records`] takes them.
     fn descriptions(&self) -> Vec<&'static str> {
         let settings = [
@@ -253,7 +253,7 @@ impl Written {
 }
 
 /// Checks the rest of the configuration against the format.
-fn check_format(written: &Written, pattern: &PathPattern) -> Result<(), String> {
+fn check_format(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), String> {
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
         Format::Records if !pattern.names_epochs() => unnamed(),
@@ -268,7 +268,7 @@ fn check_format(written: &Written, pattern: &PathPattern) -> Result<(), String> 
     }
 }
 
-fn check_vpic(written: &Written, pattern: &PathPattern) -> Result<(), String> {
+fn check_vpic(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), String> {
     let mut given = written.descriptions();
     if !written.fields.is_empty() {
         given.push("[[dataset.field]]");
@@ -285,7 +285,7 @@ fn check_vpic(written: &Written, pattern: &PathPattern) -> Result<(), String> {
     Ok(())
 }
 
-fn check_lammps(written: &Written, pattern: &PathPattern) -> Result<(), String> {
+fn check_lammps(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), String> {
     let given = written.descriptions();
     if !given.is_empty() || written.fields.iter().any(|field| field.offset.is_some()) {
         return Err(
@@ -318,7 +318,7 @@ fn constants(written: Vec<FieldLayout>, format: Format) -> Result<Vec<Field>, St
     }
 }
 
-fn plan(written: Written, config: &Path) -> Result<Plan, String> {
+fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let pattern = PathPattern::parse(&written.files)?;
     check_format(&written, &pattern)?;
     let (header_bytes, mut fields) = match written.format {
@@ -356,7 +356,7 @@ fn plan(written: Written, config: &Path) -> Result<Plan, String> {
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
     let schema = Schema::new(kept, &written.key).map_err(|error| error.to_string())?;
     let absolute = |path: PathBuf| std::path::absolute(&path).map_err(|error| format!("{}: {error}", path.display()));
-    Ok(Plan {
+    Ok(DatasetPlan {
         config: config.to_owned(),
         pattern,
         out: absolute(written.out)?,
@@ -393,8 +393,8 @@ fn position(constants: &[Field], name: &str) -> Option<usize> {
     constants.iter().position(|field| field.column.name.eq_ignore_ascii_case(name))
 }
 
-impl Plan {
-    /// Returns the index of a constant in [`Plan::constants`].
+impl DatasetPlan {
+    /// Returns the index of a constant in [`DatasetPlan::constants`].
     pub(crate) fn constant(&self, name: &str) -> Option<usize> {
         position(&self.constants, name)
     }
@@ -431,7 +431,7 @@ mod tests {
     const RAW: &str = "[[dataset]]\nfiles = 'T.{epoch}/e.{epoch}.{rank}'\nout = 'ds'\nkey = 'a'\nheader_bytes = 8\n";
     const FIELD: &str = "[[dataset.field]]\nname = 'a'\ntype = 'f32'\n";
 
-    fn read_text(text: &str) -> Result<Plan, String> {
+    fn read_text(text: &str) -> Result<DatasetPlan, String> {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), text).unwrap();
         read(file.path()).map(|mut found| found.plans.remove(0)).map_err(|mistakes| mistakes.concat())

@@ -6,13 +6,13 @@ use turbidite::DataType;
 use turbidite_source::Field;
 use turbidite_source::lammps::Step;
 
-use crate::config::Plan;
+use crate::config::DatasetPlan;
 
 /// Doubles represent every integer up to this bound exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the index of each field within a row.
-pub(crate) fn places(plan: &Plan, step: &Step) -> Result<Vec<usize>, String> {
+pub(crate) fn places(plan: &DatasetPlan, step: &Step) -> Result<Vec<usize>, String> {
     if step.names.is_empty() {
         // Old releases name no columns: the fields must be all of them, in order.
         if step.values != plan.fields.len() {
@@ -34,7 +34,7 @@ pub(crate) fn places(plan: &Plan, step: &Step) -> Result<Vec<usize>, String> {
 
 /// Converts whole rows of `stride` bytes.
 pub(crate) fn convert(
-    plan: &Plan,
+    plan: &DatasetPlan,
     places: &[usize],
     rows: &[u8],
     stride: usize,

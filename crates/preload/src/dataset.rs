@@ -11,7 +11,7 @@ use turbidite::{EpochStart, IfExists, RankJob, WriteOptions};
 use turbidite_source::Named;
 
 use crate::advice;
-use crate::config::Plan;
+use crate::config::DatasetPlan;
 use crate::intake;
 use crate::notices::{complain, complain_of_place, display, ingest_command};
 use crate::past::Past;
@@ -23,7 +23,7 @@ use crate::world::World;
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
 /// Maximum wait of an append for other ranks, which are all in the same call.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Tally {
 
 /// One dataset on this rank.
 pub(crate) struct Dataset {
-    pub(crate) plan: Plan,
+    pub(crate) plan: DatasetPlan,
     pub(crate) pending: Pending,
     past: Past,
     pub(crate) largest_seen: Option<u64>,
@@ -49,14 +49,14 @@ pub(crate) struct Dataset {
     /// State shared by all datasets.
     process: Arc<runtime::Process>,
     /// Files of several epochs that could not be read to the end, with the reason.
-    damaged: HashMap<PathBuf, String>,
+    corrupt: HashMap<PathBuf, String>,
     /// Indexing was given up.
     given_up: bool,
     pub(crate) tally: Tally,
 }
 
 impl Dataset {
-    pub(crate) fn new(plan: Plan, process: Arc<runtime::Process>) -> Self {
+    pub(crate) fn new(plan: DatasetPlan, process: Arc<runtime::Process>) -> Self {
         Self {
             plan,
             process,
@@ -64,7 +64,7 @@ impl Dataset {
             past: Past::default(),
             largest_seen: None,
             job: None,
-            damaged: HashMap::new(),
+            corrupt: HashMap::new(),
             given_up: false,
             tally: Tally::default(),
         }
@@ -115,7 +115,7 @@ impl Dataset {
     /// Records that a file of several epochs cannot be read to the end.
     pub(crate) fn is_damaged(&mut self, path: PathBuf, what: String) {
         complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
-        self.damaged.insert(path, what);
+        self.corrupt.insert(path, what);
     }
 
     /// Writes one epoch. Collective.
@@ -194,7 +194,7 @@ impl Dataset {
             EpochStart::Skipped => return Ok(None),
             EpochStart::Started => {}
         }
-        let appended = match damage(&self.damaged, files) {
+        let appended = match corruption(&self.corrupt, files) {
             Some(what) => Err(what),
             None => intake::append(&self.plan, epoch, files, job, world.rank()),
         };
@@ -205,7 +205,7 @@ impl Dataset {
     }
 
     fn open(&self, world: &World) -> Result<RankJob, String> {
-        let Plan { out, schema, .. } = &self.plan;
+        let DatasetPlan { out, schema, .. } = &self.plan;
         let defaults = WriteOptions::new(world.ranks());
         let options = WriteOptions {
             receivers: self.plan.receivers.unwrap_or(defaults.receivers),
@@ -216,7 +216,7 @@ impl Dataset {
             match_source: !self.plan.any_source,
             // A configuration that continues a run states how existing epochs are handled.
             must_be_empty: self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none(),
-            patience: PATIENCE,
+            credit_timeout: CREDIT_TIMEOUT,
             stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
             derivations: self.plan.derivation_texts.clone(),
             topology: world.topology(),
@@ -239,7 +239,7 @@ impl Dataset {
 
     /// Forgets the epochs found in a file of several epochs that is truncated or removed.
     pub(crate) fn forget(&mut self, path: &Path) {
-        self.damaged.remove(path);
+        self.corrupt.remove(path);
         for files in self.pending.values_mut() {
             files.finished.retain(|file| file.path != path);
         }
@@ -248,7 +248,7 @@ impl Dataset {
 
     /// Forgets a file that is being renamed. Returns whether it was known.
     pub(crate) fn part_with(&mut self, path: &Path) -> bool {
-        let known = self.damaged.contains_key(path)
+        let known = self.corrupt.contains_key(path)
             || self.pending.values().any(|files| files.finished.iter().any(|file| file.path == path));
         self.forget(path);
         known
@@ -299,13 +299,13 @@ impl Dataset {
 }
 
 /// Returns the error of any damaged file that should contain the epoch but does not.
-fn damage(damaged: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
+fn corruption(corrupt: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
     let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
-    damaged.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
+    corrupt.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
 }
 
 /// Adds a finished file to its epoch.
-fn finish(plan: &Plan, files: &mut EpochFiles, named: Named, file: Finished) {
+fn finish(plan: &DatasetPlan, files: &mut EpochFiles, named: Named, file: Finished) {
     let Some(id) = named.id else { return files.add(file) };
     let gathered = std::fs::read(file.place()).map_err(|error| error.to_string()).and_then(|content| {
         let record = [intake::only_record(plan, &content)?, &id.to_le_bytes()].concat();

@@ -18,7 +18,7 @@ pub(crate) struct Growing {
     /// The end of the last complete epoch.
     known: u64,
     /// The reason why the rest cannot be read.
-    damage: Option<String>,
+    corruption: Option<String>,
 }
 
 impl Growing {
@@ -26,12 +26,12 @@ impl Growing {
     /// appending, was read before.
     pub(crate) fn opened(path: &Path) -> Self {
         let known = path.metadata().map_or(0, |data| data.len());
-        Self { path: path.to_owned(), known, damage: None }
+        Self { path: path.to_owned(), known, corruption: None }
     }
 
     /// Returns the state of a file that was just renamed to its name, of which nothing is known.
     pub(crate) fn named(path: &Path) -> Self {
-        Self { path: path.to_owned(), known: 0, damage: None }
+        Self { path: path.to_owned(), known: 0, corruption: None }
     }
 
     /// Returns whether no epoch of the file is known.
@@ -42,10 +42,10 @@ impl Growing {
     /// Returns the epochs completed since the last call.
     pub(crate) fn look(&mut self) -> Vec<(u64, Finished)> {
         let mut found = Vec::new();
-        if self.damage.is_none()
+        if self.corruption.is_none()
             && let Err(what) = self.read(&mut found)
         {
-            self.damage = Some(what);
+            self.corruption = Some(what);
         }
         found
     }
@@ -67,13 +67,13 @@ impl Growing {
     }
 
     /// Ends following the file: the program writes no more. Returns the path and the error if its rest is damaged.
-    pub(crate) fn damage(self) -> Option<(PathBuf, String)> {
-        let Self { path, known, damage } = self;
+    pub(crate) fn corruption(self) -> Option<(PathBuf, String)> {
+        let Self { path, known, corruption } = self;
         let rest = || {
             let length = path.metadata().map_or(0, |data| data.len());
             (length > known).then(|| format!("has {length} bytes and ends within the step at byte {known}"))
         };
-        let what = damage.or_else(rest)?;
+        let what = corruption.or_else(rest)?;
         Some((path, what))
     }
 }
@@ -119,9 +119,9 @@ mod tests {
         let mut again = Growing::opened(&path);
         assert!(!again.is_new());
         assert_eq!(steps(&mut again, &first), [(50, Some((first.len() + second.len()) as u64))]);
-        assert_eq!(again.damage(), None);
+        assert_eq!(again.corruption(), None);
         assert_eq!(steps(&mut growing, &second[..30]), [(50, Some((first.len() + second.len()) as u64))]);
-        let (_, what) = growing.damage().unwrap();
+        let (_, what) = growing.corruption().unwrap();
         assert!(what.contains("ends within the step at byte"), "{what}");
     }
 
@@ -141,6 +141,6 @@ mod tests {
         bytes.extend(written(150, [1, 1]));
         std::fs::write(&path, &bytes).unwrap();
         assert!(growing.look().is_empty(), "what was damaged once is not believed later");
-        assert!(growing.damage().is_some());
+        assert!(growing.corruption().is_some());
     }
 }

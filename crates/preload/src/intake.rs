@@ -13,7 +13,7 @@ use turbidite::{ColumnView, DataType, RankJob};
 use turbidite_source::checks::Lengths;
 use turbidite_source::{Field, lammps, vpic};
 
-use crate::config::{Format, Plan};
+use crate::config::{DatasetPlan, Format};
 use crate::conversion;
 use crate::pending::{EpochFiles, Gathered};
 
@@ -48,7 +48,7 @@ impl Blocks {
 
 /// Appends all records that this rank has of an epoch.
 pub(crate) fn append(
-    plan: &Plan,
+    plan: &DatasetPlan,
     epoch: u64,
     files: &mut EpochFiles,
     job: &mut RankJob,
@@ -80,7 +80,7 @@ fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
 }
 
 /// Checks a file's header, and the file's length against the header.
-fn check_header(plan: &Plan, header: &[u8], bytes: u64) -> Result<(), String> {
+fn check_header(plan: &DatasetPlan, header: &[u8], bytes: u64) -> Result<(), String> {
     match (plan.format, header.first_chunk()) {
         (Format::Vpic, Some(header)) => vpic::check(header, bytes),
         _ => {
@@ -91,7 +91,7 @@ fn check_header(plan: &Plan, header: &[u8], bytes: u64) -> Result<(), String> {
 }
 
 /// Returns the record of a single-record file; `content` is the whole file.
-pub(crate) fn only_record<'a>(plan: &Plan, content: &'a [u8]) -> Result<&'a [u8], String> {
+pub(crate) fn only_record<'a>(plan: &DatasetPlan, content: &'a [u8]) -> Result<&'a [u8], String> {
     let (header_bytes, record_bytes) = (plan.header_bytes, plan.file_record_bytes());
     let rest = content.get(header_bytes..).filter(|rest| rest.len() == record_bytes);
     let wanted = header_bytes + record_bytes;
@@ -100,7 +100,7 @@ pub(crate) fn only_record<'a>(plan: &Plan, content: &'a [u8]) -> Result<&'a [u8]
     Ok(record)
 }
 
-fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
+fn append_file(plan: &DatasetPlan, path: &Path, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
     let Some((file, bytes)) = open(path)? else { return Ok(()) };
     let offset = plan.header_bytes as u64;
     let stride = plan.record_bytes as u64;
@@ -120,7 +120,7 @@ fn append_file(plan: &Plan, path: &Path, job: &mut RankJob, blocks: &mut Blocks)
 
 /// Appends one step of a LAMMPS file: the step at the given byte, or the only one.
 fn append_step(
-    plan: &Plan,
+    plan: &DatasetPlan,
     path: &Path,
     found: Option<(u64, u64)>,
     job: &mut RankJob,
@@ -150,7 +150,7 @@ fn append_step(
 
 /// Appends records, converted if the indexes of their values within a row of doubles are given.
 fn append_span(
-    plan: &Plan,
+    plan: &DatasetPlan,
     file: &File,
     span: &Span,
     constants: &[f64],
@@ -173,7 +173,12 @@ fn append_span(
     Ok(())
 }
 
-fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, blocks: &mut Blocks) -> Result<(), String> {
+fn append_gathered(
+    plan: &DatasetPlan,
+    gathered: &mut Gathered,
+    job: &mut RankJob,
+    blocks: &mut Blocks,
+) -> Result<(), String> {
     append_records(plan, &gathered.memory, &[], job)?;
     let Some(file) = &mut gathered.file else { return Ok(()) };
     let bytes = file.seek(SeekFrom::End(0)).map_err(|error| error.to_string())?;
@@ -187,7 +192,7 @@ fn append_gathered(plan: &Plan, gathered: &mut Gathered, job: &mut RankJob, bloc
     Ok(())
 }
 
-fn append_records(plan: &Plan, records: &[u8], constants: &[f64], job: &mut RankJob) -> Result<(), String> {
+fn append_records(plan: &DatasetPlan, records: &[u8], constants: &[f64], job: &mut RankJob) -> Result<(), String> {
     let count = records.len() / plan.record_bytes;
     if count == 0 {
         return Ok(());

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::config::{Format, Plan};
+use crate::config::{DatasetPlan, Format};
 use crate::spool::{Leftover, Spooled};
 
 /// Prints a message on standard error.
@@ -63,7 +63,7 @@ pub(crate) fn count(number: u64, what: &str) -> String {
 }
 
 /// Returns the end of a message that gives the command to index files later; `example` is one of them.
-pub(crate) fn ingest_command(plan: &Plan, example: Option<&Path>) -> String {
+pub(crate) fn ingest_command(plan: &DatasetPlan, example: Option<&Path>) -> String {
     let (names, description, how) = match plan.format {
         // The command finds the step folders itself.
         Format::Vpic => (2, species(example).map(|name| format!("--species {}", quoted(&name))), String::new()),
@@ -102,7 +102,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Returns the message about files that a killed run left in a spool.
-pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&Plan]) -> String {
+pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&DatasetPlan]) -> String {
     let who = leftover.owner.as_ref().map_or_else(
         || "a run that was killed".to_owned(),
         |owner| {
@@ -110,7 +110,7 @@ pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&Plan]) -> 
         },
     );
     let first = leftover.paths.first();
-    let of = |plan: &&&Plan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
+    let of = |plan: &&&DatasetPlan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
     let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path())));
     format!(
         "{who} left {} of {:.1} MB in the spool, {}: {}{}; put them in their places with: turbidite salvage --spool {} \

@@ -6,7 +6,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use turbidite_source::PathPattern;
 
-use crate::config::{self, Configuration, Plan};
+use crate::config::{self, Configuration, DatasetPlan};
 use crate::nearest::Nearest;
 use crate::notices::{complain_in_lines, is_first_of_launch};
 use crate::spool::{DatasetNote, describe_owner};
@@ -24,7 +24,7 @@ pub(crate) struct Watched {
 
 /// The initial state of a session.
 pub(crate) struct Start {
-    pub(crate) plans: Vec<Plan>,
+    pub(crate) plans: Vec<DatasetPlan>,
     /// The other ranks, as seen when the configuration was read.
     pub(crate) world: World,
 }
@@ -72,9 +72,9 @@ fn ready() -> Option<&'static Process> {
 
 impl Process {
     fn new(path: &Path, Configuration { plans, quiet }: Configuration) -> Self {
-        let note = |plan: &Plan| DatasetNote { files: plan.pattern.to_string(), out: plan.out.clone() };
+        let note = |plan: &DatasetPlan| DatasetNote { files: plan.pattern.to_string(), out: plan.out.clone() };
         describe_owner(path, plans.iter().map(note).collect());
-        let watched = |plan: &Plan| Watched {
+        let watched = |plan: &DatasetPlan| Watched {
             pattern: plan.pattern.clone(),
             files: plan.pattern.to_string(),
             spool: plan.spool_root().map(Path::to_owned),

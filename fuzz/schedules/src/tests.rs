@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use shuttle::rand::{Rng, thread_rng};
 
-use super::mailbox::{MailboxLink, PostOffice};
+use super::mailbox::{MailboxTransport, Mailboxes};
 use super::process::pool::{Pool, TaskQueue};
 use super::process::sync::{Arc, Mutex};
 use crate::shuffle::{Channel, Sent, Transport};
@@ -191,10 +191,10 @@ fn messages_arrive_once_in_order_within_their_credit_and_call_for_attention() {
     const MESSAGES: u8 = 4;
     shuttle::check_random(
         || {
-            let office = Arc::new(PostOffice::new(2, CREDIT));
-            let mut receiver = MailboxLink { rank: 0, office: Arc::clone(&office) };
+            let office = Arc::new(Mailboxes::new(2, CREDIT));
+            let mut receiver = MailboxTransport { rank: 0, office: Arc::clone(&office) };
             let senders = [Channel::Data, Channel::Control].map(|channel| {
-                let mut link = MailboxLink { rank: 1, office: Arc::clone(&office) };
+                let mut link = MailboxTransport { rank: 1, office: Arc::clone(&office) };
                 shuttle::thread::spawn(move || {
                     for number in 0..MESSAGES {
                         let mut message = vec![number];

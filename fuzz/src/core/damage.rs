@@ -7,7 +7,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
 use turbidite::query::{Bins, Dataset, Precision, Query, TrackRequest, key_profile};
 use turbidite::storage::Storage;
-use turbidite::store::{EpochRange, Layout, VerifyOptions, VerifyReport, salvage, verify};
+use turbidite::store::{DatasetPaths, EpochRange, VerifyOptions, VerifyReport, salvage, verify};
 use turbidite::{Error, ErrorClass};
 
 use super::sample::{ROOT, Sample};
@@ -79,7 +79,7 @@ fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
 /// Makes all queries of a dataset of these files.
 pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
     let storage: Arc<dyn Storage> = Arc::new(Sample::storage(files));
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     let opened = || Dataset::open_with(storage.clone(), ROOT);
     let mut answers = Vec::new();
     match opened() {
@@ -98,7 +98,7 @@ pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
 
 /// Returns whether an error reports corrupt or missing data, or data of a later release.
 pub fn tells_of_damage(error: &Error) -> bool {
-    error.class() == ErrorClass::Damage
+    error.class() == ErrorClass::Corruption
         || matches!(error, Error::Version { .. } | Error::EpochMissing { .. } | Error::NotADataset { .. })
 }
 

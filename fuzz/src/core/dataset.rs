@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 
 use turbidite::Value;
 use turbidite::format::{EpochManifest, RunKind};
-use turbidite::store::Layout;
+use turbidite::store::DatasetPaths;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::damage::{Answers, ask_everything};
@@ -110,8 +110,8 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         }
     }
     let float = f64::from_bits(script.long());
-    let runs = manifest.runs.len().max(1);
-    let Some(run) = manifest.runs.to_mut().get_mut(which % runs) else { return };
+    let runs = manifest.row_groups.len().max(1);
+    let Some(run) = manifest.row_groups.to_mut().get_mut(which % runs) else { return };
     let column = script.one_of(run.columns.len());
     match field {
         3 => run.rows = value,
@@ -127,23 +127,23 @@ fn restate(script: &mut Script<'_>, manifest: &mut EpochManifest) {
         13 => run.columns[column].range = Some((Value::Float(float), Value::Float(value as f64))),
         14 => run.columns[column].range = Some((Value::Int(value.into()), Value::Int(value.into()))),
         15 => run.table_version = value as u32,
-        16 => manifest.figures.rows = value,
-        17 => manifest.figures.rows_per_receiver = vec![value, 1, u64::MAX],
-        18 => drop(manifest.runs.to_mut().remove(which % runs)),
+        16 => manifest.statistics.rows = value,
+        17 => manifest.statistics.rows_per_receiver = vec![value, 1, u64::MAX],
+        18 => drop(manifest.row_groups.to_mut().remove(which % runs)),
         19 => {
             let again = run.clone();
-            manifest.runs.to_mut().push(again);
+            manifest.row_groups.to_mut().push(again);
         }
-        20 => manifest.runs.to_mut().reverse(),
-        21 => manifest.runs.to_mut().iter_mut().for_each(|run| run.rows = value),
-        22 => (manifest.figures.strays, manifest.figures.nan_keys) = (value, value),
-        _ => manifest.figures.receivers = value as u32,
+        20 => manifest.row_groups.to_mut().reverse(),
+        21 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
+        22 => (manifest.statistics.strays, manifest.statistics.nan_keys) = (value, value),
+        _ => manifest.statistics.receivers = value as u32,
     }
 }
 
 /// Recomputes the checksums of manifests and dataset.json.
 fn repair(files: &mut [(PathBuf, Vec<u8>)], manifests: &mut [EpochManifest]) {
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     for manifest in manifests {
         for entry in &mut manifest.parts {
             let path = layout.part(manifest.epoch, entry.part);

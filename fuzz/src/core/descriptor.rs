@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{
-    DatasetDescriptor, EpochRange, Layout, VerifyOptions, WriterLock, lock_holder, recover, verify,
+    DatasetDescriptor, DatasetPaths, EpochRange, VerifyOptions, WriterLock, lock_holder, recover, verify,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -48,7 +48,7 @@ fn descriptor(bytes: &[u8]) {
 }
 
 fn lock(content: &[u8]) {
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     for break_lock in [false, true] {
         let memory = Sample::storage(&[(layout.lock(), content.to_vec())]);
         let storage: Arc<dyn Storage> = Arc::new(memory);
@@ -64,7 +64,7 @@ fn lock(content: &[u8]) {
 fn names(script: &mut Script<'_>) {
     let sample = Sample::new();
     let memory: MemoryStorage = Sample::storage(&sample.files);
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     let folders = [layout.data(), layout.manifests(), layout.unfinished(), layout.epoch(1), layout.control()];
     for _ in 0..8 {
         let choice = script.byte();

@@ -98,7 +98,7 @@ struct Job {
     delivered: u64,
 }
 
-/// Runs a driver and its peers from a script.
+/// RowGroupEntries a driver and its peers from a script.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let (rank, ranks, nodes) = PLACES[usize::from(script.byte()) % PLACES.len()];
@@ -207,7 +207,7 @@ impl Job {
             assert!(self.post.control_sent <= MOST_CONTROL * 16, "{} control messages at once", self.post.control_sent);
             assert!(self.engine.resident_bytes() < MOST_RESIDENT_BYTES, "{} bytes", self.engine.resident_bytes());
             assert_eq!(
-                self.engine.figures().delivered,
+                self.engine.statistics().delivered,
                 self.delivered,
                 "every record that was counted was handed over"
             );

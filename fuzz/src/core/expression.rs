@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float32Array, Float64Array, Int64Array, UInt8Array, UInt64Array};
-use turbidite::expr::{ColumnBounds, DerivationSet, NanPresence, Predicate, Truth};
+use turbidite::expr::{ColumnBounds, DerivationSet, NanPresence, Predicate, TruthValue};
 use turbidite::{Column, ColumnView, DataType, Schema, Value};
 
 use super::script::Script;
@@ -177,11 +177,11 @@ pub fn target(data: &[u8]) {
     assert_eq!(evaluate(&again, epoch, &rows), found, "{text} is shown as {shown}");
 }
 
-fn judge(truth: Truth, found: &[bool], text: &str) {
+fn judge(truth: TruthValue, found: &[bool], text: &str) {
     let right = match truth {
-        Truth::Never => !found.contains(&true),
-        Truth::Maybe => true,
-        Truth::Always => !found.contains(&false),
+        TruthValue::Never => !found.contains(&true),
+        TruthValue::Maybe => true,
+        TruthValue::Always => !found.contains(&false),
     };
     assert!(right, "{text}: pruning says {truth:?}, the rows {found:?}");
 }

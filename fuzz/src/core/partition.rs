@@ -1,7 +1,7 @@
 //! Messages of partitioners: pivots and tables. Every accepted table routes every key to a partition whose bounds
 //! contain it.
 
-use turbidite::partition::{PartitionTable, Pivots, Planner, PlannerOptions, Sketch};
+use turbidite::partition::{PartitionTable, Pivots, Sketch, TablePlanner, TablePlannerOptions};
 use turbidite::{Column, DataType};
 use turbidite::{KeyOrder, Schema};
 
@@ -31,7 +31,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let pivots: Vec<Pivots> =
         [(100, 3), (50, 0), (3, 1 << 50), (0, 1)].map(|(count, step)| sample_pivots(count, step)).into();
-    let mut planner = Planner::new(4, 1, PlannerOptions::default());
+    let mut planner = TablePlanner::new(4, 1, TablePlannerOptions::default());
     let mut table = Vec::new();
     planner.plan(&pivots).encode(&mut table);
     let blocks: Vec<u8> = pivots.iter().flat_map(|pivots| block(&encoded(pivots))).collect();
@@ -73,8 +73,8 @@ fn join(many: &[Pivots], partitions: u32, loads: u8, script: &mut Script<'_>) {
     merged.encode(&mut bytes);
     assert!(Pivots::decode(&bytes).is_ok(), "what is passed on is understood");
     let _ = Pivots::model(many).extremes();
-    let options = PlannerOptions { remainder: f64::from(loads) / 64.0, ..PlannerOptions::default() };
-    let mut planner = Planner::new(partitions, 1, options);
+    let options = TablePlannerOptions { remainder: f64::from(loads) / 64.0, ..TablePlannerOptions::default() };
+    let mut planner = TablePlanner::new(partitions, 1, options);
     for _ in 0..3 {
         let reached: Vec<u64> = (0..partitions).map(|_| if loads & 1 == 0 { 0 } else { script.long() }).collect();
         let scaled: Vec<Pivots> = many.iter().map(|pivots| pivots.clone().scaled(f64::from(script.byte()))).collect();

@@ -54,16 +54,16 @@ fn report(script: &mut Script<'_>) -> Vec<u8> {
     for part in &mut manifest.parts {
         part.part.rank += 1;
     }
-    for run in manifest.runs.to_mut() {
+    for run in manifest.row_groups.to_mut() {
         run.part.rank += 1;
     }
     let value = script.long();
     match script.byte() % 6 {
-        0 => manifest.figures.rows = value,
-        1 => (manifest.figures.strays, manifest.figures.messages) = (value, value),
-        2 => manifest.figures.rows_per_receiver = vec![value; 3],
+        0 => manifest.statistics.rows = value,
+        1 => (manifest.statistics.strays, manifest.statistics.messages) = (value, value),
+        2 => manifest.statistics.rows_per_receiver = vec![value; 3],
         3 => manifest.parts.clear(),
-        4 => manifest.runs.to_mut().iter_mut().for_each(|run| run.rows = value),
+        4 => manifest.row_groups.to_mut().iter_mut().for_each(|run| run.rows = value),
         _ => {}
     }
     manifest.encode(&schema()).expect("the columns fit")
@@ -137,7 +137,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![leaf, root.clone(), report(3), report(5)]
 }
 
-/// Runs one of two ranks, from opening to closing, until its peers' script ends.
+/// RowGroupEntries one of two ranks, from opening to closing, until its peers' script ends.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let rank = u32::from(script.byte() & 1);
@@ -159,7 +159,7 @@ pub fn target(data: &[u8]) {
 fn calls_of(storage: Arc<dyn Storage>, rank: u32, calls: u8, peers: Peers) -> turbidite::Result<()> {
     let options = WriteOptions {
         if_exists: IfExists::Replace,
-        patience: Duration::ZERO,
+        credit_timeout: Duration::ZERO,
         stall_limit: Some(Duration::from_secs(2)),
         memtable_bytes: 1 << 12,
         pivots: 4,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use turbidite::storage::{ALIGNMENT, Storage};
-use turbidite::store::{Layout, salvage};
+use turbidite::store::{DatasetPaths, salvage};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::sample::{ROOT, Sample, UNFINISHED, identity};
@@ -19,7 +19,7 @@ const TRAILER_BYTES: usize = 24;
 
 /// Returns the seeds of the corpus.
 pub fn seeds() -> Vec<Vec<u8>> {
-    let unfinished = Layout::new(ROOT).unfinished();
+    let unfinished = DatasetPaths::new(ROOT).unfinished();
     let sample = Sample::new();
     let parts = sample.files.iter().filter(|(path, _)| path.starts_with(&unfinished));
     parts.map(|(_, content)| [&[0][..], content].concat()).collect()
@@ -59,7 +59,7 @@ pub fn target(data: &[u8]) {
     if choice & 1 == 0 {
         repair(&mut content);
     }
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     let path = layout.attempt(UNFINISHED, identity(UNFINISHED).commit).join("part-00000.parquet");
     let storage: Arc<dyn Storage> = Arc::new(Sample::storage(&[(path, content)]));
     let sample = super::dataset::sample();
@@ -68,6 +68,6 @@ pub fn target(data: &[u8]) {
         let runs = epoch.runs();
         let salvaged = salvage::recover_into(&storage, &layout, &sample.descriptor, &epoch, Path::new("/out"));
         let salvaged = salvaged.expect("damage is no reason to give up");
-        assert!(salvaged.runs + salvaged.damaged.len() as u64 >= runs, "every run is copied or told of");
+        assert!(salvaged.runs + salvaged.corrupt.len() as u64 >= runs, "every run is copied or told of");
     }
 }

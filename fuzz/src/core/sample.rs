@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turbidite::format::{
-    EpochFigures, EpochManifest, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RunContext,
-    RunEntry, RunKind,
+    EpochManifest, EpochStatistics, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry,
+    RunContext, RunKind,
 };
 use turbidite::storage::{FileKind, MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, Layout};
+use turbidite::store::{DatasetDescriptor, DatasetPaths};
 use turbidite::{Column, DataType, Schema, Value};
 use uuid::Uuid;
 
@@ -84,10 +84,10 @@ pub fn mix(seed: u64) -> u64 {
 }
 
 /// The runs of a part: kind and number of records of each.
-type Plan = &'static [(RunKind, u64)];
+type ExpressionPlan = &'static [(RunKind, u64)];
 
 /// Epochs, each with the runs of its parts.
-const EPOCHS: &[(u64, &[Plan])] = &[
+const EPOCHS: &[(u64, &[ExpressionPlan])] = &[
     (
         1,
         &[
@@ -120,9 +120,9 @@ fn write_part(
     directory: &Path,
     epoch: u64,
     rank: u32,
-    plan: Plan,
+    plan: ExpressionPlan,
     records: &mut Vec<Record>,
-) -> (PartEntry, Vec<RunEntry>) {
+) -> (PartEntry, Vec<RowGroupEntry>) {
     let options = PartOptions { page_rows: 8, row_groups_per_run: 2, ..PartOptions::default() };
     let part = PartId { rank, roll: 0 };
     let mut writer =
@@ -143,16 +143,16 @@ fn write_part(
     (writer.finish().expect("memory"), runs)
 }
 
-fn figures(runs: &[RunEntry], parts: u32) -> EpochFigures {
+fn statistics(runs: &[RowGroupEntry], parts: u32) -> EpochStatistics {
     let count = |kind| runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
-    EpochFigures {
+    EpochStatistics {
         ranks: parts,
         receivers: parts,
         rows: runs.iter().map(|run| run.rows).sum(),
         strays: count(RunKind::Stray),
         spills: count(RunKind::Unordered),
         nan_keys: count(RunKind::NanKey),
-        ..EpochFigures::default()
+        ..EpochStatistics::default()
     }
 }
 
@@ -181,7 +181,7 @@ impl Sample {
     /// Builds the dataset.
     pub fn new() -> Self {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let descriptor = DatasetDescriptor {
             uuid: identity(0).dataset,
             derivations: vec!["energy = sqrt(1 + a * a) - 1".to_owned()],
@@ -198,15 +198,15 @@ impl Sample {
                 .map(|(rank, plan)| write_part(&storage, &directory, *epoch, rank, plan, &mut records))
                 .collect();
             let (parts, runs): (Vec<_>, Vec<_>) = written.into_iter().unzip();
-            let runs: Vec<RunEntry> = runs.into_iter().flatten().collect();
-            let figures = figures(&runs, parts.len() as u32);
+            let runs: Vec<RowGroupEntry> = runs.into_iter().flatten().collect();
+            let statistics = statistics(&runs, parts.len() as u32);
             let manifest = EpochManifest {
                 epoch: *epoch,
                 commit: identity(*epoch).commit,
                 parts,
-                runs: runs.into(),
+                row_groups: runs.into(),
                 keys: Default::default(),
-                figures,
+                statistics,
             };
             let bytes = manifest.encode(&schema()).expect("the columns fit");
             put(&*storage, &layout.manifest(*epoch, manifest.commit), &bytes);
@@ -215,7 +215,7 @@ impl Sample {
         put(&*storage, &layout.descriptor(), &descriptor.encode().expect("it is JSON"));
         let attempt = layout.attempt(UNFINISHED, identity(UNFINISHED).commit);
         storage.create_dir_all(&attempt).expect("memory");
-        let plan: Plan = &[(RunKind::Regular, 12), (RunKind::Regular, 9)];
+        let plan: ExpressionPlan = &[(RunKind::Regular, 12), (RunKind::Regular, 9)];
         write_part(&storage, &attempt, UNFINISHED, 0, plan, &mut Vec::new());
         let files = files_below(&*storage, Path::new(ROOT));
         Self { files, manifests, descriptor, records }
@@ -224,7 +224,7 @@ impl Sample {
     /// Returns a storage with the files. The folders of all epochs exist, whatever files are left in them.
     pub fn storage(files: &[(PathBuf, Vec<u8>)]) -> MemoryStorage {
         let storage = MemoryStorage::new();
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let epochs = EPOCHS.iter().map(|(epoch, _)| layout.epoch(*epoch));
         for folder in epochs.chain([layout.manifests(), layout.unfinished()]) {
             storage.create_dir_all(&folder).expect("memory");

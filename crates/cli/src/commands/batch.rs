@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use serde::Serialize;
-use turbidite::query::{Dataset, Query, QueryFigures};
+use turbidite::query::{Dataset, Query, QueryMetrics};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, FileContext};
@@ -29,7 +29,7 @@ struct RangeQuery {
 struct Done {
     query: RangeQuery,
     matches: u64,
-    figures: QueryFigures,
+    metrics: QueryMetrics,
     total_s: f64,
 }
 
@@ -47,7 +47,7 @@ struct Summary {
     latency_p99_s: f64,
 }
 
-/// Runs all queries of a list in sequence; `template` holds the options that they share.
+/// RowGroupEntries all queries of a list in sequence; `template` holds the options that they share.
 pub(super) fn run(
     dataset: &Dataset,
     list: &Path,
@@ -68,7 +68,7 @@ pub(super) fn run(
         for batch in &mut stream {
             matches += batch?.num_rows() as u64;
         }
-        done.push(Done { query, matches, figures: stream.figures(), total_s: begun.elapsed().as_secs_f64() });
+        done.push(Done { query, matches, metrics: stream.metrics(), total_s: begun.elapsed().as_secs_f64() });
     }
     if let Some((path, mut file)) = log {
         file.write_all(log_text(&done).as_bytes()).on_file("write", path)?;
@@ -107,7 +107,7 @@ fn parse_line(line: &str) -> Option<RangeQuery> {
 
 fn log_text(done: &[Done]) -> String {
     let mut text = format!("{LOG_HEADER}\n");
-    for Done { query, matches, figures, total_s } in done {
+    for Done { query, matches, metrics, total_s } in done {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -115,11 +115,11 @@ fn log_text(done: &[Done]) -> String {
             query.epoch,
             query.begin,
             query.end,
-            figures.runs_touched,
-            figures.bytes_read,
-            figures.read_s,
-            figures.filter_s,
-            figures.merge_s,
+            metrics.runs_touched,
+            metrics.bytes_read,
+            metrics.read_s,
+            metrics.filter_s,
+            metrics.merge_s,
         );
     }
     text
@@ -133,14 +133,14 @@ impl Summary {
             let last = latencies.len().saturating_sub(1);
             latencies.get((latencies.len() * percent / 100).min(last)).copied().unwrap_or(0.0)
         };
-        let seconds = |of: fn(&QueryFigures) -> f64| done.iter().map(|one| of(&one.figures)).sum();
+        let seconds = |of: fn(&QueryMetrics) -> f64| done.iter().map(|one| of(&one.metrics)).sum();
         Self {
             queries: done.len() as u64,
             matches: done.iter().map(|one| one.matches).sum(),
-            bytes_read: done.iter().map(|one| one.figures.bytes_read).sum(),
-            read_s: seconds(|figures| figures.read_s),
-            filter_s: seconds(|figures| figures.filter_s),
-            merge_s: seconds(|figures| figures.merge_s),
+            bytes_read: done.iter().map(|one| one.metrics.bytes_read).sum(),
+            read_s: seconds(|metrics| metrics.read_s),
+            filter_s: seconds(|metrics| metrics.filter_s),
+            merge_s: seconds(|metrics| metrics.merge_s),
             total_s: latencies.iter().sum(),
             latency_p50_s: at(50),
             latency_p99_s: at(99),
@@ -195,7 +195,7 @@ mod tests {
             .map(|number| Done {
                 query: RangeQuery { epoch: 1, begin: "0".into(), end: "1".into() },
                 matches: 2,
-                figures: QueryFigures::default(),
+                metrics: QueryMetrics::default(),
                 total_s: f64::from(number),
             })
             .collect();

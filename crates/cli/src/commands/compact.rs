@@ -7,13 +7,13 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::compact::{CompactOptions, CompactedEpoch, Compaction};
-use turbidite::format::EpochFigures;
+use turbidite::format::EpochStatistics;
 use turbidite::query::Dataset;
 use turbidite::store::EpochRange;
 
 use super::answers::{say, say_json};
+use super::epoch_statistics::write_amplification;
 use super::epochs::{Existing, chosen_epochs};
-use super::figures::write_amplification;
 use crate::failure::{Failure, complain};
 use crate::text;
 
@@ -67,7 +67,8 @@ struct EpochReport {
     epoch: u64,
     skipped: bool,
     #[serde(flatten)]
-    figures: Option<EpochFigures>,
+    #[serde(rename = "figures")]
+    statistics: Option<EpochStatistics>,
     source_bytes: u64,
     bytes_read: u64,
     write_amplification: f64,
@@ -125,7 +126,7 @@ impl Compact {
         copy.close()?;
         progress.finish_and_clear();
         let sum = |of: fn(&EpochReport) -> u64| done.iter().map(of).sum::<u64>();
-        let rows = sum(|epoch| epoch.figures.as_ref().map_or(0, |figures| figures.rows));
+        let rows = sum(|epoch| epoch.statistics.as_ref().map_or(0, |statistics| statistics.rows));
         let (source_bytes, bytes_read) = (sum(|epoch| epoch.source_bytes), sum(|epoch| epoch.bytes_read));
         let wall_s = begun.elapsed().as_secs_f64();
         let report = Report {
@@ -138,7 +139,7 @@ impl Compact {
             source_bytes,
             bytes_read,
             read_factor: text::share(bytes_read, source_bytes),
-            bytes_written: sum(|epoch| epoch.figures.as_ref().map_or(0, |figures| figures.bytes_written)),
+            bytes_written: sum(|epoch| epoch.statistics.as_ref().map_or(0, |statistics| statistics.bytes_written)),
             wall_s,
             mb_per_s: (rows * row_bytes as u64) as f64 / 1e6 / wall_s.max(1e-9),
             memory_bound_bytes,
@@ -167,9 +168,10 @@ impl EpochReport {
         let skipped = compacted.is_none();
         let (source_bytes, bytes_read) =
             compacted.as_ref().map_or((0, 0), |compacted| (compacted.source_bytes, compacted.bytes_read));
-        let figures = compacted.map(|compacted| compacted.figures);
-        let write_amplification = figures.as_ref().map_or(0.0, |figures| write_amplification(figures, row_bytes));
-        Self { epoch, skipped, figures, source_bytes, bytes_read, write_amplification }
+        let statistics = compacted.map(|compacted| compacted.statistics);
+        let write_amplification =
+            statistics.as_ref().map_or(0.0, |statistics| write_amplification(statistics, row_bytes));
+        Self { epoch, skipped, statistics, source_bytes, bytes_read, write_amplification }
     }
 }
 

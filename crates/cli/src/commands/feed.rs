@@ -29,7 +29,7 @@ const OPEN_FILES: usize = 256;
 
 /// The mapping of a source's records to stored rows.
 #[derive(Debug)]
-pub(super) struct Recipe<'a> {
+pub(super) struct RecordMapping<'a> {
     pub(super) source: &'a Source,
     pub(super) derivations: DerivationSet,
     /// The stored columns, as indexes into the source's columns followed by the derived columns.
@@ -38,27 +38,33 @@ pub(super) struct Recipe<'a> {
 
 /// The division of the work among threads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Crew {
+pub(super) struct WorkerPool {
     pub(super) ranks: u32,
     pub(super) threads: usize,
 }
 
-impl Recipe<'_> {
+impl RecordMapping<'_> {
     /// Returns all columns available for storage.
     pub(super) fn columns(&self) -> Vec<Column> {
         self.source.columns().into_iter().chain(self.derivations.columns().cloned()).collect()
     }
 
     /// Appends all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
-    pub(super) fn feed(&self, job: &LocalJob, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
-        let threads = crew.threads.clamp(1, crew.ranks as usize);
+    pub(super) fn feed(
+        &self,
+        job: &LocalJob,
+        epoch: u64,
+        workers: WorkerPool,
+        progress: &ProgressBar,
+    ) -> Result<(), Failure> {
+        let threads = workers.threads.clamp(1, workers.ranks as usize);
         let mut shares: Vec<VecDeque<Turn<'_>>> = (0..threads).map(|_| VecDeque::new()).collect();
-        for (rank, reader) in (0..).zip(RankReader::of_epoch(self.source, epoch, crew.ranks)) {
+        for (rank, reader) in (0..).zip(RankReader::of_epoch(self.source, epoch, workers.ranks)) {
             shares[rank as usize % threads].push_back(Turn { rank, reader, handed_over: 0 });
         }
         let stop = AtomicBool::new(false);
         let first_failure = Mutex::new(None);
-        let keeps_open = crew.ranks as usize <= OPEN_FILES;
+        let keeps_open = workers.ranks as usize <= OPEN_FILES;
         let panicked = std::thread::scope(|scope| {
             let spawn = |share| {
                 let (stop, first_failure) = (&stop, &first_failure);
@@ -127,7 +133,7 @@ impl Recipe<'_> {
         filler: &mut Vec<u8>,
         append: impl FnOnce(&[ColumnView<'_>]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Recipe { source, derivations, stored } = self;
+        let RecordMapping { source, derivations, stored } = self;
         let mut views = chunk.views(records)?;
         if let Some(kind) = source.filler() {
             kind.fill(epoch, chunk.file.rank, chunk.first, chunk.records, filler);
@@ -163,7 +169,7 @@ struct Turn<'a> {
 
 /// The state of one thread.
 struct Worker<'a> {
-    recipe: &'a Recipe<'a>,
+    recipe: &'a RecordMapping<'a>,
     job: &'a LocalJob,
     epoch: u64,
     progress: &'a ProgressBar,

@@ -105,7 +105,7 @@ impl Hist {
             "bins": bins,
             "above": histogram.above,
             "positive_infinity": histogram.positive_infinity,
-            "cost": histogram.figures,
+            "cost": histogram.metrics,
         })
     }
 

@@ -7,15 +7,15 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::expr::DerivationSet;
-use turbidite::format::EpochFigures;
+use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
 use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
 
 use super::answers::{say, say_json};
+use super::epoch_statistics::write_amplification;
 use super::epochs::Existing;
-use super::feed::{Crew, Recipe};
-use super::figures::write_amplification;
+use super::feed::{RecordMapping, WorkerPool};
 use super::job::{Job, STALL_S};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
@@ -153,7 +153,8 @@ struct EpochReport {
     epoch: u64,
     skipped: bool,
     #[serde(flatten)]
-    figures: Option<EpochFigures>,
+    #[serde(rename = "figures")]
+    statistics: Option<EpochStatistics>,
     load_imbalance: f64,
     write_amplification: f64,
 }
@@ -197,22 +198,24 @@ impl Ingest {
         let mut done = Vec::with_capacity(epochs.len());
         for &epoch in &epochs {
             progress.set_message(format!("epoch {epoch}"));
-            let figures = match job.begin_epoch(epoch)? {
+            let statistics = match job.begin_epoch(epoch)? {
                 EpochStart::Skipped => {
                     progress.inc(source.records(epoch) * source.record_bytes() as u64);
                     None
                 }
                 EpochStart::Started => {
-                    let crew = Crew { ranks, threads: self.threads() };
-                    Some(job.write_epoch(&recipe, epoch, crew, &progress)?)
+                    let workers = WorkerPool { ranks, threads: self.threads() };
+                    Some(job.write_epoch(&recipe, epoch, workers, &progress)?)
                 }
             };
             done.push(EpochReport {
                 epoch,
-                skipped: figures.is_none(),
-                load_imbalance: figures.as_ref().map_or(0.0, EpochFigures::load_imbalance),
-                write_amplification: figures.as_ref().map_or(0.0, |figures| write_amplification(figures, row_bytes)),
-                figures,
+                skipped: statistics.is_none(),
+                load_imbalance: statistics.as_ref().map_or(0.0, EpochStatistics::load_imbalance),
+                write_amplification: statistics
+                    .as_ref()
+                    .map_or(0.0, |statistics| write_amplification(statistics, row_bytes)),
+                statistics,
             });
         }
         job.close()?;
@@ -252,11 +255,11 @@ impl Ingest {
     }
 
     /// Parses the derivations and determines the stored columns.
-    fn recipe<'a>(&self, source: &'a Source) -> Result<Recipe<'a>, Failure> {
+    fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = Recipe { source, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         for name in &self.drop {
@@ -271,7 +274,7 @@ impl Ingest {
         Ok(recipe)
     }
 
-    fn schema(&self, recipe: &Recipe<'_>) -> Result<Schema, Failure> {
+    fn schema(&self, recipe: &RecordMapping<'_>) -> Result<Schema, Failure> {
         let all = recipe.columns();
         let mut columns: Vec<_> = recipe.stored.iter().map(|&index| all[index].clone()).collect();
         for unit in &self.unit {
@@ -322,7 +325,7 @@ impl Ingest {
         }
         options.memtable_bytes = self.tuning.memtable.unwrap_or(options.memtable_bytes);
         options.credit_batches = self.tuning.credit.unwrap_or(options.credit_batches);
-        options.patience = self.tuning.patience.map_or(options.patience, Duration::from_millis);
+        options.credit_timeout = self.tuning.patience.map_or(options.credit_timeout, Duration::from_millis);
         options.if_exists = self.if_exists.into();
         options.break_lock = self.break_lock;
         options.threads = self.threads().saturating_mul(THREADS_PER_CORE);
@@ -343,9 +346,10 @@ impl Ingest {
         wall: Duration,
         notes: Vec<String>,
     ) -> Report {
-        let sum = |of: fn(&EpochFigures) -> u64| epochs.iter().filter_map(|epoch| epoch.figures.as_ref()).map(of).sum();
-        let rows: u64 = sum(|figures| figures.rows);
-        let bytes_written = sum(|figures| figures.bytes_written);
+        let sum =
+            |of: fn(&EpochStatistics) -> u64| epochs.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(of).sum();
+        let rows: u64 = sum(|statistics| statistics.rows);
+        let bytes_written = sum(|statistics| statistics.bytes_written);
         let stored_bytes = rows * row_bytes as u64;
         let wall_s = wall.as_secs_f64();
         Report {
@@ -386,9 +390,9 @@ impl Report {
             let most = written.iter().map(|epoch| epoch.load_imbalance).fold(0.0, f64::max);
             let mean = written.iter().map(|epoch| epoch.load_imbalance).sum::<f64>() / written.len() as f64;
             let strays: u64 =
-                written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.strays).sum();
+                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.strays).sum();
             let spills: u64 =
-                written.iter().filter_map(|epoch| epoch.figures.as_ref()).map(|figures| figures.spills).sum();
+                written.iter().filter_map(|epoch| epoch.statistics.as_ref()).map(|statistics| statistics.spills).sum();
             lines.push(format!(
                 "{} ranks to {} receivers: load imbalance {} on average, {} at most; strays {}, spills {}",
                 self.ranks,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
-use turbidite::format::{EpochManifest, PartId, RunEntry, RunKind};
+use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::query::Dataset;
 use turbidite::store::{EpochRange, parse_epoch};
 use turbidite::{Schema, Value};
@@ -83,7 +83,7 @@ impl Inspect {
             manifests.push(dataset.manifest(epoch)?);
         }
         let shows_runs = wanted.is_some();
-        let is_shown = |run: &RunEntry| target.part.is_none_or(|part| part == run.part);
+        let is_shown = |run: &RowGroupEntry| target.part.is_none_or(|part| part == run.part);
         if as_json {
             let entries: Vec<EpochEntry> = manifests
                 .iter()
@@ -101,7 +101,7 @@ impl Inspect {
         blocks.push(if manifests.is_empty() { "no epochs".to_owned() } else { aligned(&rows) });
         if shows_runs {
             for manifest in &manifests {
-                let runs: Vec<&RunEntry> = manifest.runs.iter().filter(|run| is_shown(run)).collect();
+                let runs: Vec<&RowGroupEntry> = manifest.row_groups.iter().filter(|run| is_shown(run)).collect();
                 blocks.push(runs_table(manifest.epoch, &runs, dataset.schema()));
             }
         } else if !manifests.is_empty() {
@@ -167,7 +167,7 @@ fn derived_name(text: &str) -> &str {
 
 /// Returns the smallest and the largest key of an epoch.
 fn key_range(manifest: &EpochManifest, schema: &Schema) -> Option<(Value, Value)> {
-    let ranges = manifest.runs.iter().filter_map(|run| run.columns.get(schema.key_index())?.range);
+    let ranges = manifest.row_groups.iter().filter_map(|run| run.columns.get(schema.key_index())?.range);
     let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
     ranges.reduce(|(low, high), (from, to)| {
         (if less(from, low) { from } else { low }, if less(high, to) { to } else { high })
@@ -178,9 +178,9 @@ fn data_bytes(manifest: &EpochManifest) -> u64 {
     manifest.parts.iter().map(|part| part.bytes).sum()
 }
 
-fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RunEntry) -> bool>) -> EpochEntry {
+fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RowGroupEntry) -> bool>) -> EpochEntry {
     let range = key_range(manifest, schema);
-    let run = |run: &RunEntry| {
+    let run = |run: &RowGroupEntry| {
         let key = run.columns.get(schema.key_index()).and_then(|summary| summary.range);
         json!({
             "part": run.part.file_name(),
@@ -199,11 +199,11 @@ fn entry(manifest: &EpochManifest, schema: &Schema, shown: Option<&dyn Fn(&RunEn
         epoch: manifest.epoch,
         rows: manifest.rows(),
         parts: manifest.parts.len(),
-        row_groups: manifest.runs.len(),
+        row_groups: manifest.row_groups.len(),
         bytes: data_bytes(manifest),
         key_min: range.map(|(low, _)| low.as_f64()),
         key_max: range.map(|(_, high)| high.as_f64()),
-        runs: shown.map(|shown| manifest.runs.iter().filter(|entry| shown(entry)).map(run).collect()),
+        runs: shown.map(|shown| manifest.row_groups.iter().filter(|entry| shown(entry)).map(run).collect()),
     }
 }
 
@@ -213,7 +213,7 @@ fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
         manifest.epoch.to_string(),
         text::count(manifest.rows()),
         text::count(manifest.parts.len() as u64),
-        text::count(manifest.runs.len() as u64),
+        text::count(manifest.row_groups.len() as u64),
         text::bytes(data_bytes(manifest)),
         low,
         high,
@@ -230,7 +230,7 @@ fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) 
     range.map_or_else(|| ("-".to_owned(), "-".to_owned()), |(low, high)| (value(low), value(high)))
 }
 
-fn runs_table(epoch: u64, runs: &[&RunEntry], schema: &Schema) -> String {
+fn runs_table(epoch: u64, runs: &[&RowGroupEntry], schema: &Schema) -> String {
     let header =
         ["file", "run", "row group", "kind", "rows", "offset", "bytes", "key from", "to", "table", "bounds from", "to"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];

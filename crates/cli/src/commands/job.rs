@@ -4,11 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
-use turbidite::format::EpochFigures;
+use turbidite::format::EpochStatistics;
 use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, Error, LocalJob, RankJob, Schema, WriteOptions};
 
-use super::feed::{Crew, Recipe};
+use super::feed::{RecordMapping, WorkerPool};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 
@@ -50,12 +50,12 @@ impl Job {
     /// Writes an epoch that was begun. On failure, nothing of it stays: the source still has its records.
     pub(super) fn write_epoch(
         &mut self,
-        recipe: &Recipe<'_>,
+        recipe: &RecordMapping<'_>,
         epoch: u64,
-        crew: Crew,
+        workers: WorkerPool,
         progress: &ProgressBar,
-    ) -> Result<EpochFigures, Failure> {
-        let written = match self.feed(recipe, epoch, crew, progress) {
+    ) -> Result<EpochStatistics, Failure> {
+        let written = match self.feed(recipe, epoch, workers, progress) {
             Ok(()) => self.end_epoch().map_err(Failure::from),
             // The state after a panic is unknown.
             Err(failure @ Failure::Internal(_)) => return Err(failure),
@@ -86,9 +86,15 @@ impl Job {
         }
     }
 
-    fn feed(&mut self, recipe: &Recipe<'_>, epoch: u64, crew: Crew, progress: &ProgressBar) -> Result<(), Failure> {
+    fn feed(
+        &mut self,
+        recipe: &RecordMapping<'_>,
+        epoch: u64,
+        workers: WorkerPool,
+        progress: &ProgressBar,
+    ) -> Result<(), Failure> {
         match self {
-            Self::Local(job) => recipe.feed(job, epoch, crew, progress),
+            Self::Local(job) => recipe.feed(job, epoch, workers, progress),
             Self::Rank(job, place) => match recipe.feed_rank(job, epoch, *place, progress) {
                 // The other ranks learn of it at the end of the epoch, where this rank fails too.
                 Err(failure) => Ok(job.refuse(failure.to_string())?),
@@ -97,7 +103,7 @@ impl Job {
         }
     }
 
-    fn end_epoch(&mut self) -> Result<EpochFigures, Error> {
+    fn end_epoch(&mut self) -> Result<EpochStatistics, Error> {
         match self {
             Self::Local(job) => job.end_epoch(),
             Self::Rank(job, _) => job.end_epoch(),

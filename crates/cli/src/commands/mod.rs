@@ -1,6 +1,6 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs.
 //!
-//! Shared by several: `answers` writes results, `epochs` chooses epochs, `figures` derives statistics from manifests;
+//! Shared by several: `answers` writes results, `epochs` chooses epochs, `epoch_statistics` derives statistics from manifests;
 //! `feed` and `job` move records for `ingest` and `simulate`, `batch` runs the queries of `query --batch`, `spooled` is
 //! `salvage --spool`.
 
@@ -8,9 +8,9 @@ mod answers;
 mod batch;
 pub(crate) mod compact;
 pub(crate) mod completions;
+pub(crate) mod epoch_statistics;
 mod epochs;
 mod feed;
-pub(crate) mod figures;
 pub(crate) mod hist;
 pub(crate) mod ingest;
 pub(crate) mod inspect;

@@ -62,7 +62,7 @@ impl QuantilesCommand {
             "rows": found.rows,
             "nan": found.nan,
             "quantiles": quantiles,
-            "cost": found.figures,
+            "cost": found.metrics,
         })
     }
 

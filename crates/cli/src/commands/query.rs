@@ -8,7 +8,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryFigures};
+use turbidite::query::{Dataset, Query, QueryMetrics};
 use turbidite::store::EpochRange;
 
 use super::answers::{say, say_json, to_json};
@@ -64,8 +64,8 @@ pub(crate) struct QueryCommand {
     #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
     format: Option<TextFormat>,
     /// Say on standard error what was read (a terminal always gets it)
-    #[arg(long)]
-    figures: bool,
+    #[arg(long = "figures")]
+    metrics: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
@@ -89,7 +89,8 @@ struct Answer {
     /// Size of the rows of the requested epochs, to compare with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
-    figures: QueryFigures,
+    #[serde(rename = "figures")]
+    metrics: QueryMetrics,
 }
 
 impl QueryCommand {
@@ -139,8 +140,8 @@ impl QueryCommand {
 
     fn count(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let (rows, figures) = dataset.count(query).map_err(|error| self.wrong(error))?;
-        let answer = self.answer(dataset, rows, begun, figures)?;
+        let (rows, metrics) = dataset.count(query).map_err(|error| self.wrong(error))?;
+        let answer = self.answer(dataset, rows, begun, metrics)?;
         if as_json {
             return say_json(&json!({"count": rows, "cost": answer}));
         }
@@ -164,30 +165,30 @@ impl QueryCommand {
             writer.write(&batch?)?;
         }
         let rows = writer.finish()?;
-        let answer = self.answer(dataset, rows, begun, stream.figures())?;
+        let answer = self.answer(dataset, rows, begun, stream.metrics())?;
         match &self.output {
             Some(_) if as_json => say_json(&answer)?,
             // Standard output carries the rows.
-            None if as_json && self.figures => complain(&to_json(&answer)?),
+            None if as_json && self.metrics => complain(&to_json(&answer)?),
             _ if as_json => {}
             _ => self.tell(&answer),
         }
         Ok(())
     }
 
-    fn answer(&self, dataset: &Dataset, rows: u64, begun: Instant, figures: QueryFigures) -> Result<Answer, Failure> {
+    fn answer(&self, dataset: &Dataset, rows: u64, begun: Instant, metrics: QueryMetrics) -> Result<Answer, Failure> {
         let wall_s = begun.elapsed().as_secs_f64();
         let wanted = self.epoch.unwrap_or(EpochRange::ALL);
         let mut bytes_of_epochs = 0;
         for epoch in dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)) {
             bytes_of_epochs += dataset.manifest(epoch)?.page_bytes();
         }
-        Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, figures })
+        Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, metrics })
     }
 
     /// Prints result and cost on standard error, if they are requested or standard error is a terminal.
     fn tell(&self, answer: &Answer) {
-        if !self.figures && self.output.is_none() && !std::io::stdout().is_terminal() {
+        if !self.metrics && self.output.is_none() && !std::io::stdout().is_terminal() {
             return;
         }
         if let Some(path) = &self.output {
@@ -197,11 +198,11 @@ impl QueryCommand {
             "{} in {}; read {} of {} ({}), {} of {} row groups",
             text::counted(answer.rows, "row", "rows"),
             text::duration(std::time::Duration::from_secs_f64(answer.wall_s)),
-            text::bytes(answer.figures.bytes_read),
+            text::bytes(answer.metrics.bytes_read),
             text::bytes(answer.bytes_of_epochs),
-            text::percent(text::share(answer.figures.bytes_read, answer.bytes_of_epochs)),
-            text::count(answer.figures.runs_touched),
-            text::count(answer.figures.runs_considered),
+            text::percent(text::share(answer.metrics.bytes_read, answer.bytes_of_epochs)),
+            text::count(answer.metrics.runs_touched),
+            text::count(answer.metrics.runs_considered),
         ));
     }
 }

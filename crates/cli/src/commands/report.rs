@@ -12,7 +12,7 @@ use super::answers::{say, say_json};
 use super::epochs::chosen_epochs;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
-use crate::report::{Model, render};
+use crate::report::{ReportData, render};
 use crate::text;
 
 /// Write a page with plots: keys, loads, selectivity, times, sizes
@@ -34,7 +34,7 @@ impl Report {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let dataset = Dataset::open(&self.dataset)?;
         let epochs = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
-        let page = render(&Model::gather(&dataset, &self.dataset, &epochs)?);
+        let page = render(&ReportData::gather(&dataset, &self.dataset, &epochs)?);
         let mut file = PendingFile::create(&self.output)?;
         file.write_all(page.as_bytes()).on_file("write", &self.output)?;
         file.complete()?;

@@ -7,7 +7,7 @@ use clap::Args;
 use serde::Serialize;
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::salvage::{SalvagedEpoch, UnfinishedEpoch, discard, list, recover_into};
-use turbidite::store::{DatasetDescriptor, Layout, WriterLock, lock_holder};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, WriterLock, lock_holder};
 
 use super::answers::{aligned, say, say_json};
 use super::spooled;
@@ -63,7 +63,8 @@ struct Recovered {
     parts: u32,
     runs: u64,
     rows: u64,
-    damaged: Vec<String>,
+    #[serde(rename = "damaged")]
+    corrupt: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,7 +86,7 @@ impl Salvage {
 
     fn run_on(&self, dataset: &Path, as_json: bool) -> Result<(), Failure> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let layout = Layout::new(dataset);
+        let layout = DatasetPaths::new(dataset);
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
         // The lock of a dead writer has no effect: the next writer takes it over.
         let writer = lock_holder(&*storage, &layout)?.filter(|holder| !holder.has_ended());
@@ -115,11 +116,11 @@ impl Salvage {
         if as_json {
             say_json(&report)?;
         } else {
-            report.unfinished.iter().for_each(Found::tell_damage);
+            report.unfinished.iter().for_each(Found::print_corruption);
             let hint = spooled::hint(dataset).map(|hint| format!("\n{hint}")).unwrap_or_default();
             say(&(report.in_words(self.out.is_none()) + &hint))?;
         }
-        report.damage()
+        report.corruption()
     }
 
     /// Refuses several attempts at one epoch: their copies would share a folder.
@@ -151,15 +152,15 @@ impl Found {
                 parts: salvaged.parts,
                 runs: salvaged.runs,
                 rows: salvaged.rows,
-                damaged: salvaged.damaged.iter().map(ToString::to_string).collect(),
+                corrupt: salvaged.corrupt.iter().map(ToString::to_string).collect(),
             }),
             discarded,
         }
     }
 
-    fn tell_damage(&self) {
-        for damage in self.recovered.iter().flat_map(|recovered| &recovered.damaged) {
-            complain(&format!("turbidite: left out: {damage}"));
+    fn print_corruption(&self) {
+        for corruption in self.recovered.iter().flat_map(|recovered| &recovered.corrupt) {
+            complain(&format!("turbidite: left out: {corruption}"));
         }
     }
 }
@@ -209,13 +210,13 @@ impl Report {
     }
 
     /// Returns a failure for the exit code if damaged runs could not be copied.
-    fn damage(&self) -> Result<(), Failure> {
+    fn corruption(&self) -> Result<(), Failure> {
         let recovered = self.unfinished.iter().filter_map(|found| found.recovered.as_ref());
-        let damaged: usize = recovered.map(|recovered| recovered.damaged.len()).sum();
-        if damaged == 0 {
+        let corrupt: usize = recovered.map(|recovered| recovered.corrupt.len()).sum();
+        if corrupt == 0 {
             return Ok(());
         }
-        let runs = text::counted(damaged as u64, "run is", "runs are");
-        Err(Failure::DamageFound(format!("{runs} damaged and could not be recovered")))
+        let runs = text::counted(corrupt as u64, "run is", "runs are");
+        Err(Failure::CorruptionFound(format!("{runs} damaged and could not be recovered")))
     }
 }

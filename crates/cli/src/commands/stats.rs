@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use turbidite::format::{EpochFigures, EpochManifest};
+use turbidite::format::{EpochManifest, EpochStatistics};
 use turbidite::query::{Dataset, KeyProfile, ProfilePoint, key_profile};
 use turbidite::store::EpochRange;
 
 use super::answers::{aligned, say, say_json};
+use super::epoch_statistics::{largest_load, write_amplification};
 use super::epochs::chosen_epochs;
-use super::figures::{largest_load, write_amplification};
 use crate::failure::Failure;
 use crate::text;
 
@@ -42,7 +42,8 @@ struct EpochStats {
     largest_load: f64,
     write_amplification: f64,
     profile: KeyProfile,
-    figures: EpochFigures,
+    #[serde(rename = "figures")]
+    statistics: EpochStatistics,
 }
 
 impl Stats {
@@ -75,8 +76,8 @@ impl Stats {
 
 impl EpochStats {
     fn of(dataset: &Dataset, manifest: &Arc<EpochManifest>) -> Self {
-        let figures = manifest.figures.clone();
-        let mut runs: Vec<_> = manifest.runs.iter().map(|run| (run.part.rank, run.run)).collect();
+        let statistics = manifest.statistics.clone();
+        let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
         runs.dedup();
         Self {
@@ -84,12 +85,12 @@ impl EpochStats {
             rows: manifest.rows(),
             parts: manifest.parts.len(),
             runs: runs.len(),
-            row_groups: manifest.runs.len(),
-            load_imbalance: figures.load_imbalance(),
-            largest_load: largest_load(&figures),
-            write_amplification: write_amplification(&figures, dataset.schema().row_bytes()),
+            row_groups: manifest.row_groups.len(),
+            load_imbalance: statistics.load_imbalance(),
+            largest_load: largest_load(&statistics),
+            write_amplification: write_amplification(&statistics, dataset.schema().row_bytes()),
             profile: key_profile(manifest, dataset.schema()),
-            figures,
+            statistics,
         }
     }
 }
@@ -117,22 +118,22 @@ fn overview(epochs: &[EpochStats]) -> String {
     ];
     let mut rows = vec![cells(&names)];
     for epoch in epochs {
-        let figures = &epoch.figures;
+        let statistics = &epoch.statistics;
         rows.push(vec![
             epoch.epoch.to_string(),
             text::count(epoch.rows),
             text::count(epoch.parts as u64),
             text::count(epoch.runs as u64),
             text::count(epoch.row_groups as u64),
-            text::count(figures.strays),
-            text::count(figures.spills),
-            text::count(figures.nan_keys),
+            text::count(statistics.strays),
+            text::count(statistics.spills),
+            text::count(statistics.nan_keys),
             text::percent(epoch.load_imbalance),
             format!("{:.2}", epoch.profile.read_amplification_p50),
             format!("{:.2}", epoch.profile.read_amplification_p99),
-            figures.renegotiations.to_string(),
+            statistics.renegotiations.to_string(),
             format!("{:.4}", epoch.write_amplification),
-            format!("{:.3} s", figures.wall_s),
+            format!("{:.3} s", statistics.wall_s),
         ]);
     }
     aligned(&rows)
@@ -180,9 +181,10 @@ fn keys(epochs: &[EpochStats]) -> String {
 fn stages(epochs: &[EpochStats]) -> String {
     let mut rows = vec![cells(&["epoch", "route", "sort", "encode", "write", "sync"])];
     for epoch in epochs {
-        let figures = &epoch.figures;
+        let statistics = &epoch.statistics;
         let mut row = vec![epoch.epoch.to_string()];
-        let seconds = [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s];
+        let seconds =
+            [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s];
         row.extend(seconds.map(|seconds| format!("{seconds:.3}")));
         rows.push(row);
     }

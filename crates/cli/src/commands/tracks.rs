@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use turbidite::Error;
-use turbidite::query::{Dataset, TrackFigures, TrackProgress, TrackRequest};
+use turbidite::query::{Dataset, TrackMetrics, TrackProgress, TrackRequest};
 use turbidite::store::EpochRange;
 
 use super::answers::{say_json, to_json};
@@ -67,7 +67,7 @@ pub(crate) struct TracksCommand {
 #[derive(Debug, Serialize)]
 struct Summary {
     #[serde(flatten)]
-    found: TrackFigures,
+    found: TrackMetrics,
     /// Number of rows written: fewer than were found if there was a limit.
     written: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,7 +102,7 @@ impl TracksCommand {
         }
         let written = writer.finish()?;
         let wall_s = begun.elapsed().as_secs_f64();
-        let summary = Summary { found: tracks.figures(), written, output: self.output.clone(), wall_s };
+        let summary = Summary { found: tracks.metrics(), written, output: self.output.clone(), wall_s };
         match &self.output {
             Some(_) if as_json => say_json(&summary)?,
             // Standard output carries the rows.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::Args;
 use serde_json::json;
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{DatasetDescriptor, Layout, WriterLock, truncate_after};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, WriterLock, truncate_after};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -28,7 +28,7 @@ pub(crate) struct Truncate {
 impl Truncate {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let layout = Layout::new(&self.dataset);
+        let layout = DatasetPaths::new(&self.dataset);
         // Before taking the lock, which would create a folder where no dataset exists.
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
         let (lock, notice) = WriterLock::acquire(&storage, &layout, self.break_lock)?;

@@ -8,7 +8,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{EpochRange, Finding, FindingKind, Layout, VerifyOptions, VerifyProgress, VerifyReport, verify};
+use turbidite::store::{
+    DatasetPaths, EpochRange, Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify,
+};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -44,7 +46,7 @@ impl Verify {
             bar.set_length(progress.total_bytes);
             bar.set_position(progress.done_bytes);
         };
-        let report = verify(&storage, &Layout::new(&self.dataset), &options, &advance)?;
+        let report = verify(&storage, &DatasetPaths::new(&self.dataset), &options, &advance)?;
         bar.finish_and_clear();
         if as_json {
             say_json(&self.document(&report, begun.elapsed()))?;
@@ -122,7 +124,7 @@ fn tell(findings: &[Finding]) {
 
 fn kind(kind: FindingKind) -> &'static str {
     match kind {
-        FindingKind::Damage => "damage",
+        FindingKind::Corruption => "damage",
         FindingKind::Unreadable => "unreadable",
         FindingKind::Notice => "notice",
     }
@@ -131,11 +133,11 @@ fn kind(kind: FindingKind) -> &'static str {
 /// Returns the failure for the exit code: corruption takes precedence over read errors.
 fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure> {
     let count = |kind| report.findings.iter().filter(|finding| finding.kind == kind).count() as u64;
-    let (damaged, unreadable) = (count(FindingKind::Damage), count(FindingKind::Unreadable));
+    let (corrupt, unreadable) = (count(FindingKind::Corruption), count(FindingKind::Unreadable));
     let dataset = dataset.display();
-    if damaged > 0 {
-        let found = text::counted(damaged, "finding", "findings");
-        return Err(Failure::DamageFound(format!("{dataset} is damaged: {found}")));
+    if corrupt > 0 {
+        let found = text::counted(corrupt, "finding", "findings");
+        return Err(Failure::CorruptionFound(format!("{dataset} is damaged: {found}")));
     }
     if unreadable > 0 {
         let found = text::counted(unreadable, "place", "places");

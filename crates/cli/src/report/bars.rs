@@ -1,7 +1,7 @@
 //! Stacked bars by epoch, and the epoch labels below a plot.
 
 use super::axis::Axis;
-use super::model::{Buckets, Epoch, Model, epochs_label};
+use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, escape, label, line};
 
 /// One part of every bar.
@@ -26,7 +26,7 @@ pub(super) struct Stack {
 
 impl Stack {
     /// Returns the plot and its legend; `None` if all values are 0.
-    pub(super) fn draw(&self, model: &Model) -> Option<String> {
+    pub(super) fn draw(&self, model: &ReportData) -> Option<String> {
         let buckets = Buckets::of(&model.epochs);
         let columns: Vec<(&[Epoch], Vec<f64>)> = buckets
             .iter()

@@ -1,7 +1,7 @@
 //! Key distributions by epoch, one ridge below the other.
 
 use super::axis::about;
-use super::model::{Model, Shape};
+use super::model::{KeyDistribution, ReportData};
 use super::svg::{Frame, WIDTH, element, label, line, path_data};
 use crate::text;
 
@@ -9,7 +9,7 @@ use crate::text;
 const OVERLAP: f64 = 2.4;
 
 /// Returns the plot; `None` without keys.
-pub(super) fn ridges(model: &Model) -> Option<String> {
+pub(super) fn ridges(model: &ReportData) -> Option<String> {
     let axis = model.key_axis?;
     let count = model.shapes.len();
     let (pitch, peak) = match count {
@@ -70,8 +70,8 @@ pub(super) fn ridges(model: &Model) -> Option<String> {
 
 /// Returns the density at a ridge's full height. Densities of point masses are cut off there, since all else would be
 /// flat.
-fn highest(shapes: &[Shape]) -> f64 {
-    let peak = |shape: &Shape| shape.bins.iter().map(density).fold(0.0, f64::max);
+fn highest(shapes: &[KeyDistribution]) -> f64 {
+    let peak = |shape: &KeyDistribution| shape.bins.iter().map(density).fold(0.0, f64::max);
     let mut peaks: Vec<f64> = shapes.iter().map(peak).filter(|peak| *peak > 0.0).collect();
     peaks.sort_unstable_by(f64::total_cmp);
     let middle = peaks.get(peaks.len() / 2).copied().unwrap_or(0.0);
@@ -84,7 +84,7 @@ fn density((from, to, share): &(f64, f64, f64)) -> f64 {
 }
 
 struct Ridge<'a> {
-    shape: &'a Shape,
+    shape: &'a KeyDistribution,
     frame: Frame,
     base: f64,
     scale: f64,
@@ -107,7 +107,7 @@ impl Ridge<'_> {
     }
 }
 
-fn describe(model: &Model, shape: &Shape, epoch: u64, rows: u64) -> String {
+fn describe(model: &ReportData, shape: &KeyDistribution, epoch: u64, rows: u64) -> String {
     let mut told = format!("epoch {epoch}: {}", text::counted(rows, "row", "rows"));
     if let Some(median) = shape.median {
         told += &format!("\nmedian {} {}", model.key.name, about(median));
@@ -121,7 +121,7 @@ fn describe(model: &Model, shape: &Shape, epoch: u64, rows: u64) -> String {
 }
 
 /// Returns a note on the rows beyond the axis in any of the epochs.
-pub(super) fn beyond(model: &Model) -> String {
+pub(super) fn beyond(model: &ReportData) -> String {
     let most = |which: usize| model.shapes.iter().map(|shape| shape.beyond[which]).fold(0.0, f64::max);
     let told: Vec<String> = ["below it", "above it", "NaN"]
         .into_iter()

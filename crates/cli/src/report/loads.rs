@@ -2,7 +2,7 @@
 
 use super::axis::Axis;
 use super::bars::epoch_ticks;
-use super::model::{Buckets, Epoch, Model, epochs_label};
+use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, label, line};
 use crate::text;
 
@@ -14,7 +14,7 @@ const SPREAD: f64 = 0.8;
 const LEAST_PITCH: f64 = 2.4;
 
 /// Returns the plot; `None` if no receiver stored anything.
-pub(super) fn loads(model: &Model) -> Option<String> {
+pub(super) fn loads(model: &ReportData) -> Option<String> {
     let loaded = || model.epochs.iter().filter(|epoch| epoch.loads.most > 0.0);
     loaded().next()?;
     let least = loaded().map(|epoch| epoch.loads.least).fold(1.0 - LEAST_ROOM, f64::min);

@@ -23,5 +23,5 @@ mod selectivity;
 mod svg;
 
 pub(crate) use forecast::{ForecastPlots, render_forecast};
-pub(crate) use model::Model;
+pub(crate) use model::ReportData;
 pub(crate) use page::render;

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use turbidite::format::{EpochFigures, EpochManifest};
+use turbidite::format::{EpochManifest, EpochStatistics};
 use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint, key_profile, key_profile_at};
 use turbidite::store::EpochRange;
 use turbidite::{Column, Value};
 
 use super::axis::Axis;
 use super::largest::Largest;
-use crate::commands::figures::write_amplification;
+use crate::commands::epoch_statistics::write_amplification;
 use crate::failure::Failure;
 
 /// Maximum number of epochs drawn individually; of more, an even sample is drawn.
@@ -29,7 +29,7 @@ const LOG_RATIO: f64 = 30.0;
 
 /// The data of a dataset.
 #[derive(Debug)]
-pub(crate) struct Model {
+pub(crate) struct ReportData {
     pub(super) path: String,
     pub(super) uuid: String,
     pub(super) format_version: u32,
@@ -44,7 +44,7 @@ pub(crate) struct Model {
     /// The axis of the distributions; `None` without finite keys.
     pub(super) key_axis: Option<Axis>,
     /// One for each of `drawn`, if there is an axis.
-    pub(super) shapes: Vec<Shape>,
+    pub(super) shapes: Vec<KeyDistribution>,
     /// About the largest one in a hundred of the last epoch that has keys.
     pub(super) largest: Option<Largest>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Epoch {
     /// At every percentile if it is drawn, otherwise empty.
     pub(super) points: Vec<ProfilePoint>,
     /// The manifest's statistics without the rows of each receiver.
-    pub(super) figures: EpochFigures,
+    pub(super) statistics: EpochStatistics,
 }
 
 /// Rows per receiver over their mean.
@@ -81,7 +81,7 @@ pub(super) struct Loads {
 
 /// The distribution of one epoch's keys.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct KeyDistribution {
     /// Begin and end on the axis (0 to 1) and fraction of the epoch's rows.
     pub(super) bins: Vec<(f64, f64, f64)>,
     /// Fraction of the rows beyond the axis: below, above, NaN.
@@ -108,7 +108,7 @@ impl Loads {
 impl Epoch {
     fn of(dataset: &Dataset, manifest: &EpochManifest, is_drawn: bool) -> Self {
         let schema = dataset.schema();
-        let mut runs: Vec<_> = manifest.runs.iter().map(|run| (run.part.rank, run.run)).collect();
+        let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
         runs.dedup();
         let profile = match is_drawn {
@@ -124,21 +124,21 @@ impl Epoch {
             rows: manifest.rows(),
             parts: manifest.parts.len(),
             runs: runs.len(),
-            row_groups: manifest.runs.len(),
-            imbalance: manifest.figures.load_imbalance(),
-            write_amplification: write_amplification(&manifest.figures, schema.row_bytes()),
+            row_groups: manifest.row_groups.len(),
+            imbalance: manifest.statistics.load_imbalance(),
+            write_amplification: write_amplification(&manifest.statistics, schema.row_bytes()),
             amplification_p50: profile.read_amplification_p50,
             amplification_p99: profile.read_amplification_p99,
-            loads: Loads::of(&manifest.figures.rows_per_receiver),
+            loads: Loads::of(&manifest.statistics.rows_per_receiver),
             points: if is_drawn { profile.points } else { Vec::new() },
-            figures: EpochFigures { rows_per_receiver: Vec::new(), ..manifest.figures.clone() },
+            statistics: EpochStatistics { rows_per_receiver: Vec::new(), ..manifest.statistics.clone() },
         }
     }
 
     /// Returns the seconds of work by stage.
     pub(super) fn stages(&self) -> [f64; 5] {
-        let figures = &self.figures;
-        [figures.route_s, figures.sort_s, figures.encode_s, figures.write_s, figures.sync_s]
+        let statistics = &self.statistics;
+        [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s]
     }
 }
 
@@ -150,7 +150,7 @@ fn evenly(count: usize, most: usize) -> Vec<usize> {
     (0..most).map(|number| number * (count - 1) / (most - 1).max(1)).collect()
 }
 
-impl Model {
+impl ReportData {
     /// Collects the data of some epochs of a dataset.
     pub(crate) fn gather(dataset: &Dataset, path: &Path, wanted: &[u64]) -> Result<Self, Failure> {
         let (schema, descriptor) = (dataset.schema(), dataset.descriptor());
@@ -175,14 +175,14 @@ impl Model {
             shapes: Vec::new(),
             largest: None,
         };
-        if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.figures.nan_keys) {
+        if let Some(last) = model.epochs.iter().rev().find(|epoch| epoch.rows > epoch.statistics.nan_keys) {
             model.largest = Largest::of(dataset, last.epoch)?;
         }
         let drawn: Vec<u64> = model.drawn.iter().map(|&place| model.epochs[place].epoch).collect();
         model.key_axis = key_axis(dataset, &drawn)?;
         if let Some(axis) = model.key_axis {
             for &epoch in &drawn {
-                model.shapes.push(Shape::of(dataset, epoch, axis)?);
+                model.shapes.push(KeyDistribution::of(dataset, epoch, axis)?);
             }
         }
         Ok(model)
@@ -193,7 +193,7 @@ impl Model {
     }
 
     pub(super) fn bytes_written(&self) -> u64 {
-        sum(&self.epochs, |epoch| epoch.figures.bytes_written)
+        sum(&self.epochs, |epoch| epoch.statistics.bytes_written)
     }
 
     /// Returns the key with its unit.
@@ -249,7 +249,7 @@ fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> 
     Ok(Some(Axis::linear(from - room, to + room)))
 }
 
-impl Shape {
+impl KeyDistribution {
     fn of(dataset: &Dataset, epoch: u64, axis: Axis) -> Result<Self, Failure> {
         let key = dataset.schema().key().name.as_str();
         let bins = Bins {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::bars::{Series, Stack};
 use super::largest::Largest;
-use super::model::{Buckets, Epoch, Model, sum};
+use super::model::{Buckets, Epoch, ReportData, sum};
 use super::svg::escape;
 use super::{distribution, loads, selectivity};
 use crate::text;
@@ -47,7 +47,7 @@ const STORED: Stack = Stack {
             name: "page headers, indexes, footers, manifest, padding",
             class: "beside",
             value: |epoch, row_bytes| {
-                (epoch.figures.bytes_written as f64 - epoch.rows as f64 * row_bytes as f64).max(0.0)
+                (epoch.statistics.bytes_written as f64 - epoch.rows as f64 * row_bytes as f64).max(0.0)
             },
         },
     ],
@@ -59,9 +59,9 @@ const OUTSIDE: Stack = Stack {
     name: "outside",
     description: "Strays, spills and NaN keys by epoch",
     series: &[
-        Series { name: "strays", class: "strays", value: |epoch, _| text::share(epoch.figures.strays, epoch.rows) },
-        Series { name: "spills", class: "spills", value: |epoch, _| text::share(epoch.figures.spills, epoch.rows) },
-        Series { name: "NaN keys", class: "nan", value: |epoch, _| text::share(epoch.figures.nan_keys, epoch.rows) },
+        Series { name: "strays", class: "strays", value: |epoch, _| text::share(epoch.statistics.strays, epoch.rows) },
+        Series { name: "spills", class: "spills", value: |epoch, _| text::share(epoch.statistics.spills, epoch.rows) },
+        Series { name: "NaN keys", class: "nan", value: |epoch, _| text::share(epoch.statistics.nan_keys, epoch.rows) },
     ],
     in_words: text::percent,
     unit: |_| (100.0, "% of the epoch's rows"),
@@ -85,7 +85,7 @@ fn bytes_unit(most: f64) -> (f64, &'static str) {
 }
 
 /// Returns the page, as HTML that is well-formed XML too.
-pub(crate) fn render(model: &Model) -> String {
+pub(crate) fn render(model: &ReportData) -> String {
     let title =
         Path::new(&model.path).file_name().map_or(model.path.clone(), |name| name.to_string_lossy().into_owned());
     let sections =
@@ -109,7 +109,7 @@ perfectly balanced receiver; <i>load imbalance</i> is the standard deviation of 
     )
 }
 
-fn subtitle(model: &Model) -> String {
+fn subtitle(model: &ReportData) -> String {
     let epochs = match model.epochs.as_slice() {
         [] => "no epochs".to_owned(),
         [only] => format!("epoch {}", only.epoch),
@@ -125,7 +125,7 @@ fn subtitle(model: &Model) -> String {
     )
 }
 
-fn tiles(model: &Model) -> String {
+fn tiles(model: &ReportData) -> String {
     let worst = |pick: fn(&Epoch) -> f64| model.epochs.iter().map(pick).fold(0.0, f64::max);
     let stored = model.rows() as f64 * model.row_bytes as f64;
     let written = model.bytes_written();
@@ -152,7 +152,7 @@ fn card(heading: &str, words: &str, content: Option<String>) -> String {
 }
 
 /// Returns the plots of keys and of the cost of queries by key.
-fn plots_of_keys(model: &Model) -> String {
+fn plots_of_keys(model: &ReportData) -> String {
     let is_single = model.drawn.len() == 1;
     let fade = if model.drawn.len() > 1 { FADE_LEGEND } else { "" };
     let with_fade = |plot: Option<String>| plot.map(|plot| fade.to_owned() + &plot);
@@ -198,7 +198,7 @@ ten. Above stands the load imbalance.{}",
 }
 
 /// Returns the plots with a column for each epoch.
-fn plots_by_epoch(model: &Model) -> String {
+fn plots_by_epoch(model: &ReportData) -> String {
     let buckets = Buckets::of(&model.epochs);
     let (mean, worst) = (escape(&buckets.remark("the mean")), escape(&buckets.remark("the worst")));
     let cards = [
@@ -233,7 +233,7 @@ fn row(tag: &str, cells: &[String]) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-fn epochs_table(model: &Model) -> String {
+fn epochs_table(model: &ReportData) -> String {
     let names = [
         "epoch",
         "rows",
@@ -249,20 +249,20 @@ fn epochs_table(model: &Model) -> String {
         "wall",
     ];
     let line = |epoch: &Epoch| {
-        let figures = &epoch.figures;
+        let statistics = &epoch.statistics;
         [
             epoch.epoch.to_string(),
             text::count(epoch.rows),
             text::count(epoch.parts as u64),
             text::count(epoch.runs as u64),
             text::count(epoch.row_groups as u64),
-            text::count(figures.strays),
-            text::count(figures.spills),
-            text::count(figures.nan_keys),
+            text::count(statistics.strays),
+            text::count(statistics.spills),
+            text::count(statistics.nan_keys),
             text::percent(epoch.imbalance),
-            text::count(figures.renegotiations.into()),
+            text::count(statistics.renegotiations.into()),
             format!("{:.4}", epoch.write_amplification),
-            seconds(figures.wall_s),
+            seconds(statistics.wall_s),
         ]
     };
     let lines: String = model.drawn.iter().map(|&place| row("td", &line(&model.epochs[place]))).collect();
@@ -273,13 +273,13 @@ fn epochs_table(model: &Model) -> String {
         sum(|epoch| epoch.parts as u64),
         sum(|epoch| epoch.runs as u64),
         sum(|epoch| epoch.row_groups as u64),
-        sum(|epoch| epoch.figures.strays),
-        sum(|epoch| epoch.figures.spills),
-        sum(|epoch| epoch.figures.nan_keys),
+        sum(|epoch| epoch.statistics.strays),
+        sum(|epoch| epoch.statistics.spills),
+        sum(|epoch| epoch.statistics.nan_keys),
         String::new(),
-        sum(|epoch| epoch.figures.renegotiations.into()),
+        sum(|epoch| epoch.statistics.renegotiations.into()),
         String::new(),
-        seconds(model.epochs.iter().map(|epoch| epoch.figures.wall_s).sum()),
+        seconds(model.epochs.iter().map(|epoch| epoch.statistics.wall_s).sum()),
     ];
     let header = row("th", &names.map(str::to_owned));
     format!(
@@ -290,7 +290,7 @@ fn epochs_table(model: &Model) -> String {
     )
 }
 
-fn identity(model: &Model) -> String {
+fn identity(model: &ReportData) -> String {
     let term = |name: &str, value: &str| format!("<dt>{}</dt><dd>{}</dd>", escape(name), escape(value));
     let mut terms = term("path", &model.path) + &term("identity", &model.uuid);
     terms += &term("format version", &model.format_version.to_string());
@@ -339,7 +339,7 @@ fn name_quoted(name: &str) -> String {
     if is_plain && begins { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) }
 }
 
-fn commands(model: &Model) -> String {
+fn commands(model: &ReportData) -> String {
     let dataset = shell_quoted(&model.path);
     let key = name_quoted(&model.key.name);
     let predicate = model.largest.as_ref().map_or_else(|| format!("{key} > 0"), |largest| largest.predicate(&key));

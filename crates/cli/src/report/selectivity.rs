@@ -4,7 +4,7 @@ use turbidite::query::ProfilePoint;
 
 use super::axis::{Axis, about};
 use super::bars::epoch_ticks;
-use super::model::{Buckets, Epoch, Model, epochs_label};
+use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, line, path_data};
 use crate::text;
 
@@ -41,7 +41,7 @@ pub(super) const ROW_GROUPS: Curve = Curve {
 
 impl Curve {
     /// Returns the plot; `None` without rows.
-    pub(super) fn draw(&self, model: &Model) -> Option<String> {
+    pub(super) fn draw(&self, model: &ReportData) -> Option<String> {
         let epochs: Vec<&Epoch> =
             model.drawn.iter().map(|&place| &model.epochs[place]).filter(|e| !e.points.is_empty()).collect();
         epochs.first()?;
@@ -93,7 +93,7 @@ impl Curve {
     }
 
     /// Returns invisible columns with tooltips for their values.
-    fn targets(&self, model: &Model, frame: &Frame, epochs: &[&Epoch]) -> String {
+    fn targets(&self, model: &ReportData, frame: &Frame, epochs: &[&Epoch]) -> String {
         let percentiles = epochs.first().map_or(0, |epoch| epoch.points.len());
         let width = (frame.right - frame.left) / percentiles.max(1) as f64;
         let mut out = String::new();
@@ -141,7 +141,7 @@ fn steps(frame: &Frame, points: &[ProfilePoint], values: &[f64]) -> String {
 }
 
 /// Returns the read amplification by epoch, from the median over the key space to the 99th percentile.
-pub(super) fn amplification(model: &Model) -> Option<String> {
+pub(super) fn amplification(model: &ReportData) -> Option<String> {
     let highest = model.epochs.iter().map(|epoch| epoch.amplification_p99).fold(0.0, f64::max);
     if highest <= 0.0 {
         return None;

@@ -12,8 +12,8 @@ use super::options::{CompactOptions, PART_BYTES};
 use super::slab::{Sequences, SlabReader};
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, EpochFigures, EpochManifest, MAX_ROW_GROUPS, MOST_SPREADS, PartEntry, PartId, RunContext, RunEntry,
-    Runs, Spreads, StageSeconds,
+    EncodeBuffers, EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, MAX_ROW_GROUPS, PartEntry, PartId,
+    RowGroupEntries, RowGroupEntry, RunContext, StageSeconds,
 };
 use crate::query::EpochGroups;
 use crate::schema::Schema;
@@ -28,7 +28,7 @@ const LANES_PER_THREAD: u64 = 4;
 pub struct CompactedEpoch {
     /// As for an epoch that was ingested: a lane takes the place of a receiver, and `route_s` is the time of finding
     /// and reading the records.
-    pub figures: EpochFigures,
+    pub statistics: EpochStatistics,
     /// Bytes of the epoch's pages in the source.
     pub source_bytes: u64,
     /// Bytes of pages read: more than `source_bytes`, since pages that contain a cut are read for both sides of it.
@@ -55,8 +55,8 @@ struct Lane {
 #[derive(Debug)]
 struct Written {
     part: PartEntry,
-    runs: Vec<RunEntry>,
-    keys: Spreads,
+    runs: Vec<RowGroupEntry>,
+    keys: KeyRangeCounts,
     stages: StageSeconds,
     rows: u64,
 }
@@ -130,7 +130,7 @@ impl<'a> EpochWork<'a> {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
         let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
-        // Runs that do not divide a slab evenly are up to twice as many.
+        // RowGroupEntries that do not divide a slab evenly are up to twice as many.
         let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
         (rows / (LANES_PER_THREAD * threads))
             .max(slab_rows)
@@ -162,34 +162,34 @@ impl<'a> EpochWork<'a> {
             epoch: identity.epoch,
             commit: identity.commit,
             parts: Vec::new(),
-            runs: Runs::default(),
-            keys: Spreads::default(),
-            figures: EpochFigures { ranks: lanes.len() as u32, nan_keys, ..EpochFigures::default() },
+            row_groups: RowGroupEntries::default(),
+            keys: KeyRangeCounts::default(),
+            statistics: EpochStatistics { ranks: lanes.len() as u32, nan_keys, ..EpochStatistics::default() },
         };
         for (_, lane) in lanes {
             let mut lane = lane?;
             manifest.parts.push(lane.part);
-            manifest.runs.extend(lane.runs);
-            manifest.keys.extend(lane.keys.take(), MOST_SPREADS);
-            let figures = &mut manifest.figures;
-            figures.receivers += 1;
-            figures.rows += lane.rows;
-            figures.rows_per_receiver.push(lane.rows);
-            figures.bytes_written += lane.stages.bytes_written;
-            figures.encode_s += lane.stages.encode_s;
-            figures.write_s += lane.stages.write_s;
-            figures.sync_s += lane.stages.sync_s;
+            manifest.row_groups.extend(lane.runs);
+            manifest.keys.extend(lane.keys.take(), MAX_RANGE_COUNTS);
+            let statistics = &mut manifest.statistics;
+            statistics.receivers += 1;
+            statistics.rows += lane.rows;
+            statistics.rows_per_receiver.push(lane.rows);
+            statistics.bytes_written += lane.stages.bytes_written;
+            statistics.encode_s += lane.stages.encode_s;
+            statistics.write_s += lane.stages.write_s;
+            statistics.sync_s += lane.stages.sync_s;
         }
         if manifest.parts.is_empty() {
             manifest.parts.push(factory.write_empty()?);
         }
         for workplace in workplaces {
-            manifest.figures.route_s += std::mem::take(&mut workplace.reader.read_s);
-            manifest.figures.sort_s += std::mem::take(&mut workplace.reader.sort_s);
+            manifest.statistics.route_s += std::mem::take(&mut workplace.reader.read_s);
+            manifest.statistics.sort_s += std::mem::take(&mut workplace.reader.sort_s);
         }
-        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
+        manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
         let done = CompactedEpoch {
-            figures: manifest.figures.clone(),
+            statistics: manifest.statistics.clone(),
             source_bytes: groups.entries().map(|entry| entry.bytes).sum(),
             bytes_read: read_after - read_before,
         };
@@ -212,7 +212,7 @@ impl<'a> EpochWork<'a> {
         });
     }
 
-    /// Runs one thread: lane after lane, until none is left or one has failed.
+    /// RowGroupEntries one thread: lane after lane, until none is left or one has failed.
     fn work(&self, workplace: &mut Workplace, progress: &(dyn Fn(u64) + Sync)) {
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -257,7 +257,7 @@ impl<'a> EpochWork<'a> {
             from = to;
         }
         let keys = part.take_keys();
-        let (part, stages) = part.finish_with_figures()?;
+        let (part, stages) = part.finish_with_statistics()?;
         Ok(Some(Written { part, runs, keys, stages, rows: lane.rows.end - lane.rows.start }))
     }
 }

@@ -11,7 +11,7 @@ use crate::format::{EncodeBuffers, EpochManifest};
 use crate::query::{Dataset, EpochGroups};
 use crate::storage::{FileSystem, Storage};
 use crate::store::{
-    DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock, check_vacant, recover, salvage,
+    DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock, check_vacant, recover, salvage,
 };
 use crate::writer::PartFactory;
 
@@ -32,7 +32,7 @@ use crate::writer::PartFactory;
 pub struct Compaction {
     source: Dataset,
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    layout: DatasetPaths,
     descriptor: DatasetDescriptor,
     /// Whether the copy holds only data of the source, so that the parts of an earlier attempt need no salvage.
     made_of_source: bool,
@@ -57,7 +57,7 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
 }
 
 /// Returns an error for a copy into its own source.
-fn check_target(source: &Dataset, storage: &dyn Storage, layout: &Layout) -> Result<()> {
+fn check_target(source: &Dataset, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
     let refuse = |what: &str| {
         let what = format!("{} {what}; give another folder", layout.root().display());
         Err(UsageError::Option { option: "out", what }.into())
@@ -93,7 +93,7 @@ impl Compaction {
         options: CompactOptions,
     ) -> Result<Self> {
         options.check()?;
-        let layout = Layout::new(target.as_ref());
+        let layout = DatasetPaths::new(target.as_ref());
         check_target(source, &*storage, &layout)?;
         check_vacant(&*storage, &layout)?;
         let (lock, notice) = WriterLock::acquire(&storage, &layout, options.break_lock)?;

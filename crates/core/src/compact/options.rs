@@ -127,9 +127,9 @@ mod tests {
             epoch: 0,
             commit: Uuid::nil(),
             parts: Vec::new(),
-            runs: Vec::new().into(),
+            row_groups: Vec::new().into(),
             keys: Default::default(),
-            figures: Default::default(),
+            statistics: Default::default(),
         };
         let bound = |row_groups_per_run| {
             let part = PartOptions { row_groups_per_run, ..PartOptions::default() };

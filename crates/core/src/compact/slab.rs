@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::cuts::{Cut, KeyMap, KeyPage};
 use super::reads::coalesce;
 use crate::error::Result;
-use crate::format::{ColumnTable, RunEntry, RunKind};
+use crate::format::{ColumnTable, RowGroupEntry, RunKind};
 use crate::query::{EpochGroups, Extent, Group, PageIndex, pages_of};
 use crate::schema::Schema;
 
@@ -28,7 +28,7 @@ impl<'a> Sequences<'a> {
     /// # Errors
     /// When a page index is corrupt, or storage fails.
     pub(super) fn open(groups: &'a EpochGroups, schema: &Schema, nan: bool) -> Result<Self> {
-        let chosen = |entry: &RunEntry| (entry.kind == RunKind::NanKey) == nan;
+        let chosen = |entry: &RowGroupEntry| (entry.kind == RunKind::NanKey) == nan;
         let numbers: Vec<usize> =
             groups.entries().enumerate().filter(|(_, entry)| chosen(entry)).map(|(number, _)| number).collect();
         let mut sequences = Self { groups, nan, numbers, map: KeyMap::default() };
@@ -75,7 +75,7 @@ fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> 
             None => (0, u64::MAX),
         };
         if low > high || pages.last().is_some_and(|before| low < before.low || high < before.high) {
-            return Err(group.damage(group.column_name(column), format!("the keys of page {number} do not ascend")));
+            return Err(group.corruption(group.column_name(column), format!("the keys of page {number} do not ascend")));
         }
         // `Group` checked that row numbers fit.
         pages.push(KeyPage { first_row: page.first_row as u32, rows: page.rows, low, high });
@@ -141,7 +141,8 @@ impl SlabReader {
         let column = self.schema.key_index();
         let pages = group.pages(column)?;
         let number = pages.partition_point(|page| page.first_row < u64::from(expected.first_row));
-        let extent = pages.get(number).map(Extent::of).ok_or_else(|| group.damage("page list", "a page is gone"))?;
+        let extent =
+            pages.get(number).map(Extent::of).ok_or_else(|| group.corruption("page list", "a page is gone"))?;
         self.fetch(group, extent)?;
         self.page.clear();
         group.decode(&self.raw[..extent.bytes as usize], column, number, true, &mut self.page)?;
@@ -151,7 +152,7 @@ impl SlabReader {
             && keys.last().is_some_and(|last| *last <= expected.high);
         if !within || !keys.is_sorted() {
             let place = format!("{}, page {number}", group.column_name(column));
-            return Err(group.damage(place, "its keys do not ascend within the bounds of the page index"));
+            return Err(group.corruption(place, "its keys do not ascend within the bounds of the page index"));
         }
         Ok(())
     }
@@ -182,7 +183,7 @@ impl SlabReader {
                     let group = sequences.group(*sequence)?;
                     let place =
                         format!("{}, rows {} to {}", group.column_name(self.schema.key_index()), rows.start, rows.end);
-                    return Err(group.damage(place, "its keys are not in the order that the page index tells"));
+                    return Err(group.corruption(place, "its keys are not in the order that the page index tells"));
                 }
             }
             Ok(())

@@ -1,7 +1,7 @@
 //! A predicate as comparisons that connectives join, for those who judge each comparison by itself.
 
-use super::plan::{Plan, Source};
-use super::prune::{ColumnBounds, Pruner, Truth};
+use super::plan::{ExpressionPlan, Source};
+use super::prune::{ColumnBounds, Pruner, TruthValue};
 use super::tree::gather;
 
 /// How conditions are joined.
@@ -18,7 +18,7 @@ pub enum Connective {
 /// A condition without connectives: one comparison, membership or test.
 #[derive(Debug)]
 pub struct Comparison<'a> {
-    plan: &'a Plan,
+    plan: &'a ExpressionPlan,
 }
 
 impl Comparison<'_> {
@@ -31,14 +31,16 @@ impl Comparison<'_> {
             }
         };
         match self.plan {
-            Plan::Range { source: of, .. } | Plan::Member { source: of, .. } => source(of),
-            Plan::Whole { left, right, .. } => [left, right].into_iter().for_each(source),
-            Plan::Compare { left, right, .. } => {
+            ExpressionPlan::Range { source: of, .. } | ExpressionPlan::Member { source: of, .. } => source(of),
+            ExpressionPlan::Whole { left, right, .. } => [left, right].into_iter().for_each(source),
+            ExpressionPlan::Compare { left, right, .. } => {
                 gather(&left.tree, &mut columns, &mut epoch);
                 gather(&right.tree, &mut columns, &mut epoch);
             }
-            Plan::ComputedMember { value, .. } | Plan::IsNan(value) => gather(&value.tree, &mut columns, &mut epoch),
-            Plan::Constant(_) | Plan::Not(_) | Plan::And(_) | Plan::Or(_) => {}
+            ExpressionPlan::ComputedMember { value, .. } | ExpressionPlan::IsNan(value) => {
+                gather(&value.tree, &mut columns, &mut epoch)
+            }
+            ExpressionPlan::Constant(_) | ExpressionPlan::Not(_) | ExpressionPlan::And(_) | ExpressionPlan::Or(_) => {}
         }
         columns.sort_unstable();
         columns.dedup();
@@ -46,28 +48,28 @@ impl Comparison<'_> {
     }
 
     /// Judges rows of `epoch`, as [`super::Predicate::prune`] does.
-    pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
+    pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> TruthValue {
         Pruner { epoch, summary }.truth(self.plan)
     }
 }
 
 /// Folds a plan from its comparisons up.
 pub(super) fn fold<T, E>(
-    plan: &Plan,
+    plan: &ExpressionPlan,
     comparison: &mut dyn FnMut(&Comparison<'_>) -> Result<T, E>,
     join: &dyn Fn(Connective, Vec<T>) -> T,
 ) -> Result<T, E> {
     let (connective, operands) = match plan {
-        Plan::Not(operand) => (Connective::Not, std::slice::from_ref(&**operand)),
-        Plan::And(operands) => (Connective::And, operands.as_slice()),
-        Plan::Or(operands) => (Connective::Or, operands.as_slice()),
-        Plan::Constant(_)
-        | Plan::Range { .. }
-        | Plan::Member { .. }
-        | Plan::Whole { .. }
-        | Plan::Compare { .. }
-        | Plan::ComputedMember { .. }
-        | Plan::IsNan(_) => return comparison(&Comparison { plan }),
+        ExpressionPlan::Not(operand) => (Connective::Not, std::slice::from_ref(&**operand)),
+        ExpressionPlan::And(operands) => (Connective::And, operands.as_slice()),
+        ExpressionPlan::Or(operands) => (Connective::Or, operands.as_slice()),
+        ExpressionPlan::Constant(_)
+        | ExpressionPlan::Range { .. }
+        | ExpressionPlan::Member { .. }
+        | ExpressionPlan::Whole { .. }
+        | ExpressionPlan::Compare { .. }
+        | ExpressionPlan::ComputedMember { .. }
+        | ExpressionPlan::IsNan(_) => return comparison(&Comparison { plan }),
     };
     let mut joined = Vec::with_capacity(operands.len());
     for operand in operands {

@@ -54,4 +54,4 @@ pub use comparison::{Comparison, Connective};
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
 pub use predicate::{Predicate, PredicateInput};
-pub use prune::{ColumnBounds, NanPresence, Truth};
+pub use prune::{ColumnBounds, NanPresence, TruthValue};

@@ -38,7 +38,7 @@ pub(super) struct Computed {
 
 /// An executable condition. `inside: false` negates it, so it is true for NaN.
 #[derive(Debug, Clone)]
-pub(super) enum Plan {
+pub(super) enum ExpressionPlan {
     Constant(bool),
     /// The value lies within [low, high], both of the source's type (and never empty).
     Range {
@@ -70,13 +70,13 @@ pub(super) enum Plan {
         inside: bool,
     },
     IsNan(Computed),
-    Not(Box<Plan>),
-    And(Vec<Plan>),
-    Or(Vec<Plan>),
+    Not(Box<ExpressionPlan>),
+    And(Vec<ExpressionPlan>),
+    Or(Vec<ExpressionPlan>),
 }
 
 /// Builds plans, given the slots of the columns.
-pub(super) struct Planner<'a> {
+pub(super) struct ExpressionPlanner<'a> {
     /// The columns in use, ascending: a column's slot is its index here.
     pub(super) columns: &'a [usize],
 }
@@ -151,10 +151,10 @@ fn whole_interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<
     Some((Value::Int(low.max(least)), Value::Int(high.min(greatest))))
 }
 
-fn range(source: Source, within: Option<(Value, Value)>, inside: bool) -> Plan {
+fn range(source: Source, within: Option<(Value, Value)>, inside: bool) -> ExpressionPlan {
     match within {
-        Some((low, high)) => Plan::Range { source, low, high, inside },
-        None => Plan::Constant(!inside),
+        Some((low, high)) => ExpressionPlan::Range { source, low, high, inside },
+        None => ExpressionPlan::Constant(!inside),
     }
 }
 
@@ -172,7 +172,7 @@ fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Va
     (low.compare(high) != Some(Ordering::Greater)).then_some((low, high))
 }
 
-impl Plan {
+impl ExpressionPlan {
     /// Returns a plan that tests whether a value read without arithmetic is a member of a list.
     pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
         match *members.values() {
@@ -184,49 +184,49 @@ impl Plan {
 }
 
 /// Returns a rough cost of a plan per row: cheap plans run first and may make the others unnecessary.
-fn cost(plan: &Plan) -> usize {
+fn cost(plan: &ExpressionPlan) -> usize {
     match plan {
-        Plan::Constant(_) => 0,
-        Plan::Range { .. } => 1,
-        Plan::Member { .. } => 3,
-        Plan::Whole { .. } => 4,
-        Plan::Compare { .. } | Plan::IsNan(_) => 10,
-        Plan::ComputedMember { .. } => 13,
-        Plan::Not(inner) => cost(inner),
-        Plan::And(inner) | Plan::Or(inner) => inner.iter().map(cost).sum(),
+        ExpressionPlan::Constant(_) => 0,
+        ExpressionPlan::Range { .. } => 1,
+        ExpressionPlan::Member { .. } => 3,
+        ExpressionPlan::Whole { .. } => 4,
+        ExpressionPlan::Compare { .. } | ExpressionPlan::IsNan(_) => 10,
+        ExpressionPlan::ComputedMember { .. } => 13,
+        ExpressionPlan::Not(inner) => cost(inner),
+        ExpressionPlan::And(inner) | ExpressionPlan::Or(inner) => inner.iter().map(cost).sum(),
     }
 }
 
-impl Planner<'_> {
-    pub(super) fn plan(&self, condition: &Condition) -> Plan {
+impl ExpressionPlanner<'_> {
+    pub(super) fn plan(&self, condition: &Condition) -> ExpressionPlan {
         match condition {
-            Condition::Constant(value) => Plan::Constant(*value),
+            Condition::Constant(value) => ExpressionPlan::Constant(*value),
             Condition::Compare(op, left, right) => self.compare(*op, left, right),
             Condition::Between { value, low, high, negated } => self.between(value, low, high, *negated),
             Condition::In { value, list, negated } => self.member(value, list, *negated),
             Condition::IsNan(value) => match self.source(value) {
                 // Integers are never NaN.
-                Some(source) if !source.data_type().is_float() => Plan::Constant(false),
-                _ => Plan::IsNan(self.computed(value)),
+                Some(source) if !source.data_type().is_float() => ExpressionPlan::Constant(false),
+                _ => ExpressionPlan::IsNan(self.computed(value)),
             },
-            Condition::Not(operand) => Plan::Not(Box::new(self.plan(operand))),
+            Condition::Not(operand) => ExpressionPlan::Not(Box::new(self.plan(operand))),
             Condition::And(operands) => Self::all(operands.iter().map(|operand| self.plan(operand))),
             Condition::Or(operands) => {
-                let mut plans: Vec<Plan> = operands.iter().map(|operand| self.plan(operand)).collect();
+                let mut plans: Vec<ExpressionPlan> = operands.iter().map(|operand| self.plan(operand)).collect();
                 plans.sort_by_key(cost);
-                Plan::Or(plans)
+                ExpressionPlan::Or(plans)
             }
         }
     }
 
     /// Builds a conjunction, with the ranges on each source merged into one.
-    fn all(operands: impl Iterator<Item = Plan>) -> Plan {
-        let mut plans: Vec<Plan> = Vec::new();
+    fn all(operands: impl Iterator<Item = ExpressionPlan>) -> ExpressionPlan {
+        let mut plans: Vec<ExpressionPlan> = Vec::new();
         for operand in operands {
-            if let Plan::Range { source, low, high, inside: true } = operand {
-                let same = |plan: &&mut Plan| matches!(plan, Plan::Range { source: other, inside: true, .. } if *other == source);
+            if let ExpressionPlan::Range { source, low, high, inside: true } = operand {
+                let same = |plan: &&mut ExpressionPlan| matches!(plan, ExpressionPlan::Range { source: other, inside: true, .. } if *other == source);
                 if let Some(plan) = plans.iter_mut().find(same) {
-                    if let Plan::Range { low: other_low, high: other_high, .. } = *plan {
+                    if let ExpressionPlan::Range { low: other_low, high: other_high, .. } = *plan {
                         *plan = range(source, intersect(Some((low, high)), Some((other_low, other_high))), true);
                     }
                     continue;
@@ -235,7 +235,7 @@ impl Planner<'_> {
             plans.push(operand);
         }
         plans.sort_by_key(cost);
-        Plan::And(plans)
+        ExpressionPlan::And(plans)
     }
 
     fn source(&self, number: &Number) -> Option<Source> {
@@ -257,12 +257,12 @@ impl Planner<'_> {
         Computed { tree: number.clone(), program: Program::new(number, &|index| self.slot(index)) }
     }
 
-    fn compare(&self, op: CompareOp, left: &Number, right: &Number) -> Plan {
+    fn compare(&self, op: CompareOp, left: &Number, right: &Number) -> ExpressionPlan {
         let with_literal = |op: CompareOp, source: Source, literal: Value| {
             range(source, interval(op, source.data_type(), literal), op != CompareOp::NotEqual)
         };
         if let (Some(a), Some(b)) = (left.literal(), right.literal()) {
-            return Plan::Constant(op.holds_exactly(a, b));
+            return ExpressionPlan::Constant(op.holds_exactly(a, b));
         }
         if let (Some(source), Some(literal)) = (self.source(left), right.literal()) {
             return with_literal(op, source, literal);
@@ -274,12 +274,12 @@ impl Planner<'_> {
             && !a.data_type().is_float()
             && !b.data_type().is_float()
         {
-            return Plan::Whole { op, left: a, right: b };
+            return ExpressionPlan::Whole { op, left: a, right: b };
         }
-        Plan::Compare { op, left: self.computed(left), right: self.computed(right) }
+        ExpressionPlan::Compare { op, left: self.computed(left), right: self.computed(right) }
     }
 
-    fn between(&self, value: &Number, low: &Number, high: &Number, negated: bool) -> Plan {
+    fn between(&self, value: &Number, low: &Number, high: &Number, negated: bool) -> ExpressionPlan {
         if let (Some(source), Some(low), Some(high)) = (self.source(value), low.literal(), high.literal()) {
             let from = interval(CompareOp::GreaterOrEqual, source.data_type(), low);
             let to = interval(CompareOp::LessOrEqual, source.data_type(), high);
@@ -288,25 +288,29 @@ impl Planner<'_> {
         let from = self.compare(CompareOp::GreaterOrEqual, value, low);
         let to = self.compare(CompareOp::LessOrEqual, value, high);
         let both = Self::all([from, to].into_iter());
-        if negated { Plan::Not(Box::new(both)) } else { both }
+        if negated { ExpressionPlan::Not(Box::new(both)) } else { both }
     }
 
-    fn member(&self, value: &Number, list: &[Number], negated: bool) -> Plan {
+    fn member(&self, value: &Number, list: &[Number], negated: bool) -> ExpressionPlan {
         let literals: Option<Vec<Value>> = list.iter().map(Number::literal).collect();
         let (source, Some(literals), None) = (self.source(value), literals, value.literal()) else {
             // A list that contains columns: each item is a comparison of its own.
             let any = list.iter().map(|item| self.compare(CompareOp::Equal, value, item)).collect();
-            return if negated { Plan::Not(Box::new(Plan::Or(any))) } else { Plan::Or(any) };
+            return if negated {
+                ExpressionPlan::Not(Box::new(ExpressionPlan::Or(any)))
+            } else {
+                ExpressionPlan::Or(any)
+            };
         };
         match source {
             Some(source) => {
                 let equal = |literal| interval(CompareOp::Equal, source.data_type(), literal);
                 let members = Members::new(literals.into_iter().filter_map(equal).map(|(value, _)| value));
-                Plan::any_of(source, members, !negated)
+                ExpressionPlan::any_of(source, members, !negated)
             }
             None => {
                 let members = Members::new(literals.into_iter().map(|literal| Value::Float(literal.as_f64())));
-                Plan::ComputedMember { value: self.computed(value), members, inside: !negated }
+                ExpressionPlan::ComputedMember { value: self.computed(value), members, inside: !negated }
             }
         }
     }

@@ -18,9 +18,9 @@ use super::comparison::{Comparison, Connective, fold};
 use super::mask::{Mask, WORD_ROWS};
 use super::members::{Code, Members};
 use super::parse::{SourceText, parse};
-use super::plan::{Computed, Plan, Planner, Source, type_range};
+use super::plan::{Computed, ExpressionPlan, ExpressionPlanner, Source, type_range};
 use super::program::{CHUNK_ROWS, Chunks, Scalar, Stack};
-use super::prune::{ColumnBounds, Pruner, Truth, range_of};
+use super::prune::{ColumnBounds, Pruner, TruthValue, range_of};
 use super::tree::{CompareOp, Condition, gather};
 
 /// A condition on records, bound to a schema.
@@ -28,7 +28,7 @@ use super::tree::{CompareOp, Condition, gather};
 /// ```
 /// use std::sync::Arc;
 /// use arrow_array::{ArrayRef, Float32Array};
-/// use turbidite::expr::{ColumnBounds, NanPresence, Predicate, Truth};
+/// use turbidite::expr::{ColumnBounds, NanPresence, Predicate, TruthValue};
 /// use turbidite::{Column, DataType, Schema, Value};
 ///
 /// let schema = Schema::new(
@@ -46,14 +46,14 @@ use super::tree::{CompareOp, Condition, gather};
 /// let low = |_: usize| {
 ///     Some(ColumnBounds { range: Some((Value::Float(0.0), Value::Float(0.05))), nan: NanPresence::None })
 /// };
-/// assert_eq!(predicate.prune(200, &low), Truth::Never);
+/// assert_eq!(predicate.prune(200, &low), TruthValue::Never);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Predicate {
     /// The output of [`fmt::Display`].
     text: String,
-    plan: Plan,
+    plan: ExpressionPlan,
     columns: Vec<usize>,
     types: Vec<DataType>,
     uses_epoch: bool,
@@ -82,7 +82,7 @@ enum Slice<'a> {
     F64(&'a [f64]),
 }
 
-/// Runs one piece of code for any column type.
+/// RowGroupEntries one piece of code for any column type.
 macro_rules! with_values {
     ($slice:expr, $values:ident => $body:expr) => {
         match $slice {
@@ -188,10 +188,10 @@ impl<'a> PredicateInput<'a> {
         self.rows
     }
 
-    fn mask(&self, plan: &Plan, stack: &mut [Stack; 2]) -> Mask {
+    fn mask(&self, plan: &ExpressionPlan, stack: &mut [Stack; 2]) -> Mask {
         match plan {
-            Plan::Constant(value) => Mask::constant(self.rows, *value),
-            Plan::Range { source, low, high, inside } => {
+            ExpressionPlan::Constant(value) => Mask::constant(self.rows, *value),
+            ExpressionPlan::Range { source, low, high, inside } => {
                 let mask = match *source {
                     Source::Epoch => {
                         let epoch = Value::Int(self.epoch.into());
@@ -207,7 +207,7 @@ impl<'a> PredicateInput<'a> {
                 };
                 if *inside { mask } else { mask.negate() }
             }
-            Plan::Member { source, members, inside } => {
+            ExpressionPlan::Member { source, members, inside } => {
                 let mask = match *source {
                     Source::Epoch => Mask::constant(self.rows, members.contains(self.epoch)),
                     Source::Column { slot, .. } => {
@@ -216,21 +216,21 @@ impl<'a> PredicateInput<'a> {
                 };
                 if *inside { mask } else { mask.negate() }
             }
-            Plan::Whole { op, left, right } => self.whole(*op, *left, *right),
-            Plan::Compare { op, left, right } => self.compare(*op, left, right, stack),
-            Plan::ComputedMember { value, members, inside } => {
+            ExpressionPlan::Whole { op, left, right } => self.whole(*op, *left, *right),
+            ExpressionPlan::Compare { op, left, right } => self.compare(*op, left, right, stack),
+            ExpressionPlan::ComputedMember { value, members, inside } => {
                 let mask = self.members(value, members, stack);
                 if *inside { mask } else { mask.negate() }
             }
-            Plan::IsNan(value) => self.each_chunk(value, stack, f64::is_nan),
-            Plan::Not(inner) => self.mask(inner, stack).negate(),
-            Plan::And(inner) => self.joined(inner, stack, true),
-            Plan::Or(inner) => self.joined(inner, stack, false),
+            ExpressionPlan::IsNan(value) => self.each_chunk(value, stack, f64::is_nan),
+            ExpressionPlan::Not(inner) => self.mask(inner, stack).negate(),
+            ExpressionPlan::And(inner) => self.joined(inner, stack, true),
+            ExpressionPlan::Or(inner) => self.joined(inner, stack, false),
         }
     }
 
     /// Evaluates a conjunction (or disjunction), and stops as soon as no row (or every row) matches.
-    fn joined(&self, plans: &[Plan], stack: &mut [Stack; 2], all: bool) -> Mask {
+    fn joined(&self, plans: &[ExpressionPlan], stack: &mut [Stack; 2], all: bool) -> Mask {
         let mut joined: Option<Mask> = None;
         for plan in plans {
             let mask = match joined.take() {
@@ -354,7 +354,7 @@ impl Predicate {
         columns.sort_unstable();
         columns.dedup();
         let types = columns.iter().map(|column| schema.columns()[*column].data_type).collect();
-        let plan = Planner { columns: &columns }.plan(&condition);
+        let plan = ExpressionPlanner { columns: &columns }.plan(&condition);
         Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
     }
 
@@ -375,7 +375,7 @@ impl Predicate {
         let fits = |value: &Value| {
             least.compare(*value).is_some_and(Ordering::is_le) && greatest.compare(*value).is_some_and(Ordering::is_ge)
         };
-        let plan = Plan::any_of(source, Members::new(values.map(Value::Int).filter(fits)), true);
+        let plan = ExpressionPlan::any_of(source, Members::new(values.map(Value::Int).filter(fits)), true);
         let text = format!("{} IN (…)", stated.name);
         Ok(Self { text, plan, columns: vec![column], types: vec![stated.data_type], uses_epoch: false })
     }
@@ -449,7 +449,7 @@ impl Predicate {
     /// column by schema index, `None` if they are unknown.
     ///
     /// `Never` and `Always` hold for every row within the statistics. For an empty set of rows the result is arbitrary.
-    pub fn prune(&self, epoch: u64, statistics: &dyn Fn(usize) -> Option<ColumnBounds>) -> Truth {
+    pub fn prune(&self, epoch: u64, statistics: &dyn Fn(usize) -> Option<ColumnBounds>) -> TruthValue {
         Pruner { epoch, summary: statistics }.truth(&self.plan)
     }
 }

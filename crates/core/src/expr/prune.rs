@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use crate::schema::{DataType, Value};
 
 use super::members::Members;
-use super::plan::{Computed, Plan, Source, type_range};
+use super::plan::{Computed, ExpressionPlan, Source, type_range};
 use super::tree::{BinaryOp, CompareOp, Number, UnaryOp};
 
 /// The presence of NaN in a column.
@@ -38,7 +38,7 @@ pub struct ColumnBounds {
 
 /// The truth of a predicate over a set of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Truth {
+pub enum TruthValue {
     /// No row matches.
     Never,
     /// Some rows may match.
@@ -47,7 +47,7 @@ pub enum Truth {
     Always,
 }
 
-impl Truth {
+impl TruthValue {
     fn of(can_hold: bool, can_fail: bool) -> Self {
         match (can_hold, can_fail) {
             (true, false) => Self::Always,
@@ -170,25 +170,25 @@ fn bits(column: Interval) -> Interval {
     Interval { range: Some(range), can_be_nan: false }
 }
 
-fn compare(op: CompareOp, left: Interval, right: Interval) -> Truth {
+fn compare(op: CompareOp, left: Interval, right: Interval) -> TruthValue {
     let can_be_nan = left.can_be_nan || right.can_be_nan;
     let (Some(a), Some(b)) = (left.range, right.range) else {
         // Every pair has a NaN.
-        return if op == CompareOp::NotEqual { Truth::Always } else { Truth::Never };
+        return if op == CompareOp::NotEqual { TruthValue::Always } else { TruthValue::Never };
     };
     compare_ranges(op, a, b, can_be_nan)
 }
 
-fn compare_ranges<T: PartialOrd>(op: CompareOp, a: (T, T), b: (T, T), can_be_nan: bool) -> Truth {
+fn compare_ranges<T: PartialOrd>(op: CompareOp, a: (T, T), b: (T, T), can_be_nan: bool) -> TruthValue {
     let overlap = a.0 <= b.1 && b.0 <= a.1;
     let one_value = a.0 == a.1 && b.0 == b.1 && a.0 == b.0;
     match op {
-        CompareOp::Equal => Truth::of(overlap, !one_value || can_be_nan),
-        CompareOp::NotEqual => Truth::of(!one_value || can_be_nan, overlap),
-        CompareOp::Less => Truth::of(a.0 < b.1, a.1 >= b.0 || can_be_nan),
-        CompareOp::LessOrEqual => Truth::of(a.0 <= b.1, a.1 > b.0 || can_be_nan),
-        CompareOp::Greater => Truth::of(a.1 > b.0, a.0 <= b.1 || can_be_nan),
-        CompareOp::GreaterOrEqual => Truth::of(a.1 >= b.0, a.0 < b.1 || can_be_nan),
+        CompareOp::Equal => TruthValue::of(overlap, !one_value || can_be_nan),
+        CompareOp::NotEqual => TruthValue::of(!one_value || can_be_nan, overlap),
+        CompareOp::Less => TruthValue::of(a.0 < b.1, a.1 >= b.0 || can_be_nan),
+        CompareOp::LessOrEqual => TruthValue::of(a.0 <= b.1, a.1 > b.0 || can_be_nan),
+        CompareOp::Greater => TruthValue::of(a.1 > b.0, a.0 <= b.1 || can_be_nan),
+        CompareOp::GreaterOrEqual => TruthValue::of(a.1 >= b.0, a.0 < b.1 || can_be_nan),
     }
 }
 
@@ -198,19 +198,19 @@ fn at_most(a: Value, b: Value) -> bool {
 
 /// Returns the range of a column's values outside of which no row matches; `None` where any may match, or where the
 /// plan does not imply a range. A row with NaN in the column does not match either.
-pub(super) fn range_of(plan: &Plan, column: usize) -> Option<(Value, Value)> {
+pub(super) fn range_of(plan: &ExpressionPlan, column: usize) -> Option<(Value, Value)> {
     match plan {
-        Plan::Range { source: Source::Column { index, .. }, low, high, inside: true } if *index == column => {
+        ExpressionPlan::Range { source: Source::Column { index, .. }, low, high, inside: true } if *index == column => {
             Some((*low, *high))
         }
-        Plan::Member { source: Source::Column { index, .. }, members, inside: true } if *index == column => {
+        ExpressionPlan::Member { source: Source::Column { index, .. }, members, inside: true } if *index == column => {
             members.values().first().copied().zip(members.values().last().copied())
         }
-        Plan::And(inner) => inner.iter().filter_map(|plan| range_of(plan, column)).reduce(|one, other| {
+        ExpressionPlan::And(inner) => inner.iter().filter_map(|plan| range_of(plan, column)).reduce(|one, other| {
             let low = if at_most(one.0, other.0) { other.0 } else { one.0 };
             (low, if at_most(one.1, other.1) { one.1 } else { other.1 })
         }),
-        Plan::Or(inner) => {
+        ExpressionPlan::Or(inner) => {
             let ranges: Option<Vec<_>> = inner.iter().map(|plan| range_of(plan, column)).collect();
             ranges?.into_iter().reduce(|one, other| {
                 let low = if at_most(one.0, other.0) { one.0 } else { other.0 };
@@ -222,73 +222,73 @@ pub(super) fn range_of(plan: &Plan, column: usize) -> Option<(Value, Value)> {
 }
 
 impl Pruner<'_> {
-    pub(super) fn truth(&self, plan: &Plan) -> Truth {
+    pub(super) fn truth(&self, plan: &ExpressionPlan) -> TruthValue {
         match plan {
-            Plan::Constant(value) => Truth::of(*value, !*value),
-            Plan::Range { source, low, high, inside } => {
+            ExpressionPlan::Constant(value) => TruthValue::of(*value, !*value),
+            ExpressionPlan::Range { source, low, high, inside } => {
                 let truth = match self.known(*source) {
-                    Known { range: None, .. } => Truth::Never,
+                    Known { range: None, .. } => TruthValue::Never,
                     Known { range: Some((least, greatest)), can_be_nan } => {
                         let can_hold = at_most(*low, greatest) && at_most(least, *high);
                         let can_fail = !at_most(*low, least) || !at_most(greatest, *high) || can_be_nan;
-                        Truth::of(can_hold, can_fail)
+                        TruthValue::of(can_hold, can_fail)
                     }
                 };
                 if *inside { truth } else { truth.opposite() }
             }
-            Plan::Member { source, members, inside } => {
+            ExpressionPlan::Member { source, members, inside } => {
                 let truth = self.member(self.known(*source), members);
                 if *inside { truth } else { truth.opposite() }
             }
-            Plan::Whole { op, left, right } => match (self.known(*left).range, self.known(*right).range) {
+            ExpressionPlan::Whole { op, left, right } => match (self.known(*left).range, self.known(*right).range) {
                 (Some((a, b)), Some((c, d))) => match (a, b, c, d) {
                     (Value::Int(a), Value::Int(b), Value::Int(c), Value::Int(d)) => {
                         compare_ranges(*op, (a, b), (c, d), false)
                     }
-                    _ => Truth::Maybe,
+                    _ => TruthValue::Maybe,
                 },
-                _ => Truth::Maybe,
+                _ => TruthValue::Maybe,
             },
-            Plan::Compare { op, left, right } => compare(*op, self.computed(left), self.computed(right)),
-            Plan::ComputedMember { value, members, inside } => {
+            ExpressionPlan::Compare { op, left, right } => compare(*op, self.computed(left), self.computed(right)),
+            ExpressionPlan::ComputedMember { value, members, inside } => {
                 let Interval { range, can_be_nan } = self.computed(value);
                 let range = range.map(|(low, high)| (Value::Float(low), Value::Float(high)));
                 let truth = self.member(Known { range, can_be_nan }, members);
                 if *inside { truth } else { truth.opposite() }
             }
-            Plan::IsNan(value) => {
+            ExpressionPlan::IsNan(value) => {
                 let Interval { range, can_be_nan } = self.computed(value);
-                Truth::of(can_be_nan, range.is_some())
+                TruthValue::of(can_be_nan, range.is_some())
             }
-            Plan::Not(inner) => self.truth(inner).opposite(),
-            Plan::And(inner) => {
-                let truths: Vec<Truth> = inner.iter().map(|plan| self.truth(plan)).collect();
-                if truths.contains(&Truth::Never) {
-                    Truth::Never
-                } else if truths.contains(&Truth::Maybe) {
-                    Truth::Maybe
+            ExpressionPlan::Not(inner) => self.truth(inner).opposite(),
+            ExpressionPlan::And(inner) => {
+                let truths: Vec<TruthValue> = inner.iter().map(|plan| self.truth(plan)).collect();
+                if truths.contains(&TruthValue::Never) {
+                    TruthValue::Never
+                } else if truths.contains(&TruthValue::Maybe) {
+                    TruthValue::Maybe
                 } else {
-                    Truth::Always
+                    TruthValue::Always
                 }
             }
-            Plan::Or(inner) => {
-                let truths: Vec<Truth> = inner.iter().map(|plan| self.truth(plan)).collect();
-                if truths.contains(&Truth::Always) {
-                    Truth::Always
-                } else if truths.contains(&Truth::Maybe) {
-                    Truth::Maybe
+            ExpressionPlan::Or(inner) => {
+                let truths: Vec<TruthValue> = inner.iter().map(|plan| self.truth(plan)).collect();
+                if truths.contains(&TruthValue::Always) {
+                    TruthValue::Always
+                } else if truths.contains(&TruthValue::Maybe) {
+                    TruthValue::Maybe
                 } else {
-                    Truth::Never
+                    TruthValue::Never
                 }
             }
         }
     }
 
-    fn member(&self, known: Known, members: &Members) -> Truth {
-        let Some((low, high)) = known.range else { return Truth::Never };
+    fn member(&self, known: Known, members: &Members) -> TruthValue {
+        let Some((low, high)) = known.range else { return TruthValue::Never };
         let can_hold = members.any_within(low, high);
         let one_value = low.compare(high) == Some(Ordering::Equal);
-        Truth::of(can_hold, !(can_hold && one_value) || known.can_be_nan)
+        TruthValue::of(can_hold, !(can_hold && one_value) || known.can_be_nan)
     }
 
     fn known(&self, source: Source) -> Known {
@@ -402,9 +402,9 @@ mod tests {
                 let truth = compare(op, *a, *b);
                 for (x, y) in a_values.iter().flat_map(|x| b_values.iter().map(move |y| (*x, *y))) {
                     let fits = match truth {
-                        Truth::Never => !op.holds(x, y),
-                        Truth::Maybe => true,
-                        Truth::Always => op.holds(x, y),
+                        TruthValue::Never => !op.holds(x, y),
+                        TruthValue::Maybe => true,
+                        TruthValue::Always => op.holds(x, y),
                     };
                     assert!(fits, "{x} {op:?} {y} of {a:?} and {b:?} is not {truth:?}");
                 }

@@ -21,13 +21,13 @@ mod row_group;
 #[cfg(test)]
 mod tests;
 
-pub use manifest::entries::{ColumnSummary, PartEntry, PartId, RunKind};
-pub use manifest::model::{EpochFigures, EpochManifest};
-pub use manifest::run_entry::RunEntry;
-pub use manifest::runs::{Runs, RunsIter};
-pub(crate) use manifest::spreads::{MOST_RANK_SPREADS, Steps, condense};
-pub use manifest::spreads::{MOST_SPREADS, Spread, Spreads};
-pub use manifest::summaries::Summaries;
+pub use manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
+pub use manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+pub use manifest::range_counts::{KeyRangeCounts, MAX_RANGE_COUNTS, RangeCount};
+pub(crate) use manifest::range_counts::{MAX_RANK_RANGE_COUNTS, Steps, condense};
+pub use manifest::row_group_entries::{RowGroupEntries, RowGroupEntriesIter};
+pub use manifest::row_group_entry::RowGroupEntry;
+pub use manifest::row_group_statistics::RowGroupStatistics;
 pub use parquet::footer::{FORMAT_VERSION, MAX_ROW_GROUPS, PartIdentity};
 pub use parquet::page_index::PageLocation;
 pub(crate) use parquet::page_layout::page_rows;

@@ -8,8 +8,8 @@
 
 use crate::schema::{KeyOrder, Value};
 
+use super::cumulative_mass::{CumulativeMass, CumulativeMassBuilder};
 use super::cut_point::CutPoint;
-use super::model::{Model, ModelBuilder};
 use super::scale::Scale;
 use super::table::PartitionTable;
 
@@ -209,7 +209,7 @@ impl Curve {
 
 /// The sum of many distributions, on a grid of 2^62 steps between the extremes so that the sum is exact.
 struct Sum {
-    model: Model,
+    model: CumulativeMass,
     low: f64,
     high: f64,
     mass: f64,
@@ -230,7 +230,7 @@ impl Sum {
         let scale = if high > low { GRID / (high / 2.0 - low / 2.0) } else { 0.0 };
         let place = |value: f64| ((value / 2.0 - low / 2.0) * scale) as u64;
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
-        let mut builder = ModelBuilder::new(Scale::Even);
+        let mut builder = CumulativeMassBuilder::new(Scale::Even);
         for pivots in &known {
             let step_mass = (pivots.mass / mass / (pivots.points.len() - 1) as f64 * SUM_MASS) as u64;
             for pair in pivots.points.windows(2) {

@@ -17,9 +17,9 @@
 //! bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
 
 pub mod carp;
+pub mod cumulative_mass;
 mod curve;
 mod cut_point;
-pub mod model;
 pub mod pivots;
 pub mod planner;
 mod sample_order;
@@ -27,13 +27,13 @@ mod scale;
 pub mod sketch;
 pub mod table;
 
+pub use cumulative_mass::CumulativeMass;
 pub use cut_point::CutPoint;
-pub use model::Model;
 pub use pivots::{Atom, Pivots};
-pub use planner::{Planner, PlannerOptions};
+pub use planner::{TablePlanner, TablePlannerOptions};
 pub use sample_order::{block_records, sample_order};
 pub use sketch::Sketch;
-pub use table::{DecodeError, PartitionTable, TableShelf, TieSequence};
+pub use table::{DecodeError, PartitionTable, TableCache, TieSequence};
 
 #[cfg(test)]
 mod tests;

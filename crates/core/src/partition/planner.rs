@@ -1,13 +1,13 @@
 //! The root's part of a renegotiation: from the merged pivots to the next table.
 
+use super::cumulative_mass::CumulativeMass;
 use super::cut_point::CutPoint;
-use super::model::Model;
 use super::pivots::Pivots;
 use super::table::PartitionTable;
 
 /// The influence of the past on the next table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PlannerOptions {
+pub struct TablePlannerOptions {
     /// Share of the current load differences that the next table is to balance over the expected remainder; 0 ignores
     /// them.
     pub offset: f64,
@@ -19,7 +19,7 @@ pub struct PlannerOptions {
     pub memory: f64,
 }
 
-impl Default for PlannerOptions {
+impl Default for TablePlannerOptions {
     fn default() -> Self {
         Self { offset: 0.5, remainder: 0.0, limit: 1.0, memory: 0.5 }
     }
@@ -30,9 +30,9 @@ const HISTORY_SLOTS: usize = 2048;
 
 /// Plans tables; one planner per epoch.
 #[derive(Debug, Clone)]
-pub struct Planner {
+pub struct TablePlanner {
     partitions: u32,
-    options: PlannerOptions,
+    options: TablePlannerOptions,
     loads: Vec<f64>,
     /// The cuts of the table in force, which may keep fewer.
     cuts: Option<Vec<CutPoint>>,
@@ -40,10 +40,10 @@ pub struct Planner {
     next_version: u32,
 }
 
-impl Planner {
+impl TablePlanner {
     /// Creates a planner for an epoch with this many partitions (at least one); `first_version` numbers its first
     /// table.
-    pub fn new(partitions: u32, first_version: u32, options: PlannerOptions) -> Self {
+    pub fn new(partitions: u32, first_version: u32, options: TablePlannerOptions) -> Self {
         let partitions = partitions.max(1);
         Self {
             partitions,
@@ -84,7 +84,7 @@ impl Planner {
         self.finish(pivots, model)
     }
 
-    /// Returns the next table like [`Planner::plan`], with exact loads (records routed to each partition in this epoch
+    /// Returns the next table like [`TablePlanner::plan`], with exact loads (records routed to each partition in this epoch
     /// so far).
     pub fn plan_with_loads(&mut self, pivots: &[Pivots], loads: &[u64]) -> PartitionTable {
         for (known, load) in self.loads.iter_mut().zip(loads) {
@@ -93,7 +93,7 @@ impl Planner {
         self.finish(pivots, Pivots::model(pivots))
     }
 
-    fn finish(&mut self, pivots: &[Pivots], recent: Model) -> PartitionTable {
+    fn finish(&mut self, pivots: &[Pivots], recent: CumulativeMass) -> PartitionTable {
         let interval = recent.mass();
         let mut all = pivots.to_vec();
         let history = std::mem::take(&mut self.history);
@@ -125,7 +125,7 @@ impl Planner {
     }
 
     /// Returns cuts that give every partition the share it lacks.
-    fn cuts_for(&self, future: &Model, interval: f64) -> Vec<CutPoint> {
+    fn cuts_for(&self, future: &CumulativeMass, interval: f64) -> Vec<CutPoint> {
         let shares = self.shares(interval);
         let scale = future.mass() / shares.iter().sum::<f64>();
         let mut sum = 0.0;
@@ -147,7 +147,7 @@ impl Planner {
 }
 
 /// Returns the mass of each partition between `cuts` under `model`.
-fn masses(model: &Model, cuts: &[CutPoint]) -> Vec<f64> {
+fn masses(model: &CumulativeMass, cuts: &[CutPoint]) -> Vec<f64> {
     let mut before = 0.0;
     let mut masses: Vec<f64> = cuts
         .iter()

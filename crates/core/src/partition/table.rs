@@ -51,11 +51,11 @@ impl TieSequence {
 pub struct PartitionTable {
     version: u32,
     partitions: u32,
-    shape: Arc<Shape>,
+    shape: Arc<CutPoints>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct Shape {
+struct CutPoints {
     /// Cut points, ascending: all of them, or the kept ones.
     cuts: Vec<CutPoint>,
     /// The intervals that follow each cut; empty when all cuts are kept.
@@ -67,7 +67,7 @@ struct Shape {
 
 /// Partition tables shared by the ranks of one process: the message of each is decoded once.
 #[derive(Debug, Default)]
-pub struct TableShelf {
+pub struct TableCache {
     /// The newest messages and their tables.
     tables: Mutex<Vec<(Vec<u8>, PartitionTable)>>,
 }
@@ -75,7 +75,7 @@ pub struct TableShelf {
 /// While some ranks still route by one table, others receive the next.
 const MAX_SHELVED: usize = 2;
 
-impl TableShelf {
+impl TableCache {
     /// Decodes a table like [`PartitionTable::decode`]; equal bytes return tables that share their memory.
     pub fn decode(&self, bytes: &[u8]) -> Result<PartitionTable, DecodeError> {
         // A panic in another thread leaves whole messages and their tables.
@@ -178,7 +178,7 @@ impl PartitionTable {
         let all = knots.cuts.len() + 1 == partitions as usize;
         let intervals = if all { Vec::new() } else { Interval::all(&knots) };
         let reached = if all { Vec::new() } else { knots.reached };
-        Self { version, partitions, shape: Arc::new(Shape { cuts: knots.cuts, intervals, reached, cells }) }
+        Self { version, partitions, shape: Arc::new(CutPoints { cuts: knots.cuts, intervals, reached, cells }) }
     }
 
     /// Returns the number of the renegotiation that made the table.
@@ -198,7 +198,7 @@ impl PartitionTable {
 
     /// Returns the memory that a rank needs for it.
     pub fn memory_bytes(&self) -> usize {
-        let Shape { cuts, intervals, reached, cells } = &*self.shape;
+        let CutPoints { cuts, intervals, reached, cells } = &*self.shape;
         size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
@@ -250,7 +250,7 @@ impl PartitionTable {
 
     /// Appends the table as bytes of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let Shape { cuts, reached, .. } = &*self.shape;
+        let CutPoints { cuts, reached, .. } = &*self.shape;
         out.reserve(self.message_bytes());
         for field in [self.version, self.partitions, cuts.len() as u32] {
             out.extend_from_slice(&field.to_le_bytes());
@@ -296,7 +296,7 @@ impl PartitionTable {
     }
 }
 
-impl Shape {
+impl CutPoints {
     #[inline]
     fn destination(&self, ordinal: u64, tie: u32) -> u32 {
         let (least, most) = self.cells.range(ordinal);

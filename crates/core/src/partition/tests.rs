@@ -78,7 +78,7 @@ proptest! {
             table.destination(5, 5);
         }
         if let Ok(pivots) = Pivots::decode(&bytes) {
-            Planner::new(9, 0, PlannerOptions::default()).plan(&[pivots]);
+            TablePlanner::new(9, 0, TablePlannerOptions::default()).plan(&[pivots]);
         }
         // Headers that pass the first checks, with hostile contents.
         let mut formed = vec![0u8; 37];
@@ -93,7 +93,7 @@ proptest! {
         formed.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         if let Ok(pivots) = Pivots::decode(&formed) {
             let merged = Pivots::merge(&[pivots.clone(), pivots], 40, 0.3);
-            Planner::new(9, 0, PlannerOptions::default()).plan(&[merged]);
+            TablePlanner::new(9, 0, TablePlannerOptions::default()).plan(&[merged]);
         }
     }
 
@@ -178,7 +178,7 @@ fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: b
     let mut phase = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     let mut sketches: Vec<Sketch> = (0..ranks.len()).map(|rank| Sketch::for_keys(order, 4096, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..ranks.len()).map(|rank| TieSequence::new(rank as u32)).collect();
-    let mut planner = Planner::new(partitions, 0, PlannerOptions::default());
+    let mut planner = TablePlanner::new(partitions, 0, TablePlannerOptions::default());
     let mut loads = vec![0u64; partitions as usize];
     let longest = ranks.iter().map(Vec::len).max().unwrap_or(0);
     let interval = longest.div_ceil(7).max(1);
@@ -286,9 +286,9 @@ fn sorted_input_loses_no_record() {
 
 #[test]
 fn degenerate_inputs_give_tables() {
-    let options = PlannerOptions::default();
+    let options = TablePlannerOptions::default();
     for partitions in [1, 2, 16, 1000] {
-        let mut planner = Planner::new(partitions, 4, options);
+        let mut planner = TablePlanner::new(partitions, 4, options);
         for pivots in [vec![], vec![Pivots::default(); 3]] {
             assert_eq!(planner.plan(&pivots).partitions(), partitions, "no mass");
         }
@@ -299,7 +299,7 @@ fn degenerate_inputs_give_tables() {
         sketch.observe(&[u64::MAX; 100]);
         planner.plan_with_loads(&[sketch.summarize(16, 0.999)], &[]);
     }
-    assert_eq!(Planner::new(0, 0, options).plan(&[]).partitions(), 1);
+    assert_eq!(TablePlanner::new(0, 0, options).plan(&[]).partitions(), 1);
 }
 
 #[test]
@@ -371,8 +371,8 @@ fn the_planner_evens_out_loads_that_it_is_told() {
     let mut sketch = Sketch::new(8192, 0);
     sketch.observe(&(0..4000).collect::<Vec<u64>>());
     let pivots = [sketch.summarize(SLOTS, 0.5)];
-    let options = PlannerOptions { offset: 1.0, ..PlannerOptions::default() };
-    let mut planner = Planner::new(4, 0, options);
+    let options = TablePlannerOptions { offset: 1.0, ..TablePlannerOptions::default() };
+    let mut planner = TablePlanner::new(4, 0, options);
     planner.plan(&pivots);
     let table = planner.plan_with_loads(&pivots, &[1300, 900, 900, 900]);
     let loads: Vec<usize> = (0..4).map(|p| (0..4000).filter(|key| table.destination(*key, 0) == p).count()).collect();

@@ -17,7 +17,7 @@ use crate::query::execution::recycle::Recycler;
 use crate::query::planning::pruning::KeyRanges;
 use crate::schema::Schema;
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, Layout, epoch_exists, list_epochs, load_manifest};
+use crate::store::{DatasetDescriptor, DatasetPaths, epoch_exists, list_epochs, load_manifest};
 
 /// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes in
 /// memory.
@@ -39,7 +39,7 @@ const CACHED_PARTS: usize = 384;
 #[derive(Debug)]
 pub(super) struct Catalog {
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    layout: DatasetPaths,
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
@@ -53,7 +53,7 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Reads the descriptor, and nothing else.
     pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
-        let layout = Layout::new(path);
+        let layout = DatasetPaths::new(path);
         let descriptor = DatasetDescriptor::read(storage.as_ref(), &layout)?;
         let schema = descriptor.schema.clone();
         Ok(Self {
@@ -122,7 +122,7 @@ impl Catalog {
             return Ok(manifest);
         }
         let manifest = Arc::new(load_manifest(self.storage.as_ref(), &self.layout, &self.descriptor, epoch)?);
-        let weight = manifest.runs.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
+        let weight = manifest.row_groups.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
         lock(&self.manifests).insert(epoch, manifest.clone(), weight);
         Ok(manifest)
     }
@@ -133,7 +133,7 @@ impl Catalog {
             return ranges;
         }
         let ranges = Arc::new(KeyRanges::of(manifest, self.schema.key_index(), self.schema.key_order()));
-        lock(&self.key_ranges).insert(manifest.commit, ranges.clone(), manifest.runs.len() as u64);
+        lock(&self.key_ranges).insert(manifest.commit, ranges.clone(), manifest.row_groups.len() as u64);
         ranges
     }
 
@@ -157,7 +157,7 @@ impl Catalog {
         let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
         let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
         let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
-            Error::damage(
+            Error::corruption(
                 &path,
                 format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch),
             )

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::catalog::Catalog;
-use super::figures::QueryFigures;
-use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, Shape};
+use super::metrics::QueryMetrics;
+use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery};
 use crate::error::Result;
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
@@ -22,8 +22,8 @@ use crate::store::DatasetDescriptor;
 /// ```no_run
 /// use turbidite::query::{Dataset, Query};
 /// let dataset = Dataset::open("particles.tbd")?;
-/// let (rows, figures) = dataset.count(&Query::new().filter("energy > 10"))?;
-/// println!("{rows} rows, {} bytes read", figures.bytes_read);
+/// let (rows, metrics) = dataset.count(&Query::new().filter("energy > 10"))?;
+/// println!("{rows} rows, {} bytes read", metrics.bytes_read);
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ impl Dataset {
     /// # Errors
     /// Usage errors and missing epochs are returned immediately; errors while reading come through the stream.
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
-        let shape = Shape::resolve(query, &self.catalog.schema)?;
+        let shape = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         Ok(stream::start(self.catalog.clone(), shape, epochs))
     }
@@ -90,11 +90,11 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::run`] and its stream.
-    pub fn count(&self, query: &Query) -> Result<(u64, QueryFigures)> {
+    pub fn count(&self, query: &Query) -> Result<(u64, QueryMetrics)> {
         let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
         bare.limit = None;
         bare.batch_rows = MOST_BATCH_ROWS;
-        let shape = Shape::resolve(&bare, &self.catalog.schema)?;
+        let shape = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         stream::count(self.catalog.clone(), shape, epochs)
     }
@@ -114,7 +114,7 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::run`]; corrupt manifests and footers.
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
-        let shape = Shape::resolve(query, &self.catalog.schema)?;
+        let shape = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         explain(&self.catalog, &shape, &epochs)
     }

@@ -1,4 +1,4 @@
-//! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`Shape`]).
+//! A query as requested ([`Query`]), and as resolved against a dataset's schema ([`ResolvedQuery`]).
 
 use std::sync::{Arc, OnceLock};
 
@@ -172,7 +172,7 @@ fn cores() -> usize {
 /// The source of an output column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Output {
-    /// A stored column, by its position in [`Shape::stored`].
+    /// A stored column, by its position in [`ResolvedQuery::stored`].
     Stored(usize),
     /// The epoch's label.
     Epoch,
@@ -180,7 +180,7 @@ pub(super) enum Output {
 
 /// A query resolved against a schema, shared by all threads.
 #[derive(Debug)]
-pub(super) struct Shape {
+pub(super) struct ResolvedQuery {
     pub(super) schema: Arc<Schema>,
     pub(super) predicate: Option<Predicate>,
     /// The stored columns to return, each once: the output columns, then the key if the order needs it.
@@ -195,7 +195,7 @@ pub(super) struct Shape {
     pub(super) check: bool,
 }
 
-impl Shape {
+impl ResolvedQuery {
     /// Resolves a query against a schema.
     ///
     /// # Errors
@@ -259,7 +259,7 @@ impl Shape {
         self.schema.columns()[column].data_type.width()
     }
 
-    /// Returns the widths of the columns of [`Shape::stored`] in bytes.
+    /// Returns the widths of the columns of [`ResolvedQuery::stored`] in bytes.
     pub(super) fn stored_widths(&self) -> impl Iterator<Item = usize> {
         self.stored.iter().map(|column| self.width(*column))
     }

@@ -9,15 +9,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::gather;
-use super::traffic::RankTraffic;
+use super::epoch_report;
+use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{BucketBounds, EpochFigures, Memtable, PartIdentity, RunKind};
+use crate::format::{BucketBounds, EpochStatistics, Memtable, PartIdentity, RunKind};
 use crate::runtime::process::memory::{MemtableMemory, Share};
 use crate::schema::{Schema, Value};
 use crate::shuffle::{
-    Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Patience, Payloads, Peers,
-    Progress, Receiver, Spill, Transport,
+    Action, Append, Backpressure, BatchMemory, Engine, Event, Failure, MessageError, Payloads, Peers, Progress,
+    Receiver, Spill, Timeouts, Transport,
 };
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
@@ -27,7 +27,7 @@ use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
 pub(super) struct Endpoint {
     pub(super) engine: Engine,
     schema: Arc<Schema>,
-    session: Session,
+    session: SessionState,
     backpressure: Backpressure,
     /// The memory that memtables are allocated from.
     memory: Arc<MemtableMemory>,
@@ -41,7 +41,7 @@ pub(super) struct Endpoint {
 
 /// A session's state on this rank.
 #[derive(Debug)]
-enum Session {
+enum SessionState {
     /// No session has begun, or the outcome of the last one was taken.
     Idle,
     /// No records are stored (yet).
@@ -107,15 +107,16 @@ impl Endpoint {
         mut engine: Engine,
         schema: Arc<Schema>,
         memory: Arc<MemtableMemory>,
-        patience: Patience,
+        timeouts: Timeouts,
     ) -> Self {
         let merging = Arc::clone(&schema);
-        engine.merge_payloads(move |payloads| gather::merge(&merging, payloads).map_err(|error| error.to_string()));
+        engine
+            .merge_payloads(move |payloads| epoch_report::merge(&merging, payloads).map_err(|error| error.to_string()));
         Self {
             engine,
             schema,
-            session: Session::Idle,
-            backpressure: Backpressure::new(patience),
+            session: SessionState::Idle,
+            backpressure: Backpressure::new(timeouts),
             memory,
             spread: None,
             route_s: 0.0,
@@ -127,7 +128,7 @@ impl Endpoint {
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.route_s = 0.0;
         self.batches = BatchMemory::default();
-        self.session = Session::Agreement { announcement: None, objection: None };
+        self.session = SessionState::Agreement { announcement: None, objection: None };
         self.engine.begin(announcement);
     }
 
@@ -143,12 +144,13 @@ impl Endpoint {
         writer.set_partition(self.engine.table_version(), self.engine.bounds());
         let epoch = Epoch { factory, commit: commit.map(|commit| (commit, Instant::now())) };
         let memtable_bytes = options.memtable_bytes;
-        self.session = Session::Storing(Box::new(Storing { epoch, writer, share, memtable_bytes, all_arrived: false }));
+        self.session =
+            SessionState::Storing(Box::new(Storing { epoch, writer, share, memtable_bytes, all_arrived: false }));
         self.backpressure.begin();
     }
 
     fn storing(&mut self) -> Option<&mut Storing> {
-        if let Session::Storing(storing) = &mut self.session { Some(storing) } else { None }
+        if let SessionState::Storing(storing) = &mut self.session { Some(storing) } else { None }
     }
 
     /// Limits the writer to its current share of the memory.
@@ -161,43 +163,44 @@ impl Endpoint {
     /// Makes the session fail on this rank, and so on all.
     pub(super) fn object(&mut self, cause: Error) {
         match &mut self.session {
-            Session::Storing(storing) => storing.writer.fail(cause),
-            Session::Agreement { objection, .. } => *objection = Some(cause.cause()),
-            Session::Idle | Session::Reported(_) | Session::Over(_) => {}
+            SessionState::Storing(storing) => storing.writer.fail(cause),
+            SessionState::Agreement { objection, .. } => *objection = Some(cause.cause()),
+            SessionState::Idle | SessionState::Reported(_) | SessionState::Over(_) => {}
         }
     }
 
     /// Returns the bytes in the engine's buffers and in memtables.
     pub(super) fn resident_bytes(&self) -> usize {
-        let writer = if let Session::Storing(storing) = &self.session { storing.writer.resident_bytes() } else { 0 };
+        let writer =
+            if let SessionState::Storing(storing) = &self.session { storing.writer.resident_bytes() } else { 0 };
         self.engine.resident_bytes() + writer + self.memory.spare_bytes()
     }
 
     /// Returns whether all records of the session have been delivered, on all ranks.
     pub(super) fn is_closed(&self) -> bool {
         match &self.session {
-            Session::Idle | Session::Agreement { .. } => false,
-            Session::Storing(storing) => storing.all_arrived,
-            Session::Reported(_) | Session::Over(_) => true,
+            SessionState::Idle | SessionState::Agreement { .. } => false,
+            SessionState::Storing(storing) => storing.all_arrived,
+            SessionState::Reported(_) | SessionState::Over(_) => true,
         }
     }
 
     pub(super) fn is_over(&self) -> bool {
-        matches!(self.session, Session::Over(_))
+        matches!(self.session, SessionState::Over(_))
     }
 
     pub(super) fn has_announcement(&self) -> bool {
-        matches!(self.session, Session::Agreement { announcement: Some(_), .. })
+        matches!(self.session, SessionState::Agreement { announcement: Some(_), .. })
     }
 
     pub(super) fn take_announcement(&mut self) -> Option<Vec<u8>> {
-        if let Session::Agreement { announcement, .. } = &mut self.session { announcement.take() } else { None }
+        if let SessionState::Agreement { announcement, .. } = &mut self.session { announcement.take() } else { None }
     }
 
     /// Takes the session's outcome, once it is over.
     pub(super) fn take_outcome(&mut self) -> Option<Result<Vec<u8>, Failure>> {
-        match std::mem::replace(&mut self.session, Session::Idle) {
-            Session::Over(outcome) => Some(outcome),
+        match std::mem::replace(&mut self.session, SessionState::Idle) {
+            SessionState::Over(outcome) => Some(outcome),
             running => {
                 self.session = running;
                 None
@@ -208,11 +211,11 @@ impl Endpoint {
     /// Takes as many rows of an append as fit. Returns whether any did.
     pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
-        let before = self.engine.figures().originated;
+        let before = self.engine.statistics().originated;
         self.engine.advance(append);
         self.route_s += begun.elapsed().as_secs_f64();
         self.batches = self.batches.peak(self.engine.batch_memory());
-        self.engine.figures().originated > before
+        self.engine.statistics().originated > before
     }
 
     /// Returns the next step of an append that has not finished.
@@ -221,13 +224,13 @@ impl Endpoint {
     }
 
     /// Returns this rank's communication statistics since the session began.
-    pub(super) fn traffic(&self) -> RankTraffic {
+    pub(super) fn traffic(&self) -> ExchangeStatistics {
         let Peers { recipients, senders } = self.engine.peers();
         let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
-        RankTraffic {
+        ExchangeStatistics {
             recipients,
             senders,
-            forwarded: self.engine.figures().forwarded,
+            forwarded: self.engine.statistics().forwarded,
             open_batch_bytes: open_bytes as u64,
             batch_bytes: resident_bytes as u64,
         }
@@ -252,7 +255,8 @@ impl Endpoint {
     fn exchange(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let rank = self.engine.options().rank;
         self.limit_to_share();
-        let writer = if let Session::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
+        let writer =
+            if let SessionState::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
         self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| Error::Message { rank, source })
     }
 
@@ -260,21 +264,21 @@ impl Endpoint {
         match event {
             Event::GatherFailed => {}
             Event::Opened { announcement: announced } => {
-                if let Session::Agreement { announcement, .. } = &mut self.session {
+                if let SessionState::Agreement { announcement, .. } = &mut self.session {
                     *announcement = Some(announced);
                 }
             }
             Event::Closed => match &mut self.session {
-                Session::Storing(storing) => {
+                SessionState::Storing(storing) => {
                     storing.all_arrived = true;
                     storing.writer.finish();
                 }
-                Session::Agreement { objection, .. } => {
+                SessionState::Agreement { objection, .. } => {
                     let objection = objection.take();
                     self.engine.sealed(objection.map_or(Ok(Vec::new()), Err));
                 }
                 // The engine closes a session once.
-                Session::Idle | Session::Reported(_) | Session::Over(_) => {}
+                SessionState::Idle | SessionState::Reported(_) | SessionState::Over(_) => {}
             },
             Event::Gathered { payloads } => {
                 let result = self.commit(payloads);
@@ -299,8 +303,8 @@ impl Endpoint {
 
     /// Reports this rank's parts to rank 0 once its writer has finished. Returns whether it had.
     pub(super) fn report_when_finished(&mut self) -> bool {
-        let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, Session::Idle) {
-            Session::Storing(storing) if storing.writer.is_finished() => *storing,
+        let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, SessionState::Idle) {
+            SessionState::Storing(storing) if storing.writer.is_finished() => *storing,
             running => {
                 self.session = running;
                 return false;
@@ -315,10 +319,10 @@ impl Endpoint {
             Some(error) => Err(error),
             None => {
                 let traffic = self.traffic();
-                gather::report(&self.schema, number, commit, &self.engine, traffic, self.route_s, outcome)
+                epoch_report::report(&self.schema, number, commit, &self.engine, traffic, self.route_s, outcome)
             }
         };
-        self.session = Session::Reported(epoch);
+        self.session = SessionState::Reported(epoch);
         self.engine.sealed(result.map_err(|error| error.cause()));
         self.engine.release();
         true
@@ -327,7 +331,7 @@ impl Endpoint {
     /// Spills records of this rank that other ranks do not take. Returns whether there were any, and room for them.
     pub(super) fn spill(&mut self, spill: Spill) -> bool {
         let pressure = self.engine.pressure();
-        let Session::Storing(storing) = &mut self.session else { return false };
+        let SessionState::Storing(storing) = &mut self.session else { return false };
         // Waiting for the rank's own storage is allowed, since it does not depend on the progress of another rank.
         let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(&mut storing.writer))) > 0;
         if kept {
@@ -338,36 +342,36 @@ impl Endpoint {
 
     /// Commits the parts that the ranks report. Returns the epoch's statistics, for all ranks.
     fn commit(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
-        let Session::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
+        let SessionState::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
         let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
         let PartIdentity { epoch, commit: identity, .. } = factory.identity;
-        let mut manifest = gather::join(&self.schema, epoch, identity, payloads)?;
+        let mut manifest = epoch_report::join(&self.schema, epoch, identity, payloads)?;
         if manifest.parts.is_empty() {
             manifest.parts.push(factory.write_empty()?);
         }
         // The statistics in the manifest end before the manifest is written.
-        manifest.figures.wall_s = begun.elapsed().as_secs_f64();
-        let figures = encode_figures(&manifest.figures);
+        manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
+        let statistics = encode_figures(&manifest.statistics);
         commit.commit(manifest)?;
-        Ok(figures)
+        Ok(statistics)
     }
 
     fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
-        let session = std::mem::replace(&mut self.session, Session::Over(outcome));
+        let session = std::mem::replace(&mut self.session, SessionState::Over(outcome));
         // After a failure rank 0 still holds the commit, which must be aborted.
-        if let Session::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
+        if let SessionState::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
             commit.abandon();
         }
     }
 }
 
-fn encode_figures(figures: &EpochFigures) -> Vec<u8> {
+fn encode_figures(statistics: &EpochStatistics) -> Vec<u8> {
     // The statistics are numbers, which always have a JSON form.
-    serde_json::to_vec(figures).unwrap_or_default()
+    serde_json::to_vec(statistics).unwrap_or_default()
 }
 
 /// Decodes the statistics in the outcome of a committed epoch.
-pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochFigures> {
+pub(super) fn decode_figures(rank: u32, bytes: &[u8]) -> Result<EpochStatistics> {
     serde_json::from_slice(bytes)
         .map_err(|_| Error::Message { rank, source: MessageError::Field { field: "figures of an epoch" } })
 }
@@ -385,7 +389,7 @@ mod tests {
     use crate::shuffle::{Channel, EngineOptions, Sent};
     use crate::storage::{MemoryStorage, Storage};
 
-    const PATIENCE: Patience = Patience { credit: Duration::from_secs(10), table: Duration::ZERO };
+    const TIMEOUTS: Timeouts = Timeouts { credit: Duration::from_secs(10), table: Duration::ZERO };
 
     /// The messages sent to each of two ranks, and the rank that polls.
     #[derive(Default)]
@@ -440,7 +444,7 @@ mod tests {
         let memory = Arc::new(MemtableMemory::default());
         let mut endpoints = [0, 1].map(|rank| {
             let engine = Engine::new(EngineOptions::new(rank, 2), Arc::clone(&schema));
-            Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), PATIENCE)
+            Endpoint::new(engine, Arc::clone(&schema), Arc::clone(&memory), TIMEOUTS)
         });
         let storage = MemoryStorage::new();
         let factory = Arc::new(PartFactory {

@@ -10,7 +10,8 @@
 //! all runtimes.
 
 mod endpoint;
-mod gather;
+mod epoch_report;
+mod exchange_statistics;
 pub mod local;
 pub mod machine;
 mod opening;
@@ -18,10 +19,9 @@ mod options;
 mod process;
 pub mod rank;
 pub mod sim;
-mod traffic;
 
+pub use exchange_statistics::ExchangeStatistics;
 pub use options::{EpochStart, WriteOptions};
-pub use process::commons::{Background, Commons};
 pub use process::host::{Host, Process};
+pub use process::resources::{Background, ProcessResources};
 pub use rank::foreign::{ABI_VERSION, ForeignTransport, TransportTable};
-pub use traffic::RankTraffic;

@@ -10,7 +10,8 @@ use crate::error::{Error, Result};
 use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{
-    DatasetDescriptor, Layout, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs, recover,
+    DatasetDescriptor, DatasetPaths, LockNotice, Recovery, WriterLock, check_vacant, discard_attempt, list_epochs,
+    recover,
 };
 
 /// A dataset whose lock this process holds.
@@ -23,7 +24,7 @@ pub(super) struct Opened {
 
 pub(super) fn open_dataset(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     schema: Schema,
     options: &WriteOptions,
 ) -> Result<Opened> {
@@ -46,11 +47,11 @@ pub(super) fn open_dataset(
 }
 
 /// Removes the parts of failed attempts at epochs. Returns their bytes.
-pub(super) fn discard_attempts(storage: &dyn Storage, layout: &Layout, failed: &[(u64, Uuid)]) -> Result<u64> {
+pub(super) fn discard_attempts(storage: &dyn Storage, layout: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
     failed.iter().map(|&(epoch, commit)| discard_attempt(storage, layout, epoch, commit)).sum()
 }
 
-fn check_empty(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+fn check_empty(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
     let epochs = list_epochs(storage, layout)?;
     let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
     Err(Error::EpochsExist { path: layout.root().to_owned(), count: epochs.len(), first, last })

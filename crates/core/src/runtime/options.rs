@@ -41,7 +41,7 @@ pub struct WriteOptions {
     /// Maximum number of data batches waiting at a receiver.
     pub credit_batches: usize,
     /// Timeout of an append for credit, after which its records stay on their rank as spills.
-    pub patience: Duration,
+    pub credit_timeout: Duration,
     /// Maximum time of a collective call without progress; `None`: unlimited.
     pub stall_limit: Option<Duration>,
     /// The origin of the records, as free text for dataset.json.
@@ -74,7 +74,7 @@ impl WriteOptions {
             break_lock: false,
             threads: 0,
             credit_batches: 8,
-            patience: Duration::from_secs(10),
+            credit_timeout: Duration::from_secs(10),
             stall_limit: None,
             source: None,
             match_source: false,

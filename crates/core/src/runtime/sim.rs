@@ -13,8 +13,8 @@ use crate::format::RunKind;
 use crate::random::Random;
 use crate::schema::{ColumnView, Schema, SchemaError};
 use crate::shuffle::{
-    Action, Backpressure, BatchMemory, Channel, Engine, EngineFigures, EngineOptions, Event, MessageError, Patience,
-    Progress, Renegotiation, Routing, Sent, Topology, Transport,
+    Action, Backpressure, BatchMemory, Channel, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress,
+    Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
 };
 
 /// The job and the network to simulate.
@@ -45,7 +45,7 @@ pub struct SimOptions {
     /// Maximum delay of a message, in steps.
     pub delay_steps: u64,
     /// Turns an append waits for credit before records are spilled.
-    pub patience_turns: u32,
+    pub credit_timeout_turns: u32,
     /// Steps after which an epoch that has not ended counts as stuck.
     pub step_limit: u64,
     /// Seed of the network and of the order of turns.
@@ -69,7 +69,7 @@ impl SimOptions {
             credit_batches: 16,
             measure_memory: false,
             delay_steps: 20,
-            patience_turns: 100,
+            credit_timeout_turns: 100,
             step_limit: 100_000_000,
             seed,
         }
@@ -91,7 +91,7 @@ pub enum Turn {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SimReport {
     /// Each rank's statistics.
-    pub ranks: Vec<EngineFigures>,
+    pub ranks: Vec<EngineStatistics>,
     /// If measured: the peak memory of each rank's batches, in this epoch and those before.
     pub memory: Vec<BatchMemory>,
     /// Pairs of ranks that exchanged data, with the channel, in this epoch and those before; sorted.
@@ -127,19 +127,19 @@ pub type Delivery<'a> = dyn FnMut(u32, RunKind, &[u8]) + 'a;
 
 /// A message in flight; the heap is ordered by arrival, then by the order of sending.
 #[derive(Debug, PartialEq, Eq)]
-struct Flight {
+struct InFlight {
     arrival: u64,
     number: u64,
     message: Vec<u8>,
 }
 
-impl Ord for Flight {
+impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (other.arrival, other.number).cmp(&(self.arrival, self.number))
     }
 }
 
-impl PartialOrd for Flight {
+impl PartialOrd for InFlight {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
@@ -153,7 +153,7 @@ struct Network {
     credit_batches: usize,
     random: Random,
     /// By rank and channel.
-    queues: Vec<[BinaryHeap<Flight>; Channel::COUNT]>,
+    queues: Vec<[BinaryHeap<InFlight>; Channel::COUNT]>,
     /// Arrival time of the last message of a pair and channel, which the next one must not overtake.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
 }
@@ -174,7 +174,7 @@ impl Transport for Link<'_> {
         let arrival = (network.now + network.random.below(network.delay_steps + 1)).max(*last);
         *last = arrival;
         network.sent += 1;
-        queue.push(Flight { arrival, number: network.sent, message });
+        queue.push(InFlight { arrival, number: network.sent, message });
         Sent::Accepted
     }
 
@@ -232,8 +232,8 @@ impl Simulation {
                 };
                 let engine = Engine::new(engine, Arc::clone(&schema));
                 let memory = BatchMemory::default();
-                let credit = TURN * options.patience_turns;
-                let backpressure = Backpressure::new(Patience { credit, table: Duration::ZERO });
+                let credit = TURN * options.credit_timeout_turns;
+                let backpressure = Backpressure::new(Timeouts { credit, table: Duration::ZERO });
                 let (pending, turns) = (Vec::new(), Duration::ZERO);
                 VirtualRank { engine, memory, pending, turns, backpressure, done: false, over: false }
             })
@@ -250,7 +250,7 @@ impl Simulation {
         Self { options, schema, ranks, network }
     }
 
-    /// Runs one epoch from its beginning to its end on all ranks.
+    /// RowGroupEntries one epoch from its beginning to its end on all ranks.
     ///
     /// # Errors
     /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be decoded.
@@ -281,7 +281,7 @@ impl Simulation {
             }
             self.ranks[0].engine.idle();
         }
-        let ranks = self.ranks.iter().map(|rank| rank.engine.figures()).collect();
+        let ranks = self.ranks.iter().map(|rank| rank.engine.statistics()).collect();
         let memory = self.ranks.iter().map(|rank| rank.memory).collect();
         let sent = self.network.last_arrivals.keys().filter(|(_, _, channel)| *channel != Channel::Control);
         let mut links: Vec<_> = sent.copied().collect();

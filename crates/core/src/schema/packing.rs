@@ -68,7 +68,7 @@ pub(crate) const STEP: usize = 16;
 
 /// Columns that are copied as one.
 #[derive(Debug, Clone)]
-struct Piece<'a> {
+struct ColumnSpan<'a> {
     /// The memory from the first column's first value on.
     bytes: &'a [u8],
     stride: usize,
@@ -83,7 +83,7 @@ struct Piece<'a> {
 /// The conversion of an append's columns to stored rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Packing<'a> {
-    pieces: Vec<Piece<'a>>,
+    pieces: Vec<ColumnSpan<'a>>,
     columns: &'a [ColumnView<'a>],
     row_bytes: usize,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Packing<'a> {
 impl<'a> Packing<'a> {
     /// Creates the packing of columns that fit the schema ([`Schema::check`]).
     pub(crate) fn new(schema: &Schema, columns: &'a [ColumnView<'a>]) -> Self {
-        let mut pieces: Vec<Piece<'a>> = Vec::new();
+        let mut pieces: Vec<ColumnSpan<'a>> = Vec::new();
         for (index, view) in columns.iter().enumerate() {
             let width = view.data_type().width();
             match pieces.last_mut() {
@@ -99,7 +99,7 @@ impl<'a> Packing<'a> {
                     piece.width += width;
                     piece.columns.end = index + 1;
                 }
-                _ => pieces.push(Piece {
+                _ => pieces.push(ColumnSpan {
                     bytes: view.bytes(),
                     stride: view.stride(),
                     width,
@@ -144,7 +144,7 @@ impl<'a> Packing<'a> {
     }
 }
 
-impl Piece<'_> {
+impl ColumnSpan<'_> {
     /// Returns whether a column's values lie right behind this piece, in the same struct.
     fn is_followed_by(&self, next: &ColumnView<'_>) -> bool {
         let width = self.width + next.data_type().width();

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Timeouts of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// Timeout for a receiver's credit.
     pub credit: Duration,
     /// Timeout for a partition table under negotiation. Records sent before it arrives are routed by an older table.
@@ -68,7 +68,7 @@ pub enum Action {
 /// One rank's backpressure state over an epoch.
 #[derive(Debug)]
 pub struct Backpressure {
-    patience: Patience,
+    timeouts: Timeouts,
     /// The time since which no record has been taken.
     blocked_since: Option<Duration>,
     /// The time since which the next table has been awaited.
@@ -81,13 +81,13 @@ pub struct Backpressure {
 
 impl Backpressure {
     /// Creates the state of a rank that has waited for no receiver.
-    pub fn new(patience: Patience) -> Self {
-        Self { patience, blocked_since: None, table_since: None, expects_table: true, gave_up_first_table: false }
+    pub fn new(timeouts: Timeouts) -> Self {
+        Self { timeouts, blocked_since: None, table_since: None, expects_table: true, gave_up_first_table: false }
     }
 
     /// Begins an epoch: all ranks count as responsive again, whatever their state in the previous epoch.
     pub fn begin(&mut self) {
-        *self = Self::new(self.patience);
+        *self = Self::new(self.timeouts);
     }
 
     /// Returns the next step of an append that has not finished.
@@ -104,8 +104,8 @@ impl Backpressure {
             return Action::Spill(Spill::Unresponsive);
         }
         let hurried = self.gave_up_first_table && !pressure.has_table;
-        let patience = if hurried { Duration::ZERO } else { self.patience.credit };
-        let until = self.blocked_since.get_or_insert(now).saturating_add(patience);
+        let timeout = if hurried { Duration::ZERO } else { self.timeouts.credit };
+        let until = self.blocked_since.get_or_insert(now).saturating_add(timeout);
         if now >= until {
             Action::Spill(Spill::Oldest)
         } else if progress.moved {
@@ -125,7 +125,7 @@ impl Backpressure {
         if !self.expects_table {
             return None;
         }
-        let until = self.table_since.get_or_insert(now).saturating_add(self.patience.table);
+        let until = self.table_since.get_or_insert(now).saturating_add(self.timeouts.table);
         self.expects_table = now < until;
         if self.expects_table {
             // The credit timeout does not run while the append waits for a table.
@@ -160,7 +160,7 @@ mod tests {
     }
 
     fn backpressure() -> Backpressure {
-        Backpressure::new(Patience { credit: CREDIT, table: TABLE })
+        Backpressure::new(Timeouts { credit: CREDIT, table: TABLE })
     }
 
     /// A table is in force and all ranks take records.
@@ -218,8 +218,8 @@ mod tests {
     }
 
     #[test]
-    fn without_patience_nothing_waits() {
-        let mut rank = Backpressure::new(Patience { credit: Duration::ZERO, table: Duration::ZERO });
+    fn without_a_timeout_nothing_waits() {
+        let mut rank = Backpressure::new(Timeouts { credit: Duration::ZERO, table: Duration::ZERO });
         let negotiating = Pressure { is_negotiating: true, ..OPEN };
         assert_eq!(rank.decide(at(0), NOTHING, negotiating), Action::Spill(Spill::Oldest));
         assert_eq!(rank.decide(at(0), MOVED, OPEN), Action::Spill(Spill::Oldest));

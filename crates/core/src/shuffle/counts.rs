@@ -1,6 +1,6 @@
 //! A rank's counts over its subtree at the end of an epoch.
 
-use super::message::Sealed;
+use super::message::SealReport;
 
 /// Sums over this rank's subtree.
 #[derive(Debug, Default)]
@@ -15,7 +15,7 @@ pub(super) struct Quiescence {
     pub(super) total: Option<u64>,
     pub(super) own_sealed: bool,
     pub(super) sealed_children: u32,
-    pub(super) sealed: Option<Sealed>,
+    pub(super) sealed: Option<SealReport>,
 }
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Quiescence {
         self.settled_children < children
     }
 
-    /// Returns whether a `Sealed` message of another child is still due.
+    /// Returns whether a `SealReport` message of another child is still due.
     pub(super) fn awaits_sealed(&self, children: u32) -> bool {
         self.sealed_children < children
     }

@@ -11,17 +11,17 @@ mod state;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::figures::EngineFigures;
 use super::message::{Control, Failure};
 use super::options::{EngineOptions, Renegotiation, Routing};
 use super::outbox::{BatchMemory, Outbox};
+use super::peers::Peers;
 use super::receiver::Receiver;
 use super::round::{GROWTH, Loads, Round};
-use super::traffic::Peers;
+use super::statistics::EngineStatistics;
 use super::transport::{Channel, Sent, Transport};
 use super::tree::TreePlace;
 use super::wire::MessageError;
-use crate::partition::{Pivots, PlannerOptions, Sketch, TableShelf, TieSequence};
+use crate::partition::{Pivots, Sketch, TableCache, TablePlannerOptions, TieSequence};
 use crate::random::{self, Random};
 use crate::schema::{KeyOrder, Schema, Value};
 
@@ -75,7 +75,7 @@ pub struct Engine {
     key_offset: usize,
     merge: Option<Merge>,
     /// Partition tables that other ranks of this process may have decoded already.
-    shelf: Arc<TableShelf>,
+    cache: Arc<TableCache>,
     session: Session,
     events: VecDeque<Event>,
     control: VecDeque<(u32, Control)>,
@@ -103,12 +103,12 @@ struct Scratch {
 
 /// Returns the planner's options. Adaptive tables stay in force for about a sixth of the keys before them, so a table
 /// must not try to balance the loads over a shorter span.
-fn planner_options(options: &EngineOptions) -> PlannerOptions {
+fn planner_options(options: &EngineOptions) -> TablePlannerOptions {
     let remainder = match options.renegotiation {
         Renegotiation::Adaptive => 1.0 / GROWTH as f64,
         Renegotiation::Every(_) | Renegotiation::OnRequest => 0.0,
     };
-    PlannerOptions { remainder, ..PlannerOptions::default() }
+    TablePlannerOptions { remainder, ..TablePlannerOptions::default() }
 }
 
 /// Maximum number of batches buffered for a newer table. At the limit the engine stops polling data but keeps polling
@@ -140,7 +140,7 @@ impl Engine {
             order: schema.key_order(),
             key_offset: schema.offset(schema.key_index()),
             merge: None,
-            shelf: Arc::default(),
+            cache: Arc::default(),
             session: Session::default(),
             events: VecDeque::new(),
             control: VecDeque::new(),
@@ -159,8 +159,8 @@ impl Engine {
 
     /// Shares decoded partition tables with the other ranks of this process on the same shelf: each table is decoded
     /// and stored once.
-    pub fn share_tables(&mut self, shelf: Arc<TableShelf>) {
-        self.shelf = shelf;
+    pub fn share_tables(&mut self, cache: Arc<TableCache>) {
+        self.cache = cache;
     }
 
     /// Sets the function that merges the payloads of a subtree's ranks ([`Engine::sealed`]) on their way to rank 0, so
@@ -180,8 +180,8 @@ impl Engine {
     }
 
     /// Returns the statistics of the current epoch, or of the last one.
-    pub fn figures(&self) -> EngineFigures {
-        self.session.figures
+    pub fn statistics(&self) -> EngineStatistics {
+        self.session.statistics
     }
 
     /// Returns the version of the partition table in force, 0 before the first.
@@ -309,14 +309,14 @@ impl Engine {
         while let Some((to, message)) = self.control.pop_front() {
             // Control messages are always accepted (the transport's contract).
             transport.send(to, Channel::Control, message.encode(self.session.number));
-            self.session.figures.messages += 1;
+            self.session.statistics.messages += 1;
             sent = true;
         }
         self.flush_at_the_end();
-        let Self { outbox, session: Session { figures, traffic, unresponsive, .. }, options, .. } = self;
+        let Self { outbox, session: Session { statistics, traffic, unresponsive, .. }, options, .. } = self;
         outbox.offer(|to, channel, message| match transport.send(to, channel, message) {
             Sent::Accepted => {
-                figures.messages += 1;
+                statistics.messages += 1;
                 traffic.sent(options.rank, to);
                 unresponsive.remove(&to);
                 sent = true;
@@ -368,7 +368,7 @@ impl Engine {
             Control::Probe { round } => self.receive_probe(round),
             Control::Delivered { round, delivered } => self.child_delivered(round, delivered)?,
             Control::Closed => self.close(),
-            Control::Sealed(sealed) => self.child_sealed(sealed),
+            Control::SealReport(sealed) => self.child_sealed(sealed),
             Control::Outcome(outcome) => self.finish(outcome),
         }
         Ok(())

@@ -12,7 +12,7 @@ use super::wire::{FieldReader, FieldWriter, MessageError};
 
 /// The report of a rank or subtree after its parts are sealed: one payload per rank, or the first failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Sealed {
+pub(super) enum SealReport {
     /// Payloads in no particular order, with their ranks.
     Payloads(Vec<(u32, Vec<u8>)>),
     /// The failed rank of the lowest number, and its cause.
@@ -80,7 +80,7 @@ pub(super) enum Control {
     /// Down: every record has been delivered.
     Closed,
     /// Up: the parts of this subtree.
-    Sealed(Sealed),
+    SealReport(SealReport),
     /// Down: the epoch is committed, with rank 0's result, or has failed, with the cause.
     Outcome(Result<Vec<u8>, Failure>),
 }
@@ -121,13 +121,13 @@ impl Control {
             Self::Probe { round } => head(PROBE).u32(*round),
             Self::Delivered { round, delivered } => head(DELIVERED).u32(*round).u64(*delivered),
             Self::Closed => head(CLOSED),
-            Self::Sealed(Sealed::Payloads(payloads)) => {
+            Self::SealReport(SealReport::Payloads(payloads)) => {
                 let count = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
                 payloads
                     .iter()
                     .fold(head(SEALED).u32(count), |fields, (rank, payload)| fields.u32(*rank).block(payload))
             }
-            Self::Sealed(Sealed::Failed(failure)) => {
+            Self::SealReport(SealReport::Failed(failure)) => {
                 head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
             }
             Self::Outcome(Ok(payload)) => head(COMMITTED).block(payload),
@@ -172,9 +172,9 @@ impl Control {
                 for _ in 0..count {
                     payloads.push((fields.u32()?, fields.block()?.to_vec()));
                 }
-                Self::Sealed(Sealed::Payloads(payloads))
+                Self::SealReport(SealReport::Payloads(payloads))
             }
-            SEALED_FAILED => Self::Sealed(Sealed::Failed(decode_failure(&mut fields)?)),
+            SEALED_FAILED => Self::SealReport(SealReport::Failed(decode_failure(&mut fields)?)),
             COMMITTED => Self::Outcome(Ok(fields.block()?.to_vec())),
             FAILED => Self::Outcome(Err(decode_failure(&mut fields)?)),
             kind => return Err(MessageError::Kind { kind }),
@@ -279,8 +279,8 @@ mod tests {
             Control::Probe { round: 8 },
             Control::Delivered { round: 8, delivered: 77 },
             Control::Closed,
-            Control::Sealed(Sealed::Payloads(vec![(0, vec![]), (7, vec![1; 9])])),
-            Control::Sealed(Sealed::Failed(failure.clone())),
+            Control::SealReport(SealReport::Payloads(vec![(0, vec![]), (7, vec![1; 9])])),
+            Control::SealReport(SealReport::Failed(failure.clone())),
             Control::Outcome(Ok(b"words".to_vec())),
             Control::Outcome(Err(failure)),
         ]

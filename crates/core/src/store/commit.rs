@@ -8,8 +8,8 @@ use uuid::Uuid;
 use super::commit_protocol::CommitProtocol;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::{commit_of, manifest_commits};
-use super::layout::Layout;
 use super::listing::list_or_empty;
+use super::paths::DatasetPaths;
 use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartIdentity};
@@ -36,7 +36,7 @@ pub enum IfExists {
 ///
 /// # Errors
 /// When storage fails.
-pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid) -> Result<u64> {
+pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<u64> {
     let directory = layout.attempt(epoch, commit);
     let is_other = commit_of(storage, &directory)?.is_some_and(|found| found != commit);
     if is_other || is_superseded(storage, layout, epoch, commit)? {
@@ -61,7 +61,7 @@ pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &Layout, epoch: u64
 #[derive(Debug)]
 pub struct EpochCommit {
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    layout: DatasetPaths,
     schema: Arc<Schema>,
     identity: PartIdentity,
     replace: bool,
@@ -74,7 +74,7 @@ impl EpochCommit {
     /// [`Error::EpochExists`]; I/O errors.
     pub fn begin(
         storage: &Arc<dyn Storage>,
-        layout: &Layout,
+        layout: &DatasetPaths,
         descriptor: &DatasetDescriptor,
         epoch: u64,
         if_exists: IfExists,
@@ -154,7 +154,7 @@ impl EpochCommit {
     /// Compares the manifest with the folder: other tools would read a part that the manifest does not list.
     fn check(&self, manifest: &EpochManifest) -> Result<()> {
         let directory = self.directory();
-        let refuse = |what: String| Err(Error::damage(&directory, what));
+        let refuse = |what: String| Err(Error::corruption(&directory, what));
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
         if (manifest.epoch, manifest.commit) != (epoch, commit) {
             return refuse(format!("the manifest given is of epoch {}, commit {}", manifest.epoch, manifest.commit));

@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use super::epochs::commit_of;
 use super::files::write_synced;
-use super::layout::{Layout, Leftover};
+use super::paths::{DatasetPaths, Leftover};
 use crate::error::{Error, IoContext, Result};
 use crate::storage::Storage;
 
@@ -117,7 +117,7 @@ enum OldData {
 /// The commit of one epoch.
 #[derive(Debug)]
 pub struct CommitProtocol {
-    layout: Layout,
+    layout: DatasetPaths,
     epoch: u64,
     commit: Uuid,
     replace: bool,
@@ -152,7 +152,7 @@ impl CommitProtocol {
     /// `manifest` is the manifest's bytes; `old_manifests` are those of the epoch's earlier commits, to be removed when
     /// a replacement is done.
     pub fn new(
-        layout: Layout,
+        layout: DatasetPaths,
         epoch: u64,
         commit: Uuid,
         replace: bool,
@@ -309,7 +309,12 @@ impl CommitProtocol {
 }
 
 /// Executes the second half of a replacement by two renames, after a crash between them.
-pub(super) fn finish_replacement(storage: &dyn Storage, layout: &Layout, attempt: &Path, epoch: u64) -> Result<()> {
+pub(super) fn finish_replacement(
+    storage: &dyn Storage,
+    layout: &DatasetPaths,
+    attempt: &Path,
+    epoch: u64,
+) -> Result<()> {
     storage.rename(attempt, &layout.epoch(epoch)).at("rename", attempt)?;
     for folder in [layout.data(), layout.unfinished()] {
         storage.sync_dir(&folder).at("sync", &folder)?;

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::files::{create_dir_synced, write_synced};
-use super::layout::Layout;
+use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::schema::{Column, Schema};
 use crate::storage::{FileKind, Storage, read_all};
@@ -93,16 +93,16 @@ impl DatasetDescriptor {
     /// Decodes `dataset.json`; `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::Damage`] when a byte was changed, [`Error::Version`] for a newer release's file.
+    /// [`Error::Corruption`] when a byte was changed, [`Error::Version`] for a newer release's file.
     pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
-        let damage = |what: &str| Error::damage(path, what);
+        let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
-        let covered = covered.ok_or_else(|| damage("it is too short"))?;
+        let covered = covered.ok_or_else(|| corruption("it is too short"))?;
         if bytes[covered.len()..] != *closing(covered).as_bytes() {
-            return Err(damage("its checksum is wrong; if it was edited by hand, undo that"));
+            return Err(corruption("its checksum is wrong; if it was edited by hand, undo that"));
         }
         let version: VersionField =
-            serde_json::from_slice(bytes).map_err(|error| damage(&format!("it has no format version: {error}")))?;
+            serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
         if version.format_version > DATASET_VERSION {
             return Err(Error::Version {
                 path: path.to_owned(),
@@ -111,9 +111,9 @@ impl DatasetDescriptor {
             });
         }
         let fields: Fields =
-            serde_json::from_slice(bytes).map_err(|error| damage(&format!("it cannot be read: {error}")))?;
-        let schema = Schema::new(fields.columns, &fields.key).map_err(|error| damage(&error.to_string()))?;
-        let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| damage(&error.to_string()))?;
+            serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be read: {error}")))?;
+        let schema = Schema::new(fields.columns, &fields.key).map_err(|error| corruption(&error.to_string()))?;
+        let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
             format_version: fields.format_version,
             uuid,
@@ -126,29 +126,31 @@ impl DatasetDescriptor {
     /// Reads the descriptor of the dataset at `layout`.
     ///
     /// # Errors
-    /// [`Error::NotADataset`] when there is none, [`Error::Damage`] when it is missing beside data or corrupt,
+    /// [`Error::NotADataset`] when there is none, [`Error::Corruption`] when it is missing beside data or corrupt,
     /// [`Error::Version`], I/O errors.
-    pub fn read(storage: &dyn Storage, layout: &Layout) -> Result<Self> {
+    pub fn read(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Self> {
         let path = layout.descriptor();
         match read_all(storage, &path, MAX_BYTES) {
             Ok(bytes) => Self::decode(&bytes, &path),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
                 Err(Self::missing(storage, layout)?)
             }
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Error::damage(&path, error.to_string())),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Err(Error::corruption(&path, error.to_string()))
+            }
             Err(error) => Err(error).at("read", &path),
         }
     }
 
     /// Returns the error for a missing descriptor.
-    fn missing(storage: &dyn Storage, layout: &Layout) -> Result<Error> {
+    fn missing(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Error> {
         let root = layout.root();
         let not = |what| Error::NotADataset { path: root.to_owned(), what };
         Ok(match storage.kind(root).at("look up", root)? {
             None => not("there is no such folder"),
             Some(FileKind::File) => not("it is a file; give the folder that holds '_turbidite' and 'data'"),
             Some(FileKind::Directory) if !super::listing::list_epochs(storage, layout)?.is_empty() => {
-                Error::damage(&layout.descriptor(), "it is missing, though there are epochs")
+                Error::corruption(&layout.descriptor(), "it is missing, though there are epochs")
             }
             Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
         })
@@ -159,7 +161,7 @@ impl DatasetDescriptor {
     /// # Errors
     /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations; those of
     /// [`DatasetDescriptor::read`].
-    pub fn open_or_create(storage: &dyn Storage, layout: &Layout, wanted: &Self) -> Result<Self> {
+    pub fn open_or_create(storage: &dyn Storage, layout: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, layout) {
             Ok(found) => {
                 found.check_same(layout, wanted)?;
@@ -173,7 +175,7 @@ impl DatasetDescriptor {
         }
     }
 
-    fn create(&self, storage: &dyn Storage, layout: &Layout) -> Result<()> {
+    fn create(&self, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
         let data = layout.data();
         if storage.kind(&data).at("look up", &data)?.is_some() && !storage.list(&data).at("list", &data)?.is_empty() {
             let what = "its folder 'data' holds something else already";
@@ -197,7 +199,7 @@ impl DatasetDescriptor {
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
-    pub fn check_same(&self, layout: &Layout, wanted: &Self) -> Result<()> {
+    pub fn check_same(&self, layout: &DatasetPaths, wanted: &Self) -> Result<()> {
         let mismatch = |what: String| Err(Error::Mismatch { path: layout.root().to_owned(), what });
         let (ours, theirs) = (&self.schema, &wanted.schema);
         for (stored, asked) in ours.columns().iter().zip(theirs.columns()) {
@@ -233,7 +235,7 @@ impl DatasetDescriptor {
     ///
     /// # Errors
     /// [`Error::OtherSource`] when they differ.
-    pub(crate) fn check_source(&self, layout: &Layout, wanted: &Self) -> Result<()> {
+    pub(crate) fn check_source(&self, layout: &DatasetPaths, wanted: &Self) -> Result<()> {
         let (Some(found), Some(wanted)) = (&self.source, &wanted.source) else { return Ok(()) };
         let scheme = |source: &str| source.split_once(": ").map(|(scheme, _)| scheme.to_owned());
         if found == wanted || scheme(found).is_none() || scheme(found) != scheme(wanted) {
@@ -292,11 +294,11 @@ mod tests {
             for mask in [0x01, 0x20, 0x80, 0xff] {
                 let mut changed = bytes.clone();
                 changed[index] ^= mask;
-                assert!(matches!(decode(&changed), Err(Error::Damage { .. })), "byte {index} ^ {mask:#x}");
+                assert!(matches!(decode(&changed), Err(Error::Corruption { .. })), "byte {index} ^ {mask:#x}");
             }
-            assert!(matches!(decode(&bytes[..index]), Err(Error::Damage { .. })), "cut to {index}");
+            assert!(matches!(decode(&bytes[..index]), Err(Error::Corruption { .. })), "cut to {index}");
         }
-        assert!(matches!(decode(&[bytes.as_slice(), b"\n"].concat()), Err(Error::Damage { .. })));
+        assert!(matches!(decode(&[bytes.as_slice(), b"\n"].concat()), Err(Error::Corruption { .. })));
     }
 
     #[test]
@@ -307,13 +309,13 @@ mod tests {
         let covered = text.split_once(",\n  \"checksum\"").unwrap().0;
         decode(&signed(&format!("{covered},\n  \"later\": 1"))).unwrap();
         let nonsense = signed("{\n  \"format_version\": 1");
-        assert!(matches!(decode(&nonsense), Err(Error::Damage { .. })));
+        assert!(matches!(decode(&nonsense), Err(Error::Corruption { .. })));
     }
 
     #[test]
     fn only_the_same_shape_is_opened_again() {
         let storage = MemoryStorage::new();
-        let layout = Layout::new("/ds");
+        let layout = DatasetPaths::new("/ds");
         let first = descriptor();
         assert!(matches!(DatasetDescriptor::read(&storage, &layout), Err(Error::NotADataset { .. })));
         DatasetDescriptor::open_or_create(&storage, &layout, &first).unwrap();
@@ -344,11 +346,11 @@ mod tests {
     #[test]
     fn a_missing_descriptor_beside_data_is_damage() {
         let storage = MemoryStorage::new();
-        let layout = Layout::new("/ds");
+        let layout = DatasetPaths::new("/ds");
         DatasetDescriptor::open_or_create(&storage, &layout, &descriptor()).unwrap();
         storage.create_dir_all(&layout.epoch(3)).unwrap();
         storage.remove_file(&layout.descriptor()).unwrap();
         let again = DatasetDescriptor::open_or_create(&storage, &layout, &descriptor());
-        assert!(matches!(again, Err(Error::Damage { .. })), "{again:?}");
+        assert!(matches!(again, Err(Error::Corruption { .. })), "{again:?}");
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
-use super::layout::{Layout, parse_manifest};
 use super::listing::{epoch_exists, list_or_empty, list_parts};
+use super::paths::{DatasetPaths, parse_manifest};
 use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartReader};
 use crate::storage::{Storage, read_all};
@@ -33,7 +33,7 @@ pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<U
 /// Returns whether an error concerns the file's content, so that another file may still serve.
 fn is_damage(error: &Error) -> bool {
     match error {
-        Error::Damage { .. } | Error::Version { .. } => true,
+        Error::Corruption { .. } | Error::Version { .. } => true,
         Error::Io { source, .. } => {
             matches!(source.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::NotFound)
         }
@@ -42,7 +42,7 @@ fn is_damage(error: &Error) -> bool {
 }
 
 /// Returns the commits of all manifests of an epoch.
-pub(super) fn manifest_commits(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<Vec<Uuid>> {
+pub(super) fn manifest_commits(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64) -> Result<Vec<Uuid>> {
     let names = list_or_empty(storage, &layout.manifests())?;
     let commits = names.iter().filter_map(|entry| parse_manifest(&entry.name));
     Ok(commits.filter(|(found, _)| *found == epoch).map(|(_, commit)| commit).collect())
@@ -51,11 +51,11 @@ pub(super) fn manifest_commits(storage: &dyn Storage, layout: &Layout, epoch: u6
 /// Reads the manifest that belongs to an epoch's data.
 ///
 /// # Errors
-/// [`Error::EpochMissing`]; [`Error::Damage`] when the manifest or every part's footer is missing or corrupt;
+/// [`Error::EpochMissing`]; [`Error::Corruption`] when the manifest or every part's footer is missing or corrupt;
 /// [`Error::Version`]; I/O errors.
 pub fn load_manifest(
     storage: &dyn Storage,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     epoch: u64,
 ) -> Result<EpochManifest> {
@@ -79,7 +79,7 @@ pub fn load_manifest(
         // parts; the right one of two cannot be determined.
         None => match manifest_commits(storage, layout, epoch)?.as_slice() {
             [commit] => *commit,
-            _ => return Err(Error::damage(&folder, "no part in it has a footer that can be read")),
+            _ => return Err(Error::corruption(&folder, "no part in it has a footer that can be read")),
         },
     };
     read_manifest(storage, layout, descriptor, epoch, commit)
@@ -88,7 +88,7 @@ pub fn load_manifest(
 /// Reads the manifest of one commit.
 pub(super) fn read_manifest(
     storage: &dyn Storage,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     epoch: u64,
     commit: Uuid,
@@ -96,17 +96,17 @@ pub(super) fn read_manifest(
     let path = layout.manifest(epoch, commit);
     let bytes = match read_all(storage, &path, MAX_MANIFEST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(Error::damage(&path, format!("the manifest of epoch {epoch} is missing")));
+            return Err(Error::corruption(&path, format!("the manifest of epoch {epoch} is missing")));
         }
         Err(error) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) => {
-            return Err(Error::damage(&path, error.to_string()));
+            return Err(Error::corruption(&path, error.to_string()));
         }
         other => other.at("read", &path)?,
     };
     let manifest = EpochManifest::decode(bytes, &path, &descriptor.schema)?;
     if (manifest.epoch, manifest.commit) != (epoch, commit) {
         let what = format!("it is the manifest of epoch {}, commit {}", manifest.epoch, manifest.commit);
-        return Err(Error::damage(&path, what));
+        return Err(Error::corruption(&path, what));
     }
     Ok(manifest)
 }

@@ -8,7 +8,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FindingKind {
     /// Stored bytes are corrupt, or files are missing or superfluous.
-    Damage,
+    Corruption,
     /// The system could not read a file, so its state is unknown.
     Unreadable,
     /// The data is correct, but the user should know.
@@ -33,19 +33,19 @@ impl Finding {
         Self { kind, path: path.to_owned(), place: None, what: what.into() }
     }
 
-    pub(super) fn damage_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { place: Some(place.into()), ..Self::new(FindingKind::Damage, path, what) }
+    pub(super) fn corruption_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
+        Self { place: Some(place.into()), ..Self::new(FindingKind::Corruption, path, what) }
     }
 
     /// Converts an error to a finding; `path` is used if the error names none.
     pub(super) fn from_error(error: Error, path: &Path) -> Self {
         match error {
-            Error::Damage { path, place, what } => Self { kind: FindingKind::Damage, path, place, what },
+            Error::Corruption { path, place, what } => Self { kind: FindingKind::Corruption, path, place, what },
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
-                Self::new(FindingKind::Damage, &path, "it is missing")
+                Self::new(FindingKind::Corruption, &path, "it is missing")
             }
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::new(FindingKind::Damage, &path, "it ends before its end")
+                Self::new(FindingKind::Corruption, &path, "it ends before its end")
             }
             Error::Io { operation, path, source } => {
                 Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))
@@ -58,7 +58,7 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
-            FindingKind::Damage => "damage",
+            FindingKind::Corruption => "damage",
             FindingKind::Unreadable => "unreadable",
             FindingKind::Notice => "notice",
         };

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use super::layout::{Layout, parse_epoch_folder};
+use super::paths::{DatasetPaths, parse_epoch_folder};
 use crate::error::{IoContext, Result};
 use crate::format::PartId;
 use crate::storage::{DirEntry, FileKind, Storage};
@@ -20,7 +20,7 @@ pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<Di
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
+pub fn list_epochs(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Vec<u64>> {
     let names = list_or_empty(storage, &layout.data())?;
     let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
     let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
@@ -32,7 +32,7 @@ pub fn list_epochs(storage: &dyn Storage, layout: &Layout) -> Result<Vec<u64>> {
 ///
 /// # Errors
 /// When its folder cannot be looked up.
-pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &Layout, epoch: u64) -> Result<bool> {
+pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64) -> Result<bool> {
     let folder = layout.epoch(epoch);
     Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
 }

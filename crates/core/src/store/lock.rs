@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::files::{create_dir_synced, write_synced};
-use super::layout::Layout;
+use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{Storage, read_all};
 
@@ -358,7 +358,7 @@ impl WriterLock {
     /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
     pub fn acquire(
         storage: &Arc<dyn Storage>,
-        layout: &Layout,
+        layout: &DatasetPaths,
         break_lock: bool,
     ) -> Result<(Self, Option<LockNotice>)> {
         Self::acquire_as(LockHolder::this_process(), storage, layout, break_lock)
@@ -367,7 +367,7 @@ impl WriterLock {
     pub(super) fn acquire_as(
         holder: LockHolder,
         storage: &Arc<dyn Storage>,
-        layout: &Layout,
+        layout: &DatasetPaths,
         break_lock: bool,
     ) -> Result<(Self, Option<LockNotice>)> {
         let path = layout.lock();
@@ -440,7 +440,7 @@ impl Drop for WriterLock {
 ///
 /// # Errors
 /// When the lock file cannot be read.
-pub fn lock_holder(storage: &dyn Storage, layout: &Layout) -> Result<Option<LockHolder>> {
+pub fn lock_holder(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Option<LockHolder>> {
     match look(storage, &layout.lock())? {
         Found::Held(holder) => Ok(Some(holder)),
         Found::Nothing | Found::Unreadable(_) => Ok(None),
@@ -465,7 +465,7 @@ pub(crate) mod forged {
     pub(crate) fn break_lock(
         holder: LockHolder,
         storage: &Arc<dyn Storage>,
-        layout: &Layout,
+        layout: &DatasetPaths,
     ) -> Result<(WriterLock, Option<LockNotice>)> {
         WriterLock::acquire_as(holder, storage, layout, true)
     }

@@ -29,9 +29,9 @@ mod descriptor;
 mod epochs;
 mod files;
 mod findings;
-mod layout;
 mod listing;
 mod lock;
+mod paths;
 mod recovery;
 pub mod salvage;
 #[cfg(test)]
@@ -47,12 +47,12 @@ pub use commit_protocol::{CommitProtocol, CommitStep, StepOutcome};
 pub use descriptor::{DATASET_VERSION, DatasetDescriptor};
 pub use epochs::load_manifest;
 pub use findings::{Finding, FindingKind, VerifyReport};
-pub use layout::{EpochRange, Layout, parse_epoch};
 pub(crate) use listing::epoch_exists;
 pub use listing::list_epochs;
 #[cfg(test)]
 pub(crate) use lock::forged;
 pub use lock::{LockHolder, LockNotice, WriterLock, lock_holder};
+pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;
 pub(crate) use vacancy::check_vacant;

@@ -18,8 +18,8 @@ use super::commit_protocol::finish_replacement;
 use super::descriptor::DatasetDescriptor;
 use super::epochs::commit_of;
 use super::files::parent;
-use super::layout::{Layout, Leftover, parse_leftover, parse_manifest};
 use super::listing::{list_epochs, list_or_empty, list_parts};
+use super::paths::{DatasetPaths, Leftover, parse_leftover, parse_manifest};
 use crate::error::{IoContext, Result};
 use crate::format::has_seal;
 use crate::storage::{FileKind, Storage};
@@ -41,7 +41,7 @@ pub struct Recovery {
 ///
 /// # Errors
 /// When storage fails; completed actions remain in effect.
-pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &DatasetDescriptor) -> Result<Recovery> {
+pub fn recover(storage: &Arc<dyn Storage>, layout: &DatasetPaths, descriptor: &DatasetDescriptor) -> Result<Recovery> {
     for folder in [layout.manifests(), layout.unfinished(), layout.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
     }
@@ -79,7 +79,7 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &Layout, descriptor: &Dataset
 
 /// Makes names durable that an earlier writer may not have synced before it was killed: a power failure must not undo
 /// what the new writer builds on.
-fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+fn settle_names(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
     // The folders above were created with the dataset's folder if they did not exist.
     let mut above = parent(layout.root());
     loop {
@@ -108,7 +108,13 @@ fn settle_names(storage: &dyn Storage, layout: &Layout) -> Result<()> {
 }
 
 /// Completes a replacement whose old data was set aside.
-fn finish(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid, recovery: &mut Recovery) -> Result<()> {
+fn finish(
+    storage: &dyn Storage,
+    layout: &DatasetPaths,
+    epoch: u64,
+    commit: Uuid,
+    recovery: &mut Recovery,
+) -> Result<()> {
     let target = layout.epoch(epoch);
     if storage.kind(&target).at("look up", &target)?.is_some() {
         // Both renames took effect, or the old data went back; the folder set aside is gone or not needed.
@@ -126,7 +132,7 @@ fn finish(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid, reco
 }
 
 /// Returns whether an attempt's folder holds the old data of a replacement: the commit it is named after is in place.
-pub(super) fn is_superseded(storage: &dyn Storage, layout: &Layout, epoch: u64, commit: Uuid) -> Result<bool> {
+pub(super) fn is_superseded(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<bool> {
     Ok(commit_of(storage, &layout.epoch(epoch))? == Some(commit))
 }
 
@@ -143,7 +149,7 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
 }
 
 /// Deletes manifests without data and, where the parts name another commit whose manifest exists, superseded ones.
-fn remove_manifests(storage: &dyn Storage, layout: &Layout, recovery: &mut Recovery) -> Result<()> {
+fn remove_manifests(storage: &dyn Storage, layout: &DatasetPaths, recovery: &mut Recovery) -> Result<()> {
     let epochs = list_epochs(storage, layout)?;
     let mut manifests: Vec<(u64, Uuid)> =
         list_or_empty(storage, &layout.manifests())?.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();

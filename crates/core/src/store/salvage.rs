@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::files::create_dir_synced;
-use super::layout::{Layout, Leftover, parse_leftover};
 use super::listing::{list_or_empty, list_parts};
+use super::paths::{DatasetPaths, Leftover, parse_leftover};
 use super::recovery::is_superseded;
 use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::{PartId, PartIdentity, SealedRun, recover_part, scan_seals};
@@ -65,12 +65,12 @@ pub struct SalvagedEpoch {
     pub directory: PathBuf,
     /// Files written.
     pub parts: u32,
-    /// Runs in them.
+    /// RowGroupEntries in them.
     pub runs: u64,
     /// Records in them.
     pub rows: u64,
-    /// Runs that were left out because they are corrupt.
-    pub damaged: Vec<Error>,
+    /// RowGroupEntries that were left out because they are corrupt.
+    pub corrupt: Vec<Error>,
 }
 
 /// Returns the unfinished epochs of a dataset, by epoch, including that of a running writer; see
@@ -78,7 +78,11 @@ pub struct SalvagedEpoch {
 ///
 /// # Errors
 /// When storage fails.
-pub fn list(storage: &dyn Storage, layout: &Layout, descriptor: &DatasetDescriptor) -> Result<Vec<UnfinishedEpoch>> {
+pub fn list(
+    storage: &dyn Storage,
+    layout: &DatasetPaths,
+    descriptor: &DatasetDescriptor,
+) -> Result<Vec<UnfinishedEpoch>> {
     let mut unfinished = Vec::new();
     for entry in list_or_empty(storage, &layout.unfinished())? {
         let Some((epoch, commit, Leftover::Attempt)) = parse_leftover(&entry.name) else { continue };
@@ -109,7 +113,7 @@ pub fn list(storage: &dyn Storage, layout: &Layout, descriptor: &DatasetDescript
 /// When `out` lies in the dataset or holds the epoch already; when storage fails.
 pub fn recover_into(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     unfinished: &UnfinishedEpoch,
     out: &Path,
@@ -130,19 +134,19 @@ pub fn recover_into(
     }
     create_dir_synced(&**storage, &draft)?;
     let identity = PartIdentity { dataset: descriptor.uuid, commit: Uuid::new_v4(), epoch };
-    let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, damaged: Vec::new() };
+    let mut salvaged = SalvagedEpoch { epoch, directory, parts: 0, runs: 0, rows: 0, corrupt: Vec::new() };
     for part in unfinished.parts.iter().filter(|part| !part.runs.is_empty()) {
         let schema = &descriptor.schema;
         let recovered = recover_part(storage, &part.path, &part.runs, &draft, part.part, schema, identity)?;
-        let damaged = recovered.damaged.len();
-        salvaged.damaged.extend(recovered.damaged.into_iter().map(|(_, error)| error));
+        let corrupt = recovered.corrupt.len();
+        salvaged.corrupt.extend(recovered.corrupt.into_iter().map(|(_, error)| error));
         if recovered.runs.is_empty() {
             let path = draft.join(part.part.file_name());
             storage.remove_file(&path).at("remove", &path)?;
             continue;
         }
         salvaged.parts += 1;
-        salvaged.runs += (part.runs.len() - damaged) as u64;
+        salvaged.runs += (part.runs.len() - corrupt) as u64;
         salvaged.rows += recovered.runs.iter().map(|run| run.rows).sum::<u64>();
     }
     storage.sync_dir(&draft).at("sync", &draft)?;

@@ -9,8 +9,8 @@ use uuid::Uuid;
 
 use super::descriptor::DatasetDescriptor;
 use super::epochs::manifest_commits;
-use super::layout::{Layout, Leftover};
 use super::listing::list_epochs;
+use super::paths::{DatasetPaths, Leftover};
 use super::recovery::recover;
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;
@@ -21,7 +21,7 @@ use crate::storage::Storage;
 /// When storage fails. The epochs up to `last` are never changed.
 pub fn truncate_after(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     last: u64,
 ) -> Result<Vec<u64>> {

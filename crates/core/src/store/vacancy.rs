@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::layout::{Layout, parse_epoch_folder};
 use super::listing::list_or_empty;
+use super::paths::{DatasetPaths, parse_epoch_folder};
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{FileKind, Storage};
 
@@ -15,7 +15,7 @@ const OF_THE_SYSTEM: &str = "lost+found";
 ///
 /// # Errors
 /// [`Error::Occupied`] when there is a file, or a folder with other files.
-pub(crate) fn check_vacant(storage: &dyn Storage, layout: &Layout) -> Result<()> {
+pub(crate) fn check_vacant(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
     let root = layout.root();
     let occupied = |what: String| Err(Error::Occupied { path: root.to_owned(), what });
     match storage.kind(root).at("look up", root)? {
@@ -39,7 +39,7 @@ pub(crate) fn check_vacant(storage: &dyn Storage, layout: &Layout) -> Result<()>
 }
 
 /// Returns a file or folder that the creation of a dataset does not make, if there is one.
-fn foreign(storage: &dyn Storage, layout: &Layout) -> Result<Option<String>> {
+fn foreign(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Option<String>> {
     for entry in storage.list(layout.root()).at("list", layout.root())? {
         let path = layout.root().join(&entry.name);
         let of_ours: fn(&str) -> bool = match entry.kind {
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_dataset_is_not_created_among_other_files() {
-        let layout = Layout::new("/home/ds");
+        let layout = DatasetPaths::new("/home/ds");
         for (file, words) in [
             ("/home/ds/notes.txt", "/home/ds is a folder with other files, such as notes.txt, and no dataset; "),
             ("/home/ds/run/1.dat", "such as run"),
@@ -103,7 +103,7 @@ mod tests {
     /// Killed before every operation: the remaining files do not block the next attempt.
     #[test]
     fn a_creation_that_was_cut_short_can_be_repeated() {
-        let layout = Layout::new("/home/ds");
+        let layout = DatasetPaths::new("/home/ds");
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::F32)], "key").unwrap());
         let mut at = 0;
         loop {

@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::descriptor::DatasetDescriptor;
 use super::epochs::load_manifest;
 use super::findings::{Finding, FindingKind, VerifyReport};
-use super::layout::{EpochRange, Layout, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::listing::{list_epochs, list_or_empty};
+use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse_leftover, parse_manifest};
 use super::verify_part::verify_part;
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, EpochManifest, PartEntry, PartId, RunKind};
+use crate::format::{EpochManifest, EpochStatistics, PartEntry, PartId, RunKind};
 use crate::storage::Storage;
 
 /// Options of a verification.
@@ -58,14 +58,14 @@ struct Task {
 /// When there is no dataset, or folders cannot be listed.
 pub fn verify(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
     let descriptor = match DatasetDescriptor::read(&**storage, layout) {
         Ok(descriptor) => descriptor,
-        Err(error @ Error::Damage { .. }) => {
+        Err(error @ Error::Corruption { .. }) => {
             report.findings.push(Finding::from_error(error, &layout.descriptor()));
             return Ok(report);
         }
@@ -94,7 +94,7 @@ pub fn verify(
 /// Reads the parts, several at a time.
 fn run_tasks(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     tasks: &[Task],
     threads: usize,
@@ -131,15 +131,15 @@ fn run_tasks(
 }
 
 impl Task {
-    fn runs(&self) -> impl Iterator<Item = &crate::format::RunEntry> {
-        self.manifest.runs.iter().filter(|run| run.part == self.entry.part)
+    fn runs(&self) -> impl Iterator<Item = &crate::format::RowGroupEntry> {
+        self.manifest.row_groups.iter().filter(|run| run.part == self.entry.part)
     }
 }
 
 /// Compares the files of an epoch with its manifest. Missing ones are found when they are read.
 fn check_parts(
     storage: &dyn Storage,
-    layout: &Layout,
+    layout: &DatasetPaths,
     manifest: &EpochManifest,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
@@ -148,7 +148,7 @@ fn check_parts(
     for entry in list_or_empty(storage, &folder)? {
         if !PartId::parse(&entry.name).is_some_and(|part| listed.contains(&part)) {
             let what = "it is not part of the epoch, yet other tools read it with the epoch";
-            findings.push(Finding::new(FindingKind::Damage, &folder.join(&entry.name), what));
+            findings.push(Finding::new(FindingKind::Corruption, &folder.join(&entry.name), what));
         }
     }
     Ok(())
@@ -156,10 +156,11 @@ fn check_parts(
 
 /// Compares the epoch's statistics with its runs.
 fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
-    let EpochFigures { rows, strays, spills, nan_keys, .. } = manifest.figures;
-    let count = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
+    let EpochStatistics { rows, strays, spills, nan_keys, .. } = manifest.statistics;
+    let count = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
     let key = descriptor.schema.key_index();
-    let found_nan: u64 = manifest.runs.iter().filter_map(|run| run.columns.get(key)).map(|key| key.nan_count).sum();
+    let found_nan: u64 =
+        manifest.row_groups.iter().filter_map(|run| run.columns.get(key)).map(|key| key.nan_count).sum();
     let pairs = [
         ("records", rows, manifest.rows()),
         ("strays", strays, count(RunKind::Stray)),
@@ -169,13 +170,18 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     for (name, said, found) in pairs {
         if said != found {
             let what = format!("it says that the epoch has {said} {name}, and lists {found}");
-            findings.push(Finding::new(FindingKind::Damage, path, what));
+            findings.push(Finding::new(FindingKind::Corruption, path, what));
         }
     }
 }
 
 /// Checks files and folders that belong to no epoch. Returns the number of attempts at epochs that were never finished.
-fn check_folders(storage: &dyn Storage, layout: &Layout, epochs: &[u64], findings: &mut Vec<Finding>) -> Result<u64> {
+fn check_folders(
+    storage: &dyn Storage,
+    layout: &DatasetPaths,
+    epochs: &[u64],
+    findings: &mut Vec<Finding>,
+) -> Result<u64> {
     let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
     let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));
     for entry in list_or_empty(storage, &layout.data())? {

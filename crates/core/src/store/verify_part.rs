@@ -8,11 +8,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::descriptor::DatasetDescriptor;
 use super::findings::{Finding, VerifyReport};
-use super::layout::Layout;
+use super::paths::DatasetPaths;
 use crate::error::{IoContext, Result};
 use crate::format::{
-    EpochManifest, MAX_GAP_BYTES, PartEntry, PartIdentity, PartReader, RunEntry, RunKind, SealedRowGroup, SealedRun,
-    padding, scan_seals,
+    EpochManifest, MAX_GAP_BYTES, PartEntry, PartIdentity, PartReader, RowGroupEntry, RunKind, SealedRowGroup,
+    SealedRun, padding, scan_seals,
 };
 use crate::schema::{DataType, Schema, Value};
 use crate::storage::{ReadableFile, Storage};
@@ -23,14 +23,14 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// Reads and checks one part. `advance` is called with the bytes of each piece of records read.
 pub(super) fn verify_part(
     storage: &Arc<dyn Storage>,
-    layout: &Layout,
+    layout: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     manifest: &EpochManifest,
     entry: &PartEntry,
     advance: &dyn Fn(u64),
 ) -> VerifyReport {
     let path = layout.part(manifest.epoch, entry.part);
-    let runs: Vec<&RunEntry> = manifest.runs.iter().filter(|run| run.part == entry.part).collect();
+    let runs: Vec<&RowGroupEntry> = manifest.row_groups.iter().filter(|run| run.part == entry.part).collect();
     let mut report = VerifyReport::default();
     let schema = &descriptor.schema;
     let reader = match PartReader::open(&**storage, &path, entry, manifest.commit, Arc::clone(schema)) {
@@ -45,7 +45,7 @@ pub(super) fn verify_part(
     let expected = PartIdentity { dataset: descriptor.uuid, commit: manifest.commit, epoch: manifest.epoch };
     let mut check = PartCheck { path: &path, reader: &reader, schema, report: &mut report };
     if reader.identity() != expected {
-        check.damage("footer", "it belongs to another dataset or epoch");
+        check.corruption("footer", "it belongs to another dataset or epoch");
     }
     check.magic();
     check.row_groups(&runs);
@@ -139,8 +139,8 @@ struct PartCheck<'a> {
 }
 
 impl PartCheck<'_> {
-    fn damage(&mut self, place: impl Into<String>, what: impl Into<String>) {
-        self.report.findings.push(Finding::damage_at(self.path, place, what));
+    fn corruption(&mut self, place: impl Into<String>, what: impl Into<String>) {
+        self.report.findings.push(Finding::corruption_at(self.path, place, what));
     }
 
     fn take<T>(&mut self, result: Result<T>) -> Option<T> {
@@ -151,47 +151,47 @@ impl PartCheck<'_> {
         let mut magic = [0; 4];
         let read = self.reader.file().read_at(0, &mut magic).at("read", self.path);
         if self.take(read).is_some() && magic != *MAGIC {
-            self.damage("its first bytes", "they are not those of a Parquet file");
+            self.corruption("its first bytes", "they are not those of a Parquet file");
         }
     }
 
     /// Checks that manifest and footer name the same row groups.
-    fn row_groups(&mut self, runs: &[&RunEntry]) {
+    fn row_groups(&mut self, runs: &[&RowGroupEntry]) {
         let found = self.reader.row_groups();
         if runs.len() as u64 != u64::from(found) {
             let what = format!("it has {found} row groups where the manifest has {}", runs.len());
-            self.damage("footer", what);
+            self.corruption("footer", what);
         }
         for (index, run) in runs.iter().enumerate() {
             if run.row_group as usize != index {
                 let what = format!("the manifest has row group {} in place {index}", run.row_group);
-                self.damage(place(run), what);
+                self.corruption(place(run), what);
             }
         }
     }
 
     /// Compares the seals, which salvage relies on, with the manifest.
-    fn seals(&mut self, runs: &[&RunEntry]) {
+    fn seals(&mut self, runs: &[&RowGroupEntry]) {
         let gaps =
             Gaps { file: Arc::clone(self.reader.file()), runs: runs.iter().map(|run| (**run).clone()).collect() };
         let Some(seals) = self.take(scan_seals(&gaps, self.path, self.schema)) else { return };
         for run in runs.chunk_by(|one, other| one.run == other.run) {
             let expected = expected_seal(self.reader.identity(), run);
             if !seals.contains(&expected) {
-                self.damage(format!("seal of run {}", run[0].run), "it is not what was written");
+                self.corruption(format!("seal of run {}", run[0].run), "it is not what was written");
             }
         }
     }
 
     /// Checks that the gaps between records and seals are zeros. They hold no data, but a device that changes them may
     /// change records next.
-    fn gaps(&mut self, runs: &[&RunEntry], end: u64) {
+    fn gaps(&mut self, runs: &[&RowGroupEntry], end: u64) {
         let mut position = MAGIC.len() as u64;
         let groups = runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
         for (start, group_end) in groups.chain(std::iter::once((end, end))) {
             let gap_bytes = start.saturating_sub(position);
             if gap_bytes > MAX_GAP_BYTES {
-                self.damage(format!("bytes from {position}"), format!("{gap_bytes} bytes belong to no run"));
+                self.corruption(format!("bytes from {position}"), format!("{gap_bytes} bytes belong to no run"));
             } else if gap_bytes > 0 {
                 let mut gap = vec![0; gap_bytes as usize];
                 let read = self.reader.file().read_at(position, &mut gap).at("read", self.path);
@@ -201,7 +201,7 @@ impl PartCheck<'_> {
                     .and_then(|()| padding(&gap))
                     .is_none_or(|zeros| zeros.iter().all(|byte| *byte == 0));
                 if !zeros {
-                    self.damage(format!("bytes from {position}"), "they should be zeros before a seal");
+                    self.corruption(format!("bytes from {position}"), "they should be zeros before a seal");
                 }
             }
             position = position.max(group_end);
@@ -209,7 +209,7 @@ impl PartCheck<'_> {
     }
 
     /// Reads one row group. `last_key` is the run and the last key's ordinal of the previous row group.
-    fn row_group(&mut self, run: &RunEntry, last_key: &mut Option<(u32, u64)>, advance: &dyn Fn(u64)) {
+    fn row_group(&mut self, run: &RowGroupEntry, last_key: &mut Option<(u32, u64)>, advance: &dyn Fn(u64)) {
         let mut checksum = Xxh3::new();
         let mut position = run.offset;
         let mut whole = true;
@@ -222,11 +222,11 @@ impl PartCheck<'_> {
             whole &= observed.is_some();
         }
         if position != run.offset.saturating_add(run.bytes) || checksum.digest() != run.checksum {
-            self.damage(place(run), "its checksum is not the manifest's");
+            self.corruption(place(run), "its checksum is not the manifest's");
         }
         let rows = self.reader.rows(run.row_group);
         if self.take(rows).is_some_and(|rows| rows != run.rows) {
-            self.damage(place(run), "it has another number of records than the manifest says");
+            self.corruption(place(run), "it has another number of records than the manifest says");
         }
         if whole {
             self.report.rows += run.rows;
@@ -239,7 +239,7 @@ impl PartCheck<'_> {
     /// Reads one column of a row group: its pages, their checksums and ranges, and the order if it is the key.
     fn column(
         &mut self,
-        run: &RunEntry,
+        run: &RowGroupEntry,
         column: usize,
         position: &mut u64,
         checksum: &mut Xxh3,
@@ -249,7 +249,7 @@ impl PartCheck<'_> {
         let range = self.take(self.reader.chunk_range(run.row_group, column))?;
         if range.start != *position {
             let what = format!("it begins at byte {} where the manifest has {position}", range.start);
-            self.damage(at(), what);
+            self.corruption(at(), what);
         }
         *position = range.end;
         // `PartReader::open` checked that every chunk lies within the file.
@@ -268,7 +268,7 @@ impl PartCheck<'_> {
             match self.reader.decode_page(&raw[start..start + page.bytes as usize], column, true, &mut values) {
                 Ok(rows) if rows == page.rows as usize => {}
                 Ok(rows) => {
-                    self.damage(at(), format!("it has {rows} records where the page index has {}", page.rows));
+                    self.corruption(at(), format!("it has {rows} records where the page index has {}", page.rows));
                 }
                 Err(error) => {
                     let finding = Finding::from_error(error, self.path);
@@ -281,7 +281,7 @@ impl PartCheck<'_> {
             let said = self.reader.page_range(run.row_group, column, index);
             if said.is_some() && !(same_range(said, found.range) && found.nan_count == 0) {
                 let what = format!("the page index says {}, it has {}", show_range(said), show_range(found.range));
-                self.damage(at(), what);
+                self.corruption(at(), what);
             }
             observed.add(found);
             if column == self.schema.key_index() {
@@ -292,17 +292,17 @@ impl PartCheck<'_> {
     }
 
     /// Compares the contents of a column with the manifest's statistics.
-    fn summary(&mut self, run: &RunEntry, column: usize, observed: Observed) {
+    fn summary(&mut self, run: &RowGroupEntry, column: usize, observed: Observed) {
         let name = self.schema.columns()[column].name.clone();
         let at = format!("{}, column '{name}'", place(run));
         let Some(said) = run.columns.get(column) else {
-            return self.damage(at, "the manifest says nothing of it");
+            return self.corruption(at, "the manifest says nothing of it");
         };
         if !same_range(said.range, observed.range) {
             let (said, found) = (show_range(said.range), show_range(observed.range));
-            self.damage(at, format!("the manifest says {said}, it has {found}"));
+            self.corruption(at, format!("the manifest says {said}, it has {found}"));
         } else if said.nan_count != observed.nan_count {
-            self.damage(at, format!("the manifest says {} NaN, it has {}", said.nan_count, observed.nan_count));
+            self.corruption(at, format!("the manifest says {} NaN, it has {}", said.nan_count, observed.nan_count));
         }
         if column == self.schema.key_index() {
             self.kind(run, observed);
@@ -310,12 +310,12 @@ impl PartCheck<'_> {
     }
 
     /// Checks that the keys match the run's kind.
-    fn kind(&mut self, run: &RunEntry, keys: Observed) {
+    fn kind(&mut self, run: &RowGroupEntry, keys: Observed) {
         let nan_run = run.kind == RunKind::NanKey;
         if nan_run && keys.nan_count != run.rows {
-            self.damage(place(run), "it is a run of NaN keys and has others");
+            self.corruption(place(run), "it is a run of NaN keys and has others");
         } else if !nan_run && keys.nan_count != 0 {
-            self.damage(place(run), "it has NaN keys without being a run of them");
+            self.corruption(place(run), "it has NaN keys without being a run of them");
         }
         let (RunKind::Regular, Some(bounds), Some(range)) = (run.kind, run.bounds, keys.range) else { return };
         // Older datasets have 0 and -1 as the outermost bounds of narrow signed keys.
@@ -325,19 +325,19 @@ impl PartCheck<'_> {
         let above = !holds(bounds.1, -1) && range.1.compare(bounds.1).is_some_and(|order| order.is_gt());
         if below || above {
             let (range, bounds) = (show_range(Some(range)), show_range(Some(bounds)));
-            self.damage(place(run), format!("its keys are {range}, outside of its partition, {bounds}"));
+            self.corruption(place(run), format!("its keys are {range}, outside of its partition, {bounds}"));
         }
     }
 
     /// Checks that keys ascend, within a page and from the previous pages and row groups of the run.
-    fn key_order(&mut self, run: &RunEntry, values: &[u8], last_key: &mut Option<(u32, u64)>) {
+    fn key_order(&mut self, run: &RowGroupEntry, values: &[u8], last_key: &mut Option<(u32, u64)>) {
         let order = self.schema.key_order();
         let width = self.schema.key().data_type.width();
         let mut ordinals = Vec::with_capacity(values.len() / width);
         order.ordinals(values, width, values.len() / width, &mut ordinals);
         let before = last_key.filter(|(last_run, _)| *last_run == run.run).map(|(_, ordinal)| ordinal);
         if !before.iter().chain(&ordinals).is_sorted() {
-            self.damage(place(run), "its keys do not ascend");
+            self.corruption(place(run), "its keys do not ascend");
         }
         if let Some(last) = ordinals.last() {
             *last_key = Some((run.run, *last));
@@ -345,14 +345,14 @@ impl PartCheck<'_> {
     }
 }
 
-fn place(run: &RunEntry) -> String {
+fn place(run: &RowGroupEntry) -> String {
     format!("run {}, row group {}", run.run, run.row_group)
 }
 
 /// Returns the seal that the row groups of one run must have.
-fn expected_seal(identity: PartIdentity, run: &[&RunEntry]) -> SealedRun {
+fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
     let first = run[0];
-    let group = |run: &&RunEntry| SealedRowGroup {
+    let group = |run: &&RowGroupEntry| SealedRowGroup {
         offset: run.offset,
         bytes: run.bytes,
         rows: run.rows,
@@ -373,7 +373,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RunEntry]) -> SealedRun {
 #[derive(Debug)]
 struct Gaps {
     file: Arc<dyn ReadableFile>,
-    runs: Vec<RunEntry>,
+    runs: Vec<RowGroupEntry>,
 }
 
 impl ReadableFile for Gaps {

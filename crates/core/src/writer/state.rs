@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::format::{
-    BucketBounds, MAX_ROW_GROUPS, MOST_RANK_SPREADS, Memtable, PartEntry, PartId, PartWriter, RunContext, RunEntry,
-    RunKind, Spreads, StageSeconds,
+    BucketBounds, KeyRangeCounts, MAX_RANK_RANGE_COUNTS, MAX_ROW_GROUPS, Memtable, PartEntry, PartId, PartWriter,
+    RowGroupEntry, RunContext, RunKind, StageSeconds,
 };
 use crate::schema::{Schema, Value};
 use crate::writer::task::{Completion, Task};
@@ -43,11 +43,11 @@ pub struct Outcome {
     /// The closed parts, in the order of their rolls.
     pub parts: Vec<PartEntry>,
     /// Their runs.
-    pub runs: Vec<RunEntry>,
+    pub runs: Vec<RowGroupEntry>,
     /// The distribution of their keys.
-    pub keys: Spreads,
+    pub keys: KeyRangeCounts,
     /// Time per stage.
-    pub figures: StageSeconds,
+    pub statistics: StageSeconds,
     /// The first error. Parts and runs are incomplete if there is one.
     pub error: Option<Error>,
     /// Empty memtables of regular size, for the next epoch's writer.
@@ -91,9 +91,9 @@ pub struct Writer {
     next_roll: u32,
     next_run: u32,
     parts: Vec<PartEntry>,
-    runs: Vec<RunEntry>,
-    keys: Spreads,
-    figures: StageSeconds,
+    runs: Vec<RowGroupEntry>,
+    keys: KeyRangeCounts,
+    statistics: StageSeconds,
     finishing: bool,
     error: Option<Error>,
 }
@@ -122,8 +122,8 @@ impl Writer {
             next_run: 0,
             parts: Vec::new(),
             runs: Vec::new(),
-            keys: Spreads::default(),
-            figures: StageSeconds::default(),
+            keys: KeyRangeCounts::default(),
+            statistics: StageSeconds::default(),
             finishing: false,
             error: None,
         }
@@ -155,9 +155,9 @@ impl Writer {
 
     /// Passes in the memory of a memtable of an earlier epoch ([`Outcome::spare`]), which saves an allocation, and its
     /// key distribution.
-    pub fn reuse(&mut self, memory: Vec<u8>, spread: Option<BucketBounds>) {
+    pub fn reuse(&mut self, memory: Vec<u8>, range_count: Option<BucketBounds>) {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
-        self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, spread));
+        self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, range_count));
     }
 
     /// Changes the size of memtables when the number of writers that share the memory changes. A memtable that holds
@@ -261,7 +261,7 @@ impl Writer {
     /// Takes the result of a task.
     pub fn complete(&mut self, completion: Completion) {
         (self.busy, self.writes_regular) = (false, false);
-        self.figures += completion.figures();
+        self.statistics += completion.statistics();
         match completion {
             Completion::Appended { part, mut rows, result, .. } => {
                 let row_bytes = self.schema.row_bytes();
@@ -276,7 +276,7 @@ impl Writer {
                         self.runs.extend(runs);
                         self.part = part;
                         if let Some(part) = &mut self.part {
-                            self.keys.extend(part.take_keys().take(), MOST_RANK_SPREADS);
+                            self.keys.extend(part.take_keys().take(), MAX_RANK_RANGE_COUNTS);
                         }
                     }
                     Err(error) => self.fail(error),
@@ -323,8 +323,8 @@ impl Writer {
 
     /// Returns the results. Call it when [`Writer::is_finished`] returns true.
     pub fn into_outcome(self) -> Outcome {
-        let Self { parts, runs, keys, figures, error, spare, .. } = self;
-        Outcome { parts, runs, keys, figures, error, spare }
+        let Self { parts, runs, keys, statistics, error, spare, .. } = self;
+        Outcome { parts, runs, keys, statistics, error, spare }
     }
 
     /// Returns the bytes of memory in memtables.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::format::{
-    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RunContext, RunEntry,
+    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry, RunContext,
     StageSeconds,
 };
 use crate::schema::Schema;
@@ -42,23 +42,23 @@ pub enum Completion {
         /// The emptied memtable, to be reused.
         rows: Box<Memtable>,
         /// The run's row groups.
-        result: Result<Vec<RunEntry>>,
+        result: Result<Vec<RowGroupEntry>>,
         /// Statistics of this task.
-        figures: StageSeconds,
+        statistics: StageSeconds,
     },
     /// Of [`Task::Finish`].
     Finished {
         /// The closed part.
         result: Result<PartEntry>,
         /// Statistics of this task.
-        figures: StageSeconds,
+        statistics: StageSeconds,
     },
 }
 
 impl Completion {
-    pub(super) fn figures(&self) -> StageSeconds {
+    pub(super) fn statistics(&self) -> StageSeconds {
         match self {
-            Self::Appended { figures, .. } | Self::Finished { figures, .. } => *figures,
+            Self::Appended { statistics, .. } | Self::Finished { statistics, .. } => *statistics,
         }
     }
 }
@@ -103,24 +103,24 @@ impl PartFactory {
                 let part = part.map_or_else(|| self.create(create).map(Box::new), Ok);
                 match part {
                     Ok(mut part) => {
-                        let before = part.figures();
+                        let before = part.statistics();
                         let result = part.append_run_with(&rows, context, buffers);
-                        let figures = part.figures() - before;
+                        let statistics = part.statistics() - before;
                         rows.clear_for(buffers.bucket_bounds());
-                        Completion::Appended { part: Some(part), rows, result, figures }
+                        Completion::Appended { part: Some(part), rows, result, statistics }
                     }
                     Err(error) => {
-                        let figures = StageSeconds::default();
+                        let statistics = StageSeconds::default();
                         rows.clear();
-                        Completion::Appended { part: None, rows, result: Err(error), figures }
+                        Completion::Appended { part: None, rows, result: Err(error), statistics }
                     }
                 }
             }
             Task::Finish { part } => {
-                let before = part.figures();
-                match part.finish_with_figures() {
-                    Ok((entry, after)) => Completion::Finished { result: Ok(entry), figures: after - before },
-                    Err(error) => Completion::Finished { result: Err(error), figures: StageSeconds::default() },
+                let before = part.statistics();
+                match part.finish_with_statistics() {
+                    Ok((entry, after)) => Completion::Finished { result: Ok(entry), statistics: after - before },
+                    Err(error) => Completion::Finished { result: Err(error), statistics: StageSeconds::default() },
                 }
             }
         }

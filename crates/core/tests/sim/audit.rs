@@ -9,9 +9,9 @@ use parquet::column::reader::get_typed_column_reader;
 use parquet::data_type::{FloatType, Int64Type};
 use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
 use turbidite::Value;
-use turbidite::format::{EpochManifest, PartId, RunEntry, RunKind};
+use turbidite::format::{EpochManifest, PartId, RowGroupEntry, RunKind};
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, Layout, load_manifest};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
 
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
@@ -54,7 +54,7 @@ fn as_f64(value: Value) -> f64 {
 }
 
 /// Compares one entry of the manifest with its row group.
-fn check_entry(entry: &RunEntry, group: &Group) -> Result<(), String> {
+fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
     let refuse = |what: String| Err(format!("{:?}, row group {}: {what}", entry.part, entry.row_group));
     if (group.offset, group.bytes) != (entry.offset, entry.bytes) {
         let (here, there) = ((group.offset, group.bytes), (entry.offset, entry.bytes));
@@ -94,7 +94,7 @@ fn check_entry(entry: &RunEntry, group: &Group) -> Result<(), String> {
 
 /// Returns the manifest of an existing epoch.
 fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String> {
-    let layout = Layout::new(ROOT);
+    let layout = DatasetPaths::new(ROOT);
     let told = |error: turbidite::Error| format!("epoch {epoch}: {error}");
     let descriptor = DatasetDescriptor::read(storage, &layout).map_err(told)?;
     load_manifest(storage, &layout, &descriptor, epoch).map_err(told)
@@ -112,9 +112,9 @@ pub(crate) fn audit(
 
 fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: &mut Coverage) -> Result<(), String> {
     let manifest = manifest(storage, epoch)?;
-    let folder = Layout::new(ROOT).epoch(epoch);
-    let mut entries: BTreeMap<(PartId, u32), &RunEntry> = BTreeMap::new();
-    for entry in &manifest.runs {
+    let folder = DatasetPaths::new(ROOT).epoch(epoch);
+    let mut entries: BTreeMap<(PartId, u32), &RowGroupEntry> = BTreeMap::new();
+    for entry in &manifest.row_groups {
         if entries.insert((entry.part, entry.row_group), entry).is_some() {
             return Err(format!("{:?}, row group {} is in the manifest twice", entry.part, entry.row_group));
         }
@@ -164,12 +164,12 @@ fn check(storage: &MemoryStorage, epoch: u64, records: &[(u64, u32)], coverage: 
 }
 
 fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -> Result<(), String> {
-    let of_kind = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
-    let figures = &manifest.figures;
+    let of_kind = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
+    let statistics = &manifest.statistics;
     let counted = (of_kind(RunKind::Stray), of_kind(RunKind::Unordered), of_kind(RunKind::NanKey));
-    let told = (figures.strays, figures.spills, figures.nan_keys);
-    if counted != told || figures.rows != rows {
-        return Err(format!("the figures say {told:?} of {} where {counted:?} of {rows} are stored", figures.rows));
+    let told = (statistics.strays, statistics.spills, statistics.nan_keys);
+    if counted != told || statistics.rows != rows {
+        return Err(format!("the figures say {told:?} of {} where {counted:?} of {rows} are stored", statistics.rows));
     }
     for (count, what) in [
         (counted.0, "shuffle: strays"),

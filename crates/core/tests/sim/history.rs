@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, Layout, VerifyOptions, lock_holder, salvage, verify};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify};
 use turbidite::{IfExists, Renegotiation, Routing, Topology, WriteOptions};
 
 use crate::audit::audit;
@@ -43,14 +43,14 @@ pub(crate) struct Report {
 
 /// The job of a history, the same in all launches but for parameters that restarts may change.
 #[derive(Debug)]
-struct Shape {
+struct ResolvedQuery {
     options: WriteOptions,
     slowness: Vec<u64>,
     longest_delay_ns: u64,
     longest_computation: Duration,
 }
 
-impl Shape {
+impl ResolvedQuery {
     fn draw(random: &mut Random) -> Self {
         let ranks = random.pick(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
         let nodes = if ranks >= 4 && random.one_in(2) { random.between(2, 3) as u32 } else { 1 };
@@ -72,7 +72,7 @@ impl Shape {
             row_groups_per_run: random.pick(&[1, 1, 2, 4]),
             row_groups_per_part: random.pick(&[1, 3, 8, 1000]),
             credit_batches: random.pick(&[1, 1, 2, 8]),
-            patience: Duration::from_micros(random.pick(&[0, 50, 500, 3000])),
+            credit_timeout: Duration::from_micros(random.pick(&[0, 50, 500, 3000])),
             stall_limit: Some(STALL_LIMIT),
             ..WriteOptions::new(ranks)
         };
@@ -100,7 +100,7 @@ struct Intent {
 
 struct History {
     random: Random,
-    shape: Shape,
+    shape: ResolvedQuery,
     memory: MemoryStorage,
     model: Arc<Mutex<Model>>,
     trace: Trace,
@@ -108,10 +108,10 @@ struct History {
     writings: u32,
 }
 
-/// Runs the history of a seed; `loud` prints every event.
+/// RowGroupEntries the history of a seed; `loud` prints every event.
 pub(crate) fn run(seed: u64, loud: bool) -> Report {
     let mut random = Random::new(seed);
-    let shape = Shape::draw(&mut random);
+    let shape = ResolvedQuery::draw(&mut random);
     let memory = if random.one_in(3) { MemoryStorage::without_exchange() } else { MemoryStorage::new() };
     let trace = Trace::new(loud);
     if loud {
@@ -137,7 +137,7 @@ impl History {
         Arc::new(self.memory.clone())
     }
 
-    /// Runs one launch with its faults, and checks the storage afterwards.
+    /// RowGroupEntries one launch with its faults, and checks the storage afterwards.
     fn launch_again(&mut self, last: bool) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let mut intent = self.draw_intent(break_lock);
@@ -180,7 +180,7 @@ impl History {
 
     /// Determines whether the next writer has to break a lock, and checks that it is refused otherwise.
     fn face_lock(&mut self) -> Result<bool, String> {
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
         if !is_there {
             return Ok(self.random.one_in(4));
@@ -243,7 +243,7 @@ impl History {
         Ok(())
     }
 
-    /// Runs the ranks of one launch to their end.
+    /// RowGroupEntries the ranks of one launch to their end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
         let options =
             WriteOptions { if_exists: intent.if_exists, break_lock: intent.break_lock, ..self.shape.options.clone() };
@@ -352,7 +352,7 @@ impl History {
 
     /// Changes one byte of one file of a committed epoch.
     fn doubt(&mut self) -> Result<(), String> {
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let visible = self.model().visible();
         if visible.is_empty() || !self.random.one_in(2) {
             return Ok(());
@@ -377,7 +377,7 @@ impl History {
 
     /// Checks that the data of epochs that were never committed can be salvaged, and is the written data.
     fn salvage(&mut self) -> Result<(), String> {
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let told = |error: turbidite::Error| format!("salvage: {error}");
         let Ok(descriptor) = DatasetDescriptor::read(&self.memory, &layout) else { return Ok(()) };
         for (number, attempt) in salvage::list(&self.memory, &layout, &descriptor).map_err(told)?.iter().enumerate() {
@@ -394,7 +394,7 @@ impl History {
             let found = crate::audit::read_folder(&self.memory, &saved.directory)?;
             let fits = |pair: &[(u64, u32)]| pair[0].0 != pair[1].0;
             let right = found.windows(2).all(fits) && found.iter().all(|one| records.binary_search(one).is_ok());
-            if !right || found.len() as u64 != saved.rows || saved.rows < attempt.rows() && saved.damaged.is_empty() {
+            if !right || found.len() as u64 != saved.rows || saved.rows < attempt.rows() && saved.corrupt.is_empty() {
                 return Err(format!(
                     "salvage: {} records of epoch {} are not those written",
                     found.len(),
@@ -409,7 +409,7 @@ impl History {
         Ok(())
     }
 
-    /// Runs a last launch without faults: it works, and the dataset verifies afterwards.
+    /// RowGroupEntries a last launch without faults: it works, and the dataset verifies afterwards.
     fn settle(&mut self) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let ranks = self.shape.options.ranks;
@@ -422,7 +422,7 @@ impl History {
         if self.model().now(9) != Some(writing) {
             return Err("liveness: the last epoch is not there".to_owned());
         }
-        let layout = Layout::new(ROOT);
+        let layout = DatasetPaths::new(ROOT);
         let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
         let found = verify(&self.storage(), &layout, &options, &|_| ()).map_err(|error| format!("verify: {error}"))?;
         if !found.is_clean() {

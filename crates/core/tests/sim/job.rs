@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use turbidite::storage::Storage;
-use turbidite::store::{Layout, WriterLock};
+use turbidite::store::{DatasetPaths, WriterLock};
 use turbidite::{EpochStart, Error, IfExists, RankJob, WriteOptions};
 
 use crate::audit::audit;
@@ -109,7 +109,7 @@ impl Launch {
         }
     }
 
-    /// Runs the program of one rank.
+    /// RowGroupEntries the program of one rank.
     pub(crate) fn run(&self, rank: u32) -> Calls {
         let mut calls = Vec::new();
         let disk = Disk { shared: Arc::clone(&self.shared), rank };
@@ -240,8 +240,8 @@ impl Launch {
             Ok(()) => self.end(job, rank, random),
             Err(error) => Err(error),
         };
-        let figures = job.figures();
-        if figures.held > 0 {
+        let statistics = job.statistics();
+        if statistics.held > 0 {
             self.met("shuffle: held out of bounds or before the first table");
         }
         let (_, told) = self.tell(rank, written, |rows| format!("{rows} records"));
@@ -288,11 +288,11 @@ impl Launch {
             job.renegotiate()?;
         }
         if random.one_in(2) {
-            return job.end_epoch().map(|figures| figures.rows);
+            return job.end_epoch().map(|statistics| statistics.rows);
         }
         job.start_end_epoch()?;
         self.world().stall(rank, Duration::from_nanos(random.below(300_000)));
-        job.wait_end_epoch().map(|figures| figures.rows)
+        job.wait_end_epoch().map(|statistics| statistics.rows)
     }
 
     /// Checks the refusal of an epoch.
@@ -434,7 +434,7 @@ impl Launch {
 
     /// Changes the lock to name a process of another host: no process breaks its own.
     fn disguise(&self) -> std::io::Result<()> {
-        let path = Layout::new(ROOT).lock();
+        let path = DatasetPaths::new(ROOT).lock();
         let file = self.shared.memory.open(&path)?;
         let mut content = vec![0; file.bytes() as usize];
         file.read_at(0, &mut content)?;
@@ -455,7 +455,7 @@ impl Launch {
         if force && let Err(error) = self.disguise() {
             return self.blame(format!("one writer: the lock cannot be read: {error}"));
         }
-        match WriterLock::acquire(&memory, &Layout::new(ROOT), force) {
+        match WriterLock::acquire(&memory, &DatasetPaths::new(ROOT), force) {
             Ok((held, _)) if force => {
                 lock(&self.progress).lock_broken = true;
                 // It writes nothing and ends; the first writer must detect it nevertheless.

@@ -150,7 +150,7 @@ pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTre
 pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Coverage) -> Result<(), String> {
     let dataset = match Dataset::open_with(Arc::clone(storage), Path::new(ROOT)) {
         Ok(dataset) => dataset,
-        Err(Error::Damage { .. } | Error::Version { .. }) => {
+        Err(Error::Corruption { .. } | Error::Version { .. }) => {
             coverage.met("reader: damage told");
             return Ok(());
         }
@@ -165,7 +165,7 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
                     return Err(format!("detection: epoch {label} after damage: {what}"));
                 }
             }
-            Err(Error::Damage { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
+            Err(Error::Corruption { .. } | Error::Version { .. }) => coverage.met("reader: damage told"),
             Err(error) => return Err(format!("detection: damage of epoch {label} shows as: {error}")),
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::state::Session;
-use crate::config::Plan;
+use crate::config::DatasetPlan;
 use crate::notices::{complain, complain_in_lines, of_leftover};
 use crate::spool;
 use crate::world::World;
@@ -15,7 +15,7 @@ impl Session {
         if std::mem::replace(&mut self.has_looked_for_leftovers, true) {
             return;
         }
-        let plans: Vec<&Plan> = self.datasets.iter().map(|dataset| &dataset.plan).collect();
+        let plans: Vec<&DatasetPlan> = self.datasets.iter().map(|dataset| &dataset.plan).collect();
         let mut roots: Vec<&Path> = plans.iter().map(|plan| plan.spool.as_path()).collect();
         roots.sort_unstable();
         roots.dedup();

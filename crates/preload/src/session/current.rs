@@ -22,13 +22,13 @@ pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
 }
 
 /// Maximum wait, at the end of the process, for a thread that waits for other ranks.
-const PATIENCE: Duration = Duration::from_secs(5);
+const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
 /// Returns the session for a thread that ends the process, or `None` if another thread holds it and may wait for other
 /// ranks for ever.
 pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     let begun = Instant::now();
-    let hopeless = || is_waiting_for_ranks() && begun.elapsed() >= PATIENCE;
+    let hopeless = || is_waiting_for_ranks() && begun.elapsed() >= WAIT_LIMIT;
     let session = lock_unless(shared()?, hopeless);
     if session.is_none() {
         complain(

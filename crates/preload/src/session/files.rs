@@ -92,7 +92,7 @@ impl Session {
     /// Records that a file of several epochs is complete.
     pub(super) fn grown(&mut self, plan: usize, mut growing: Growing) {
         self.found(plan, growing.look());
-        if let Some((path, what)) = growing.damage() {
+        if let Some((path, what)) = growing.corruption() {
             self.datasets[plan].is_damaged(path, what);
         }
     }

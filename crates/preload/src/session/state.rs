@@ -9,7 +9,7 @@ use turbidite::runtime;
 use turbidite_source::Named;
 
 use super::placement::Open;
-use crate::config::Plan;
+use crate::config::DatasetPlan;
 use crate::dataset::Dataset;
 use crate::pace::Pace;
 use crate::world::World;
@@ -33,7 +33,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Creates a session without open files.
-    pub(super) fn new(plans: Vec<Plan>, world: World) -> Self {
+    pub(super) fn new(plans: Vec<DatasetPlan>, world: World) -> Self {
         let process = Arc::new(runtime::Process::new());
         Self {
             datasets: plans.into_iter().map(|plan| Dataset::new(plan, Arc::clone(&process))).collect(),

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use super::syntax::{Bound, Piece, Pieces, bind};
+use super::syntax::{Bound, Token, Tokens, bind};
 use crate::error::SourceError;
 use crate::files::names;
 
 /// A relative path with placeholders for the epoch and the rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FolderPattern {
-    components: Vec<Vec<Piece>>,
+    components: Vec<Vec<Token>>,
 }
 
 /// A file that matches.
@@ -30,8 +30,8 @@ impl FolderPattern {
     /// The change to make.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let components = text.split('/').map(parse_component).collect::<Result<Vec<_>, _>>()?;
-        let has = |wanted: &Piece| components.iter().flatten().any(|piece| piece == wanted);
-        if !has(&Piece::Epoch) {
+        let has = |wanted: &Token| components.iter().flatten().any(|piece| piece == wanted);
+        if !has(&Token::Epoch) {
             return Err(format!("the pattern '{text}' has no {{epoch}}"));
         }
         Ok(Self { components })
@@ -64,11 +64,11 @@ impl FolderPattern {
 
     /// Returns the path of an epoch and rank, with plain numbers, for messages.
     pub(crate) fn path(&self, root: &Path, epoch: u64, rank: u32) -> PathBuf {
-        let write = |piece: &Piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Epoch => epoch.to_string(),
+        let write = |piece: &Token| match piece {
+            Token::Text(text) => text.clone(),
+            Token::Epoch => epoch.to_string(),
             // A folder's pattern has no `{id}`.
-            Piece::Rank | Piece::Id => rank.to_string(),
+            Token::Rank | Token::Id => rank.to_string(),
         };
         self.components
             .iter()
@@ -77,24 +77,24 @@ impl FolderPattern {
 }
 
 /// Splits one component into text and placeholders.
-fn parse_component(text: &str) -> Result<Vec<Piece>, String> {
+fn parse_component(text: &str) -> Result<Vec<Token>, String> {
     if text.is_empty() || text == "." || text == ".." {
         return Err("a pattern is a path below the source, without '..', '.' or empty parts".into());
     }
     let mut pieces = Vec::new();
-    let mut rest = Pieces::of(text);
+    let mut rest = Tokens::of(text);
     loop {
         let from_here = rest.rest();
         let Some(piece) = rest.next() else { return Ok(pieces) };
-        let after_place = matches!(pieces.last(), Some(Piece::Epoch | Piece::Rank));
+        let after_place = matches!(pieces.last(), Some(Token::Epoch | Token::Rank));
         match &piece {
-            Ok(Piece::Epoch | Piece::Rank) if after_place => {
+            Ok(Token::Epoch | Token::Rank) if after_place => {
                 return Err(format!("in '{text}' two numbers touch; put something between them"));
             }
-            Ok(Piece::Text(plain)) if after_place && plain.starts_with(|first: char| first.is_ascii_digit()) => {
+            Ok(Token::Text(plain)) if after_place && plain.starts_with(|first: char| first.is_ascii_digit()) => {
                 return Err(format!("in '{text}' a digit follows a number; it cannot be told where the number ends"));
             }
-            Ok(Piece::Id) | Err(_) => return Err(format!("'{from_here}' is not {{epoch}} or {{rank}}")),
+            Ok(Token::Id) | Err(_) => return Err(format!("'{from_here}' is not {{epoch}} or {{rank}}")),
             Ok(_) => {}
         }
         pieces.extend(piece);
@@ -102,7 +102,7 @@ fn parse_component(text: &str) -> Result<Vec<Piece>, String> {
 }
 
 /// Matches a name. A placeholder that is bound already must have the same number again.
-fn match_name(component: &[Piece], name: &str, bound: Bound) -> Option<Bound> {
+fn match_name(component: &[Token], name: &str, bound: Bound) -> Option<Bound> {
     let is_rank = |rank: u64| u32::try_from(rank).is_ok();
     bind(component, name, bound).filter(|bound| bound.rank.is_none_or(is_rank))
 }

@@ -1,21 +1,21 @@
 //! Patterns that match the end of a path, beginning at a whole name, so that they apply in any working folder of a
 //! program.
 
-use super::syntax::{Bound, Malformed, Piece, Pieces, bind};
+use super::syntax::{Bound, Malformed, Token, Tokens, bind};
 
 /// A pattern for a program's paths, such as `particle/T.{epoch}/eparticle.{epoch}.{rank}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathPattern {
-    pieces: Vec<Piece>,
+    pieces: Vec<Token>,
 }
 
 impl std::fmt::Display for PathPattern {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.pieces.iter().try_for_each(|piece| match piece {
-            Piece::Text(text) => f.write_str(text),
-            Piece::Epoch => f.write_str("{epoch}"),
-            Piece::Rank => f.write_str("{rank}"),
-            Piece::Id => f.write_str("{id}"),
+            Token::Text(text) => f.write_str(text),
+            Token::Epoch => f.write_str("{epoch}"),
+            Token::Rank => f.write_str("{rank}"),
+            Token::Id => f.write_str("{id}"),
         })
     }
 }
@@ -35,11 +35,11 @@ impl PathPattern {
     /// # Errors
     /// The mistake in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let pieces: Vec<Piece> = Pieces::of(text).collect::<Result<_, _>>().map_err(|malformed| match malformed {
+        let pieces: Vec<Token> = Tokens::of(text).collect::<Result<_, _>>().map_err(|malformed| match malformed {
             Malformed::Unclosed => format!("'{text}' has a {{ without a }}"),
             Malformed::Unknown(other) => format!("'{other}' in '{text}' is none of {{epoch}}, {{rank}}, {{id}}"),
         })?;
-        if pieces.windows(2).any(|pair| pair.iter().all(|piece| !matches!(piece, Piece::Text(_)))) {
+        if pieces.windows(2).any(|pair| pair.iter().all(|piece| !matches!(piece, Token::Text(_)))) {
             return Err(format!("'{text}' has two placeholders with nothing between them"));
         }
         Ok(Self { pieces })
@@ -47,17 +47,17 @@ impl PathPattern {
 
     /// Returns whether a file belongs to one epoch, which its path names.
     pub fn names_epochs(&self) -> bool {
-        self.pieces.contains(&Piece::Epoch)
+        self.pieces.contains(&Token::Epoch)
     }
 
     /// Returns whether files hold one record each, named by it.
     pub fn names_records(&self) -> bool {
-        self.pieces.contains(&Piece::Id)
+        self.pieces.contains(&Token::Id)
     }
 
     /// Returns the number of names at the end of a path that the pattern matches.
     pub fn names(&self) -> usize {
-        let slashes = |piece: &Piece| if let Piece::Text(text) = piece { text.matches('/').count() } else { 0 };
+        let slashes = |piece: &Token| if let Token::Text(text) = piece { text.matches('/').count() } else { 0 };
         self.pieces.iter().map(slashes).sum::<usize>() + 1
     }
 

@@ -2,7 +2,7 @@
 
 /// A piece of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum Token {
     Text(String),
     Epoch,
     /// The rank that wrote the file.
@@ -30,11 +30,11 @@ pub(super) enum Malformed<'a> {
 
 /// An iterator over the pieces of a pattern's text.
 #[derive(Debug, Clone)]
-pub(super) struct Pieces<'a> {
+pub(super) struct Tokens<'a> {
     rest: &'a str,
 }
 
-impl<'a> Pieces<'a> {
+impl<'a> Tokens<'a> {
     /// Creates an iterator over a whole pattern.
     pub(super) fn of(text: &'a str) -> Self {
         Self { rest: text }
@@ -46,8 +46,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-impl<'a> Iterator for Pieces<'a> {
-    type Item = Result<Piece, Malformed<'a>>;
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Result<Token, Malformed<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -57,14 +57,14 @@ impl<'a> Iterator for Pieces<'a> {
         if begin > 0 {
             let (text, rest) = self.rest.split_at(begin);
             self.rest = rest;
-            return Some(Ok(Piece::Text(text.to_owned())));
+            return Some(Ok(Token::Text(text.to_owned())));
         }
         let Some(end) = self.rest.find('}') else { return Some(Err(Malformed::Unclosed)) };
         let (name, rest) = self.rest.split_at(end + 1);
         let piece = match name {
-            "{epoch}" => Piece::Epoch,
-            "{rank}" => Piece::Rank,
-            "{id}" => Piece::Id,
+            "{epoch}" => Token::Epoch,
+            "{rank}" => Token::Rank,
+            "{id}" => Token::Id,
             other => return Some(Err(Malformed::Unknown(other))),
         };
         self.rest = rest;
@@ -73,17 +73,17 @@ impl<'a> Iterator for Pieces<'a> {
 }
 
 /// Returns the numbers bound to placeholders if all of `text` matches, given the numbers bound before.
-pub(super) fn bind(pieces: &[Piece], text: &str, mut bound: Bound) -> Option<Bound> {
+pub(super) fn bind(pieces: &[Token], text: &str, mut bound: Bound) -> Option<Bound> {
     let mut rest = text;
     for piece in pieces {
         let number = match piece {
-            Piece::Text(text) => {
+            Token::Text(text) => {
                 rest = rest.strip_prefix(text.as_str())?;
                 continue;
             }
-            Piece::Epoch => &mut bound.epoch,
-            Piece::Rank => &mut bound.rank,
-            Piece::Id => &mut bound.id,
+            Token::Epoch => &mut bound.epoch,
+            Token::Rank => &mut bound.rank,
+            Token::Id => &mut bound.id,
         };
         // Takes all digits that follow: the text after a placeholder may not begin with a digit of the number.
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -12,7 +12,7 @@ use super::forecast::{Forecast, Plan};
 use super::program::{Distribution, Keys, MOST_TRACED, Records};
 use super::{advice, words};
 use crate::commands::answers::{say, say_json};
-use crate::commands::feed::Recipe;
+use crate::commands::feed::RecordMapping;
 use crate::failure::{Failure, FileContext};
 use crate::output::PendingFile;
 use crate::report::render_forecast;
@@ -91,13 +91,13 @@ pub(crate) struct Simulate {
     #[arg(long)]
     no_advice: bool,
     #[command(flatten)]
-    model: Model,
+    model: MachineModel,
 }
 
 /// What the machine is like.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The machine")]
-struct Model {
+struct MachineModel {
     /// Processors of a node [default: one for each rank]
     #[arg(long, value_name = "N")]
     cores: Option<u32>,
@@ -226,7 +226,7 @@ impl Simulate {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
         let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
-        let mut recipe = Recipe { source: &source, derivations, stored: Vec::new() };
+        let mut recipe = RecordMapping { source: &source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let Some(name) = &self.key else {
             return Err(Failure::Usage("--key says which column of the trace is the key".into()));

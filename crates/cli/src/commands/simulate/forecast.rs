@@ -1,7 +1,7 @@
 //! One simulated epoch, and the forecast for the planned run.
 
 use serde::Serialize;
-use turbidite::format::EpochFigures;
+use turbidite::format::EpochStatistics;
 use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
 use turbidite::{Renegotiation, Schema};
 
@@ -150,7 +150,7 @@ impl Forecast {
             record_bytes: row_bytes,
             records_per_rank: plan.records,
             simulated_per_rank: simulated,
-            load_imbalance: EpochFigures { rows_per_receiver: loads.clone(), ..Default::default() }.load_imbalance(),
+            load_imbalance: EpochStatistics { rows_per_receiver: loads.clone(), ..Default::default() }.load_imbalance(),
             largest_load: loads.iter().copied().max().unwrap_or(0) as f64 / mean.max(1.0),
             strays: share(report.sum(|rank| rank.strays)),
             spills: share(report.sum(|rank| rank.spills)),

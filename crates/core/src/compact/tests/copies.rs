@@ -80,8 +80,8 @@ proptest! {
         let options = CompactOptions { threads, slab_bytes, part, ..small_options() };
         let done = compact(&storage, options).unwrap().remove(0).unwrap();
         let rows = rows_of(&schema(key), &epoch, 1);
-        prop_assert_eq!(done.figures.rows, rows.len() as u64);
-        prop_assert_eq!((done.figures.strays, done.figures.spills), (0, 0));
+        prop_assert_eq!(done.statistics.rows, rows.len() as u64);
+        prop_assert_eq!((done.statistics.strays, done.statistics.spills), (0, 0));
         prop_assert!(done.bytes_read >= done.source_bytes, "all of it was read");
         check_copy(&storage, key, 7, rows);
     }
@@ -98,9 +98,9 @@ fn many_runs_through_several_slabs_and_threads() {
     let slab_rows = options.slab_rows(&schema) as f64;
     let done = compact(&storage, options).unwrap().remove(0).unwrap();
     check_copy(&storage, DataType::F32, 1, rows_of(&schema, &epoch, 1));
-    let figures = &done.figures;
-    assert!(figures.receivers > 3 && figures.nan_keys == 3, "{figures:?}");
-    assert_eq!(figures.rows_per_receiver.iter().sum::<u64>(), figures.rows);
+    let statistics = &done.statistics;
+    assert!(statistics.receivers > 3 && statistics.nan_keys == 3, "{statistics:?}");
+    assert_eq!(statistics.rows_per_receiver.iter().sum::<u64>(), statistics.rows);
     // Of each of the 42 runs, two pages that contain a cut, and a page of keys that is read for the cut, twice.
     let factor = done.bytes_read as f64 / done.source_bytes as f64;
     println!("read factor {factor:.2} where 42 runs overlap and a slab has {slab_rows} rows");
@@ -140,8 +140,8 @@ fn the_copy_says_what_it_is() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     write_source(&storage, DataType::F32, PartOptions::default(), (1, &mixed_epoch(1, 9), 1), |_| ());
     compact(&storage, small_options()).unwrap();
-    let source = DatasetDescriptor::read(&*storage, &Layout::new(SOURCE)).unwrap();
-    let copy = DatasetDescriptor::read(&*storage, &Layout::new(COPY)).unwrap();
+    let source = DatasetDescriptor::read(&*storage, &DatasetPaths::new(SOURCE)).unwrap();
+    let copy = DatasetDescriptor::read(&*storage, &DatasetPaths::new(COPY)).unwrap();
     assert_eq!((&copy.schema, &copy.derivations), (&source.schema, &source.derivations), "with units");
     assert_ne!(copy.uuid, source.uuid);
     assert_eq!(copy.source, Some(format!("sorted copy of dataset {}, from dumps/run7", source.uuid)));
@@ -170,9 +170,9 @@ fn a_copy_into_its_source_is_refused() {
     let source = Dataset::open_with(Arc::clone(&storage), SOURCE).unwrap();
     // The same folder by another name.
     storage.create_dir_all(std::path::Path::new("/elsewhere/_turbidite")).unwrap();
-    let json = Layout::new(SOURCE).descriptor();
+    let json = DatasetPaths::new(SOURCE).descriptor();
     let content = crate::storage::read_all(&*storage, &json, 1 << 20).unwrap();
-    let mut file = storage.create(&Layout::new("/elsewhere").descriptor()).unwrap();
+    let mut file = storage.create(&DatasetPaths::new("/elsewhere").descriptor()).unwrap();
     file.write_at(0, &content).unwrap();
     for target in [SOURCE, "/source.tbd/copy", "/elsewhere"] {
         let opened = Compaction::open_with(&source, Arc::clone(&storage), target, small_options());

@@ -20,18 +20,18 @@ fn source() -> (MemoryStorage, TestEpoch) {
 }
 
 fn copied_epochs(storage: &dyn Storage) -> Vec<u64> {
-    list_epochs(storage, &Layout::new(COPY)).unwrap()
+    list_epochs(storage, &DatasetPaths::new(COPY)).unwrap()
 }
 
 fn unfinished(storage: &dyn Storage) -> usize {
-    storage.list(&Layout::new(COPY).unfinished()).map_or(0, |names| names.len())
+    storage.list(&DatasetPaths::new(COPY).unfinished()).map_or(0, |names| names.len())
 }
 
 /// Checks that every epoch of the copy is whole and the source is unchanged, and that the next attempt completes the
 /// copy without leftovers.
 fn check_and_complete(storage: &Arc<dyn Storage>, epoch: &TestEpoch, story: &str) {
     let schema = schema(DataType::F32);
-    let report = verify(storage, &Layout::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify(storage, &DatasetPaths::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{story}: {:?}", report.findings);
     for label in copied_epochs(&**storage) {
         check_copy(storage, DataType::F32, label, rows_of(&schema, epoch, label));
@@ -104,7 +104,7 @@ fn a_full_disk_leaves_its_space() {
 fn no_flipped_byte_of_the_source_gets_into_the_copy() {
     let (memory, epoch) = source();
     let schema = schema(DataType::F32);
-    let part = Layout::new(SOURCE).part(2, PartId { rank: 0, roll: 0 });
+    let part = DatasetPaths::new(SOURCE).part(2, PartId { rank: 0, roll: 0 });
     let bytes = memory.open(&part).unwrap().bytes();
     let (mut tried, mut damaged) = (0, 0);
     for offset in (0..bytes).filter(|offset| mix(!*offset).is_multiple_of(7)) {
@@ -118,7 +118,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             Ok(_) => check_copy(&clean, DataType::F32, 2, rows_of(&schema, &epoch, 2)),
             Err(error) => {
                 damaged += 1;
-                let told = error.class() == ErrorClass::Damage || matches!(error, Error::Version { .. });
+                let told = error.class() == ErrorClass::Corruption || matches!(error, Error::Version { .. });
                 // If the footer's commit is hit, the missing manifest is that commit's.
                 let text = error.to_string();
                 let named = text.contains(&*part.to_string_lossy()) || text.contains("/_turbidite/manifest/2.");
@@ -136,16 +136,16 @@ fn rows_that_are_not_where_the_manifest_says_are_damage() {
     let epoch = mixed_epoch(2, 60);
     let lies: [fn(&mut EpochManifest); 2] = [
         // NaN keys in a regular run.
-        |manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.kind = RunKind::Regular),
+        |manifest| manifest.row_groups.to_mut().iter_mut().for_each(|run| run.kind = RunKind::Regular),
         // Non-NaN keys in a run of NaN keys.
-        |manifest| manifest.runs.to_mut()[0].kind = RunKind::NanKey,
+        |manifest| manifest.row_groups.to_mut()[0].kind = RunKind::NanKey,
     ];
     for lie in lies {
         let memory = MemoryStorage::new();
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         write_source(&storage, DataType::F32, PartOptions::default(), (1, &epoch, 1), lie);
         let error = compact(&storage, small_options()).unwrap_err();
-        assert_eq!(error.class(), ErrorClass::Damage, "{error}");
+        assert_eq!(error.class(), ErrorClass::Corruption, "{error}");
         assert_eq!((copied_epochs(&memory), unfinished(&memory)), (Vec::new(), 0));
     }
 }
@@ -155,7 +155,7 @@ fn attempts_of_others_are_kept() {
     let (memory, _) = source();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     // A dataset that was not begun as a copy; its writer died with a sealed run of epoch 1.
-    let layout = Layout::new(COPY);
+    let layout = DatasetPaths::new(COPY);
     let descriptor = DatasetDescriptor::open_or_create(&memory, &layout, &describe(DataType::F32)).unwrap();
     let commit = EpochCommit::begin(&storage, &layout, &descriptor, 1, IfExists::Error).unwrap().unwrap();
     let (part, schema) = (PartId { rank: 0, roll: 0 }, &descriptor.schema);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use super::{CompactOptions, CompactedEpoch, Compaction};
 use crate::error::Result;
 use crate::format::{
-    EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunKind,
+    EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunKind,
 };
 use crate::query::Dataset;
 use crate::schema::{Column, DataType, Schema, Value};
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::{
-    DatasetDescriptor, EpochCommit, IfExists, Layout, VerifyOptions, WriterLock, list_epochs, load_manifest, verify,
+    DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, VerifyOptions, WriterLock, list_epochs, load_manifest,
+    verify,
 };
 
 const SOURCE: &str = "/source.tbd";
@@ -78,7 +79,7 @@ fn write_source(
     (label, epoch, seed): (u64, &TestEpoch, u64),
     change: impl FnOnce(&mut EpochManifest),
 ) {
-    let layout = Layout::new(SOURCE);
+    let layout = DatasetPaths::new(SOURCE);
     let (lock, _) = WriterLock::acquire(storage, &layout, true).unwrap();
     let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout, &describe(key)).unwrap();
     let commit = EpochCommit::begin(storage, &layout, &descriptor, label, IfExists::Replace).unwrap().unwrap();
@@ -88,9 +89,9 @@ fn write_source(
         epoch: label,
         commit: commit.identity().commit,
         parts: Vec::new(),
-        runs: crate::format::Runs::default(),
+        row_groups: crate::format::RowGroupEntries::default(),
         keys: Default::default(),
-        figures: EpochFigures::default(),
+        statistics: EpochStatistics::default(),
     };
     for (rank, runs) in (0..).zip(epoch) {
         let part = PartId { rank, roll: 0 };
@@ -101,17 +102,17 @@ fn write_source(
             let mut memtable = Memtable::new(Arc::clone(schema), (run.keys.len() * schema.row_bytes()).max(64));
             rows.by_ref().take(run.keys.len()).for_each(|row| memtable.push(&row));
             let context = RunContext { run: number, kind: run.kind, table_version: 1, bounds: None };
-            manifest.runs.extend(writer.append_run(&memtable, context).unwrap());
+            manifest.row_groups.extend(writer.append_run(&memtable, context).unwrap());
         }
         manifest.parts.push(writer.finish().unwrap());
     }
-    let rows = |kind| manifest.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
-    manifest.figures = EpochFigures {
+    let rows = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
+    manifest.statistics = EpochStatistics {
         rows: manifest.rows(),
         strays: rows(RunKind::Stray),
         spills: rows(RunKind::Unordered),
         nan_keys: rows(RunKind::NanKey),
-        ..EpochFigures::default()
+        ..EpochStatistics::default()
     };
     change(&mut manifest);
     commit.commit(manifest).unwrap();
@@ -141,7 +142,7 @@ fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Op
 /// Returns the rows of an epoch of the copy, in the order of the file names and of the rows in them, with the kind of
 /// each row's run.
 fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
-    let layout = Layout::new(COPY);
+    let layout = DatasetPaths::new(COPY);
     let descriptor = DatasetDescriptor::read(storage, &layout).unwrap();
     let schema = &descriptor.schema;
     let manifest = load_manifest(storage, &layout, &descriptor, label).unwrap();
@@ -152,7 +153,7 @@ fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     for entry in &parts {
         let path = layout.part(label, entry.part);
         let reader = PartReader::open(storage, &path, entry, manifest.commit, Arc::clone(schema)).unwrap();
-        for run in manifest.runs.iter().filter(|run| run.part == entry.part) {
+        for run in manifest.row_groups.iter().filter(|run| run.part == entry.part) {
             let mut columns = Vec::new();
             for (index, column) in schema.columns().iter().enumerate() {
                 let mut values = Vec::new();
@@ -189,7 +190,7 @@ fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expecte
     found.sort_by_key(id);
     expected.sort_by_key(id);
     assert!(found == expected, "every row once, bit by bit: {} of {}", found.len(), expected.len());
-    let report = verify(storage, &Layout::new(COPY), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify(storage, &DatasetPaths::new(COPY), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 

@@ -1,6 +1,6 @@
 //! Each operator and rule of the language, by example; expected results are NumPy's, worked out by hand.
 
-use super::super::{ColumnBounds, NanPresence, Predicate, Truth};
+use super::super::{ColumnBounds, NanPresence, Predicate, TruthValue};
 use super::{Row, matches, schema};
 use crate::schema::Value;
 
@@ -242,8 +242,8 @@ fn the_epoch_is_a_column() {
     assert!(!holds("epoch < 200") && !holds("epoch NOT IN (200)"));
     let predicate = Predicate::parse("epoch = 18446744073709551615", &schema()).unwrap();
     assert!(predicate.uses_epoch() && predicate.columns().is_empty());
-    assert_eq!(predicate.prune(u64::MAX, &|_| None), Truth::Always);
-    assert_eq!(predicate.prune(u64::MAX - 1, &|_| None), Truth::Never);
+    assert_eq!(predicate.prune(u64::MAX, &|_| None), TruthValue::Always);
+    assert_eq!(predicate.prune(u64::MAX - 1, &|_| None), TruthValue::Never);
     assert!(matches("epoch = 18446744073709551615", u64::MAX, &[Row::ZERO])[0]);
 }
 
@@ -285,7 +285,7 @@ fn pruning_says_what_is_certain() {
     let clean = |text: &str| truth(text, Some((1.0, 4.0)), NanPresence::None);
     let some = |text: &str| truth(text, Some((1.0, 4.0)), NanPresence::Some);
     let all = |text: &str| truth(text, None, NanPresence::All);
-    use Truth::{Always, Maybe, Never};
+    use TruthValue::{Always, Maybe, Never};
     for (text, of_clean, of_some, of_all) in [
         ("single > 4", Never, Never, Never),
         ("single >= 1", Always, Maybe, Never),

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::super::{ColumnBounds, NanPresence, Predicate, Truth};
+use super::super::{ColumnBounds, NanPresence, Predicate, TruthValue};
 use super::naive::{TestCondition, TestNumber};
 use super::{Row, evaluate, schema, summary};
 
@@ -121,11 +121,11 @@ fn condition() -> impl Strategy<Value = TestCondition> {
     })
 }
 
-fn agrees(truth: Truth, found: &[bool]) -> bool {
+fn agrees(truth: TruthValue, found: &[bool]) -> bool {
     match truth {
-        Truth::Never => found.iter().all(|held| !held),
-        Truth::Maybe => true,
-        Truth::Always => found.iter().all(|held| *held),
+        TruthValue::Never => found.iter().all(|held| !held),
+        TruthValue::Maybe => true,
+        TruthValue::Always => found.iter().all(|held| *held),
     }
 }
 

@@ -15,11 +15,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::{Error, Result};
 use crate::format::manifest::arrow_values::{numbers, with_arrow_type};
 use crate::format::manifest::entries::{PartEntry, PartId};
-use crate::format::manifest::model::{EpochFigures, EpochManifest};
-use crate::format::manifest::run_entry::RunEntry;
-use crate::format::manifest::runs::Runs;
-use crate::format::manifest::spreads::Spreads;
-use crate::format::manifest::stored_runs::StoredRuns;
+use crate::format::manifest::epoch_manifest::{EpochManifest, EpochStatistics};
+use crate::format::manifest::range_counts::KeyRangeCounts;
+use crate::format::manifest::row_group_entries::RowGroupEntries;
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::manifest::stored_row_groups::StoredRowGroups;
 use crate::format::parquet::footer::FORMAT_VERSION;
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
@@ -73,7 +73,7 @@ impl EpochManifest {
     /// # Errors
     /// [`Error::Schema`] when a run does not have statistics for every column of the schema.
     pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
-        for run in &self.runs {
+        for run in &self.row_groups {
             if run.columns.len() != schema.columns().len() {
                 let (expected, found) = (schema.columns().len(), run.columns.len());
                 return Err(SchemaError::InputColumns { expected, found }.into());
@@ -108,8 +108,8 @@ impl EpochManifest {
             })
             .collect();
         // JSON has no NaN and no infinity: such a statistic is left out, and reads as zero.
-        let mut figures = serde_json::json!(self.figures);
-        if let Some(fields) = figures.as_object_mut() {
+        let mut statistics = serde_json::json!(self.statistics);
+        if let Some(fields) = statistics.as_object_mut() {
             fields.retain(|_, value| !value.is_null());
         }
         let mut notes = HashMap::from([
@@ -117,18 +117,18 @@ impl EpochManifest {
             ("turbidite.epoch".to_owned(), self.epoch.to_string()),
             ("turbidite.commit".to_owned(), self.commit.to_string()),
             ("turbidite.parts".to_owned(), serde_json::Value::Array(parts).to_string()),
-            ("turbidite.figures".to_owned(), figures.to_string()),
+            ("turbidite.figures".to_owned(), statistics.to_string()),
         ]);
-        notes.extend(self.keys.text(self.runs.len()).map(|text| ("turbidite.keys".to_owned(), text)));
+        notes.extend(self.keys.text(self.row_groups.len()).map(|text| ("turbidite.keys".to_owned(), text)));
         notes
     }
 
     fn arrays(&self, schema: &Schema) -> Vec<ArrayRef> {
-        let runs = &self.runs;
-        let u32s = |pick: fn(&RunEntry) -> u32| -> ArrayRef {
+        let runs = &self.row_groups;
+        let u32s = |pick: fn(&RowGroupEntry) -> u32| -> ArrayRef {
             Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt32Type>>())
         };
-        let u64s = |pick: fn(&RunEntry) -> u64| -> ArrayRef {
+        let u64s = |pick: fn(&RowGroupEntry) -> u64| -> ArrayRef {
             Arc::new(runs.iter().map(|run| Some(pick(run))).collect::<PrimitiveArray<UInt64Type>>())
         };
         let kinds = runs.iter().map(|run| Some(run.kind.code())).collect::<PrimitiveArray<UInt8Type>>();
@@ -144,7 +144,7 @@ impl EpochManifest {
             u32s(|run| run.table_version),
             u64s(|run| run.checksum),
         ];
-        let typed = |data_type: DataType, pick: &dyn Fn(&RunEntry) -> Option<Value>| -> Option<ArrayRef> {
+        let typed = |data_type: DataType, pick: &dyn Fn(&RowGroupEntry) -> Option<Value>| -> Option<ArrayRef> {
             with_arrow_type!(data_type, T => Some(numbers::<T>(runs.iter().map(pick))), otherwise None)
         };
         let key = schema.key().data_type;
@@ -164,18 +164,18 @@ impl EpochManifest {
     /// Decodes a manifest; `path` is its file, for messages.
     ///
     /// # Errors
-    /// [`Error::Damage`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
+    /// [`Error::Corruption`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
     /// for one of a newer release.
     pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
-        let damage = |what: &str| Error::damage(path, what);
+        let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes
             .len()
             .checked_sub(TRAILER_BYTES)
             .map(|end| &bytes[..end])
             .filter(|_| bytes.ends_with(MANIFEST_MAGIC))
-            .ok_or_else(|| damage("it does not end as a manifest does"))?;
+            .ok_or_else(|| corruption("it does not end as a manifest does"))?;
         if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
-            return Err(damage("its checksum is wrong"));
+            return Err(corruption("its checksum is wrong"));
         }
         // Arrow's decoder panics on some streams that only a forger with the right checksum can make: these count as
         // corrupt too.
@@ -183,7 +183,7 @@ impl EpochManifest {
         let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
         let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
             .unwrap_or_else(|_| Err("it is no Arrow stream".to_owned()))
-            .map_err(|what| damage(&what))?;
+            .map_err(|what| corruption(&what))?;
         let notes = found.metadata();
         let version = notes.get("turbidite.format_version").and_then(|version| version.parse().ok());
         match version {
@@ -191,16 +191,17 @@ impl EpochManifest {
                 return Err(Error::Version { path: path.to_owned(), found, supported: FORMAT_VERSION });
             }
             Some(_) => {}
-            None => return Err(damage("it has no format version")),
+            None => return Err(corruption("it has no format version")),
         }
-        let mut manifest = take_notes(notes).ok_or_else(|| damage("what it says of the epoch cannot be read"))?;
-        let batches: Option<Vec<StoredRuns>> = batches.iter().map(|batch| StoredRuns::of(batch, schema)).collect();
-        let batches = batches.ok_or_else(|| damage("one of its runs cannot be read"))?;
-        if batches.iter().any(StoredRuns::has_excess_nans) {
-            return Err(damage("a row group has more NaN than rows"));
+        let mut manifest = take_notes(notes).ok_or_else(|| corruption("what it says of the epoch cannot be read"))?;
+        let batches: Option<Vec<StoredRowGroups>> =
+            batches.iter().map(|batch| StoredRowGroups::of(batch, schema)).collect();
+        let batches = batches.ok_or_else(|| corruption("one of its runs cannot be read"))?;
+        if batches.iter().any(StoredRowGroups::has_excess_nans) {
+            return Err(corruption("a row group has more NaN than rows"));
         }
-        manifest.runs = Runs::stored(batches);
-        manifest.check().map_err(damage)?;
+        manifest.row_groups = RowGroupEntries::stored(batches);
+        manifest.check().map_err(corruption)?;
         Ok(manifest)
     }
 
@@ -220,7 +221,7 @@ impl EpochManifest {
         let (mut rows, mut bytes) = (0u64, 0u64);
         // A part's runs are consecutive, and so are parts: the search for the next run begins there.
         let mut at = 0;
-        for run in self.runs.places() {
+        for run in self.row_groups.places() {
             let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
             let beside =
                 [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
@@ -286,15 +287,15 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
             parts.into_iter().map(part).collect()
         }
     };
-    let figures: EpochFigures = serde_json::from_str(notes.get("turbidite.figures")?).ok()?;
+    let statistics: EpochStatistics = serde_json::from_str(notes.get("turbidite.figures")?).ok()?;
     Some(EpochManifest {
         epoch: notes.get("turbidite.epoch")?.parse().ok()?,
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
-        runs: Runs::default(),
+        row_groups: RowGroupEntries::default(),
         // Kept as text until first used: a query does not need them.
-        keys: notes.get("turbidite.keys").cloned().map(Spreads::stored).unwrap_or_default(),
-        figures,
+        keys: notes.get("turbidite.keys").cloned().map(KeyRangeCounts::stored).unwrap_or_default(),
+        statistics,
     })
 }
 

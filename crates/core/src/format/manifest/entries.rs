@@ -67,7 +67,7 @@ impl RunKind {
 
 /// Statistics of one column over the rows of one row group.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ColumnSummary {
+pub struct ColumnStatistics {
     /// Smallest and largest value that is not NaN; `None` when there is none, or for `fixed_bytes`.
     pub range: Option<(Value, Value)>,
     /// Number of NaN values.

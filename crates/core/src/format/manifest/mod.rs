@@ -6,10 +6,10 @@
 pub(super) mod arrow_values;
 mod encoding;
 pub(super) mod entries;
-pub(super) mod model;
-pub(super) mod run_entry;
-pub(super) mod runs;
-pub(super) mod spreads;
-pub(super) mod stored_runs;
-mod stored_summaries;
-pub(super) mod summaries;
+pub(super) mod epoch_manifest;
+pub(super) mod range_counts;
+pub(super) mod row_group_entries;
+pub(super) mod row_group_entry;
+pub(super) mod row_group_statistics;
+pub(super) mod stored_row_groups;
+mod stored_statistics;

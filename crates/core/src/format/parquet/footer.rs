@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use uuid::Uuid;
 
-use crate::format::manifest::entries::{ColumnSummary, PartId};
-use crate::format::manifest::spreads::Spread;
+use crate::format::manifest::entries::{ColumnStatistics, PartId};
+use crate::format::manifest::range_counts::RangeCount;
 use crate::format::parquet::page_header::{PLAIN, RLE, encode_statistics, number};
 use crate::format::parquet::physical::{PhysicalType, physical_type, physical_width};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
@@ -39,7 +39,7 @@ pub(in crate::format) struct WrittenChunk {
     /// Length in bytes, page headers included.
     pub(in crate::format) bytes: u64,
     /// Its statistics.
-    pub(in crate::format) summary: ColumnSummary,
+    pub(in crate::format) summary: ColumnStatistics,
     /// Position of its offset index in the index section.
     pub(in crate::format) offset_index: Range<usize>,
     /// Position of its column index in the index section; empty when it has none.
@@ -56,7 +56,7 @@ pub(in crate::format) struct WrittenRowGroup {
     /// One chunk per schema column, one after the other in the file.
     pub(in crate::format) columns: Vec<WrittenChunk>,
     /// The distribution of its keys, until it is taken.
-    pub(in crate::format) keys: Vec<Spread>,
+    pub(in crate::format) keys: Vec<RangeCount>,
 }
 
 impl WrittenRowGroup {

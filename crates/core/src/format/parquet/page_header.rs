@@ -1,6 +1,6 @@
 //! The header of a page, and the statistics inside it.
 
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::parquet::physical::{Bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{DataType, Value};
@@ -27,7 +27,7 @@ pub(in crate::format) struct PageHeader {
 /// on numbers that are known before the body is: the checksum always takes five bytes.
 pub(in crate::format) fn encode_page_header(
     header: PageHeader,
-    statistics: Option<(DataType, ColumnSummary)>,
+    statistics: Option<(DataType, ColumnStatistics)>,
     out: &mut Vec<u8>,
 ) {
     // Page bodies stay below 2^20 bytes or one value (`pages::page_rows`), so both fit Parquet's i32.
@@ -57,7 +57,7 @@ pub(in crate::format) fn max_header_bytes(body_bytes: usize, rows: u32, statisti
             DataType::F32 | DataType::F64 => Value::Float(1.0),
             _ => Value::Int(1),
         };
-        (data_type, ColumnSummary { range: Some((any, any)), nan_count: 0 })
+        (data_type, ColumnStatistics { range: Some((any, any)), nan_count: 0 })
     });
     encode_page_header(PageHeader { body_bytes, crc: 0, rows }, statistics, &mut header);
     header.len()
@@ -68,7 +68,7 @@ pub(in crate::format) fn encode_statistics(
     writer: &mut Writer<'_>,
     id: i16,
     data_type: DataType,
-    summary: ColumnSummary,
+    summary: ColumnStatistics,
 ) {
     let Some((low, high)) = trusted_range(summary) else { return };
     let mut bytes = Vec::with_capacity(8);
@@ -86,7 +86,7 @@ pub(in crate::format) fn encode_statistics(
 
 /// Returns the range that engines may prune by; `None` where there are NaN values, since engines disagree on how NaN
 /// compares.
-pub(in crate::format) fn trusted_range(summary: ColumnSummary) -> Option<(Value, Value)> {
+pub(in crate::format) fn trusted_range(summary: ColumnStatistics) -> Option<(Value, Value)> {
     summary.range.filter(|_| summary.nan_count == 0)
 }
 
@@ -155,7 +155,7 @@ mod tests {
                 DataType::F32 | DataType::F64 => Value::Float(f64::from(number)),
                 _ => Value::Int(i128::from(number)),
             };
-            let summary = ColumnSummary { range: Some((value(low), value(high))), nan_count };
+            let summary = ColumnStatistics { range: Some((value(low), value(high))), nan_count };
             let header = PageHeader { body_bytes, crc: crc >> crc_bits, rows };
             let mut bytes = Vec::new();
             encode_page_header(header, is_key.then_some((data_type, summary)), &mut bytes);

@@ -1,6 +1,6 @@
 //! Parquet's page index: per column chunk, the locations of its pages (offset index) and their ranges (column index).
 
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::parquet::page_header::{number, trusted_range};
 use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
@@ -12,7 +12,7 @@ pub(in crate::format) struct WrittenPage {
     /// Its location.
     pub(in crate::format) location: PageLocation,
     /// Its statistics.
-    pub(in crate::format) summary: ColumnSummary,
+    pub(in crate::format) summary: ColumnStatistics,
 }
 
 /// The location of a page in its file, and its rows within the row group.

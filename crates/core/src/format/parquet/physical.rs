@@ -3,7 +3,7 @@
 //! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
 //! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
 
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::{DataType, Value};
 
 /// Parquet's physical type numbers.
@@ -158,12 +158,12 @@ pub(in crate::format) fn narrow(data_type: DataType, physical: &[u8], out: &mut 
 const LANES: usize = 16;
 
 /// Returns the smallest and largest value and the number of NaN values of packed physical values.
-pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnSummary {
+pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnStatistics {
     macro_rules! integers {
         ($type:ty) => {{
             let (low, high, _) = fold(physical, <$type>::MAX, <$type>::MIN, <$type>::from_le_bytes, |_| false);
             let range = (!physical.is_empty()).then(|| (Value::Int(i128::from(low)), Value::Int(i128::from(high))));
-            ColumnSummary { range, nan_count: 0 }
+            ColumnStatistics { range, nan_count: 0 }
         }};
     }
     macro_rules! floats {
@@ -175,7 +175,7 @@ pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> Colu
             // Adding 0.0 maps -0.0 to 0.0, so that equal data has equal statistics whatever the order.
             let range = (nan_count < (physical.len() / size_of::<$type>()) as u64)
                 .then(|| (Value::Float(f64::from(low) + 0.0), Value::Float(f64::from(high) + 0.0)));
-            ColumnSummary { range, nan_count }
+            ColumnStatistics { range, nan_count }
         }};
     }
     match data_type {
@@ -185,7 +185,7 @@ pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> Colu
         DataType::U64 => integers!(u64),
         DataType::F32 => floats!(f32),
         DataType::F64 => floats!(f64),
-        DataType::FixedBytes(_) => ColumnSummary { range: None, nan_count: 0 },
+        DataType::FixedBytes(_) => ColumnStatistics { range: None, nan_count: 0 },
     }
 }
 
@@ -220,7 +220,7 @@ fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
 }
 
 /// Merges the statistics of two sets of rows.
-pub(in crate::format) fn merge(one: ColumnSummary, other: ColumnSummary) -> ColumnSummary {
+pub(in crate::format) fn merge(one: ColumnStatistics, other: ColumnStatistics) -> ColumnStatistics {
     let range = match (one.range, other.range) {
         (Some((low, high)), Some((other_low, other_high))) => Some((
             if other_low.compare(low).is_some_and(|order| order.is_lt()) { other_low } else { low },
@@ -228,7 +228,7 @@ pub(in crate::format) fn merge(one: ColumnSummary, other: ColumnSummary) -> Colu
         )),
         (range, None) | (None, range) => range,
     };
-    ColumnSummary { range, nan_count: one.nan_count + other.nan_count }
+    ColumnStatistics { range, nan_count: one.nan_count + other.nan_count }
 }
 
 /// The end of a range that a statistic describes.

@@ -56,7 +56,7 @@ impl PartReader {
     /// Opens the part at `path`, which the manifest describes as `entry` of commit `commit`, and reads its tail.
     ///
     /// # Errors
-    /// [`Error::Damage`] when length, checksum, commit, schema or any location in the footer is wrong;
+    /// [`Error::Corruption`] when length, checksum, commit, schema or any location in the footer is wrong;
     /// [`Error::Version`] for a part of a newer release; I/O errors.
     pub fn open(
         storage: &dyn Storage,
@@ -66,9 +66,9 @@ impl PartReader {
         schema: Arc<Schema>,
     ) -> Result<Self> {
         let file = storage.open(path).at("open", path)?;
-        let damage = |what: String| Error::damage_at(path, "footer", what);
+        let corruption = |what: String| Error::corruption_at(path, "footer", what);
         if file.bytes() != entry.bytes {
-            return Err(Error::damage(
+            return Err(Error::corruption(
                 path,
                 format!("it is {} bytes long where the manifest says {}", file.bytes(), entry.bytes),
             ));
@@ -78,16 +78,16 @@ impl PartReader {
             .checked_sub(entry.footer_offset)
             .and_then(|bytes| usize::try_from(bytes).ok())
             .filter(|bytes| *bytes > CLOSING_BYTES)
-            .ok_or_else(|| damage("the manifest's place for it is not within the file".to_owned()))?;
+            .ok_or_else(|| corruption("the manifest's place for it is not within the file".to_owned()))?;
         let mut tail = vec![0; tail_bytes];
         file.read_at(entry.footer_offset, &mut tail).at("read", path)?;
         if xxh3_64(&tail) != entry.footer_checksum {
-            return Err(damage("its checksum is not the manifest's".to_owned()));
+            return Err(corruption("its checksum is not the manifest's".to_owned()));
         }
-        let (footer, index_bytes) = split_footer(&tail).map_err(|malformed| damage(malformed.to_string()))?;
+        let (footer, index_bytes) = split_footer(&tail).map_err(|malformed| corruption(malformed.to_string()))?;
         check_version(path, &footer)?;
         if footer.identity.commit != commit || footer.part != entry.part {
-            return Err(damage(format!(
+            return Err(corruption(format!(
                 "it is {} of commit {}, not {} of {commit}",
                 footer.part.file_name(),
                 footer.identity.commit,
@@ -95,34 +95,34 @@ impl PartReader {
             )));
         }
         if !footer.fits(&schema) {
-            return Err(damage("its columns are not the dataset's".to_owned()));
+            return Err(corruption("its columns are not the dataset's".to_owned()));
         }
         let indexes = entry.footer_offset..entry.footer_offset + index_bytes as u64;
         let identity = footer.identity;
-        let row_groups = take_row_groups(footer, indexes).map_err(|malformed| damage(malformed.to_string()))?;
+        let row_groups = take_row_groups(footer, indexes).map_err(|malformed| corruption(malformed.to_string()))?;
         Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
     }
 
     /// Reads the dataset, commit and epoch of a part from its footer alone.
     ///
     /// # Errors
-    /// [`Error::Damage`] when there is no complete footer of ours; I/O errors.
+    /// [`Error::Corruption`] when there is no complete footer of ours; I/O errors.
     pub fn identify(storage: &dyn Storage, path: &Path) -> Result<PartIdentity> {
         let file = storage.open(path).at("open", path)?;
-        let damage = |what: &str| Error::damage_at(path, "footer", what);
+        let corruption = |what: &str| Error::corruption_at(path, "footer", what);
         let mut closing = [0; CLOSING_BYTES];
         let closing_offset = file
             .bytes()
             .checked_sub(CLOSING_BYTES as u64)
-            .ok_or_else(|| damage("the file is too short to have one"))?;
+            .ok_or_else(|| corruption("the file is too short to have one"))?;
         file.read_at(closing_offset, &mut closing).at("read", path)?;
-        let footer_bytes = closing_footer_bytes(closing).map_err(|malformed| damage(malformed.0))?;
+        let footer_bytes = closing_footer_bytes(closing).map_err(|malformed| corruption(malformed.0))?;
         let footer_offset = closing_offset
             .checked_sub(footer_bytes as u64)
-            .ok_or_else(|| damage("its length is more than the file's"))?;
+            .ok_or_else(|| corruption("its length is more than the file's"))?;
         let mut footer = vec![0; footer_bytes];
         file.read_at(footer_offset, &mut footer).at("read", path)?;
-        let footer = decode_footer(&footer).map_err(|malformed| damage(malformed.0))?;
+        let footer = decode_footer(&footer).map_err(|malformed| corruption(malformed.0))?;
         check_version(path, &footer)?;
         Ok(footer.identity)
     }
@@ -150,7 +150,7 @@ impl PartReader {
     /// Returns the number of rows of a row group.
     ///
     /// # Errors
-    /// [`Error::Damage`] when there is no such row group.
+    /// [`Error::Corruption`] when there is no such row group.
     pub fn rows(&self, row_group: u32) -> Result<u64> {
         self.row_group(row_group).map(|group| group.rows)
     }
@@ -158,14 +158,14 @@ impl PartReader {
     fn row_group(&self, row_group: u32) -> Result<&RowGroup> {
         self.row_groups.get(row_group as usize).ok_or_else(|| {
             let what = format!("it has {} row groups and no number {row_group}", self.row_groups.len());
-            Error::damage_at(&self.path, "footer", what)
+            Error::corruption_at(&self.path, "footer", what)
         })
     }
 
     fn chunk(&self, row_group: u32, column: usize) -> Result<&Chunk> {
         let group = self.row_group(row_group)?;
         group.columns.get(column).ok_or_else(|| {
-            Error::damage_at(&self.path, "footer", format!("row group {row_group} has no column {column}"))
+            Error::corruption_at(&self.path, "footer", format!("row group {row_group} has no column {column}"))
         })
     }
 
@@ -177,7 +177,7 @@ impl PartReader {
     /// Returns the bytes of a column chunk in the file.
     ///
     /// # Errors
-    /// [`Error::Damage`] when there is no such row group or column.
+    /// [`Error::Corruption`] when there is no such row group or column.
     pub fn chunk_range(&self, row_group: u32, column: usize) -> Result<Range<u64>> {
         self.chunk(row_group, column).map(|chunk| chunk.place.pages.clone())
     }
@@ -185,7 +185,7 @@ impl PartReader {
     /// Returns the pages of a column chunk, in the order of their rows. They lie one after the other in the file.
     ///
     /// # Errors
-    /// [`Error::Damage`] when the offset index is malformed.
+    /// [`Error::Corruption`] when the offset index is malformed.
     pub fn pages(&self, row_group: u32, column: usize) -> Result<&[PageLocation]> {
         let chunk = self.chunk(row_group, column)?;
         if let Some(pages) = chunk.pages.get() {
@@ -195,7 +195,7 @@ impl PartReader {
         let pages = decode_offset_index(self.index_bytes(&chunk.place.offset_index), chunk.place.pages.clone(), rows)
             .map_err(|malformed| {
             let place = format!("page index of column '{}' of row group {row_group}", self.column_name(column));
-            Error::damage_at(&self.path, place, malformed.0)
+            Error::corruption_at(&self.path, place, malformed.0)
         })?;
         Ok(chunk.pages.get_or_init(|| pages))
     }
@@ -221,13 +221,13 @@ impl PartReader {
     /// With `check`, the page's CRC32 is verified; sizes are always checked.
     ///
     /// # Errors
-    /// [`Error::Damage`] when the bytes are not a page of this column, or its checksum differs.
+    /// [`Error::Corruption`] when the bytes are not a page of this column, or its checksum differs.
     pub fn decode_page(&self, raw: &[u8], column: usize, check: bool, out: &mut Vec<u8>) -> Result<usize> {
         let data_type = self
             .schema
             .columns()
             .get(column)
-            .ok_or_else(|| Error::damage(&self.path, format!("it has no column {column}")))?
+            .ok_or_else(|| Error::corruption(&self.path, format!("it has no column {column}")))?
             .data_type;
         let (header, header_bytes) = self.page_header(raw, column)?;
         let body = &raw[header_bytes..];
@@ -244,7 +244,7 @@ impl PartReader {
     pub fn check_page(&self, header: &[u8], body: &[u8], column: usize, check: bool) -> Result<usize> {
         let (parsed, header_bytes) = self.page_header(header, column)?;
         if header_bytes != header.len() {
-            return Err(self.page_damage(column, "its header is not as long as its index says"));
+            return Err(self.page_corruption(column, "its header is not as long as its index says"));
         }
         self.judge_page(parsed, body, column, check)?;
         Ok(parsed.rows as usize)
@@ -256,28 +256,28 @@ impl PartReader {
     }
 
     fn page_header(&self, raw: &[u8], column: usize) -> Result<(PageHeader, usize)> {
-        decode_page_header(raw).map_err(|malformed| self.page_damage(column, malformed.0))
+        decode_page_header(raw).map_err(|malformed| self.page_corruption(column, malformed.0))
     }
 
     fn judge_page(&self, header: PageHeader, body: &[u8], column: usize, check: bool) -> Result<()> {
         let expected = (header.rows as usize).checked_mul(self.value_bytes(column));
         if body.len() != header.body_bytes || expected != Some(body.len()) {
-            return Err(self.page_damage(column, "its length is not what its header says"));
+            return Err(self.page_corruption(column, "its length is not what its header says"));
         }
         if check && crc32fast::hash(body) != header.crc {
-            return Err(self.page_damage(column, "its checksum is wrong"));
+            return Err(self.page_corruption(column, "its checksum is wrong"));
         }
         Ok(())
     }
 
-    fn page_damage(&self, column: usize, what: &str) -> Error {
-        Error::damage_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
+    fn page_corruption(&self, column: usize, what: &str) -> Error {
+        Error::corruption_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
     }
 
     /// Reads and decodes one page, like [`PartReader::decode_page`].
     ///
     /// # Errors
-    /// [`Error::Damage`] that names row group and page; I/O errors.
+    /// [`Error::Corruption`] that names row group and page; I/O errors.
     pub fn read_page(
         &self,
         row_group: u32,
@@ -290,16 +290,16 @@ impl PartReader {
         let location = *self
             .pages(row_group, column)?
             .get(page)
-            .ok_or_else(|| Error::damage_at(&self.path, place(), "there is no such page"))?;
+            .ok_or_else(|| Error::corruption_at(&self.path, place(), "there is no such page"))?;
         // The footer's checks keep every page within the file.
         let mut raw = vec![0; location.bytes as usize];
         self.file.read_at(location.offset, &mut raw).at("read", &self.path)?;
         let rows = self.decode_page(&raw, column, check, out).map_err(|error| match error {
-            Error::Damage { path, what, .. } => Error::Damage { path, place: Some(place()), what },
+            Error::Corruption { path, what, .. } => Error::Corruption { path, place: Some(place()), what },
             other => other,
         })?;
         if rows != location.rows as usize {
-            return Err(Error::damage_at(&self.path, place(), "it has another number of rows than its index says"));
+            return Err(Error::corruption_at(&self.path, place(), "it has another number of rows than its index says"));
         }
         Ok(rows)
     }

@@ -9,8 +9,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{IoContext, Result, UsageError};
 use crate::format::manifest::entries::{PartEntry, PartId, RunKind};
-use crate::format::manifest::run_entry::RunEntry;
-use crate::format::manifest::spreads::{MOST_RANK_SPREADS, Spreads};
+use crate::format::manifest::range_counts::{KeyRangeCounts, MAX_RANK_RANGE_COUNTS};
+use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::parquet::footer::{
     Footer, MAX_ROW_GROUPS, PARQUET_MAGIC, PartIdentity, WrittenRowGroup, encode_footer,
 };
@@ -29,7 +29,7 @@ use crate::storage::{ALIGNMENT, Storage, WritableFile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
     /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
-    /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
+    /// values; no page exceeds 1 MiB. RowGroupEntries of strays and of unordered records have a quarter as many.
     pub page_rows: u32,
     /// Row groups per full run; each holds whole pages of a regular run, so short runs may have fewer.
     pub row_groups_per_run: u32,
@@ -62,7 +62,7 @@ impl PartOptions {
     }
 }
 
-/// Minimum number of rows per spread: a few hundredths of a percent of an epoch of a million.
+/// Minimum number of rows per range count: a few hundredths of a percent of an epoch of a million.
 const MIN_SPREAD_ROWS: usize = 256;
 
 /// Pages of stray and unordered runs, whose keys lie far apart, are smaller by this factor.
@@ -171,8 +171,8 @@ pub struct PartWriter {
     /// Page indexes of the row groups so far.
     indexes: Vec<u8>,
     /// The distribution of the keys written since it was last taken.
-    keys: Spreads,
-    figures: StageSeconds,
+    keys: KeyRangeCounts,
+    statistics: StageSeconds,
 }
 
 impl PartWriter {
@@ -201,8 +201,8 @@ impl PartWriter {
             position: 0,
             row_groups: Vec::new(),
             indexes: Vec::new(),
-            keys: Spreads::default(),
-            figures: StageSeconds::default(),
+            keys: KeyRangeCounts::default(),
+            statistics: StageSeconds::default(),
         })
     }
 
@@ -217,12 +217,12 @@ impl PartWriter {
     }
 
     /// Returns time and bytes so far.
-    pub fn figures(&self) -> StageSeconds {
-        self.figures
+    pub fn statistics(&self) -> StageSeconds {
+        self.statistics
     }
 
     /// Takes the distribution of the keys written since the last call.
-    pub fn take_keys(&mut self) -> Spreads {
+    pub fn take_keys(&mut self) -> KeyRangeCounts {
         std::mem::take(&mut self.keys)
     }
 
@@ -230,7 +230,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].
-    pub fn append_run(&mut self, rows: &Memtable, context: RunContext) -> Result<Vec<RunEntry>> {
+    pub fn append_run(&mut self, rows: &Memtable, context: RunContext) -> Result<Vec<RowGroupEntry>> {
         self.append_run_with(rows, context, &mut EncodeBuffers::new())
     }
 
@@ -244,7 +244,7 @@ impl PartWriter {
         rows: &Memtable,
         context: RunContext,
         buffers: &mut EncodeBuffers,
-    ) -> Result<Vec<RunEntry>> {
+    ) -> Result<Vec<RowGroupEntry>> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
@@ -253,8 +253,8 @@ impl PartWriter {
         let entries = self.append_groups(rows.rows(), context, Records::Drained(&mut drain), pages, write)?;
         let (sort_s, quantiles) = drain.finish();
         *bounds = (context.kind == RunKind::Regular).then_some(quantiles);
-        self.figures.sort_s += sort_s;
-        self.figures.encode_s -= sort_s;
+        self.statistics.sort_s += sort_s;
+        self.statistics.encode_s -= sort_s;
         Ok(entries)
     }
 
@@ -272,7 +272,7 @@ impl PartWriter {
         rows: Range<usize>,
         context: RunContext,
         buffers: &mut EncodeBuffers,
-    ) -> Result<Vec<RunEntry>> {
+    ) -> Result<Vec<RowGroupEntry>> {
         if rows.is_empty() {
             return Ok(Vec::new());
         }
@@ -289,7 +289,7 @@ impl PartWriter {
         mut records: Records<'_, '_>,
         pages: &mut PageBuffers,
         write: &mut Option<AlignedBuffer>,
-    ) -> Result<Vec<RunEntry>> {
+    ) -> Result<Vec<RowGroupEntry>> {
         let schema = Arc::clone(&self.schema);
         let (page_rows, group_rows) = (self.page_rows(context.kind), self.options.row_group_rows(rows));
         let encoder = RowGroupEncoder {
@@ -311,10 +311,10 @@ impl PartWriter {
         })
     }
 
-    /// Returns the rows per spread: more in a large part, as only a limited number of spreads is kept.
+    /// Returns the rows per range count: more in a large part, as only a limited number of range counts is kept.
     fn spread_rows(&self) -> usize {
         let rows: u64 = self.row_groups.iter().map(|group| group.rows).sum();
-        MIN_SPREAD_ROWS.max(rows as usize / MOST_RANK_SPREADS)
+        MIN_SPREAD_ROWS.max(rows as usize / MAX_RANK_RANGE_COUNTS)
     }
 
     /// Returns the rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run,
@@ -333,7 +333,7 @@ impl PartWriter {
         room_bytes: usize,
         write: &mut Option<AlignedBuffer>,
         produce: impl FnOnce(&mut AlignedStream<'_>, &mut Vec<u8>) -> Result<Vec<(WrittenRowGroup, u64)>>,
-    ) -> Result<Vec<RunEntry>> {
+    ) -> Result<Vec<RowGroupEntry>> {
         let begun = Instant::now();
         let buffer = EncodeBuffers::write_buffer(write, self.options.buffer_for(room_bytes));
         let mut stream = AlignedStream::new(&mut *self.file, &self.path, self.position, buffer);
@@ -361,15 +361,15 @@ impl PartWriter {
         stream.append_plain(&seal)?;
         stream.flush()?;
         let (write_s, end) = (stream.write_s(), stream.position());
-        self.figures.write_s += write_s;
-        self.figures.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
-        self.figures.bytes_written += end - self.position;
+        self.statistics.write_s += write_s;
+        self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.statistics.bytes_written += end - self.position;
         self.position = end;
         Ok(groups.into_iter().map(|(group, checksum)| self.take_row_group(group, checksum, context)).collect())
     }
 
-    fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RunEntry {
-        let entry = RunEntry {
+    fn take_row_group(&mut self, mut group: WrittenRowGroup, checksum: u64, context: RunContext) -> RowGroupEntry {
+        let entry = RowGroupEntry {
             part: self.part,
             run: context.run,
             row_group: self.row_groups.len() as u32,
@@ -382,7 +382,7 @@ impl PartWriter {
             checksum,
             columns: group.columns.iter().map(|chunk| chunk.summary).collect(),
         };
-        self.keys.extend(std::mem::take(&mut group.keys), MOST_RANK_SPREADS);
+        self.keys.extend(std::mem::take(&mut group.keys), MAX_RANK_RANGE_COUNTS);
         self.row_groups.push(group);
         entry
     }
@@ -392,7 +392,7 @@ impl PartWriter {
     /// # Errors
     /// When a write, the truncation of the padding or the sync fails.
     pub fn finish(self) -> Result<PartEntry> {
-        self.finish_with_figures().map(|(entry, _)| entry)
+        self.finish_with_statistics().map(|(entry, _)| entry)
     }
 
     /// Finishes the part like [`PartWriter::finish`], and also returns the statistics including the last write and
@@ -400,7 +400,7 @@ impl PartWriter {
     ///
     /// # Errors
     /// As for [`PartWriter::finish`].
-    pub fn finish_with_figures(mut self) -> Result<(PartEntry, StageSeconds)> {
+    pub fn finish_with_statistics(mut self) -> Result<(PartEntry, StageSeconds)> {
         let begun = Instant::now();
         // A part without runs has only the magic before its footer.
         let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
@@ -424,16 +424,16 @@ impl PartWriter {
         stream.pad_before(0)?;
         stream.flush()?;
         let (write_s, end) = (stream.write_s(), stream.position());
-        self.figures.bytes_written += end - self.position;
-        self.figures.write_s += write_s;
-        self.figures.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
+        self.statistics.bytes_written += end - self.position;
+        self.statistics.write_s += write_s;
+        self.statistics.encode_s += (begun.elapsed().as_secs_f64() - write_s).max(0.0);
         let begun = Instant::now();
         if end != bytes {
             self.file.truncate(bytes).at("truncate", &self.path)?;
         }
         self.file.sync().at("sync", &self.path)?;
-        self.figures.sync_s += begun.elapsed().as_secs_f64();
-        Ok((PartEntry { part: self.part, bytes, footer_offset, footer_checksum }, self.figures))
+        self.statistics.sync_s += begun.elapsed().as_secs_f64();
+        Ok((PartEntry { part: self.part, bytes, footer_offset, footer_checksum }, self.statistics))
     }
 }
 

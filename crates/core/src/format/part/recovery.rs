@@ -7,8 +7,8 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{Error, IoContext, Result};
-use crate::format::manifest::entries::{ColumnSummary, PartEntry, PartId, RunKind};
-use crate::format::manifest::run_entry::RunEntry;
+use crate::format::manifest::entries::{ColumnStatistics, PartEntry, PartId, RunKind};
+use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::parquet::footer::{PartIdentity, WrittenRowGroup};
 use crate::format::parquet::page_header::decode_page_header;
 use crate::format::parquet::physical::{physical_width, summarize};
@@ -25,16 +25,16 @@ pub struct RecoveredPart {
     /// The new part.
     pub entry: PartEntry,
     /// Its runs, ready for a manifest.
-    pub runs: Vec<RunEntry>,
-    /// Runs that were left out, by number, with the error.
-    pub damaged: Vec<(u32, Error)>,
+    pub runs: Vec<RowGroupEntry>,
+    /// RowGroupEntries that were left out, by number, with the error.
+    pub corrupt: Vec<(u32, Error)>,
 }
 
 /// A page within the bytes of a row group.
 struct FoundPage {
     range: Range<usize>,
     rows: u32,
-    summary: ColumnSummary,
+    summary: ColumnStatistics,
 }
 
 /// A row group that was read and checked: its bytes and its pages by column.
@@ -65,12 +65,12 @@ pub fn recover_part(
     let mut writer = PartWriter::create(Arc::clone(storage), directory, part, Arc::clone(schema), options, identity)?;
     let mut write = None;
     let mut entries = Vec::new();
-    let mut damaged = Vec::new();
+    let mut corrupt = Vec::new();
     for run in runs {
         let groups = match read_run(&*file, source, run, schema) {
             Ok(groups) => groups,
-            Err(error @ Error::Damage { .. }) => {
-                damaged.push((run.run, error));
+            Err(error @ Error::Corruption { .. }) => {
+                corrupt.push((run.run, error));
                 continue;
             }
             Err(error) => return Err(error),
@@ -95,12 +95,12 @@ pub fn recover_part(
             Ok(written)
         })?);
     }
-    Ok(RecoveredPart { entry: writer.finish()?, runs: entries, damaged })
+    Ok(RecoveredPart { entry: writer.finish()?, runs: entries, corrupt })
 }
 
 /// Reads and checks all row groups of a run.
 fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Schema) -> Result<Vec<FoundRowGroup>> {
-    let damage = |what: &str| Error::damage_at(path, format!("run {}", run.run), what);
+    let corruption = |what: &str| Error::corruption_at(path, format!("run {}", run.run), what);
     let mut groups = Vec::with_capacity(run.row_groups.len());
     for group in &run.row_groups {
         let bytes = group
@@ -108,13 +108,13 @@ fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Sche
             .checked_add(group.bytes)
             .filter(|end| *end <= file.bytes())
             .and_then(|_| usize::try_from(group.bytes).ok())
-            .ok_or_else(|| damage("it is said to end after the file"))?;
+            .ok_or_else(|| corruption("it is said to end after the file"))?;
         let mut content = vec![0; bytes];
         file.read_at(group.offset, &mut content).at("read", path)?;
         if xxh3_64(&content) != group.checksum {
-            return Err(damage("its checksum is wrong"));
+            return Err(corruption("its checksum is wrong"));
         }
-        let columns = find_pages(&content, group.rows, schema).map_err(|malformed| damage(malformed.0))?;
+        let columns = find_pages(&content, group.rows, schema).map_err(|malformed| corruption(malformed.0))?;
         groups.push(FoundRowGroup { content, rows: group.rows, columns });
     }
     Ok(groups)

@@ -5,8 +5,8 @@
 
 use std::time::Instant;
 
-use crate::format::row_group::gather::Gather;
 use crate::format::row_group::memtable::{BUCKETS, BucketBounds, Memtable};
+use crate::format::row_group::row_group_builder::RowGroupBuilder;
 use crate::format::row_group::sort::SortBuffers;
 
 /// The rows that have not been taken yet.
@@ -29,7 +29,7 @@ impl<'a> Drain<'a> {
     }
 
     /// Adds the next `rows` rows to a row group; the memtable must have as many left.
-    pub(in crate::format) fn take(&mut self, rows: usize, columns: &mut Gather<'_>) {
+    pub(in crate::format) fn take(&mut self, rows: usize, columns: &mut RowGroupBuilder<'_>) {
         let mut missing = rows;
         while missing > 0 {
             let order = self.sort.order();

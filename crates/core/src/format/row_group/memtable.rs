@@ -223,16 +223,16 @@ impl Memtable {
 
     fn push_spread(&mut self, bounds: BucketBounds, rows: &[u8]) -> usize {
         let row_bytes = self.schema.row_bytes();
-        macro_rules! spread {
+        macro_rules! range_count {
             ($($steps:literal),*) => {
                 match row_bytes.div_ceil(STEP) {
-                    _ if row_bytes < STEP => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
-                    $($steps => self.spread(bounds, rows, copy_in_steps::<$steps>),)*
-                    _ => self.spread(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                    _ if row_bytes < STEP => self.range_count(bounds, rows, |slot, row| slot.copy_from_slice(row)),
+                    $($steps => self.range_count(bounds, rows, copy_in_steps::<$steps>),)*
+                    _ => self.range_count(bounds, rows, |slot, row| slot.copy_from_slice(row)),
                 }
             };
         }
-        spread!(1, 2, 3, 4, 5, 6, 7, 8)
+        range_count!(1, 2, 3, 4, 5, 6, 7, 8)
     }
 
     fn push_in_order(&mut self, rows: &[u8]) -> usize {
@@ -255,7 +255,7 @@ impl Memtable {
     }
 
     #[inline]
-    fn spread(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
+    fn range_count(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
         let row_bytes = self.schema.row_bytes();
         let mut ordinals = std::mem::take(&mut self.ordinals);
         ordinals.clear();

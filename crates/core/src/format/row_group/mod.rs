@@ -5,7 +5,7 @@
 
 pub(super) mod column_table;
 pub(super) mod drain;
-pub(super) mod gather;
 pub(super) mod memtable;
 pub(super) mod pages;
+pub(super) mod row_group_builder;
 pub(super) mod sort;

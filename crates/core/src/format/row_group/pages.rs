@@ -1,8 +1,8 @@
 //! Encoding sorted rows as row groups of pages.
 
 use crate::error::Result;
-use crate::format::manifest::entries::ColumnSummary;
-use crate::format::manifest::spreads::Spread;
+use crate::format::manifest::entries::ColumnStatistics;
+use crate::format::manifest::range_counts::RangeCount;
 use crate::format::parquet::footer::{WrittenChunk, WrittenRowGroup};
 use crate::format::parquet::page_header::{PageHeader, encode_page_header};
 use crate::format::parquet::page_index::{PageLocation, WrittenPage, encode_column_index, encode_offset_index};
@@ -10,7 +10,7 @@ use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::{merge, physical_width, pick_column, summarize};
 use crate::format::part::stream::AlignedStream;
 use crate::format::row_group::drain::Drain;
-use crate::format::row_group::gather::{Gather, RowBlock};
+use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
 use crate::schema::{DataType, Schema};
 
 /// An upper limit of a page's bytes in both indexes together.
@@ -19,10 +19,10 @@ const MAX_INDEX_BYTES: usize = 64;
 /// Steps in which the memory of page indexes grows.
 const INDEX_STEP_BYTES: usize = 64 << 10;
 
-/// Rows per spread at the very ends of a run.
+/// Rows per range count at the very ends of a run.
 const MIN_EDGE_SPREAD_ROWS: usize = 16;
 
-/// Returns the rows of a run's next spread: `usual`, and fewer towards the run's ends, where the keys of a few rows may
+/// Returns the rows of a run's next range count: `usual`, and fewer towards the run's ends, where the keys of a few rows may
 /// span decades.
 fn next_spread_rows(usual: usize, before: usize, run_rows: usize) -> usize {
     let after = run_rows.saturating_sub(before);
@@ -35,18 +35,18 @@ pub(in crate::format) struct ChunkBuilder {
     offset: u64,
     rows: u64,
     pages: Vec<WrittenPage>,
-    summary: ColumnSummary,
+    summary: ColumnStatistics,
 }
 
 impl ChunkBuilder {
     /// Creates a chunk whose first page will lie at `offset`.
     pub(in crate::format) fn new(data_type: DataType, offset: u64) -> Self {
-        let summary = ColumnSummary { range: None, nan_count: 0 };
+        let summary = ColumnStatistics { range: None, nan_count: 0 };
         Self { data_type, offset, rows: 0, pages: Vec::new(), summary }
     }
 
     /// Appends a page of `rows` values that ends at `end`.
-    pub(in crate::format) fn push(&mut self, end: u64, rows: u32, summary: ColumnSummary) {
+    pub(in crate::format) fn push(&mut self, end: u64, rows: u32, summary: ColumnStatistics) {
         let offset =
             self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
         // Pages are far below 2^32 bytes.
@@ -96,7 +96,7 @@ pub(in crate::format) enum Records<'a, 'b> {
 pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) schema: &'a Schema,
     pub(in crate::format) page_rows: u32,
-    /// Rows per spread, at most a page's.
+    /// Rows per range count, at most a page's.
     pub(in crate::format) spread_rows: usize,
     /// Rows of the run.
     pub(in crate::format) run_rows: usize,
@@ -110,12 +110,12 @@ impl RowGroupEncoder<'_> {
         PageLayout::new(self.schema, rows, self.page_rows)
     }
 
-    /// Appends the spreads of the keys of a page that begins with the run's row number `first`.
-    fn spread(&self, body: &[u8], summary: ColumnSummary, first: usize, spreads: &mut Vec<Spread>) {
+    /// Appends the range counts of the keys of a page that begins with the run's row number `first`.
+    fn range_count(&self, body: &[u8], summary: ColumnStatistics, first: usize, range_counts: &mut Vec<RangeCount>) {
         let (order, width) = (self.schema.key_order(), physical_width(self.schema.key().data_type));
         let rows = body.len() / width;
         if summary.nan_count > 0 {
-            spreads.push(Spread::of(Some(&summary), rows as u64, order));
+            range_counts.push(RangeCount::of(Some(&summary), rows as u64, order));
             return;
         }
         let mut rest = body;
@@ -127,7 +127,11 @@ impl RowGroupEncoder<'_> {
             let (keys, after) = rest.split_at(rows * width);
             rest = after;
             let last = keys.len().saturating_sub(width);
-            spreads.push(Spread { least: order.ordinal(keys), most: order.ordinal(&keys[last..]), rows: rows as u64 });
+            range_counts.push(RangeCount {
+                least: order.ordinal(keys),
+                most: order.ordinal(&keys[last..]),
+                rows: rows as u64,
+            });
         }
     }
 
@@ -144,7 +148,7 @@ impl RowGroupEncoder<'_> {
         let begin = stream.position();
         let mut room = stream.room(layout.bytes())?;
         if let Records::Drained(drain) = records {
-            drain.take(layout.rows(), &mut Gather::new(self.schema, layout, room.memory, &mut buffers.block));
+            drain.take(layout.rows(), &mut RowGroupBuilder::new(self.schema, layout, room.memory, &mut buffers.block));
         }
         let mut columns = Vec::with_capacity(self.schema.columns().len());
         let mut keys = Vec::new();
@@ -160,7 +164,7 @@ impl RowGroupEncoder<'_> {
                 let body = &room.memory[place.clone()];
                 let summary = summarize(data_type, body);
                 if index == self.schema.key_index() {
-                    self.spread(body, summary, first + rows.start, &mut keys);
+                    self.range_count(body, summary, first + rows.start, &mut keys);
                 }
                 let rows = rows.len() as u32;
                 let header = PageHeader { body_bytes: body.len(), crc: crc32fast::hash(body), rows };

@@ -47,7 +47,7 @@ fn a_flipped_byte_is_found_or_does_no_harm() {
             written.put(&damaged);
             match read_everything(&written) {
                 Err(error) => {
-                    assert_eq!(error.class(), ErrorClass::Damage, "byte {offset}: {error}");
+                    assert_eq!(error.class(), ErrorClass::Corruption, "byte {offset}: {error}");
                     assert!(error.to_string().contains("part-00007.parquet"), "byte {offset}: {error}");
                     found += 1;
                 }
@@ -82,7 +82,7 @@ fn a_flipped_value_is_found_by_the_page_checksum_alone() {
     assert_eq!(reader.decode_page(&raw, 2, true, &mut out).unwrap(), page.rows as usize);
     *raw.last_mut().unwrap() ^= 1;
     let error = reader.decode_page(&raw, 2, true, &mut out).unwrap_err();
-    assert!(matches!(error, Error::Damage { .. }), "{error}");
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
     assert!(reader.decode_page(&raw, 2, false, &mut out).is_ok(), "not looked at unless asked to");
     for cut in 0..raw.len() {
         assert!(reader.decode_page(&raw[..cut], 2, false, &mut out).is_err(), "cut to {cut} bytes");
@@ -96,9 +96,9 @@ fn a_truncated_or_exchanged_part_is_an_error() {
     let content = written.content();
     for bytes in [0, 3, 8, 100, content.len() - 1] {
         written.put(&content[..bytes]);
-        assert!(matches!(written.open().unwrap_err(), Error::Damage { .. }), "{bytes} bytes");
+        assert!(matches!(written.open().unwrap_err(), Error::Corruption { .. }), "{bytes} bytes");
         let identified = PartReader::identify(&*written.storage, &written.path);
-        assert!(matches!(identified.unwrap_err(), Error::Damage { .. }), "{bytes} bytes");
+        assert!(matches!(identified.unwrap_err(), Error::Corruption { .. }), "{bytes} bytes");
     }
     written.put(&content);
     let open = |entry: &PartEntry, commit| {

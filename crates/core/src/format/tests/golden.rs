@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::format::{ColumnSummary, EpochFigures, EpochManifest};
+use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics};
 use crate::schema::Value;
 use crate::storage::FileSystem;
 
@@ -27,7 +27,7 @@ fn example_identity() -> PartIdentity {
 }
 
 /// Returns the example's part and its entries in the manifest.
-fn example_part() -> (Vec<u8>, PartEntry, Vec<RunEntry>) {
+fn example_part() -> (Vec<u8>, PartEntry, Vec<RowGroupEntry>) {
     let (schema, storage) = (example_schema(), Arc::new(MemoryStorage::new()));
     let mut table = Memtable::new(Arc::clone(&schema), 1000);
     for (energy, tag) in EXAMPLE_ROWS {
@@ -49,14 +49,15 @@ fn example_part() -> (Vec<u8>, PartEntry, Vec<RunEntry>) {
 
 fn example_manifest() -> EpochManifest {
     let (_, entry, runs) = example_part();
-    let figures = EpochFigures { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
+    let statistics =
+        EpochStatistics { ranks: 1, receivers: 1, rows: 3, rows_per_receiver: vec![3], ..Default::default() };
     EpochManifest {
         epoch: 200,
         commit: example_identity().commit,
         parts: vec![entry],
-        runs: runs.into(),
+        row_groups: runs.into(),
         keys: Default::default(),
-        figures,
+        statistics,
     }
 }
 
@@ -84,8 +85,8 @@ fn check_part(folder: &str, manifest: &EpochManifest) {
     assert_eq!(energies, [-0.0f32, 0.25, 1.5].map(f32::to_le_bytes).concat());
     assert_eq!(tags, [8u16, 9, 7].map(u16::to_le_bytes).concat());
     assert_eq!(
-        manifest.runs[0].columns[1],
-        ColumnSummary { range: Some((Value::Int(7), Value::Int(9))), nan_count: 0 }
+        manifest.row_groups[0].columns[1],
+        ColumnStatistics { range: Some((Value::Int(7), Value::Int(9))), nan_count: 0 }
     );
 }
 
@@ -101,10 +102,10 @@ fn a_part_and_a_manifest_of_before_are_read() {
     let manifest = EpochManifest::decode(bytes, &golden("short-crc/manifest.arrow"), &example_schema()).unwrap();
     // All but the part's bytes are as they are now; statistics that it does not have yet are zero.
     let mut expected = example_manifest();
-    let (mut parts, mut runs) = (expected.parts.clone(), expected.runs.iter().cloned().collect::<Vec<_>>());
+    let (mut parts, mut runs) = (expected.parts.clone(), expected.row_groups.iter().cloned().collect::<Vec<_>>());
     runs[0].bytes -= 1;
     (runs[0].checksum, parts[0].footer_checksum) = (0x2007_C31A_D44B_9D60, manifest.parts[0].footer_checksum);
-    (expected.parts, expected.runs) = (parts, runs.into());
+    (expected.parts, expected.row_groups) = (parts, runs.into());
     assert_eq!(manifest, expected);
     check_part("short-crc", &manifest);
 }

@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::*;
 use crate::error::Error;
-use crate::format::{ColumnSummary, EpochFigures, EpochManifest, Spread, Summaries};
+use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, RangeCount, RowGroupStatistics};
 use crate::schema::Value;
 
 const PATH: &str = "/ds/_turbidite/manifest/200.arrow";
@@ -35,11 +35,11 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
             let range = (column.data_type.is_numeric() && !noise.next().is_multiple_of(5))
                 .then(|| (value(column.data_type, noise.next()), value(column.data_type, noise.next())));
             let nan_count = if column.data_type.is_float() { noise.next() % (rows + 1) } else { 0 };
-            ColumnSummary { range, nan_count }
+            ColumnStatistics { range, nan_count }
         });
         let columns = columns.collect();
         let key = schema.key().data_type;
-        RunEntry {
+        RowGroupEntry {
             part: parts[run as usize % 3].part,
             run,
             row_group: noise.next() as u32,
@@ -54,22 +54,29 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         }
     });
     let runs = runs.collect();
-    let figures = EpochFigures {
+    let statistics = EpochStatistics {
         ranks: 16,
         rows_per_receiver: vec![1, u64::MAX, 3],
         wall_s: 0.1 + seed as f64 / 3.0,
         sync_s: 1e-300,
-        ..EpochFigures::default()
+        ..EpochStatistics::default()
     };
     // More than row groups, or they would not be stored.
-    let spread = |number: u64| Spread {
+    let range_count = |number: u64| RangeCount {
         least: number << 32,
         most: (number << 32) + noise.next() % 99,
         rows: noise.next() >> 40,
     };
-    let keys: Vec<Spread> = if seed.is_multiple_of(2) { (0..150).map(spread).collect() } else { Vec::new() };
+    let keys: Vec<RangeCount> = if seed.is_multiple_of(2) { (0..150).map(range_count).collect() } else { Vec::new() };
     let keys = keys.into();
-    EpochManifest { epoch: u64::MAX, commit: Uuid::from_u128(u128::from(seed)), parts, runs, keys, figures }
+    EpochManifest {
+        epoch: u64::MAX,
+        commit: Uuid::from_u128(u128::from(seed)),
+        parts,
+        row_groups: runs,
+        keys,
+        statistics,
+    }
 }
 
 fn decode(bytes: &[u8], schema: &Schema) -> crate::Result<EpochManifest> {
@@ -92,11 +99,11 @@ proptest! {
         let bytes = manifest.encode(&schema).unwrap();
         let found = decode(&bytes, &schema).unwrap();
         // The arrays are read first, then created entries.
-        prop_assert_eq!((found.runs.len(), found.rows(), found.runs.made()), (runs, manifest.rows(), 0));
-        let ordinals = |manifest: &EpochManifest| manifest.runs.ordinals(schema.key_index(), schema.key_order());
+        prop_assert_eq!((found.row_groups.len(), found.rows(), found.row_groups.made()), (runs, manifest.rows(), 0));
+        let ordinals = |manifest: &EpochManifest| manifest.row_groups.ordinals(schema.key_index(), schema.key_order());
         prop_assert_eq!(ordinals(&found), ordinals(&manifest));
-        prop_assert_eq!(found.runs.get(cut), manifest.runs.get(cut));
-        prop_assert!(found.runs.made() <= 32);
+        prop_assert_eq!(found.row_groups.get(cut), manifest.row_groups.get(cut));
+        prop_assert!(found.row_groups.made() <= 32);
         prop_assert_eq!(&found, &manifest);
         prop_assert_eq!(decode(&in_two_batches(&bytes, cut.min(runs)), &schema).unwrap(), manifest);
     }
@@ -105,7 +112,7 @@ proptest! {
     fn arbitrary_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300), seal in any::<bool>()) {
         let schema = schema_of(&[DataType::F32], 0);
         let bytes = if seal { resealed(&bytes) } else { bytes };
-        prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Damage { .. })), "damage is what it is called");
+        prop_assert!(matches!(decode(&bytes, &schema), Err(Error::Corruption { .. })), "damage is what it is called");
     }
 }
 
@@ -136,7 +143,7 @@ fn a_flipped_or_missing_byte_is_damage() {
         let mut damaged = bytes.clone();
         damaged[offset] ^= 0x20;
         let error = decode(&damaged, &schema).unwrap_err();
-        assert!(matches!(error, Error::Damage { .. }), "byte {offset}: {error}");
+        assert!(matches!(error, Error::Corruption { .. }), "byte {offset}: {error}");
         assert!(error.to_string().contains(PATH), "{error}");
         assert!(decode(&bytes[..offset], &schema).is_err(), "cut to {offset} bytes");
     }
@@ -164,7 +171,7 @@ fn a_forged_stream_does_not_panic() {
 fn more_rows_than_bytes_are_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
     let whole = manifest(&schema, 3, 11);
-    type Change = fn(&mut RunEntry);
+    type Change = fn(&mut RowGroupEntry);
     let changes: [(Change, &str); 3] = [
         (|run| run.rows = run.bytes + 1, "more rows than its bytes"),
         (|run| (run.rows, run.bytes) = (1 << 32, 1 << 33), "more rows than its bytes"),
@@ -172,8 +179,8 @@ fn more_rows_than_bytes_are_refused() {
     ];
     for (change, complaint) in changes {
         let mut forged = whole.clone();
-        change(&mut forged.runs.to_mut()[1]);
-        forged.runs.to_mut()[1].offset = 0;
+        change(&mut forged.row_groups.to_mut()[1]);
+        forged.row_groups.to_mut()[1].offset = 0;
         let error = decode(&forged.encode(&schema).unwrap(), &schema).unwrap_err().to_string();
         assert!(error.contains(complaint), "{error}");
     }
@@ -184,7 +191,7 @@ fn another_schema_or_version_is_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);
     let bytes = manifest(&schema, 3, 11).encode(&schema).unwrap();
     let other = schema_of(&[DataType::F32, DataType::I32], 0);
-    assert!(matches!(decode(&bytes, &other), Err(Error::Damage { .. })));
+    assert!(matches!(decode(&bytes, &other), Err(Error::Corruption { .. })));
     assert_eq!(manifest(&schema, 3, 11).encode(&schema).unwrap(), bytes, "equal manifests have equal bytes");
 }
 
@@ -192,26 +199,26 @@ fn another_schema_or_version_is_refused() {
 fn a_figure_that_is_no_number_does_not_spoil_the_manifest() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut odd = manifest(&schema, 3, 11);
-    odd.figures.wall_s = f64::NAN;
-    odd.figures.sort_s = f64::INFINITY;
+    odd.statistics.wall_s = f64::NAN;
+    odd.statistics.sort_s = f64::INFINITY;
     let decoded = decode(&odd.encode(&schema).unwrap(), &schema).unwrap();
-    assert_eq!((decoded.figures.wall_s, decoded.figures.sort_s), (0.0, 0.0));
-    assert_eq!((decoded.figures.ranks, decoded.runs), (16, odd.runs));
+    assert_eq!((decoded.statistics.wall_s, decoded.statistics.sort_s), (0.0, 0.0));
+    assert_eq!((decoded.statistics.ranks, decoded.row_groups), (16, odd.row_groups));
 }
 
 #[test]
 fn runs_outside_the_parts_are_refused() {
     let schema = schema_of(&[DataType::F32], 0);
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs.to_mut()[1].offset = 1 << 40;
+    wrong.row_groups.to_mut()[1].offset = 1 << 40;
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs.to_mut()[1].part.rank = 9;
+    wrong.row_groups.to_mut()[1].part.rank = 9;
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
+    wrong.row_groups.to_mut().iter_mut().for_each(|run| run.rows = u64::MAX);
     assert!(decode(&wrong.encode(&schema).unwrap(), &schema).is_err());
     let mut wrong = manifest(&schema, 3, 11);
-    wrong.runs.to_mut()[0].columns = Summaries::default();
+    wrong.row_groups.to_mut()[0].columns = RowGroupStatistics::default();
     assert!(wrong.encode(&schema).is_err());
 }

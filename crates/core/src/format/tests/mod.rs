@@ -12,8 +12,8 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use super::{
-    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RunContext,
-    RunEntry, RunKind,
+    EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartReader, PartWriter, RowGroupEntry,
+    RunContext, RunKind,
 };
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage, read_all};
@@ -47,7 +47,7 @@ pub(super) struct Written {
     pub(super) path: PathBuf,
     pub(super) schema: Arc<Schema>,
     pub(super) entry: PartEntry,
-    pub(super) runs: Vec<RunEntry>,
+    pub(super) runs: Vec<RowGroupEntry>,
 }
 
 impl Written {

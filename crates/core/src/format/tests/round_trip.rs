@@ -10,7 +10,7 @@ use parquet::file::serialized_reader::ReadOptionsBuilder;
 use proptest::prelude::*;
 
 use super::*;
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::Value;
 
 /// Returns one column of one row group, read by the parquet crate and cut to stored width.
@@ -53,8 +53,8 @@ fn our_column(reader: &PartReader, row_group: u32, column: usize) -> Vec<u8> {
 }
 
 /// Computes statistics value by value.
-fn plain_summary(data_type: DataType, packed: &[u8]) -> ColumnSummary {
-    let mut summary = ColumnSummary { range: None, nan_count: 0 };
+fn plain_summary(data_type: DataType, packed: &[u8]) -> ColumnStatistics {
+    let mut summary = ColumnStatistics { range: None, nan_count: 0 };
     if !data_type.is_numeric() {
         return summary;
     }
@@ -119,7 +119,7 @@ fn check_pages(reader: &PartReader, row_group: u32, column: usize, data_type: Da
 }
 
 /// Checks that statistics exist exactly where there is no NaN, and hold the range with signed zeros.
-fn check_statistics(foreign: &SerializedFileReader<Bytes>, row_group: usize, column: usize, summary: ColumnSummary) {
+fn check_statistics(foreign: &SerializedFileReader<Bytes>, row_group: usize, column: usize, summary: ColumnStatistics) {
     let chunk = foreign.metadata().row_group(row_group).column(column);
     let expected = summary.range.filter(|_| summary.nan_count == 0);
     assert_eq!(chunk.statistics().is_some(), expected.is_some());
@@ -239,7 +239,7 @@ fn an_empty_memtable_is_no_run() {
         PartWriter::create(storage, Path::new("/"), part, Arc::clone(&schema), PartOptions::default(), identity())
             .unwrap();
     assert_eq!(writer.append_run(&Memtable::new(schema, 100), context(0)).unwrap(), []);
-    assert_eq!((writer.row_groups(), writer.figures().bytes_written), (0, 0));
+    assert_eq!((writer.row_groups(), writer.statistics().bytes_written), (0, 0));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn seals_repeat_what_the_manifest_would_say() {
         assert_eq!(seal.bounds, context.bounds);
         assert_eq!((seal.identity, seal.part), (identity(), PartId { rank: 7, roll: 0 }));
         assert_eq!(seal.rows() as usize, rows.len() / schema.row_bytes());
-        let entries: Vec<&RunEntry> = written.runs.iter().filter(|entry| entry.run == seal.run).collect();
+        let entries: Vec<&RowGroupEntry> = written.runs.iter().filter(|entry| entry.run == seal.run).collect();
         assert_eq!(entries.len(), seal.row_groups.len());
         for (group, entry) in seal.row_groups.iter().zip(entries) {
             assert_eq!((group.offset, group.bytes, group.rows), (entry.offset, entry.bytes, entry.rows));
@@ -88,7 +88,7 @@ fn recovered_equals(written: &Written, seals: &[SealedRun], runs: &[(RunContext,
     storage.create_dir_all(directory).unwrap();
     let target = PartIdentity { commit: Uuid::from_u128(0xaffe), ..identity() };
     let recovered = recover_part(&storage, &written.path, seals, directory, part, &written.schema, target).unwrap();
-    assert!(recovered.damaged.is_empty());
+    assert!(recovered.corrupt.is_empty());
     let again = Written {
         storage: Arc::clone(&written.storage),
         path: directory.join(part.file_name()),
@@ -118,9 +118,9 @@ fn a_damaged_run_is_left_out_and_reported() {
     let directory = Path::new("/recovered");
     storage.create_dir_all(directory).unwrap();
     let recovered = recover_part(&storage, &written.path, &seals, directory, part, &schema, identity()).unwrap();
-    assert_eq!(recovered.damaged.len(), 1);
-    assert_eq!(recovered.damaged[0].0, 1);
-    assert!(recovered.damaged[0].1.to_string().contains("run 1"), "{}", recovered.damaged[0].1);
+    assert_eq!(recovered.corrupt.len(), 1);
+    assert_eq!(recovered.corrupt[0].0, 1);
+    assert!(recovered.corrupt[0].1.to_string().contains("run 1"), "{}", recovered.corrupt[0].1);
     let left: Vec<u32> = recovered.runs.iter().map(|entry| entry.run).collect();
     assert!(left.contains(&0) && left.contains(&2) && !left.contains(&1), "{left:?}");
 }

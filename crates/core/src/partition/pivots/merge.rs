@@ -1,7 +1,7 @@
 //! Merging of pivots, and the distribution they represent.
 
 use super::{MASS_LIMIT, Pivots, Split, common_scale, fractions, sort_atoms};
-use crate::partition::model::{Model, ModelBuilder};
+use crate::partition::cumulative_mass::{CumulativeMass, CumulativeMassBuilder};
 
 impl Pivots {
     /// Merges `many` into one summary in `slots` numbers.
@@ -10,7 +10,7 @@ impl Pivots {
         let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
         let (heavy, light) = sort_atoms(many, &split, mass);
         let scale = common_scale(many);
-        let mut builder = ModelBuilder::new(scale);
+        let mut builder = CumulativeMassBuilder::new(scale);
         for pivots in many {
             builder.add_points(pivots);
         }
@@ -34,8 +34,8 @@ impl Pivots {
     }
 
     /// Returns the distribution represented by these pivots.
-    pub fn model(many: &[Pivots]) -> Model {
-        let mut builder = ModelBuilder::new(common_scale(many));
+    pub fn model(many: &[Pivots]) -> CumulativeMass {
+        let mut builder = CumulativeMassBuilder::new(common_scale(many));
         for pivots in many {
             builder.add_points(pivots);
             for atom in &pivots.atoms {

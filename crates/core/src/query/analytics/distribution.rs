@@ -1,7 +1,7 @@
 //! Distribution of a column's values: histograms and quantiles.
 //!
 //! A manifest is already a histogram: it has the row count, minimum and maximum of every row group, and for the key
-//! those of about every page (`format::Spreads`). A spread within one bin counts for that bin; a spread over several
+//! those of about every page (`format::KeyRangeCounts`). A range count within one bin counts for that bin; a range count over several
 //! bins may count for each of them. That bounds every bin, whatever the data. `estimate` bounds quantiles and estimates
 //! values between the bounds. The bounds are as tight as the epochs are clustered by the column: a few pages for the
 //! key, often the whole epoch for other columns.
@@ -23,20 +23,20 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use crate::error::{Result, UsageError};
-use crate::format::{EpochManifest, MOST_SPREADS, Spread, condense};
+use crate::format::{EpochManifest, MAX_RANGE_COUNTS, RangeCount, condense};
 use crate::query::analytics::bins::{BinScale, Bins, Cells};
 use crate::query::analytics::estimate::{Estimator, Located, position};
-use crate::query::analytics::tally::{Sieve, Tally, tally};
+use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
-use crate::query::figures::{Counters, QueryFigures};
-use crate::query::request::{Output, Query, Shape};
+use crate::query::metrics::{Counters, QueryMetrics};
+use crate::query::request::{Output, Query, ResolvedQuery};
 use crate::schema::{EPOCH_COLUMN, KeyOrder, Value};
 
 /// Maximum number of values that an exact quantile may collect, at 8 bytes each.
 const KEPT_VALUES: u64 = 1 << 20;
 
-/// Number of spreads of several epochs that are kept at a time.
-const KEPT_SPREADS: usize = 4 * MOST_SPREADS;
+/// Number of range counts of several epochs that are kept at a time.
+const KEPT_SPREADS: usize = 4 * MAX_RANGE_COUNTS;
 
 /// Number of cells, over all quantiles, by which one pass narrows the search.
 const NARROWING_CELLS: usize = 1 << 14;
@@ -86,7 +86,7 @@ pub struct Histogram {
     /// Rows of each bin, from its lower edge to below its upper edge. The last bin includes its upper edge.
     pub bins: Vec<Bounded>,
     /// Statistics of the reads; zero for bounds.
-    pub figures: QueryFigures,
+    pub metrics: QueryMetrics,
 }
 
 /// A quantile: the smallest value such that at least a share of the values is not larger.
@@ -119,12 +119,12 @@ pub struct Quantiles {
     /// One quantile per requested share; empty if there are no values.
     pub quantiles: Vec<Quantile>,
     /// Statistics of the reads; zero for bounds.
-    pub figures: QueryFigures,
+    pub metrics: QueryMetrics,
 }
 
 /// Resolves and checks the requested column.
-fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<Shape>, usize, KeyOrder)> {
-    let shape = Shape::resolve(&Query::new().columns([column]), dataset.schema())?;
+fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize, KeyOrder)> {
+    let shape = ResolvedQuery::resolve(&Query::new().columns([column]), dataset.schema())?;
     let refuse = |what: String| UsageError::Option { option: "column", what };
     let index = match (shape.output.as_slice(), shape.stored.as_slice()) {
         ([Output::Stored(_)], [index]) => *index,
@@ -155,7 +155,7 @@ impl Survey {
         for &epoch in epochs {
             let manifest = dataset.manifest(epoch)?;
             survey.epochs.push((epoch, manifest.commit));
-            for run in &manifest.runs {
+            for run in &manifest.row_groups {
                 survey.rows = survey.rows.saturating_add(run.rows);
                 let Some(summary) = run.columns.get(column) else { continue };
                 survey.nan = survey.nan.saturating_add(summary.nan_count);
@@ -214,7 +214,7 @@ pub(in crate::query) fn histogram(
     let counts = match precision {
         Precision::Bounded => bound_cells(dataset, index, order, &survey, &cells)?,
         Precision::Exact => {
-            let sieve = Arc::new(Sieve::counting(index, order, cells.clone()));
+            let sieve = Arc::new(CellSelection::counting(index, order, cells.clone()));
             let exact = tally(dataset, &shape, &survey.epochs, &sieve, &counters)?;
             exact.counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows }).collect()
         }
@@ -235,7 +235,7 @@ pub(in crate::query) fn histogram(
         above,
         edges,
         bins,
-        figures: counters.figures(),
+        metrics: counters.metrics(),
     })
 }
 
@@ -273,19 +273,19 @@ fn bound_cells(
     let mut bounds = vec![Bounded::default(); cells.len()];
     let mut estimates = vec![0.0f64; cells.len()];
     for &(epoch, _) in &survey.epochs {
-        let mut spreads = dataset.manifest(epoch)?.spreads(column, dataset.schema());
-        if spreads.len() > KEPT_SPREADS {
-            condense(&mut spreads, KEPT_SPREADS);
+        let mut range_counts = dataset.manifest(epoch)?.range_counts(column, dataset.schema());
+        if range_counts.len() > KEPT_SPREADS {
+            condense(&mut range_counts, KEPT_SPREADS);
         }
-        let spread_over = Estimator::new(spreads, order);
-        for spread in spread_over.spreads() {
-            let span = cells.span(spread.least, spread.most);
+        let spread_over = Estimator::new(range_counts, order);
+        for range_count in spread_over.range_counts() {
+            let span = cells.span(range_count.least, range_count.most);
             if span.start() == span.end() {
                 let bound = &mut bounds[*span.start()];
-                bound.least = bound.least.saturating_add(spread.rows);
+                bound.least = bound.least.saturating_add(range_count.rows);
             }
             for cell in span {
-                bounds[cell].most = bounds[cell].most.saturating_add(spread.rows);
+                bounds[cell].most = bounds[cell].most.saturating_add(range_count.rows);
             }
         }
         let mut before = 0.0;
@@ -329,19 +329,19 @@ pub(in crate::query) fn quantiles(
         return Err(UsageError::Option { option: "at", what: format!("shares from 0 to 1, not {wrong}") }.into());
     }
     let (shape, index, order) = resolve(dataset, column)?;
-    let mut spreads = Vec::new();
+    let mut range_counts = Vec::new();
     let survey = Survey::of(dataset, index, epochs, |manifest| {
-        spreads.extend(manifest.spreads(index, dataset.schema()));
-        if spreads.len() > KEPT_SPREADS {
-            condense(&mut spreads, KEPT_SPREADS / 2);
+        range_counts.extend(manifest.range_counts(index, dataset.schema()));
+        if range_counts.len() > KEPT_SPREADS {
+            condense(&mut range_counts, KEPT_SPREADS / 2);
         }
     })?;
     let counters = Arc::new(Counters::default());
-    let estimator = Estimator::new(spreads, order);
+    let estimator = Estimator::new(range_counts, order);
     let mut targets = located(shares, &estimator);
     if precision == Precision::Exact {
         let search = Search { dataset, shape: &shape, column: index, order, survey: &survey, counters: &counters };
-        search.settle(&mut targets, estimator.spreads())?;
+        search.settle(&mut targets, estimator.range_counts())?;
     }
     let quantile = |target: &Target| Quantile {
         share: target.share,
@@ -356,13 +356,13 @@ pub(in crate::query) fn quantiles(
         rows: survey.rows,
         nan: survey.nan,
         quantiles: targets.iter().map(quantile).collect(),
-        figures: counters.figures(),
+        metrics: counters.metrics(),
     })
 }
 
 /// Sums rows and saturates: corrupt manifests of many epochs could claim more rows than fit.
-fn total_rows<'a>(spreads: impl Iterator<Item = &'a Spread>) -> u64 {
-    spreads.fold(0, |rows, spread| rows.saturating_add(spread.rows))
+fn total_rows<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> u64 {
+    range_counts.fold(0, |rows, range_count| rows.saturating_add(range_count.rows))
 }
 
 /// Returns the bounds of each share from the manifests, in the requested order; empty if there are no values.
@@ -388,7 +388,7 @@ fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
 /// The search for exact quantiles.
 struct Search<'a> {
     dataset: &'a Arc<Catalog>,
-    shape: &'a Arc<Shape>,
+    shape: &'a Arc<ResolvedQuery>,
     column: usize,
     order: KeyOrder,
     survey: &'a Survey,
@@ -397,10 +397,13 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Narrows all targets to one ordinal each.
-    fn settle(&self, targets: &mut [Target], spreads: &[Spread]) -> Result<()> {
-        let may_hold = |spread: &Spread, target: &Target| spread.least <= target.high && target.low <= spread.most;
-        let in_question =
-            spreads.iter().filter(|spread| targets.iter().any(|target| target.is_open() && may_hold(spread, target)));
+    fn settle(&self, targets: &mut [Target], range_counts: &[RangeCount]) -> Result<()> {
+        let may_hold = |range_count: &RangeCount, target: &Target| {
+            range_count.least <= target.high && target.low <= range_count.most
+        };
+        let in_question = range_counts
+            .iter()
+            .filter(|range_count| targets.iter().any(|target| target.is_open() && may_hold(range_count, target)));
         let mut values = total_rows(in_question);
         while targets.iter().any(Target::is_open) {
             if values <= KEPT_VALUES {
@@ -411,7 +414,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    fn tally(&self, sieve: Sieve) -> Result<Tally> {
+    fn tally(&self, sieve: CellSelection) -> Result<CellCounts> {
         tally(self.dataset, self.shape, &self.survey.epochs, &Arc::new(sieve), self.counters)
     }
 
@@ -419,17 +422,17 @@ impl Search<'_> {
     /// remain candidates.
     fn narrow(&self, targets: &mut [Target]) -> Result<u64> {
         let open = targets.iter().filter(|target| target.is_open()).count().max(1);
-        let pieces = (NARROWING_CELLS / open).max(2) as u128;
+        let packed_rows = (NARROWING_CELLS / open).max(2) as u128;
         let mut cuts: Vec<u128> = Vec::new();
         for target in targets.iter().filter(|target| target.is_open()) {
             let (from, end) = (u128::from(target.low), u128::from(target.high) + 1);
-            let pieces = pieces.min(end - from);
-            cuts.extend((0..=pieces).map(|piece| from + (end - from) * piece / pieces));
+            let packed_rows = packed_rows.min(end - from);
+            cuts.extend((0..=packed_rows).map(|packed| from + (end - from) * packed / packed_rows));
         }
         cuts.sort_unstable();
         cuts.dedup();
         let cells = Arc::new(Cells::new(cuts));
-        let counts = self.tally(Sieve::counting(self.column, self.order, cells.clone()))?.counts;
+        let counts = self.tally(CellSelection::counting(self.column, self.order, cells.clone()))?.counts;
         let mut values = 0;
         for target in targets.iter_mut().filter(|target| target.is_open()) {
             let mut up_to = 0u64;
@@ -459,7 +462,7 @@ impl Search<'_> {
             open.iter().any(|target| u128::from(target.low) <= start && start <= u128::from(target.high))
         };
         let kept = (0..cells.len()).map(is_kept).collect();
-        let mut found = self.tally(Sieve::keeping(self.column, self.order, cells.clone(), kept))?;
+        let mut found = self.tally(CellSelection::keeping(self.column, self.order, cells.clone(), kept))?;
         found.kept.sort_unstable();
         for target in targets.iter_mut().filter(|target| target.is_open()) {
             let low = u128::from(target.low);

@@ -1,18 +1,18 @@
-//! Bounds and estimates of ranks and quantiles, from spreads.
+//! Bounds and estimates of ranks and quantiles, from range counts.
 //!
 //! Every statement about the distribution of a column uses this module: `quantiles`, `hist`, `stats`, the report. The
-//! k-th smallest value is at least the k-th of the spreads' minima (each repeated for every row of its spread), and at
+//! k-th smallest value is at least the k-th of the range counts' minima (each repeated for every row of its range count), and at
 //! most the k-th of their maxima.
 //!
-//! An estimate needs a model of how a spread's rows are distributed:
-//! - In a spread that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero, their
+//! An estimate needs a model of how a range count's rows are distributed:
+//! - In a range count that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero, their
 //!   logarithms are uniform. At the end of the values, they are a sample of a power law, since most rows of such a
-//!   spread are near its beginning.
-//! - In a spread that overlaps many others (a run of strays), they are distributed as the rows of those others.
+//!   range count are near its beginning.
+//! - In a range count that overlaps many others (a run of strays), they are distributed as the rows of those others.
 
 use std::ops::Range;
 
-use crate::format::{Spread, Steps};
+use crate::format::{RangeCount, Steps};
 use crate::schema::{KeyOrder, Value};
 
 /// Minimum ratio of the largest to the smallest value of a tail. Uniform values reach less far at their end.
@@ -22,19 +22,19 @@ const TAIL_RATIO: f64 = 2.0;
 /// from the median.
 const FALLING_RATIO: f64 = 1.5;
 
-/// A spread is wide if it overlaps more than this many times the rows of the usual spread (the row-weighted median).
+/// A range count is wide if it overlaps more than this many times the rows of the usual range count (the row-weighted median).
 const WIDE: u64 = 4;
 
-/// The distribution of a spread's rows.
+/// The distribution of a range count's rows.
 #[derive(Debug, Clone, Copy)]
-enum Lie {
+enum RowDistribution {
     /// Uniform in the values.
     Even,
     /// Uniform in the logarithms.
     Ratio,
-    /// A sample of a power law whose largest value is the end of the spread.
+    /// A sample of a power law whose largest value is the end of the range count.
     Tail,
-    /// Distributed as narrow spreads are; these have so many rows below its minimum, and up to its maximum.
+    /// Distributed as narrow range counts are; these have so many rows below its minimum, and up to its maximum.
     Among { from: f64, to: f64 },
 }
 
@@ -43,8 +43,8 @@ enum Lie {
 pub(in crate::query) struct Estimator {
     order: KeyOrder,
     /// Ascending by their minima.
-    spreads: Vec<Spread>,
-    lies: Vec<Lie>,
+    range_counts: Vec<RangeCount>,
+    distributions: Vec<RowDistribution>,
     begins: Steps,
     ends: Steps,
 }
@@ -66,37 +66,38 @@ pub(in crate::query) fn position(share: f64, values: u64) -> u64 {
     (whole as u64).clamp(1, values.max(1))
 }
 
-fn begins_of<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Steps {
-    Steps::new(spreads.map(|spread| (spread.least, spread.rows)))
+fn begins_of<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> Steps {
+    Steps::new(range_counts.map(|range_count| (range_count.least, range_count.rows)))
 }
 
-fn ends_of<'a>(spreads: impl Iterator<Item = &'a Spread>) -> Steps {
-    Steps::new(spreads.map(|spread| (spread.most, spread.rows)))
+fn ends_of<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> Steps {
+    Steps::new(range_counts.map(|range_count| (range_count.most, range_count.rows)))
 }
 
 impl Estimator {
-    /// Creates an estimator of spreads in any order.
-    pub(in crate::query) fn new(mut spreads: Vec<Spread>, order: KeyOrder) -> Self {
-        spreads.sort_unstable();
-        let (begins, ends) = (begins_of(spreads.iter()), ends_of(spreads.iter()));
-        let wide = wide_ones(&spreads);
-        let mut made = Self { order, lies: Vec::new(), begins, ends, spreads };
+    /// Creates an estimator of range counts in any order.
+    pub(in crate::query) fn new(mut range_counts: Vec<RangeCount>, order: KeyOrder) -> Self {
+        range_counts.sort_unstable();
+        let (begins, ends) = (begins_of(range_counts.iter()), ends_of(range_counts.iter()));
+        let wide = wide_ones(&range_counts);
+        let mut made = Self { order, distributions: Vec::new(), begins, ends, range_counts };
         let magnitude = |ordinal: u64| order.value(ordinal).as_f64().abs();
         let middle = made.bounds(made.rows().div_ceil(2));
         let inner = magnitude(middle.start).max(magnitude(middle.end));
-        made.lies = made.spreads.iter().map(|spread| made.lie_of(spread, inner)).collect();
+        made.distributions = made.range_counts.iter().map(|range_count| made.lie_of(range_count, inner)).collect();
         made.place_among(&wide);
         made
     }
 
-    /// Distributes the rows of wide spreads as those of narrow ones.
+    /// Distributes the rows of wide range counts as those of narrow ones.
     fn place_among(&mut self, wide: &[usize]) {
-        let nothing = Lie::Among { from: 0.0, to: 0.0 };
-        let lies: Vec<Lie> = wide.iter().map(|number| std::mem::replace(&mut self.lies[*number], nothing)).collect();
-        // Per cut, the wide spread that begins or ends there.
+        let nothing = RowDistribution::Among { from: 0.0, to: 0.0 };
+        let distributions: Vec<RowDistribution> =
+            wide.iter().map(|number| std::mem::replace(&mut self.distributions[*number], nothing)).collect();
+        // Per cut, the wide range count that begins or ends there.
         let ends = |number: &usize| {
-            let spread = self.spreads[*number];
-            [u128::from(spread.least), u128::from(spread.most) + 1]
+            let range_count = self.range_counts[*number];
+            [u128::from(range_count.least), u128::from(range_count.most) + 1]
         };
         let mut cuts: Vec<(u128, usize)> = wide.iter().flat_map(ends).zip(0..).collect();
         cuts.sort_unstable();
@@ -106,29 +107,29 @@ impl Estimator {
             sweep.advance(cut, cut);
             below[place] = self.narrow_below(&sweep, cut);
         }
-        for ((number, lie), below) in wide.iter().zip(lies).zip(below.as_chunks::<2>().0) {
+        for ((number, distribution), below) in wide.iter().zip(distributions).zip(below.as_chunks::<2>().0) {
             let [from, to] = *below;
             // Too few narrow rows lie there to model the distribution.
-            let are_few = to - from < self.spreads[*number].rows as f64;
-            self.lies[*number] = if are_few { lie } else { Lie::Among { from, to } };
+            let are_few = to - from < self.range_counts[*number].rows as f64;
+            self.distributions[*number] = if are_few { distribution } else { RowDistribution::Among { from, to } };
         }
     }
 
-    /// Returns the distribution of a narrow spread's rows; `inner` is the magnitude of the median. Where values end far
+    /// Returns the distribution of a narrow range count's rows; `inner` is the magnitude of the median. Where values end far
     /// from zero, nearly all rows are near the beginning.
-    fn lie_of(&self, spread: &Spread, inner: f64) -> Lie {
+    fn lie_of(&self, range_count: &RangeCount, inner: f64) -> RowDistribution {
         let value = |ordinal: u64| self.order.value(ordinal).as_f64();
-        let (one, other) = (value(spread.least), value(spread.most));
+        let (one, other) = (value(range_count.least), value(range_count.most));
         let beyond = match (one > 0.0, other < 0.0) {
-            (true, _) => self.rows() - self.begins.up_to(spread.most),
-            (_, true) => self.ends.below(spread.least),
-            _ => return Lie::Even,
+            (true, _) => self.rows() - self.begins.up_to(range_count.most),
+            (_, true) => self.ends.below(range_count.least),
+            _ => return RowDistribution::Even,
         };
         let (near, far) = (one.abs().min(other.abs()), one.abs().max(other.abs()));
         match near >= inner {
-            true if far > TAIL_RATIO * near && beyond < spread.rows => Lie::Tail,
-            true if far > FALLING_RATIO * near => Lie::Ratio,
-            _ => Lie::Even,
+            true if far > TAIL_RATIO * near && beyond < range_count.rows => RowDistribution::Tail,
+            true if far > FALLING_RATIO * near => RowDistribution::Ratio,
+            _ => RowDistribution::Even,
         }
     }
 
@@ -137,9 +138,9 @@ impl Estimator {
         self.begins.rows()
     }
 
-    /// Returns the spreads.
-    pub(in crate::query) fn spreads(&self) -> &[Spread] {
-        &self.spreads
+    /// Returns the range counts.
+    pub(in crate::query) fn range_counts(&self) -> &[RangeCount] {
+        &self.range_counts
     }
 
     /// Returns the bounds of the value at a position, as ordinals; the end of the range is included.
@@ -147,11 +148,11 @@ impl Estimator {
         self.begins.at(position).unwrap_or(0)..self.ends.at(position).unwrap_or(u64::MAX)
     }
 
-    /// Returns the share of a spread's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`] of
+    /// Returns the share of a range count's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`] of
     /// that cut.
     fn share_below(&self, number: usize, cut: u128, narrow: f64) -> f64 {
-        let spread = self.spreads[number];
-        let (least, most) = (u128::from(spread.least), u128::from(spread.most));
+        let range_count = self.range_counts[number];
+        let (least, most) = (u128::from(range_count.least), u128::from(range_count.most));
         if cut <= least {
             return 0.0;
         }
@@ -161,22 +162,22 @@ impl Estimator {
         let by_ordinal = || (cut - least) as f64 / (most - least + 1) as f64;
         // `cut` is at most `most`, so it fits.
         let value = |ordinal: u128| self.order.value(ordinal as u64).as_f64();
-        let share = match self.lies[number] {
-            Lie::Among { from, to } => (narrow - from) / (to - from),
-            Lie::Even if !self.order.data_type().is_float() => by_ordinal(),
-            Lie::Even => (value(cut) - value(least)) / (value(most) - value(least)),
-            Lie::Ratio => (value(cut) / value(least)).ln() / (value(most) / value(least)).ln(),
-            Lie::Tail => tail_share(value(least), value(cut), value(most), spread.rows),
+        let share = match self.distributions[number] {
+            RowDistribution::Among { from, to } => (narrow - from) / (to - from),
+            RowDistribution::Even if !self.order.data_type().is_float() => by_ordinal(),
+            RowDistribution::Even => (value(cut) - value(least)) / (value(most) - value(least)),
+            RowDistribution::Ratio => (value(cut) / value(least)).ln() / (value(most) / value(least)).ln(),
+            RowDistribution::Tail => tail_share(value(least), value(cut), value(most), range_count.rows),
         };
         // An end is infinite, or too far from the other end.
         let share = if share.is_finite() { share } else { by_ordinal() };
         share.clamp(0.0, 1.0)
     }
 
-    /// Estimates how many rows of narrow spreads have an ordinal below `cut`.
+    /// Estimates how many rows of narrow range counts have an ordinal below `cut`.
     fn narrow_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = sweep.open.iter().filter(|number| !self.is_among(**number));
-        let rows = narrow.map(|number| self.spreads[*number].rows as f64 * self.share_below(*number, cut, 0.0));
+        let rows = narrow.map(|number| self.range_counts[*number].rows as f64 * self.share_below(*number, cut, 0.0));
         sweep.settled_narrow as f64 + rows.sum::<f64>()
     }
 
@@ -184,12 +185,12 @@ impl Estimator {
     fn rows_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = self.narrow_below(sweep, cut);
         let wide = sweep.open.iter().filter(|number| self.is_among(**number));
-        let rows = wide.map(|number| self.spreads[*number].rows as f64 * self.share_below(*number, cut, narrow));
+        let rows = wide.map(|number| self.range_counts[*number].rows as f64 * self.share_below(*number, cut, narrow));
         sweep.settled_wide as f64 + narrow + rows.sum::<f64>()
     }
 
     fn is_among(&self, number: usize) -> bool {
-        matches!(self.lies[number], Lie::Among { .. })
+        matches!(self.distributions[number], RowDistribution::Among { .. })
     }
 
     /// Estimates how many rows have an ordinal below each of the (ascending) cuts.
@@ -220,15 +221,15 @@ impl Estimator {
     }
 }
 
-/// Returns the spreads that overlap many more rows than the usual one.
-fn wide_ones(spreads: &[Spread]) -> Vec<usize> {
-    // Spreads of a single value do not measure the usual width: those of a point mass would make all others narrow.
-    let extended = || spreads.iter().filter(|spread| spread.least < spread.most);
+/// Returns the range counts that overlap many more rows than the usual one.
+fn wide_ones(range_counts: &[RangeCount]) -> Vec<usize> {
+    // KeyRangeCounts of a single value do not measure the usual width: those of a point mass would make all others narrow.
+    let extended = || range_counts.iter().filter(|range_count| range_count.least < range_count.most);
     let begins = begins_of(extended());
-    let reach = |spread: &Spread| begins.up_to(spread.most) - begins.below(spread.least);
-    let usual = Steps::new(extended().map(|spread| (reach(spread), spread.rows)));
+    let reach = |range_count: &RangeCount| begins.up_to(range_count.most) - begins.below(range_count.least);
+    let usual = Steps::new(extended().map(|range_count| (reach(range_count), range_count.rows)));
     let usual = usual.at(usual.rows().div_ceil(2)).unwrap_or(0);
-    let reaches = spreads.iter().map(reach).enumerate();
+    let reaches = range_counts.iter().map(reach).enumerate();
     reaches.filter(|(_, reach)| *reach > usual.saturating_mul(WIDE)).map(|(number, _)| number).collect()
 }
 
@@ -243,14 +244,14 @@ fn tail_share(least: f64, cut: f64, most: f64, rows: u64) -> f64 {
     if least > 0.0 { 1.0 - beyond } else { beyond }
 }
 
-/// A sweep over spreads: the spreads that an ascending range of ordinals may cut.
+/// A sweep over range counts: the range counts that an ascending range of ordinals may cut.
 struct Sweep<'a> {
     estimator: &'a Estimator,
     next: usize,
     open: Vec<usize>,
-    /// Rows of narrow spreads that have ended.
+    /// Rows of narrow range counts that have ended.
     settled_narrow: u64,
-    /// Rows of wide spreads that have ended.
+    /// Rows of wide range counts that have ended.
     settled_wide: u64,
 }
 
@@ -259,20 +260,20 @@ impl<'a> Sweep<'a> {
         Self { estimator, next: 0, open: Vec::new(), settled_narrow: 0, settled_wide: 0 }
     }
 
-    /// Adds spreads that begin below `end`, and removes those that end below `start`. Both arguments ascend from call
+    /// Adds range counts that begin below `end`, and removes those that end below `start`. Both arguments ascend from call
     /// to call.
     fn advance(&mut self, start: u128, end: u128) {
         let Self { estimator, next, open, settled_narrow, settled_wide } = self;
-        let spreads = &estimator.spreads;
-        while spreads.get(*next).is_some_and(|spread| u128::from(spread.least) < end) {
+        let range_counts = &estimator.range_counts;
+        while range_counts.get(*next).is_some_and(|range_count| u128::from(range_count.least) < end) {
             open.push(*next);
             *next += 1;
         }
         open.retain(|number| {
-            let spread = &spreads[*number];
-            let is_open = u128::from(spread.most) >= start;
+            let range_count = &range_counts[*number];
+            let is_open = u128::from(range_count.most) >= start;
             let settled = if estimator.is_among(*number) { &mut *settled_wide } else { &mut *settled_narrow };
-            *settled = if is_open { *settled } else { settled.saturating_add(spread.rows) };
+            *settled = if is_open { *settled } else { settled.saturating_add(range_count.rows) };
             is_open
         });
     }
@@ -295,20 +296,20 @@ mod tests {
 
     const ORDER: DataType = DataType::F64;
 
-    fn spread(from: f64, to: f64, rows: u64) -> Spread {
+    fn range_count(from: f64, to: f64, rows: u64) -> RangeCount {
         let order = KeyOrder::new(ORDER);
-        Spread { least: order.ordinal_of(Value::Float(from)), most: order.ordinal_of(Value::Float(to)), rows }
+        RangeCount { least: order.ordinal_of(Value::Float(from)), most: order.ordinal_of(Value::Float(to)), rows }
     }
 
-    fn mirrored(one: Spread, sign: f64) -> Spread {
+    fn mirrored(one: RangeCount, sign: f64) -> RangeCount {
         let value = |ordinal| sign * KeyOrder::new(ORDER).value(ordinal).as_f64();
         let (from, to) = (value(one.least), value(one.most));
-        spread(from.min(to), from.max(to), one.rows)
+        range_count(from.min(to), from.max(to), one.rows)
     }
 
-    fn estimates(spreads: Vec<Spread>, positions: &[u64]) -> Vec<f64> {
+    fn estimates(range_counts: Vec<RangeCount>, positions: &[u64]) -> Vec<f64> {
         let order = KeyOrder::new(ORDER);
-        let located = Estimator::new(spreads, order).locate(positions.iter().copied());
+        let located = Estimator::new(range_counts, order).locate(positions.iter().copied());
         located.iter().map(|found| order.value(found.estimate).as_f64()).collect()
     }
 
@@ -317,9 +318,10 @@ mod tests {
     fn strays_lie_as_other_rows_do() {
         // 10,000 rows whose density halves from page to page, and 1,000 more with the same distribution in one page.
         let edge = |page: i32| 2f64.powi(page);
-        let mut spreads: Vec<Spread> = (0..20).map(|page| spread(edge(page), edge(page + 1), 500)).collect();
-        spreads.push(spread(1.0, edge(20), 1000));
-        let found = estimates(spreads, &[2750, 5500, 8250]);
+        let mut range_counts: Vec<RangeCount> =
+            (0..20).map(|page| range_count(edge(page), edge(page + 1), 500)).collect();
+        range_counts.push(range_count(1.0, edge(20), 1000));
+        let found = estimates(range_counts, &[2750, 5500, 8250]);
         for (found, expected) in found.iter().zip([edge(5), edge(10), edge(15)]) {
             assert!((found / expected).log2().abs() < 0.6, "{found} for {expected}");
         }
@@ -327,13 +329,14 @@ mod tests {
 
     #[test]
     fn rows_lie_evenly_in_a_page_and_near_its_beginning_in_a_tail() {
-        let pages: Vec<Spread> = (0..10).map(|page| spread(f64::from(page), f64::from(page + 1), 100)).collect();
+        let pages: Vec<RangeCount> =
+            (0..10).map(|page| range_count(f64::from(page), f64::from(page + 1), 100)).collect();
         let found = estimates(pages.clone(), &[1, 250, 725]);
         assert!((found[1] - 2.5).abs() < 1e-9 && (found[2] - 7.25).abs() < 1e-9, "{found:?}");
         // Of a hundred values between 10 and 1000, a tenth lies beyond 100.
         let tail = |sign: f64| {
             let mut tail = pages.clone();
-            tail.push(spread(10.0, 1000.0, 100));
+            tail.push(range_count(10.0, 1000.0, 100));
             tail.iter().map(|one| mirrored(*one, sign)).collect::<Vec<_>>()
         };
         let found = estimates(tail(1.0), &[1090]);
@@ -344,9 +347,9 @@ mod tests {
 
     #[test]
     fn point_masses_and_outliers_stay_where_they_are() {
-        let spreads = vec![spread(0.0, 0.0, 900), spread(0.0, 1.0, 50), spread(1.0, 1e30, 50)];
+        let range_counts = vec![range_count(0.0, 0.0, 900), range_count(0.0, 1.0, 50), range_count(1.0, 1e30, 50)];
         let order = KeyOrder::new(ORDER);
-        let found = Estimator::new(spreads, order).locate([1, 500, 900, 951, 1000].into_iter());
+        let found = Estimator::new(range_counts, order).locate([1, 500, 900, 951, 1000].into_iter());
         let value = |ordinal| order.value(ordinal).as_f64();
         assert_eq!(found[..3].iter().map(|one| value(one.most)).collect::<Vec<_>>(), [0.0; 3]);
         assert_eq!((value(found[3].least), value(found[3].most)), (1.0, 1e30));

@@ -9,7 +9,7 @@
 
 use serde::Serialize;
 
-use crate::format::{EpochManifest, PartId, RunEntry, Spread};
+use crate::format::{EpochManifest, PartId, RangeCount, RowGroupEntry};
 use crate::query::analytics::estimate::{Estimator, Located, outward, position};
 use crate::schema::Schema;
 
@@ -65,15 +65,16 @@ pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
 /// Profiles an epoch as [`key_profile`] does, at the caller's percentiles: ascending, from 0 to 100.
 pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
     let order = schema.key_order();
-    let of_run = |run: &RunEntry| Spread::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
-    let spreads: Vec<Spread> = manifest.runs.iter().map(of_run).filter(|spread| spread.rows > 0).collect();
-    let rows: u64 = spreads.iter().map(|spread| spread.rows).sum();
-    let receivers = match manifest.figures.receivers {
+    let of_run = |run: &RowGroupEntry| RangeCount::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
+    let range_counts: Vec<RangeCount> =
+        manifest.row_groups.iter().map(of_run).filter(|range_count| range_count.rows > 0).collect();
+    let rows: u64 = range_counts.iter().map(|range_count| range_count.rows).sum();
+    let receivers = match manifest.statistics.receivers {
         0 => count_receivers(manifest.parts.iter().map(|entry| entry.part)),
         stated => stated,
     };
-    let estimator = Estimator::new(manifest.spreads(schema.key_index(), schema), schema.key_order());
-    let holders = Holders::new(&spreads);
+    let estimator = Estimator::new(manifest.range_counts(schema.key_index(), schema), schema.key_order());
+    let holders = OverlapCounts::new(&range_counts);
     let balanced = (rows as f64 / f64::from(receivers.max(1))).max(f64::MIN_POSITIVE);
     let keys_at = |shares: &mut dyn Iterator<Item = f64>| estimator.locate(shares.map(|share| position(share, rows)));
     let samples = if rows == 0 { 0 } else { SAMPLES };
@@ -118,16 +119,17 @@ fn count_receivers(parts: impl Iterator<Item = PartId>) -> u32 {
 
 /// Cumulative rows by the begins and ends of row groups. The row groups that hold a key are those that begin at or
 /// below it, minus those that end before it.
-struct Holders {
+struct OverlapCounts {
     /// Ordinals in ascending order, each with the cumulative rows.
     begins: Vec<(u64, u64)>,
     ends: Vec<(u64, u64)>,
 }
 
-impl Holders {
-    fn new(spreads: &[Spread]) -> Self {
-        let cumulate = |place: fn(&Spread) -> u64| {
-            let mut ordered: Vec<(u64, u64)> = spreads.iter().map(|spread| (place(spread), spread.rows)).collect();
+impl OverlapCounts {
+    fn new(range_counts: &[RangeCount]) -> Self {
+        let cumulate = |place: fn(&RangeCount) -> u64| {
+            let mut ordered: Vec<(u64, u64)> =
+                range_counts.iter().map(|range_count| (place(range_count), range_count.rows)).collect();
             ordered.sort_unstable();
             let mut rows = 0u64;
             for entry in &mut ordered {
@@ -136,7 +138,7 @@ impl Holders {
             }
             ordered
         };
-        Self { begins: cumulate(|spread| spread.least), ends: cumulate(|spread| spread.most) }
+        Self { begins: cumulate(|range_count| range_count.least), ends: cumulate(|range_count| range_count.most) }
     }
 
     /// Returns the number of row groups that hold the key, and the number of their rows.
@@ -153,12 +155,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::format::{ColumnSummary, EpochFigures, RunKind};
+    use crate::format::{ColumnStatistics, EpochStatistics, RunKind};
     use crate::schema::{Column, DataType, Value};
 
     fn manifest(runs: &[(f64, f64, u64)], receivers: u32) -> (EpochManifest, Schema) {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
-        let entry = |(number, (from, to, rows)): (u32, &(f64, f64, u64))| RunEntry {
+        let entry = |(number, (from, to, rows)): (u32, &(f64, f64, u64))| RowGroupEntry {
             part: PartId { rank: number, roll: 0 },
             run: 0,
             row_group: 0,
@@ -169,7 +171,7 @@ mod tests {
             table_version: 1,
             bounds: None,
             checksum: 0,
-            columns: vec![ColumnSummary {
+            columns: vec![ColumnStatistics {
                 range: (!from.is_nan()).then_some((Value::Float(*from), Value::Float(*to))),
                 nan_count: if from.is_nan() { *rows } else { 0 },
             }]
@@ -179,9 +181,9 @@ mod tests {
             epoch: 7,
             commit: Uuid::nil(),
             parts: Vec::new(),
-            runs: (0..).zip(runs).map(entry).collect(),
+            row_groups: (0..).zip(runs).map(entry).collect(),
             keys: Default::default(),
-            figures: EpochFigures { receivers, ..EpochFigures::default() },
+            statistics: EpochStatistics { receivers, ..EpochStatistics::default() },
         };
         (manifest, schema)
     }

@@ -10,20 +10,20 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::expr::Truth;
-use crate::format::{ColumnSummary, EpochManifest, Spread};
+use crate::expr::TruthValue;
+use crate::format::{ColumnStatistics, EpochManifest, RangeCount};
 use crate::query::analytics::bins::Cells;
 use crate::query::catalog::Catalog;
 use crate::query::execution::fetch::Scratch;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::load;
-use crate::query::figures::{Counters, add};
+use crate::query::metrics::{Counters, add};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group, plan_epoch_by};
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 use crate::schema::KeyOrder;
 
 /// Rows decoded at a time.
@@ -31,7 +31,7 @@ const CHUNK_ROWS: u32 = 1 << 18;
 
 /// The cells to count, and those to collect values of.
 #[derive(Debug)]
-pub(in crate::query) struct Sieve {
+pub(in crate::query) struct CellSelection {
     column: usize,
     order: KeyOrder,
     cells: Arc<Cells>,
@@ -39,7 +39,7 @@ pub(in crate::query) struct Sieve {
     kept: Vec<bool>,
 }
 
-impl Sieve {
+impl CellSelection {
     /// Creates a sieve that counts values.
     pub(in crate::query) fn counting(column: usize, order: KeyOrder, cells: Arc<Cells>) -> Self {
         Self { column, order, cells, kept: Vec::new() }
@@ -54,23 +54,24 @@ impl Sieve {
         self.kept.get(cell).copied().unwrap_or(false)
     }
 
-    /// Returns the cell that contains all values of a spread, if they need not be read.
-    fn settled(&self, spread: Spread) -> Option<usize> {
-        let span = self.cells.span(spread.least, spread.most);
+    /// Returns the cell that contains all values of a range count, if they need not be read.
+    fn settled(&self, range_count: RangeCount) -> Option<usize> {
+        let span = self.cells.span(range_count.least, range_count.most);
         (span.start() == span.end() && !self.keeps(*span.start())).then_some(*span.start())
     }
 
     fn choose(&self, manifest: &EpochManifest) -> Vec<GroupChoice> {
-        let open = |spread: Spread| spread.rows > 0 && self.settled(spread).is_none();
-        let spreads = manifest.runs.iter().map(|run| Spread::of(run.columns.get(self.column), run.rows, self.order));
-        let chosen = spreads.enumerate().filter(|(_, spread)| open(*spread));
+        let open = |range_count: RangeCount| range_count.rows > 0 && self.settled(range_count).is_none();
+        let range_counts =
+            manifest.row_groups.iter().map(|run| RangeCount::of(run.columns.get(self.column), run.rows, self.order));
+        let chosen = range_counts.enumerate().filter(|(_, range_count)| open(*range_count));
         chosen.map(|(entry, _)| GroupChoice { entry, is_exact: true }).collect()
     }
 }
 
 /// The result of a count.
 #[derive(Debug, Default)]
-pub(in crate::query) struct Tally {
+pub(in crate::query) struct CellCounts {
     /// Number of values in each cell.
     pub(in crate::query) counts: Vec<u64>,
     /// Ordinals of the collected values, in no order.
@@ -83,24 +84,24 @@ pub(in crate::query) struct Tally {
 /// Corruption, I/O errors, and an epoch that was replaced since.
 pub(in crate::query) fn tally(
     dataset: &Arc<Catalog>,
-    shape: &Arc<Shape>,
+    shape: &Arc<ResolvedQuery>,
     epochs: &[(u64, Uuid)],
-    sieve: &Arc<Sieve>,
+    sieve: &Arc<CellSelection>,
     counters: &Arc<Counters>,
-) -> Result<Tally> {
-    let mut total = Tally { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
+) -> Result<CellCounts> {
+    let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
     let mut pool = Pool::new(shape.threads);
     let most_ahead = if shape.threads > 1 { 2 * shape.threads } else { 1 };
-    let mut ahead: VecDeque<Ticket<Result<Tally>>> = VecDeque::new();
+    let mut ahead: VecDeque<Ticket<Result<CellCounts>>> = VecDeque::new();
     for &(epoch, commit) in epochs {
         let scan = Arc::new(plan_epoch_by(dataset, shape, epoch, counters, |manifest| sieve.choose(manifest))?);
         if scan.manifest.commit != commit {
             return Err(scan.replaced(dataset));
         }
-        for run in &scan.manifest.runs {
-            let spread = Spread::of(run.columns.get(sieve.column), run.rows, sieve.order);
-            if let Some(cell) = sieve.settled(spread) {
-                total.counts[cell] = total.counts[cell].saturating_add(spread.rows);
+        for run in &scan.manifest.row_groups {
+            let range_count = RangeCount::of(run.columns.get(sieve.column), run.rows, sieve.order);
+            if let Some(cell) = sieve.settled(range_count) {
+                total.counts[cell] = total.counts[cell].saturating_add(range_count.rows);
             }
         }
         for &choice in &scan.choices {
@@ -109,7 +110,7 @@ pub(in crate::query) fn tally(
             {
                 total.add(pool.wait(next)?);
             }
-            let cost_bytes = scan.manifest.runs[choice.entry].rows.saturating_mul(shape.row_bytes() as u64);
+            let cost_bytes = scan.manifest.row_groups[choice.entry].rows.saturating_mul(shape.row_bytes() as u64);
             let work = Work { dataset: dataset.clone(), shape: shape.clone(), scan: scan.clone(), choice };
             let (sieve, counters) = (sieve.clone(), counters.clone());
             ahead.push_back(pool.submit(cost_bytes, move |scratch| work.count(&sieve, &counters, scratch)));
@@ -121,8 +122,8 @@ pub(in crate::query) fn tally(
     Ok(total)
 }
 
-impl Tally {
-    fn add(&mut self, other: Tally) {
+impl CellCounts {
+    fn add(&mut self, other: CellCounts) {
         for (sum, count) in self.counts.iter_mut().zip(other.counts) {
             *sum = sum.saturating_add(count);
         }
@@ -133,15 +134,15 @@ impl Tally {
 /// One row group to count.
 struct Work {
     dataset: Arc<Catalog>,
-    shape: Arc<Shape>,
+    shape: Arc<ResolvedQuery>,
     scan: Arc<EpochScan>,
     choice: GroupChoice,
 }
 
 impl Work {
-    fn count(&self, sieve: &Sieve, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Tally> {
+    fn count(&self, sieve: &CellSelection, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<CellCounts> {
         let group = self.scan.group(&self.dataset, &self.shape, self.choice)?;
-        let mut found = Tally { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
+        let mut found = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
         let selection = self.open_rows(&group, sieve, &mut found)?;
         if !selection.is_empty() && group.touch() {
             add(&counters.runs_touched, 1);
@@ -153,10 +154,10 @@ impl Work {
             if chunk.is_empty() {
                 break;
             }
-            let piece = load(&group, &self.shape, &chunk, counters, scratch)?;
+            let packed = load(&group, &self.shape, &chunk, counters, scratch)?;
             ordinals.clear();
-            let bytes = piece.columns.first().map_or(&[][..], |values| values.as_slice());
-            sieve.order.ordinals(bytes, self.shape.width(sieve.column), piece.rows, &mut ordinals);
+            let bytes = packed.columns.first().map_or(&[][..], |values| values.as_slice());
+            sieve.order.ordinals(bytes, self.shape.width(sieve.column), packed.rows, &mut ordinals);
             let mut cell = 0;
             for &ordinal in ordinals.iter().filter(|ordinal| !sieve.order.is_nan(**ordinal)) {
                 cell = sieve.cells.of_near(ordinal, cell);
@@ -166,17 +167,17 @@ impl Work {
                 }
             }
         }
-        let expected = Spread::of(group.entry().columns.get(sieve.column), group.entry().rows, sieve.order).rows;
+        let expected = RangeCount::of(group.entry().columns.get(sieve.column), group.entry().rows, sieve.order).rows;
         let counted: u64 = found.counts.iter().sum();
         if counted != expected {
             let what = format!("it has {counted} values that are not NaN, the manifest says {expected}");
-            return Err(group.damage(group.column_name(sieve.column), what));
+            return Err(group.corruption(group.column_name(sieve.column), what));
         }
         Ok(found)
     }
 
     /// Counts pages that lie within a cell and returns the rows of the others.
-    fn open_rows(&self, group: &Group, sieve: &Sieve, found: &mut Tally) -> Result<RowSelection> {
+    fn open_rows(&self, group: &Group, sieve: &CellSelection, found: &mut CellCounts) -> Result<RowSelection> {
         let entry = group.entry();
         // A NaN may be in any page of a row group that has one.
         let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
@@ -184,15 +185,15 @@ impl Work {
         for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
             let range = group.range(sieve.column, number).filter(|_| is_whole);
             let settled = range.and_then(|range| {
-                let summary = ColumnSummary { range: Some(range), nan_count: 0 };
-                sieve.settled(Spread::of(Some(&summary), u64::from(page.rows), sieve.order))
+                let summary = ColumnStatistics { range: Some(range), nan_count: 0 };
+                sieve.settled(RangeCount::of(Some(&summary), u64::from(page.rows), sieve.order))
             });
             match settled {
                 Some(cell) => found.counts[cell] += u64::from(page.rows),
                 None => {
                     // `check_pages` ensured that row numbers fit.
                     let rows = page.first_row as u32..page_end(page) as u32;
-                    selection.push(rows, Truth::Always);
+                    selection.push(rows, TruthValue::Always);
                 }
             }
         }

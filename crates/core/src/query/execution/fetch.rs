@@ -33,22 +33,22 @@ pub(in crate::query) struct Scratch {
 }
 
 /// The rows to fetch from a column (ascending, disjoint ranges), and the pages of it that are already in memory.
-pub(in crate::query) struct Want<'a> {
+pub(in crate::query) struct ColumnRequest<'a> {
     pub(in crate::query) column: usize,
     pub(in crate::query) rows: &'a [Range<u32>],
-    pub(in crate::query) held: Option<&'a Held>,
+    pub(in crate::query) held: Option<&'a CachedPages>,
 }
 
 /// Whole pages of a column that were fetched before.
 #[derive(Debug)]
-pub(in crate::query) struct Held {
+pub(in crate::query) struct CachedPages {
     /// Rows of these pages: ascending, disjoint ranges.
     pub(in crate::query) rows: Vec<Range<u32>>,
     /// Values of these rows, packed.
     pub(in crate::query) values: Buffer,
 }
 
-impl Held {
+impl CachedPages {
     /// Returns the values of a page if it is held.
     fn page(&self, page: &PageLocation, width: usize) -> Option<&[u8]> {
         let mut before = 0u64;
@@ -75,7 +75,7 @@ pub(in crate::query) struct Fetched {
 }
 
 /// A page to read, and the destination of its values.
-struct Landing<'a> {
+struct PageRead<'a> {
     page: PageLocation,
     column: usize,
     number: usize,
@@ -99,10 +99,10 @@ pub(in crate::query) struct Columns {
 /// Fetches rows of several columns of a row group. Reads across gaps of up to `gap_bytes` to save read calls.
 ///
 /// # Errors
-/// [`crate::Error::Damage`] that names file, run and page, or an I/O error.
+/// [`crate::Error::Corruption`] that names file, run and page, or an I/O error.
 pub(in crate::query) fn fetch(
     group: &Group,
-    wants: &[Want<'_>],
+    requests: &[ColumnRequest<'_>],
     gap_bytes: u64,
     check: bool,
     recycler: &Recycler,
@@ -111,49 +111,59 @@ pub(in crate::query) fn fetch(
     let row_count =
         |ranges: &[Range<u32>]| ranges.iter().map(|range| (range.end - range.start) as usize).sum::<usize>();
     let mut values: Vec<Vec<u8>> =
-        wants.iter().map(|want| recycler.take(row_count(want.rows) * group.width(want.column))).collect();
-    let mut landings = Vec::new();
-    for (want, values) in wants.iter().zip(&mut values) {
-        place(group, want, values, &mut landings)?;
+        requests.iter().map(|request| recycler.take(row_count(request.rows) * group.width(request.column))).collect();
+    let mut page_reads = Vec::new();
+    for (request, values) in requests.iter().zip(&mut values) {
+        place(group, request, values, &mut page_reads)?;
     }
-    landings.sort_unstable_by_key(|landing| landing.page.offset);
+    page_reads.sort_unstable_by_key(|page_read| page_read.page.offset);
     let Scratch { raw, page, .. } = scratch;
     let start = Instant::now();
-    let (pages, bytes) = read(group, &mut landings, gap_bytes, raw)?;
+    let (pages, bytes) = read(group, &mut page_reads, gap_bytes, raw)?;
     let fetched = Fetched { reading: start.elapsed(), pages, bytes };
-    for landing in landings {
-        land(group, landing, check, page)?;
+    for page_read in page_reads {
+        land(group, page_read, check, page)?;
     }
     Ok(Columns { values, fetched })
 }
 
 /// Assigns each page its place in the column. Copies pages that are already held.
-fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mut Vec<Landing<'a>>) -> Result<()> {
-    let column = want.column;
+fn place<'a>(
+    group: &Group,
+    request: &ColumnRequest<'_>,
+    values: &'a mut [u8],
+    page_reads: &mut Vec<PageRead<'a>>,
+) -> Result<()> {
+    let column = request.column;
     let (width, value_bytes) = (group.width(column), group.value_bytes(column));
     let mut rest = values;
-    each_page(group.pages(column)?, want.rows, |number, page, rows| {
+    each_page(group.pages(column)?, request.rows, |number, page, rows| {
         let count: usize = rows.iter().map(|range| (range.end - range.start) as usize).sum();
         let target = take(&mut rest, count * width);
-        if let Some(held) = want.held.and_then(|held| held.page(page, width)) {
+        if let Some(held) = request.held.and_then(|held| held.page(page, width)) {
             // `check_pages` ensured that a page's rows fit 32 bits.
             gather(held, width, page.first_row as u32, rows, target);
             return Ok(());
         }
         let header_bytes = (page.bytes as usize)
             .checked_sub(page.rows as usize * value_bytes)
-            .ok_or_else(|| group.damage(group.page_name(column, number), "it is shorter than its rows are"))?;
+            .ok_or_else(|| group.corruption(group.page_name(column, number), "it is shorter than its rows are"))?;
         let direct = value_bytes == width && count == page.rows as usize;
         let rows = if direct { Vec::new() } else { rows.to_vec() };
-        landings.push(Landing { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });
+        page_reads.push(PageRead { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });
         Ok(())
     })?;
-    if rest.is_empty() { Ok(()) } else { Err(group.damage(group.column_name(column), "pages are missing")) }
+    if rest.is_empty() { Ok(()) } else { Err(group.corruption(group.column_name(column), "pages are missing")) }
 }
 
 /// Reads all pages in file order. Returns the number of pages, and their bytes including the gaps between them.
-fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'a mut Vec<u8>) -> Result<(u64, u64)> {
-    let extents: Vec<Extent> = landings.iter().map(|landing| Extent::of(&landing.page)).collect();
+fn read<'a>(
+    group: &Group,
+    page_reads: &mut [PageRead<'a>],
+    gap_bytes: u64,
+    raw: &'a mut Vec<u8>,
+) -> Result<(u64, u64)> {
+    let extents: Vec<Extent> = page_reads.iter().map(|page_read| Extent::of(&page_read.page)).collect();
     let reads = joined(&extents, gap_bytes);
     let pages = extents.len() as u64;
     let ends =
@@ -164,32 +174,32 @@ fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'
     }
     let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     let direct_bytes: usize =
-        landings.iter().filter(|landing| landing.direct).map(|landing| landing.target.len()).sum();
+        page_reads.iter().filter(|page_read| page_read.direct).map(|page_read| page_read.target.len()).sum();
     // Bytes that are not read directly into their place, gaps included.
     let raw_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(direct_bytes);
     if raw.len() < raw_bytes {
         raw.resize(raw_bytes, 0);
     }
     let mut raw = raw.as_mut_slice();
-    let mut rest = landings;
+    let mut rest = page_reads;
     for read in reads {
         let (now, later) = rest.split_at_mut(read.len());
         rest = later;
-        let Some(offset) = now.first().map(|landing| landing.page.offset) else { continue };
+        let Some(offset) = now.first().map(|page_read| page_read.page.offset) else { continue };
         let mut end = offset;
         let mut buffers: Vec<IoSliceMut<'_>> = Vec::with_capacity(3 * now.len());
-        for landing in now {
-            let gap = (landing.page.offset - end) as usize;
+        for page_read in now {
+            let gap = (page_read.page.offset - end) as usize;
             if gap > 0 {
                 buffers.push(IoSliceMut::new(take(&mut raw, gap)));
             }
-            landing.raw =
-                take(&mut raw, if landing.direct { landing.header_bytes } else { landing.page.bytes as usize });
-            buffers.push(IoSliceMut::new(landing.raw));
-            if landing.direct {
-                buffers.push(IoSliceMut::new(landing.target));
+            page_read.raw =
+                take(&mut raw, if page_read.direct { page_read.header_bytes } else { page_read.page.bytes as usize });
+            buffers.push(IoSliceMut::new(page_read.raw));
+            if page_read.direct {
+                buffers.push(IoSliceMut::new(page_read.target));
             }
-            end = Extent::of(&landing.page).end();
+            end = Extent::of(&page_read.page).end();
         }
         group.read(offset, &mut buffers)?;
     }
@@ -197,8 +207,8 @@ fn read<'a>(group: &Group, landings: &mut [Landing<'a>], gap_bytes: u64, raw: &'
 }
 
 /// Checks a page that was read. If the page was not read directly, gathers the needed rows from it.
-fn land(group: &Group, landing: Landing<'_>, check: bool, spare: &mut Vec<u8>) -> Result<()> {
-    let Landing { page, column, number, header_bytes, direct, rows, target, raw } = landing;
+fn land(group: &Group, page_read: PageRead<'_>, check: bool, spare: &mut Vec<u8>) -> Result<()> {
+    let PageRead { page, column, number, header_bytes, direct, rows, target, raw } = page_read;
     if direct {
         return group.check_page(raw, target, column, number, check);
     }
@@ -286,7 +296,7 @@ mod tests {
 
     #[test]
     fn held_pages_are_found_by_their_rows() {
-        let held = Held { rows: vec![4..8, 12..20], values: Buffer::from_vec((0u8..24).collect()) };
+        let held = CachedPages { rows: vec![4..8, 12..20], values: Buffer::from_vec((0u8..24).collect()) };
         let page = |first_row, rows| PageLocation { offset: 0, bytes: 0, first_row, rows };
         assert_eq!(held.page(&page(4, 4), 2), Some(&[0, 1, 2, 3, 4, 5, 6, 7][..]));
         assert_eq!(held.page(&page(16, 4), 2), Some(&[16, 17, 18, 19, 20, 21, 22, 23][..]));

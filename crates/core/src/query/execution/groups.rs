@@ -1,18 +1,18 @@
 //! Iterates over every row group of an epoch. Used by `compact`.
 
 use crate::error::Result;
-use crate::format::RunEntry;
+use crate::format::RowGroupEntry;
 use crate::query::dataset::Dataset;
-use crate::query::figures::Counters;
+use crate::query::metrics::Counters;
 use crate::query::planning::scan::{EpochScan, Group, plan_epoch};
-use crate::query::request::{Query, Shape};
+use crate::query::request::{Query, ResolvedQuery};
 
 /// The row groups of one commit of an epoch, in the manifest's order. The parts are kept open as far as the descriptor
 /// limit allows, so they stay readable if a writer replaces the epoch.
 #[derive(Debug)]
 pub(crate) struct EpochGroups {
     dataset: Dataset,
-    shape: Shape,
+    shape: ResolvedQuery,
     scan: EpochScan,
 }
 
@@ -22,14 +22,14 @@ impl EpochGroups {
     /// # Errors
     /// A missing epoch, a corrupt manifest or footer, or an I/O error.
     pub(crate) fn open(dataset: &Dataset, epoch: u64) -> Result<Self> {
-        let shape = Shape::resolve(&Query::new(), dataset.schema())?;
+        let shape = ResolvedQuery::resolve(&Query::new(), dataset.schema())?;
         let scan = plan_epoch(dataset.catalog(), &shape, epoch, &Counters::default())?;
         Ok(Self { dataset: dataset.clone(), shape, scan })
     }
 
     /// Returns the row groups that hold records, in the numbering of [`EpochGroups::group`].
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &RunEntry> {
-        self.scan.choices.iter().map(|choice| &self.scan.manifest.runs[choice.entry])
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &RowGroupEntry> {
+        self.scan.choices.iter().map(|choice| &self.scan.manifest.row_groups[choice.entry])
     }
 
     /// Opens a row group for reading. Checks all its page lists.

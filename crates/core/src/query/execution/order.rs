@@ -20,21 +20,21 @@ use std::time::Instant;
 use arrow_buffer::Buffer;
 
 use crate::error::{Error, Result};
-use crate::format::RunEntry;
+use crate::format::RowGroupEntry;
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::pick;
 use crate::query::execution::fetch::Scratch;
 use crate::query::execution::merge::Position;
 use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::{Piece, load};
-use crate::query::figures::{Counters, add, lap};
+use crate::query::execution::read::{PackedRows, load};
+use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, pages_of};
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 use crate::schema::{NAN_ORDINAL, Schema};
 
 /// Maximum decoded bytes of all windows that contain one key, as long as each window has at least a page.
@@ -69,7 +69,7 @@ struct Window {
 
 /// The matching rows of a window, and their keys.
 struct Rows {
-    piece: Piece,
+    packed: PackedRows,
     ordinals: Vec<u64>,
 }
 
@@ -89,27 +89,27 @@ impl Window {
 
     /// Returns its rows. Reads them on the first call; blocks while another thread reads them. Returns `None` if the
     /// read failed.
-    fn rows(&self, shape: &Shape, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
+    fn rows(&self, shape: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
         let read = || self.read(shape, counters, scratch).map_err(|error| Mutex::new(Some(error)));
         self.rows.get_or_init(read).as_ref().ok()
     }
 
-    fn read(&self, shape: &Shape, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Rows> {
+    fn read(&self, shape: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Rows> {
         if self.group.touch() {
             add(&counters.runs_touched, 1);
         }
-        let piece = load(&self.group, shape, &self.chunk, counters, scratch)?;
+        let packed = load(&self.group, shape, &self.chunk, counters, scratch)?;
         let key = shape.schema.key();
-        let values = shape.key.and_then(|slot| piece.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
-        let mut ordinals = Vec::with_capacity(piece.rows);
-        shape.schema.key_order().ordinals(values, key.data_type.width(), piece.rows, &mut ordinals);
+        let values = shape.key.and_then(|slot| packed.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
+        let mut ordinals = Vec::with_capacity(packed.rows);
+        shape.schema.key_order().ordinals(values, key.data_type.width(), packed.rows, &mut ordinals);
         let within = ordinals.first().is_none_or(|first| *first >= self.least)
             && ordinals.last().is_none_or(|last| *last <= self.greatest);
         if !within || !ordinals.is_sorted() {
             let place = self.group.column_name(shape.schema.key_index());
-            return Err(self.group.damage(place, "its keys do not ascend within the bounds that summaries give"));
+            return Err(self.group.corruption(place, "its keys do not ascend within the bounds that summaries give"));
         }
-        Ok(Rows { piece, ordinals })
+        Ok(Rows { packed, ordinals })
     }
 
     /// Takes the error that the read returned.
@@ -118,7 +118,7 @@ impl Window {
             Some(Err(error)) => error.lock().unwrap_or_else(PoisonError::into_inner).take(),
             _ => None,
         };
-        told.unwrap_or_else(|| self.group.damage("rows", "they could not be read, as was told before"))
+        told.unwrap_or_else(|| self.group.corruption("rows", "they could not be read, as was told before"))
     }
 }
 
@@ -157,10 +157,10 @@ impl Slab {
     /// Returns its rows in order, or the window whose read failed.
     fn merge(
         &self,
-        shape: &Shape,
+        shape: &ResolvedQuery,
         counters: &Arc<Counters>,
         scratch: &mut Scratch,
-    ) -> std::result::Result<Vec<Piece>, Arc<Window>> {
+    ) -> std::result::Result<Vec<PackedRows>, Arc<Window>> {
         let mut sources = Vec::with_capacity(self.windows.len());
         // Newest window first: another thread may still be reading the windows shared with an earlier slab.
         for window in self.windows.iter().rev() {
@@ -175,26 +175,26 @@ impl Slab {
         }
         let mut clock = Instant::now();
         sources.sort_unstable_by_key(|source| source.ends().0);
-        let mut pieces = Vec::new();
+        let mut packed_rows = Vec::new();
         let mut rest = sources.as_mut_slice();
         while !rest.is_empty() {
             let (together, later) = rest.split_at_mut(interleaved(rest));
-            pieces.push(self.merge_sources(together, shape, counters, scratch));
+            packed_rows.push(self.merge_sources(together, shape, counters, scratch));
             rest = later;
         }
         lap(&counters.merge_ns, &mut clock);
-        Ok(pieces)
+        Ok(packed_rows)
     }
 
     fn merge_sources(
         &self,
         sources: &mut [Source<'_>],
-        shape: &Shape,
+        shape: &ResolvedQuery,
         counters: &Arc<Counters>,
         scratch: &mut Scratch,
-    ) -> Piece {
+    ) -> PackedRows {
         if let [Source { rows, range, .. }] = sources {
-            return rows.piece.slice(range.clone(), shape.stored_widths());
+            return rows.packed.slice(range.clone(), shape.stored_widths());
         }
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
         let ordinals: Vec<&[u64]> = sources.iter().map(Source::ordinals).collect();
@@ -205,13 +205,13 @@ impl Slab {
             // many cache lines at a time as there are sources.
             joined.clear();
             for Source { rows, range, .. } in &*sources {
-                joined.extend_from_slice(&rows.piece.columns[slot][range.start * width..range.end * width]);
+                joined.extend_from_slice(&rows.packed.columns[slot][range.start * width..range.end * width]);
             }
             let mut merged = counters.recycler.take(joined.len());
             pick(joined, width, order, &mut merged);
             merged
         });
-        Piece::new(self.epoch, order.len(), columns.collect(), counters)
+        PackedRows::new(self.epoch, order.len(), columns.collect(), counters)
     }
 }
 
@@ -230,14 +230,14 @@ fn interleaved(sources: &[Source<'_>]) -> usize {
 /// The pipeline of an ordered query.
 pub(in crate::query) struct Merge {
     dataset: Arc<Catalog>,
-    shape: Arc<Shape>,
+    shape: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
     epochs: VecDeque<u64>,
     plans: VecDeque<Ticket<Result<EpochScan>>>,
     epoch: Option<EpochMerge>,
-    slabs: VecDeque<Ticket<std::result::Result<Vec<Piece>, Arc<Window>>>>,
-    pieces: VecDeque<Piece>,
+    slabs: VecDeque<Ticket<std::result::Result<Vec<PackedRows>, Arc<Window>>>>,
+    packed_rows: VecDeque<PackedRows>,
     /// Number of slabs in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
@@ -262,7 +262,7 @@ struct EpochMerge {
 impl Merge {
     pub(in crate::query) fn new(
         dataset: Arc<Catalog>,
-        shape: Arc<Shape>,
+        shape: Arc<ResolvedQuery>,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
     ) -> Self {
@@ -276,7 +276,7 @@ impl Merge {
             plans: VecDeque::new(),
             epoch: None,
             slabs: VecDeque::new(),
-            pieces: VecDeque::new(),
+            packed_rows: VecDeque::new(),
             ahead: if limited { 1 } else { most_ahead },
             most_ahead,
             slab_rows: most_slab_rows.min(shape.limit),
@@ -288,10 +288,10 @@ impl Merge {
     }
 
     /// Returns the next rows in order, all of one epoch.
-    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
+    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         loop {
-            if let Some(piece) = self.pieces.pop_front() {
-                return Ok(Some(piece));
+            if let Some(packed) = self.packed_rows.pop_front() {
+                return Ok(Some(packed));
             }
             while self.slabs.len() < self.ahead
                 && let Some(slab) = self.next_slab()?
@@ -299,7 +299,7 @@ impl Merge {
                 self.submit(slab);
             }
             let Some(slab) = self.slabs.pop_front() else { return Ok(None) };
-            self.pieces = self.pool.wait(slab).map_err(|window| window.take_error())?.into();
+            self.packed_rows = self.pool.wait(slab).map_err(|window| window.take_error())?.into();
             self.ahead = (self.ahead * 2).min(self.most_ahead);
             self.slab_rows = self.slab_rows.saturating_mul(2).min(self.most_slab_rows);
         }
@@ -340,10 +340,10 @@ impl Merge {
 }
 
 impl EpochMerge {
-    fn new(scan: Arc<EpochScan>, shape: &Shape) -> Self {
+    fn new(scan: Arc<EpochScan>, shape: &ResolvedQuery) -> Self {
         let mut waiting: Vec<Waiting> = Vec::with_capacity(scan.choices.len());
         for (rank, choice) in (0u32..).zip(&scan.choices) {
-            let from = Position::new(least_key(&scan.manifest.runs[choice.entry], &shape.schema), rank, 0);
+            let from = Position::new(least_key(&scan.manifest.row_groups[choice.entry], &shape.schema), rank, 0);
             waiting.push(Waiting { from, rank, choice: *choice });
         }
         waiting.sort_unstable_by_key(|waiting| waiting.from);
@@ -356,7 +356,7 @@ impl EpochMerge {
     }
 
     /// Returns the next slab of about `target_rows` rows that are not yet read, or `None` at the end.
-    fn next_slab(&mut self, dataset: &Catalog, shape: &Shape, target_rows: u64) -> Result<Option<Slab>> {
+    fn next_slab(&mut self, dataset: &Catalog, shape: &ResolvedQuery, target_rows: u64) -> Result<Option<Slab>> {
         let mut windows = std::mem::take(&mut self.open);
         if let Some(from) = self.from {
             windows.retain(|window| !window.ends_before(from));
@@ -386,7 +386,7 @@ impl EpochMerge {
     }
 
     /// Cuts row groups into windows until no remaining row group can come before the first window.
-    fn refine_due(&mut self, dataset: &Catalog, shape: &Shape) -> Result<()> {
+    fn refine_due(&mut self, dataset: &Catalog, shape: &ResolvedQuery) -> Result<()> {
         loop {
             let ready = self.ready.first_key_value().map(|(from, _)| *from);
             if self.waiting.front().is_none_or(|waiting| ready.is_some_and(|ready| waiting.from >= ready)) {
@@ -397,7 +397,7 @@ impl EpochMerge {
         }
     }
 
-    fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, shape: &Shape) -> Result<()> {
+    fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, shape: &ResolvedQuery) -> Result<()> {
         let RowGroupPlan { group, selection } = RowGroupPlan::new(dataset, shape, &self.scan, waiting.choice)?;
         let mut cutter = Cutter::new(selection, group.pages(shape.reference_column())?);
         let schema = &shape.schema;
@@ -427,7 +427,7 @@ fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Opti
 }
 
 /// Returns the smallest key ordinal that a row group can hold.
-fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
+fn least_key(run: &RowGroupEntry, schema: &Schema) -> u64 {
     let data_type = schema.key().data_type;
     match run.columns.get(schema.key_index()) {
         Some(summary) => match summary.range {
@@ -440,7 +440,7 @@ fn least_key(run: &RunEntry, schema: &Schema) -> u64 {
 }
 
 /// Returns the largest key ordinal that a row group can hold.
-fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
+fn greatest_key(run: &RowGroupEntry, schema: &Schema) -> u64 {
     match run.columns.get(schema.key_index()) {
         Some(summary) if summary.nan_count == 0 => {
             summary.range.map_or(u64::MAX, |(_, greatest)| schema.key_order().ordinal_of(greatest))
@@ -454,7 +454,7 @@ fn greatest_key(run: &RunEntry, schema: &Schema) -> u64 {
 fn most_overlapping(scan: &EpochScan, schema: &Schema) -> usize {
     let mut ends: Vec<(u64, bool)> = Vec::with_capacity(2 * scan.choices.len());
     for choice in &scan.choices {
-        let run = &scan.manifest.runs[choice.entry];
+        let run = &scan.manifest.row_groups[choice.entry];
         ends.push((least_key(run, schema), false));
         ends.push((greatest_key(run, schema), true));
     }

@@ -13,17 +13,17 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::execution::column::{array, gather};
-use crate::query::execution::fetch::{Held, Scratch, Want, fetch};
-use crate::query::figures::{Counters, add, lap};
+use crate::query::execution::fetch::{CachedPages, ColumnRequest, Scratch, fetch};
+use crate::query::metrics::{Counters, add, lap};
 use crate::query::planning::coalescing::gap_budget;
 use crate::query::planning::pages::{PageIndex, page_end, pages_of};
 use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 
-/// Matching rows of one chunk, or of several after a merge: packed values of each column of [`Shape::stored`].
+/// Matching rows of one chunk, or of several after a merge: packed values of each column of [`ResolvedQuery::stored`].
 #[derive(Debug)]
-pub(in crate::query) struct Piece {
+pub(in crate::query) struct PackedRows {
     pub(in crate::query) epoch: u64,
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
@@ -32,7 +32,7 @@ pub(in crate::query) struct Piece {
     is_slice: bool,
 }
 
-impl Piece {
+impl PackedRows {
     /// Creates a piece from columns of `rows` rows each.
     pub(in crate::query) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
@@ -49,7 +49,7 @@ impl Piece {
     }
 }
 
-impl Drop for Piece {
+impl Drop for PackedRows {
     fn drop(&mut self) {
         self.counters.let_go(self.rows as u64);
         if !self.is_slice {
@@ -61,30 +61,30 @@ impl Drop for Piece {
 /// Reads a chunk and returns its matching rows, at most as many as the query's limit.
 ///
 /// # Errors
-/// [`crate::Error::Damage`] that names file, run and page, or an I/O error.
+/// [`crate::Error::Corruption`] that names file, run and page, or an I/O error.
 pub(in crate::query) fn load(
     group: &Group,
-    shape: &Shape,
+    shape: &ResolvedQuery,
     chunk: &RowSelection,
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
-) -> Result<Piece> {
+) -> Result<PackedRows> {
     let mut work = ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new() };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
     add(&counters.rows_matched, rows as u64);
-    Ok(Piece::new(group.epoch(), rows, columns, counters))
+    Ok(PackedRows::new(group.epoch(), rows, columns, counters))
 }
 
 struct ChunkWork<'a> {
     group: &'a Group,
-    shape: &'a Shape,
+    shape: &'a ResolvedQuery,
     counters: &'a Counters,
     scratch: &'a mut Scratch,
     clock: Instant,
     /// The fetched pages of the predicate's columns, in the order of these columns.
-    tested: Vec<Held>,
+    tested: Vec<CachedPages>,
 }
 
 impl ChunkWork<'_> {
@@ -100,14 +100,15 @@ impl ChunkWork<'_> {
         for &column in predicate.columns() {
             whole.push(whole_pages(self.group.pages(column)?, &tested));
         }
-        let wants = predicate.columns().iter().zip(&whole);
-        let wants: Vec<Want<'_>> = wants.map(|(column, rows)| Want { column: *column, rows, held: None }).collect();
-        let values = self.fetch(&wants, 0)?;
+        let requests = predicate.columns().iter().zip(&whole);
+        let requests: Vec<ColumnRequest<'_>> =
+            requests.map(|(column, rows)| ColumnRequest { column: *column, rows, held: None }).collect();
+        let values = self.fetch(&requests, 0)?;
         let rows: usize = tested.iter().map(|range| (range.end - range.start) as usize).sum();
         let mut arrays = Vec::with_capacity(values.len());
         for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
             let data_type = self.shape.schema.columns()[column].data_type;
-            let held = Held { rows: whole, values: Buffer::from_vec(values) };
+            let held = CachedPages { rows: whole, values: Buffer::from_vec(values) };
             arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
             self.tested.push(held);
         }
@@ -124,17 +125,17 @@ impl ChunkWork<'_> {
             tested.get(slot)
         };
         let stored = self.shape.stored.iter();
-        let wants: Vec<Want<'_>> =
-            stored.map(|column| Want { column: *column, rows: selected, held: held(column) }).collect();
+        let requests: Vec<ColumnRequest<'_>> =
+            stored.map(|column| ColumnRequest { column: *column, rows: selected, held: held(column) }).collect();
         let row_bytes: usize = self.shape.stored.iter().map(|column| self.shape.width(*column)).sum();
-        let columns = self.fetch(&wants, gap_budget(rows as u64 * row_bytes as u64))?;
+        let columns = self.fetch(&requests, gap_budget(rows as u64 * row_bytes as u64))?;
         tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
         lap(&self.counters.filter_ns, &mut self.clock);
         Ok(columns)
     }
 
-    fn fetch(&mut self, wants: &[Want<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
-        let columns = fetch(self.group, wants, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
+    fn fetch(&mut self, requests: &[ColumnRequest<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
+        let columns = fetch(self.group, requests, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
         add(&self.counters.bytes_read, columns.fetched.bytes);
         add(&self.counters.pages_read, columns.fetched.pages);
         add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
@@ -162,7 +163,7 @@ fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
 }
 
 /// Returns some of the rows of the held pages, without a copy if it is all of them.
-fn rows_of(held: &Held, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
+fn rows_of(held: &CachedPages, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
     if held.rows == rows {
         return held.values.clone();
     }
@@ -222,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::expr::Truth;
+    use crate::expr::TruthValue;
 
     #[test]
     fn tested_rows_are_taken_out_of_whole_pages() {
@@ -231,7 +232,7 @@ mod tests {
         let wanted = [1..2, 3..6, 12..16];
         let whole = whole_pages(&pages, &wanted);
         assert_eq!(whole, [0..8, 12..16]);
-        let held = Held { rows: whole, values: Buffer::from_vec((0u8..24).collect()) };
+        let held = CachedPages { rows: whole, values: Buffer::from_vec((0u8..24).collect()) };
         assert_eq!(
             rows_of(&held, &wanted, 8, 2).as_slice(),
             [2, 3, 6, 7, 8, 9, 10, 11, 16, 17, 18, 19, 20, 21, 22, 23]
@@ -252,7 +253,7 @@ mod tests {
             let mut bit = bits.iter();
             for (length, gap, certain) in stretches {
                 row += gap;
-                chunk.push(row..row + length, if certain { Truth::Always } else { Truth::Maybe });
+                chunk.push(row..row + length, if certain { TruthValue::Always } else { TruthValue::Maybe });
                 for row in row..row + length {
                     if certain || *bit.next().unwrap() {
                         expected.push(row);

@@ -18,15 +18,15 @@ use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::order::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
-use crate::query::execution::read::{Piece, load};
-use crate::query::figures::{Counters, QueryFigures, add, lap};
+use crate::query::execution::read::{PackedRows, load};
+use crate::query::metrics::{Counters, QueryMetrics, add, lap};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::{Output, Shape};
+use crate::query::request::{Output, ResolvedQuery};
 
 /// Maximum decoded bytes of a chunk, whatever its number of rows.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -49,7 +49,7 @@ enum Refined {
 /// The pipeline of an unordered query.
 pub(in crate::query) struct Scan {
     dataset: Arc<Catalog>,
-    shape: Arc<Shape>,
+    shape: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
     epochs: VecDeque<u64>,
@@ -57,7 +57,7 @@ pub(in crate::query) struct Scan {
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
     refines: VecDeque<Ticket<Result<Refined>>>,
     cutter: Option<(Arc<Group>, Cutter)>,
-    loads: VecDeque<Ticket<Result<Piece>>>,
+    loads: VecDeque<Ticket<Result<PackedRows>>>,
     /// Number of chunks in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
@@ -70,7 +70,7 @@ pub(in crate::query) struct Scan {
 impl Scan {
     pub(in crate::query) fn new(
         dataset: Arc<Catalog>,
-        shape: Arc<Shape>,
+        shape: Arc<ResolvedQuery>,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
     ) -> Self {
@@ -98,13 +98,13 @@ impl Scan {
     }
 
     /// Returns the next piece in order. Pieces can be empty.
-    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<Piece>> {
+    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         self.fill()?;
         let Some(load) = self.loads.pop_front() else { return Ok(None) };
-        let piece = self.pool.wait(load)?;
+        let packed = self.pool.wait(load)?;
         self.ahead = (self.ahead * 2).min(self.most_ahead);
         self.chunk_rows = self.chunk_rows.saturating_mul(2).min(self.most_chunk_rows);
-        Ok(Some(piece))
+        Ok(Some(packed))
     }
 
     /// Returns whether to collect this result now: it is ready, or the pipeline is empty, or no worker could run it.
@@ -147,7 +147,7 @@ impl Scan {
         }
     }
 
-    fn shared(&self) -> (Arc<Catalog>, Arc<Shape>, Arc<Counters>) {
+    fn shared(&self) -> (Arc<Catalog>, Arc<ResolvedQuery>, Arc<Counters>) {
         (self.dataset.clone(), self.shape.clone(), self.counters.clone())
     }
 
@@ -188,7 +188,7 @@ impl Scan {
         let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
             plan.choices.iter().partition(|choice| choice.is_exact);
         let epoch = plan.manifest.epoch;
-        let rows = certain.iter().map(|choice| plan.manifest.runs[choice.entry].rows).sum();
+        let rows = certain.iter().map(|choice| plan.manifest.row_groups[choice.entry].rows).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
         tested.into()
     }
@@ -224,8 +224,8 @@ impl Scan {
         while left > 0 {
             let rows = left.min(self.shape.batch_rows as u64);
             left -= rows;
-            let piece = Piece::new(epoch, rows as usize, Vec::new(), &counters);
-            self.loads.push_back(self.pool.submit(0, move |_| Ok(piece)));
+            let packed = PackedRows::new(epoch, rows as usize, Vec::new(), &counters);
+            self.loads.push_back(self.pool.submit(0, move |_| Ok(packed)));
         }
     }
 
@@ -248,7 +248,7 @@ enum Source {
 }
 
 impl Source {
-    fn next_piece(&mut self) -> Result<Option<Piece>> {
+    fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         match self {
             Self::Scan(scan) => scan.next_piece(),
             Self::Merge(merge) => merge.next_piece(),
@@ -261,9 +261,9 @@ impl Source {
 pub struct QueryStream {
     source: Option<Source>,
     dataset: Arc<Catalog>,
-    shape: Arc<Shape>,
+    shape: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
-    pending: Vec<Piece>,
+    pending: Vec<PackedRows>,
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
     epoch_column: EpochColumn,
@@ -272,7 +272,7 @@ pub struct QueryStream {
 }
 
 /// Starts a query.
-pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> QueryStream {
+pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: ResolvedQuery, epochs: Vec<u64>) -> QueryStream {
     let shape = Arc::new(shape);
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let source = match shape.key {
@@ -287,11 +287,15 @@ pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u
 }
 
 /// Counts the rows of a query that requests no columns.
-pub(in crate::query) fn count(dataset: Arc<Catalog>, shape: Shape, epochs: Vec<u64>) -> Result<(u64, QueryFigures)> {
+pub(in crate::query) fn count(
+    dataset: Arc<Catalog>,
+    shape: ResolvedQuery,
+    epochs: Vec<u64>,
+) -> Result<(u64, QueryMetrics)> {
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let mut scan = Scan::new(dataset, Arc::new(shape), counters.clone(), epochs);
     while scan.next_piece()?.is_some() {}
-    Ok((counters.rows_matched.load(Ordering::Relaxed), counters.figures()))
+    Ok((counters.rows_matched.load(Ordering::Relaxed), counters.metrics()))
 }
 
 impl QueryStream {
@@ -301,8 +305,8 @@ impl QueryStream {
     }
 
     /// Returns the statistics of the query so far.
-    pub fn figures(&self) -> QueryFigures {
-        self.counters.figures()
+    pub fn metrics(&self) -> QueryMetrics {
+        self.counters.metrics()
     }
 
     #[cfg(test)]
@@ -321,26 +325,26 @@ impl QueryStream {
             };
             match source.next_piece()? {
                 None => self.source = None,
-                Some(piece) if piece.rows == 0 => {}
-                Some(piece) => self.take(piece)?,
+                Some(packed) if packed.rows == 0 => {}
+                Some(packed) => self.take(packed)?,
             }
         }
     }
 
     /// Appends a piece to the pending batch, and emits that batch once it is full. Large pieces become batches of their
     /// own without a copy.
-    fn take(&mut self, mut piece: Piece) -> Result<()> {
-        if piece.rows as u64 > self.open {
+    fn take(&mut self, mut packed: PackedRows) -> Result<()> {
+        if packed.rows as u64 > self.open {
             // `open` is smaller than the piece's number of rows.
-            piece = piece.slice(0..self.open as usize, self.shape.stored_widths());
+            packed = packed.slice(0..self.open as usize, self.shape.stored_widths());
         }
-        self.open -= piece.rows as u64;
-        let whole = piece.rows >= WHOLE_PIECE_ROWS;
-        if self.pending_rows > 0 && (whole || self.pending_rows + piece.rows > self.shape.batch_rows) {
+        self.open -= packed.rows as u64;
+        let whole = packed.rows >= WHOLE_PIECE_ROWS;
+        if self.pending_rows > 0 && (whole || self.pending_rows + packed.rows > self.shape.batch_rows) {
             self.emit()?;
         }
-        self.pending_rows += piece.rows;
-        self.pending.push(piece);
+        self.pending_rows += packed.rows;
+        self.pending.push(packed);
         if self.open == 0 {
             self.source = None;
         }
@@ -356,21 +360,21 @@ impl QueryStream {
             return Ok(());
         }
         let mut clock = Instant::now();
-        let pieces = std::mem::take(&mut self.pending);
+        let packed_rows = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
         let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.shape.output.len());
         for output in &self.shape.output {
             columns.push(match *output {
-                Output::Epoch => self.epoch_column.of(&pieces, rows),
+                Output::Epoch => self.epoch_column.of(&packed_rows, rows),
                 Output::Stored(slot) => {
                     let data_type = self.shape.schema.columns()[self.shape.stored[slot]].data_type;
-                    array(data_type, join(&pieces, slot, rows * data_type.width()))
+                    array(data_type, join(&packed_rows, slot, rows * data_type.width()))
                 }
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.shape.arrow.clone(), columns, &options)
-            .map_err(|cause| Error::damage(self.dataset.root(), cause.to_string()))?;
+            .map_err(|cause| Error::corruption(self.dataset.root(), cause.to_string()))?;
         let most = self.shape.batch_rows;
         for start in (0..rows).step_by(most) {
             self.ready.push_back(batch.slice(start, most.min(rows - start)));
@@ -388,10 +392,10 @@ struct EpochColumn {
 }
 
 impl EpochColumn {
-    fn of(&mut self, pieces: &[Piece], rows: usize) -> ArrayRef {
-        let first = pieces.first().map_or(0, |piece| piece.epoch);
-        if pieces.iter().any(|piece| piece.epoch != first) {
-            let values = pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.epoch, piece.rows));
+    fn of(&mut self, packed_rows: &[PackedRows], rows: usize) -> ArrayRef {
+        let first = packed_rows.first().map_or(0, |packed| packed.epoch);
+        if packed_rows.iter().any(|packed| packed.epoch != first) {
+            let values = packed_rows.iter().flat_map(|packed| std::iter::repeat_n(packed.epoch, packed.rows));
             return Arc::new(UInt64Array::from_iter_values(values));
         }
         if self.epoch != first || self.values.len() < rows {
@@ -402,13 +406,13 @@ impl EpochColumn {
 }
 
 /// Returns one column of all pieces: shared if there is one piece, otherwise copied together.
-fn join(pieces: &[Piece], slot: usize, bytes: usize) -> Buffer {
-    if let [only] = pieces {
+fn join(packed_rows: &[PackedRows], slot: usize, bytes: usize) -> Buffer {
+    if let [only] = packed_rows {
         return only.columns[slot].clone();
     }
     let mut values = Vec::with_capacity(bytes);
-    for piece in pieces {
-        values.extend_from_slice(&piece.columns[slot]);
+    for packed in packed_rows {
+        values.extend_from_slice(&packed.columns[slot]);
     }
     Buffer::from_vec(values)
 }
@@ -432,7 +436,7 @@ impl std::fmt::Debug for QueryStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueryStream")
             .field("shape", &self.shape)
-            .field("figures", &self.figures())
+            .field("metrics", &self.metrics())
             .finish_non_exhaustive()
     }
 }

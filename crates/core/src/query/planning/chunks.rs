@@ -55,7 +55,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::expr::Truth;
+    use crate::expr::TruthValue;
     use crate::query::planning::pages::page_end;
     use crate::query::planning::pages::tests::locations;
 
@@ -69,8 +69,8 @@ mod tests {
             let pages = locations(&lengths);
             let mut selection = RowSelection::default();
             for (page, (keep, exact)) in pages.iter().zip(kept) {
-                let truth = if exact { Truth::Always } else { Truth::Maybe };
-                selection.push(page.first_row as u32..page_end(page) as u32, if keep { truth } else { Truth::Never });
+                let truth = if exact { TruthValue::Always } else { TruthValue::Maybe };
+                selection.push(page.first_row as u32..page_end(page) as u32, if keep { truth } else { TruthValue::Never });
             }
             let mut cutter = Cutter::new(selection.clone(), &pages);
             let mut covered = RowSelection::default();

@@ -5,16 +5,16 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::expr::{Predicate, Truth};
-use crate::format::{RunEntry, RunKind};
+use crate::expr::{Predicate, TruthValue};
+use crate::format::{RowGroupEntry, RunKind};
 use crate::query::catalog::Catalog;
-use crate::query::figures::Counters;
+use crate::query::metrics::Counters;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, plan_epoch};
 use crate::query::planning::statistics::{judge_run, select_by};
-use crate::query::request::{Output, Shape};
+use crate::query::request::{Output, ResolvedQuery};
 use crate::schema::EPOCH_COLUMN;
 
 /// The plan of a query.
@@ -92,7 +92,7 @@ pub struct PruneReason {
 const TOGETHER: &str = "several columns together";
 
 /// Explains a query over these epochs.
-pub(in crate::query) fn explain(dataset: &Catalog, shape: &Shape, epochs: &[u64]) -> Result<Explanation> {
+pub(in crate::query) fn explain(dataset: &Catalog, shape: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
     let counters = Counters::default();
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
@@ -111,7 +111,7 @@ pub(in crate::query) fn explain(dataset: &Catalog, shape: &Shape, epochs: &[u64]
     })
 }
 
-fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<EpochExplanation> {
+fn explain_epoch(dataset: &Catalog, shape: &ResolvedQuery, scan: &EpochScan) -> Result<EpochExplanation> {
     let manifest = &scan.manifest;
     let mut told = EpochExplanation {
         epoch: manifest.epoch,
@@ -122,7 +122,7 @@ fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<E
     };
     let mut choices = scan.choices.iter().peekable();
     let mut last_part = None;
-    for (entry, run) in manifest.runs.iter().enumerate() {
+    for (entry, run) in manifest.row_groups.iter().enumerate() {
         let choice = choices.next_if(|choice| choice.entry == entry);
         let kind = kind_of(&mut told.runs, run.kind);
         kind.total += 1;
@@ -137,7 +137,7 @@ fn explain_epoch(dataset: &Catalog, shape: &Shape, scan: &EpochScan) -> Result<E
             Some(_) => kind.tested += 1,
         }
         if let Some(choice) = choice {
-            // Runs are in the order of parts.
+            // RowGroupEntries are in the order of parts.
             if last_part.replace(run.part) != Some(run.part) {
                 told.parts_touched += 1;
             }
@@ -166,15 +166,15 @@ fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
 }
 
 /// Returns the column whose statistics alone prune a row group.
-fn skipped_by(run: &RunEntry, epoch: u64, shape: &Shape) -> String {
+fn skipped_by(run: &RowGroupEntry, epoch: u64, shape: &ResolvedQuery) -> String {
     let Some(predicate) = &shape.predicate else { return "no rows".to_owned() };
     if run.rows == 0 {
         return "no rows".to_owned();
     }
-    if judge_run(run, epoch, predicate, |_| false) == Truth::Never {
+    if judge_run(run, epoch, predicate, |_| false) == TruthValue::Never {
         return EPOCH_COLUMN.to_owned();
     }
-    let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == Truth::Never;
+    let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == TruthValue::Never;
     match predicate.columns().iter().find(alone) {
         Some(column) => shape.schema.columns()[*column].name.clone(),
         None => TOGETHER.to_owned(),
@@ -183,12 +183,12 @@ fn skipped_by(run: &RunEntry, epoch: u64, shape: &Shape) -> String {
 
 fn explain_group(
     dataset: &Catalog,
-    shape: &Shape,
+    shape: &ResolvedQuery,
     scan: &EpochScan,
     choice: GroupChoice,
     told: &mut EpochExplanation,
 ) -> Result<()> {
-    let run = &scan.manifest.runs[choice.entry];
+    let run = &scan.manifest.row_groups[choice.entry];
     if choice.is_exact && shape.stored.is_empty() {
         told.rows_least += run.rows;
         told.rows_most += run.rows;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::format::{PageLocation, RunEntry};
+use crate::format::{PageLocation, RowGroupEntry};
 use crate::schema::Value;
 
 /// The page index of one row group.
@@ -15,7 +15,7 @@ pub(crate) trait PageIndex {
 }
 
 /// Checks that pages cover the rows of their row group exactly and lie within its bytes. The error says what is wrong.
-pub(in crate::query) fn check_pages(entry: &RunEntry, pages: &[PageLocation]) -> std::result::Result<(), String> {
+pub(in crate::query) fn check_pages(entry: &RowGroupEntry, pages: &[PageLocation]) -> std::result::Result<(), String> {
     let end = entry.offset.saturating_add(entry.bytes);
     let mut row = 0u64;
     for (number, page) in pages.iter().enumerate() {
@@ -56,7 +56,7 @@ pub(in crate::query) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::format::{ColumnSummary, PartId, RunKind};
+    use crate::format::{ColumnStatistics, PartId, RunKind};
 
     pub(in crate::query) fn locations(lengths: &[u32]) -> Vec<PageLocation> {
         let mut first_row = 0;
@@ -68,8 +68,8 @@ pub(in crate::query) mod tests {
         lengths.iter().map(location).collect()
     }
 
-    pub(in crate::query) fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RunEntry {
-        RunEntry {
+    pub(in crate::query) fn entry(rows: u64, range: (f64, f64), nan_count: u64) -> RowGroupEntry {
+        RowGroupEntry {
             part: PartId { rank: 0, roll: 0 },
             run: 0,
             row_group: 0,
@@ -80,7 +80,7 @@ pub(in crate::query) mod tests {
             table_version: 1,
             bounds: None,
             checksum: 0,
-            columns: vec![ColumnSummary { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
+            columns: vec![ColumnStatistics { range: Some((Value::Float(range.0), Value::Float(range.1))), nan_count }]
                 .into(),
         }
     }

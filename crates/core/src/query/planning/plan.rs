@@ -12,7 +12,7 @@ use crate::query::planning::pruning::GroupChoice;
 use crate::query::planning::scan::{EpochScan, Group};
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::query::planning::statistics;
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 
 /// The rows to read of one row group.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl RowGroupPlan {
     /// Corruption of the page index, or a part that cannot be opened.
     pub(in crate::query) fn new(
         dataset: &Catalog,
-        shape: &Shape,
+        shape: &ResolvedQuery,
         scan: &EpochScan,
         choice: GroupChoice,
     ) -> Result<Self> {
@@ -61,7 +61,7 @@ impl RowGroupPlan {
     ///
     /// # Errors
     /// Corruption of the page index.
-    pub(in crate::query) fn estimate(&self, shape: &Shape) -> Result<Estimate> {
+    pub(in crate::query) fn estimate(&self, shape: &ResolvedQuery) -> Result<Estimate> {
         let (group, exact, tested) = (&self.group, self.selection.exact(), self.selection.inexact());
         let mut pages_tested = 0;
         for &column in shape.predicate_columns() {
@@ -90,7 +90,7 @@ fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterat
 
 /// Returns the columns whose pages a query reads, each with the rows to read: the tested rows for the predicate's
 /// columns, the `returned` rows for the output columns.
-fn read_columns(shape: &Shape, tested: &RowSelection, returned: &RowSelection) -> Vec<(usize, Vec<RowRange>)> {
+fn read_columns(shape: &ResolvedQuery, tested: &RowSelection, returned: &RowSelection) -> Vec<(usize, Vec<RowRange>)> {
     let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
     let columns = shape.stored.iter().chain(only_tested);
     let read = columns.map(|column| {
@@ -108,7 +108,7 @@ fn read_columns(shape: &Shape, tested: &RowSelection, returned: &RowSelection) -
 }
 
 /// Returns the minimum bytes read.
-fn least_bytes(group: &Group, shape: &Shape, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
+fn least_bytes(group: &Group, shape: &ResolvedQuery, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let mut least = 0;
     for (column, ranges) in read_columns(shape, tested, exact) {
         least += touched(group.pages(column)?, &ranges).map(|page| u64::from(page.bytes)).sum::<u64>();
@@ -118,7 +118,7 @@ fn least_bytes(group: &Group, shape: &Shape, exact: &RowSelection, tested: &RowS
 
 /// Returns the maximum bytes read, if every row that may match does, including gaps. Rows are read in chunks that end
 /// at page boundaries of one column; a page of another column that crosses such a boundary is read for both chunks.
-fn most_bytes(group: &Group, shape: &Shape, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
+fn most_bytes(group: &Group, shape: &ResolvedQuery, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
     let times = |page: &PageLocation| {
         let inside =

@@ -1,6 +1,6 @@
 //! Row group pruning: selects the row groups of an epoch to read, from the manifest alone and without I/O.
 
-use crate::expr::{Predicate, Truth};
+use crate::expr::{Predicate, TruthValue};
 use crate::format::EpochManifest;
 use crate::query::planning::statistics::judge_run;
 use crate::schema::KeyOrder;
@@ -26,7 +26,7 @@ impl KeyRanges {
     /// Returns the key ranges of a manifest whose key is column `key`. A row group without statistics gets the full
     /// range.
     pub(in crate::query) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
-        let (least, most) = manifest.runs.ordinals(key, order).into_iter().unzip();
+        let (least, most) = manifest.row_groups.ordinals(key, order).into_iter().unzip();
         Self { least, most }
     }
 
@@ -46,20 +46,21 @@ pub(in crate::query) fn choose_groups(
     keys: Option<(&KeyRanges, (u64, u64))>,
 ) -> Vec<GroupChoice> {
     let judge = |entry: usize| {
-        let run = manifest.runs.get(entry).filter(|run| run.rows > 0)?;
-        let truth = predicate.map_or(Truth::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true));
-        (truth != Truth::Never).then_some(GroupChoice { entry, is_exact: truth == Truth::Always })
+        let run = manifest.row_groups.get(entry).filter(|run| run.rows > 0)?;
+        let truth =
+            predicate.map_or(TruthValue::Always, |predicate| judge_run(run, manifest.epoch, predicate, |_| true));
+        (truth != TruthValue::Never).then_some(GroupChoice { entry, is_exact: truth == TruthValue::Always })
     };
     match keys {
         Some((keys, range)) => keys.overlapping(range).filter_map(judge).collect(),
-        None => (0..manifest.runs.len()).filter_map(judge).collect(),
+        None => (0..manifest.row_groups.len()).filter_map(judge).collect(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{ColumnSummary, RunEntry};
+    use crate::format::{ColumnStatistics, RowGroupEntry};
     use crate::query::planning::pages::tests::entry;
     use crate::schema::{Column, DataType, Schema};
 
@@ -73,9 +74,9 @@ mod tests {
     fn the_keys_side_by_side_choose_what_judging_each_does() {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();
         let order = schema.key_order();
-        let mut runs: Vec<RunEntry> =
+        let mut runs: Vec<RowGroupEntry> =
             (0..60).map(|at| entry(10, (f64::from(at % 20) - 9.5, f64::from(at % 20 + at % 7) - 9.5), 0)).collect();
-        runs[3].columns[0] = ColumnSummary { range: None, nan_count: 10 };
+        runs[3].columns[0] = ColumnStatistics { range: None, nan_count: 10 };
         runs[9].columns[0].range = None;
         runs[12].columns[0].nan_count = 4;
         runs[14].rows = 0;
@@ -83,9 +84,9 @@ mod tests {
             epoch: 5,
             commit: uuid::Uuid::nil(),
             parts: Vec::new(),
-            runs: runs.into(),
+            row_groups: runs.into(),
             keys: Default::default(),
-            figures: Default::default(),
+            statistics: Default::default(),
         };
         let keys = KeyRanges::of(&manifest, 0, order);
         let (mut narrowed, mut found) = (0, 0);

@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::error::{Error, Result};
-use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RunEntry};
+use crate::format::{EpochManifest, PageLocation, PartId, PartReader, RowGroupEntry};
 use crate::query::catalog::Catalog;
-use crate::query::figures::{Counters, add};
+use crate::query::metrics::{Counters, add};
 use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::planning::pruning::{GroupChoice, choose_groups};
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 use crate::schema::{Schema, Value};
 
 /// The cost at which planning an epoch is submitted, in bytes read: a manifest and some footers.
@@ -48,7 +48,7 @@ pub(in crate::query) struct EpochScan {
 /// [`Error::EpochMissing`], a corrupt manifest or footer, or an I/O error.
 pub(in crate::query) fn plan_epoch(
     dataset: &Catalog,
-    shape: &Shape,
+    shape: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
@@ -70,7 +70,7 @@ pub(in crate::query) fn plan_epoch(
 /// As [`plan_epoch`].
 pub(in crate::query) fn plan_epoch_by(
     dataset: &Catalog,
-    shape: &Shape,
+    shape: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
@@ -82,20 +82,20 @@ pub(in crate::query) fn plan_epoch_by(
             dataset.forget(&manifest);
             let fresh = dataset.manifest(epoch)?;
             if fresh.commit == manifest.commit {
-                return Err(missing_is_damage(cause));
+                return Err(missing_is_corruption(cause));
             }
-            open_scan(dataset, shape, &fresh, choose(&fresh)).map_err(missing_is_damage)?
+            open_scan(dataset, shape, &fresh, choose(&fresh)).map_err(missing_is_corruption)?
         }
     };
-    add(&counters.runs_considered, scan.manifest.runs.len() as u64);
+    add(&counters.runs_considered, scan.manifest.row_groups.len() as u64);
     Ok(scan)
 }
 
 /// Turns a missing file that the manifest lists into a corruption error.
-fn missing_is_damage(error: Error) -> Error {
+fn missing_is_corruption(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Error::damage(&path, "the manifest lists this file, but it is not there")
+            Error::corruption(&path, "the manifest lists this file, but it is not there")
         }
         other => other,
     }
@@ -103,14 +103,14 @@ fn missing_is_damage(error: Error) -> Error {
 
 fn open_scan(
     dataset: &Catalog,
-    shape: &Shape,
+    shape: &ResolvedQuery,
     manifest: &Arc<EpochManifest>,
     choices: Vec<GroupChoice>,
 ) -> Result<EpochScan> {
     let most = if shape.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<PartId> = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.is_exact || !shape.stored.is_empty()) {
-        let part = manifest.runs[choice.entry].part;
+        let part = manifest.row_groups[choice.entry].part;
         if needed.last() != Some(&part) && !needed.contains(&part) {
             if needed.len() == most {
                 break;
@@ -158,8 +158,13 @@ fn open_parts(
 
 impl EpochScan {
     /// Opens the row group of a choice for reading.
-    pub(in crate::query) fn group(&self, dataset: &Catalog, shape: &Shape, choice: GroupChoice) -> Result<Group> {
-        let entry = &self.manifest.runs[choice.entry];
+    pub(in crate::query) fn group(
+        &self,
+        dataset: &Catalog,
+        shape: &ResolvedQuery,
+        choice: GroupChoice,
+    ) -> Result<Group> {
+        let entry = &self.manifest.row_groups[choice.entry];
         let part = match self.parts.get(&entry.part) {
             Some(part) => part.clone(),
             None => match dataset.part(&self.manifest, entry.part) {
@@ -168,7 +173,7 @@ impl EpochScan {
                     dataset.forget(&self.manifest);
                     let replaced =
                         dataset.manifest(self.manifest.epoch).is_ok_and(|now| now.commit != self.manifest.commit);
-                    return Err(if replaced { self.replaced(dataset) } else { missing_is_damage(cause) });
+                    return Err(if replaced { self.replaced(dataset) } else { missing_is_corruption(cause) });
                 }
             },
         };
@@ -207,8 +212,8 @@ pub(crate) struct Group {
 
 impl Group {
     /// Returns the manifest's entry of the row group.
-    pub(crate) fn entry(&self) -> &RunEntry {
-        &self.manifest.runs[self.entry]
+    pub(crate) fn entry(&self) -> &RowGroupEntry {
+        &self.manifest.row_groups[self.entry]
     }
 
     /// Returns the epoch's label.
@@ -226,17 +231,17 @@ impl Group {
     }
 
     /// Returns a corruption error at a place in this row group.
-    pub(crate) fn damage(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
+    pub(crate) fn corruption(&self, place: impl std::fmt::Display, what: impl Into<String>) -> Error {
         let entry = self.entry();
         let place = format!("run {}, row group {}, {place}", entry.run, entry.row_group);
-        Error::damage_at(self.path(), place, what)
+        Error::corruption_at(self.path(), place, what)
     }
 
     /// Checks the page lists of all columns that a query uses, so that later code can rely on them.
-    fn check_columns(&self, shape: &Shape) -> Result<()> {
+    fn check_columns(&self, shape: &ResolvedQuery) -> Result<()> {
         for &column in shape.predicate_columns().iter().chain(&shape.stored) {
             check_pages(self.entry(), self.pages(column)?)
-                .map_err(|what| self.damage(format_args!("page list of {}", self.column_name(column)), what))?;
+                .map_err(|what| self.corruption(format_args!("page list of {}", self.column_name(column)), what))?;
         }
         Ok(())
     }
@@ -251,7 +256,7 @@ impl Group {
         match self.part.file().read_vectored_at(offset, buffers) {
             Ok(()) => Ok(()),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(self.damage(format_args!("bytes from {offset}"), "the file ends before"))
+                Err(self.corruption(format_args!("bytes from {offset}"), "the file ends before"))
             }
             Err(source) => Err(Error::Io { operation: "read", path: self.path().to_owned(), source }),
         }
@@ -296,9 +301,9 @@ impl Group {
             Ok(rows) if rows == expected => Ok(()),
             Ok(rows) => {
                 let what = format!("it holds {rows} rows where {expected} were expected");
-                Err(self.damage(self.page_name(column, page), what))
+                Err(self.corruption(self.page_name(column, page), what))
             }
-            Err(Error::Damage { what, .. }) => Err(self.damage(self.page_name(column, page), what)),
+            Err(Error::Corruption { what, .. }) => Err(self.corruption(self.page_name(column, page), what)),
             Err(other) => Err(other),
         }
     }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::expr::{Connective, Truth};
+use crate::expr::{Connective, TruthValue};
 
 /// Consecutive rows of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,8 +19,8 @@ pub(in crate::query) struct RowRange {
 
 impl RowRange {
     /// Returns the truth value of the predicate over these rows.
-    pub(in crate::query) fn truth(&self) -> Truth {
-        if self.is_exact { Truth::Always } else { Truth::Maybe }
+    pub(in crate::query) fn truth(&self) -> TruthValue {
+        if self.is_exact { TruthValue::Always } else { TruthValue::Maybe }
     }
 }
 
@@ -34,16 +34,16 @@ impl RowSelection {
     /// Selects all of a row group's rows, as certain matches.
     pub(in crate::query) fn all(rows: u32) -> Self {
         let mut selection = Self::default();
-        selection.push(0..rows, Truth::Always);
+        selection.push(0..rows, TruthValue::Always);
         selection
     }
 
     /// Appends rows after those already selected. Extends the last range if they continue it.
-    pub(in crate::query) fn push(&mut self, rows: Range<u32>, truth: Truth) {
-        if truth == Truth::Never || rows.is_empty() {
+    pub(in crate::query) fn push(&mut self, rows: Range<u32>, truth: TruthValue) {
+        if truth == TruthValue::Never || rows.is_empty() {
             return;
         }
-        let is_exact = truth == Truth::Always;
+        let is_exact = truth == TruthValue::Always;
         match self.ranges.last_mut() {
             Some(last) if last.is_exact == is_exact && last.rows.end == rows.start => last.rows.end = rows.end,
             _ => self.ranges.push(RowRange { rows, is_exact }),
@@ -90,12 +90,12 @@ impl RowSelection {
 
     /// Returns the rows that are in either selection; exact where one is.
     fn union(&self, other: &Self) -> Self {
-        self.combined(other, Truth::max)
+        self.combined(other, TruthValue::max)
     }
 
     /// Returns the rows that are in both selections; exact where both are.
     fn intersection(&self, other: &Self) -> Self {
-        self.combined(other, Truth::min)
+        self.combined(other, TruthValue::min)
     }
 
     /// Returns the rows that may fail to match, of a row group of `rows` rows.
@@ -103,7 +103,7 @@ impl RowSelection {
         Self::all(rows).combined(self, |_, truth| truth.opposite())
     }
 
-    fn combined(&self, other: &Self, combine: impl Fn(Truth, Truth) -> Truth) -> Self {
+    fn combined(&self, other: &Self, combine: impl Fn(TruthValue, TruthValue) -> TruthValue) -> Self {
         let mut combined = Self::default();
         let (mut one, mut two) = (Cursor(&self.ranges), Cursor(&other.ranges));
         let mut start = 0;
@@ -122,17 +122,17 @@ struct Cursor<'a>(&'a [RowRange]);
 impl Cursor<'_> {
     /// Returns the truth value of a selection at a row, and the row at which it may change, or `None` at the end. Rows
     /// ascend from call to call.
-    fn at(&mut self, row: u32) -> (Truth, Option<u32>) {
+    fn at(&mut self, row: u32) -> (TruthValue, Option<u32>) {
         while let Some((first, rest)) = self.0.split_first() {
             if row < first.rows.start {
-                return (Truth::Never, Some(first.rows.start));
+                return (TruthValue::Never, Some(first.rows.start));
             }
             if row < first.rows.end {
                 return (first.truth(), Some(first.rows.end));
             }
             self.0 = rest;
         }
-        (Truth::Never, None)
+        (TruthValue::Never, None)
     }
 }
 
@@ -142,11 +142,11 @@ mod tests {
 
     use super::*;
 
-    fn truth() -> impl Strategy<Value = Truth> {
-        prop::sample::select(vec![Truth::Never, Truth::Maybe, Truth::Always])
+    fn truth() -> impl Strategy<Value = TruthValue> {
+        prop::sample::select(vec![TruthValue::Never, TruthValue::Maybe, TruthValue::Always])
     }
 
-    fn selected(truths: &[Truth]) -> RowSelection {
+    fn selected(truths: &[TruthValue]) -> RowSelection {
         let mut selection = RowSelection::default();
         for (row, truth) in (0u32..).zip(truths) {
             selection.push(row..row + 1, *truth);
@@ -159,25 +159,25 @@ mod tests {
         fn selections_combine_row_by_row(
             pairs in prop::collection::vec((truth(), truth(), 1usize..4), 0..20),
         ) {
-            let repeated = |of: &dyn Fn(&(Truth, Truth, usize)) -> Truth| -> Vec<Truth> {
+            let repeated = |of: &dyn Fn(&(TruthValue, TruthValue, usize)) -> TruthValue| -> Vec<TruthValue> {
                 pairs.iter().flat_map(|pair| std::iter::repeat_n(of(pair), pair.2)).collect()
             };
             let (left, right) = (repeated(&|pair| pair.0), repeated(&|pair| pair.1));
             let rows = left.len() as u32;
             let (one, two) = (selected(&left), selected(&right));
-            let both = |of: fn(Truth, Truth) -> Truth| -> Vec<Truth> {
+            let both = |of: fn(TruthValue, TruthValue) -> TruthValue| -> Vec<TruthValue> {
                 left.iter().zip(&right).map(|(left, right)| of(*left, *right)).collect()
             };
             let join = |connective, operands: &[&RowSelection]| {
                 RowSelection::join(connective, operands.iter().map(|operand| (*operand).clone()).collect(), rows)
             };
-            prop_assert_eq!(join(Connective::And, &[&one, &two]), selected(&both(Truth::min)));
-            prop_assert_eq!(join(Connective::Or, &[&one, &two]), selected(&both(Truth::max)));
-            let opposites: Vec<Truth> = left.iter().map(|truth| truth.opposite()).collect();
+            prop_assert_eq!(join(Connective::And, &[&one, &two]), selected(&both(TruthValue::min)));
+            prop_assert_eq!(join(Connective::Or, &[&one, &two]), selected(&both(TruthValue::max)));
+            let opposites: Vec<TruthValue> = left.iter().map(|truth| truth.opposite()).collect();
             prop_assert_eq!(join(Connective::Not, &[&one]), selected(&opposites));
             prop_assert_eq!(join(Connective::And, &[]), RowSelection::all(rows));
             prop_assert_eq!(one.exact().rows() + one.inexact().rows(), one.rows());
-            prop_assert_eq!(one.rows(), left.iter().filter(|truth| **truth != Truth::Never).count() as u64);
+            prop_assert_eq!(one.rows(), left.iter().filter(|truth| **truth != TruthValue::Never).count() as u64);
         }
     }
 }

@@ -3,25 +3,25 @@
 //! Statistics *bound* their rows but need not be tight: an unknown range only costs a read.
 
 use crate::error::Result;
-use crate::expr::{ColumnBounds, Comparison, NanPresence, Predicate, Truth};
-use crate::format::{ColumnSummary, PageLocation, RunEntry};
+use crate::expr::{ColumnBounds, Comparison, NanPresence, Predicate, TruthValue};
+use crate::format::{ColumnStatistics, PageLocation, RowGroupEntry};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::selection::RowSelection;
 use crate::schema::Value;
 
 /// Judges a row group by the manifest alone, using only statistics of the `known` columns.
 pub(in crate::query) fn judge_run(
-    run: &RunEntry,
+    run: &RowGroupEntry,
     epoch: u64,
     predicate: &Predicate,
     known: impl Fn(usize) -> bool,
-) -> Truth {
+) -> TruthValue {
     predicate.prune(epoch, &|column| {
         if known(column) { run.columns.one(column).map(|summary| run_bounds(&summary, run.rows)) } else { None }
     })
 }
 
-fn run_bounds(summary: &ColumnSummary, rows: u64) -> ColumnBounds {
+fn run_bounds(summary: &ColumnStatistics, rows: u64) -> ColumnBounds {
     let nan = match summary.nan_count {
         0 => NanPresence::None,
         count if count >= rows => NanPresence::All,
@@ -31,7 +31,7 @@ fn run_bounds(summary: &ColumnSummary, rows: u64) -> ColumnBounds {
 }
 
 /// Returns the bounds of a page: its own range if the page index has one, otherwise the range of the row group.
-fn page_bounds(summary: &ColumnSummary, rows: u64, range: Option<(Value, Value)>) -> ColumnBounds {
+fn page_bounds(summary: &ColumnStatistics, rows: u64, range: Option<(Value, Value)>) -> ColumnBounds {
     let nan = match summary.nan_count {
         0 => NanPresence::None,
         count if count >= rows => NanPresence::All,
@@ -45,7 +45,7 @@ fn page_bounds(summary: &ColumnSummary, rows: u64, range: Option<(Value, Value)>
 /// # Errors
 /// As [`PageIndex::pages`], which must have checked the pages it returns.
 pub(in crate::query) fn select(
-    entry: &RunEntry,
+    entry: &RowGroupEntry,
     epoch: u64,
     predicate: &Predicate,
     index: &impl PageIndex,
@@ -58,7 +58,7 @@ pub(in crate::query) fn select(
 /// # Errors
 /// As [`select`].
 pub(in crate::query) fn select_by(
-    entry: &RunEntry,
+    entry: &RowGroupEntry,
     epoch: u64,
     predicate: &Predicate,
     index: &impl PageIndex,
@@ -74,7 +74,7 @@ pub(in crate::query) fn select_by(
 /// Selects the rows for which one comparison may hold. Pages of its columns may end at different rows; between two
 /// boundaries all statistics are constant.
 fn select_comparison(
-    entry: &RunEntry,
+    entry: &RowGroupEntry,
     epoch: u64,
     comparison: &Comparison<'_>,
     index: &impl PageIndex,
@@ -144,7 +144,7 @@ mod tests {
             ranges: vec![Some((0.0, 1.0)), Some((1.0, 2.0)), Some((2.0, 3.0)), None, Some((3.0, 4.0))],
         };
         let run = entry(45, (0.0, 4.0), 0);
-        let selected = |run: &RunEntry| {
+        let selected = |run: &RowGroupEntry| {
             let selection = select(run, 1, &predicate("energy >= 1.5 and energy < 3.5"), &index).unwrap();
             selection.ranges().iter().map(|range| (range.rows.clone(), range.is_exact)).collect::<Vec<_>>()
         };
@@ -212,7 +212,7 @@ mod tests {
                     Some(page_bounds(&summary, run.rows, index.range(column, at[column])))
                 });
                 let found = selection.ranges().iter().find(|range| range.rows.contains(&row));
-                prop_assert_eq!(found.map_or(Truth::Never, |range| range.truth()), expected, "{} at row {}", text, row);
+                prop_assert_eq!(found.map_or(TruthValue::Never, |range| range.truth()), expected, "{} at row {}", text, row);
             }
         }
     }

@@ -102,7 +102,7 @@ fn judges() -> impl Strategy<Value = Judge> {
     })
 }
 
-/// Runs of every kind, with spread, equal, extreme or NaN keys.
+/// RowGroupEntries of every kind, with range count, equal, extreme or NaN keys.
 fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
     let float = key_type.is_float();
     let kinds = prop::sample::select(vec![RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]);
@@ -232,7 +232,7 @@ fn check(dataset: &Dataset, epochs: &[TestEpoch], asked: &Asked) {
         answer.extend(records(&batch));
     }
     assert_eq!(answer, expected, "{asked:?}");
-    let read_bytes = stream.figures().bytes_read;
+    let read_bytes = stream.metrics().bytes_read;
     let most: u64 = explained.epochs.iter().map(|epoch| epoch.bytes_most).sum();
     assert!(read_bytes <= most, "{read_bytes} bytes were read, explained as {most} at most: {asked:?}");
     let least: u64 = explained.epochs.iter().map(|epoch| epoch.bytes_least).sum();

@@ -21,13 +21,13 @@ fn check_bytes(page_rows: u32, dataset: &Dataset, storage: &FaultStorage, query:
         let mut stream = dataset.run(&query).unwrap();
         let rows: u64 = stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum();
         let read_bytes = storage.counters().bytes_read - before;
-        let figures = stream.figures();
-        assert_eq!(figures.bytes_read, read_bytes);
+        let metrics = stream.metrics();
+        assert_eq!(metrics.bytes_read, read_bytes);
         let page_rows = u64::from(page_rows);
-        let end_pages = 2 * figures.runs_touched;
+        let end_pages = 2 * metrics.runs_touched;
         let headers = (rows / page_rows + end_pages) * columns;
         let most = rows * row_bytes * 5 / 4 + headers * HEADER_BYTES + end_pages * page_rows * row_bytes;
-        assert!(read_bytes <= most, "{read_bytes} bytes for {rows} rows of {} runs: {query:?}", figures.runs_touched);
+        assert!(read_bytes <= most, "{read_bytes} bytes for {rows} rows of {} runs: {query:?}", metrics.runs_touched);
         let explained = dataset.explain(&query).unwrap();
         assert!(read_bytes <= explained.epochs[0].bytes_most, "{read_bytes} {explained:?}");
         assert!(read_bytes >= explained.epochs[0].bytes_least, "{read_bytes} {explained:?}");
@@ -72,13 +72,13 @@ fn pages_of_unlike_length_are_explained_too() {
         let rows: usize = stream.by_ref().map(|batch| batch.unwrap().num_rows()).sum();
         assert_eq!(rows as u64, dataset.count(&query).unwrap().0);
         let epoch = &explained.epochs[0];
-        let read_bytes = stream.figures().bytes_read;
+        let read_bytes = stream.metrics().bytes_read;
         assert!(epoch.bytes_least <= read_bytes && read_bytes <= epoch.bytes_most, "{filter}: {read_bytes} {epoch:?}");
     }
 }
 
-/// Runs whose keys are `key` of a random number: many pages, many windows, several slabs.
-fn spread(runs: u32, rows: u32, key: impl Fn(u64) -> f64) -> TestEpoch {
+/// RowGroupEntries whose keys are `key` of a random number: many pages, many windows, several slabs.
+fn range_count(runs: u32, rows: u32, key: impl Fn(u64) -> f64) -> TestEpoch {
     let record = |id: u64| Record { key: key(mix(id)), a: 0.0, b: 0, id };
     let run = |number: u32| {
         let first = u64::from(number) * u64::from(rows);
@@ -104,7 +104,7 @@ fn slabs_join_to_the_order_of_a_sort() {
     ];
     for (number, (key_type, key)) in cases.into_iter().enumerate() {
         let fixture = Fixture::new(key_type, 512, 2);
-        let epoch = spread(5, 9_000, key);
+        let epoch = range_count(5, 9_000, key);
         fixture.write(&epoch);
         let mut expected = epoch.stored();
         // A stable sort: ties stay in the order of part, run and row.
@@ -122,7 +122,7 @@ fn slabs_join_to_the_order_of_a_sort() {
 #[test]
 fn a_key_that_all_rows_have_does_not_pile_up() {
     let fixture = Fixture::new(DataType::F32, 256, 1);
-    fixture.write(&spread(4, 60_000, |_| 0.0));
+    fixture.write(&range_count(4, 60_000, |_| 0.0));
     let dataset = fixture.open();
     let mut stream = dataset.run(&Query::new().ordered(true).threads(1)).unwrap();
     let mut next = 0;

@@ -62,7 +62,7 @@ fn no_flipped_byte_changes_an_answer() {
                     Err(error) => {
                         errors += 1;
                         let told =
-                            matches!(error.class(), ErrorClass::Damage) || matches!(error, Error::Version { .. });
+                            matches!(error.class(), ErrorClass::Corruption) || matches!(error, Error::Version { .. });
                         assert!(told, "byte {offset} of {}: {error}", path.display());
                     }
                 }
@@ -76,13 +76,13 @@ fn no_flipped_byte_changes_an_answer() {
 fn a_damaged_page_is_named() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
-    let run = fixture.open().manifest(1).unwrap().runs[1].clone();
+    let run = fixture.open().manifest(1).unwrap().row_groups[1].clone();
     // The last byte of the row group's pages is the last byte of its opaque payloads.
     let offset = run.offset + run.bytes - 1;
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     storage.add_fault(Fault::Flip { path: part.clone(), offset, mask: 4 });
     let error = ids(storage.clone(), &Query::new()).unwrap_err();
-    let Error::Damage { path, place: Some(place), .. } = &error else { panic!("{error:?}") };
+    let Error::Corruption { path, place: Some(place), .. } = &error else { panic!("{error:?}") };
     assert_eq!(path, &part);
     assert_eq!(place, "run 0, row group 1, column 'tag', page 0");
     let unchecked = ids(storage, &Query::new().check(false)).unwrap();
@@ -98,7 +98,7 @@ fn a_shortened_part_is_damage() {
         let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
         storage.add_fault(Fault::Cut { path: part.clone(), bytes: kept });
         let error = ids(storage, &Query::new()).unwrap_err();
-        assert_eq!(error.class(), ErrorClass::Damage, "{kept} bytes: {error}");
+        assert_eq!(error.class(), ErrorClass::Corruption, "{kept} bytes: {error}");
         assert!(error.to_string().contains("part-00000.parquet"), "{error}");
     }
 }
@@ -108,7 +108,7 @@ fn a_missing_part_is_damage() {
     let (fixture, _) = small();
     fixture.storage.remove_file(&fixture.part_path(1, PART)).unwrap();
     let error = ids(fixture.storage.clone(), &Query::new().filter("a > 1")).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Damage, "{error}");
+    assert_eq!(error.class(), ErrorClass::Corruption, "{error}");
     assert!(error.to_string().contains("part-00000.parquet"), "{error}");
 }
 
@@ -127,7 +127,7 @@ fn reading_that_the_system_refuses_is_no_damage() {
 fn a_stream_ends_after_its_error() {
     let (fixture, _) = small();
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
-    let run = fixture.open().manifest(1).unwrap().runs[3].clone();
+    let run = fixture.open().manifest(1).unwrap().row_groups[3].clone();
     let offset = run.offset + run.bytes - 1;
     storage.add_fault(Fault::Flip { path: fixture.part_path(1, PART), offset, mask: 1 });
     let dataset = Dataset::open_with(storage, ROOT).unwrap();
@@ -144,15 +144,15 @@ fn a_stream_ends_after_its_error() {
 fn a_manifest_that_misstates_rows_or_keys_is_found_out() {
     let (fixture, _) = small();
     let epoch = partitioned(2, 1, 2, 20);
-    fixture.write_with(&epoch, |manifest| manifest.runs.to_mut()[0].rows += 1);
+    fixture.write_with(&epoch, |manifest| manifest.row_groups.to_mut()[0].rows += 1);
     let error = ids(fixture.storage.clone(), &Query::new().epochs(2)).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Damage, "{error}");
+    assert_eq!(error.class(), ErrorClass::Corruption, "{error}");
     fixture.write_with(&epoch, |manifest| {
-        let key = manifest.runs.to_mut()[0].columns[1].range.as_mut().unwrap();
+        let key = manifest.row_groups.to_mut()[0].columns[1].range.as_mut().unwrap();
         key.0 = key.1;
     });
     let error = ids(fixture.storage.clone(), &Query::new().epochs(2).ordered(true)).unwrap_err();
-    assert_eq!(error.class(), ErrorClass::Damage, "{error}");
+    assert_eq!(error.class(), ErrorClass::Corruption, "{error}");
 }
 
 #[test]

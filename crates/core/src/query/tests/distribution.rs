@@ -214,7 +214,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     let bins = Bins { range: Some((Value::Float(0.0), Value::Float(4.0))), ..Bins::new(8) };
     let exact = dataset.histogram("energy", &bins, 1, Precision::Exact).unwrap();
     // In each of the 8 runs, the middle edge cuts one page; the outer edges cut none.
-    assert_eq!((exact.figures.pages_read, exact.figures.runs_touched), (8, 8));
+    assert_eq!((exact.metrics.pages_read, exact.metrics.runs_touched), (8, 8));
     assert_eq!(exact.bins.iter().map(|bin| bin.estimate).sum::<u64>(), 51_200);
     let bounded = dataset.histogram("energy", &bins, 1, Precision::Bounded).unwrap();
     for (bounded, exact) in bounded.bins.iter().zip(&exact.bins) {
@@ -222,7 +222,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
         assert!(bounded.most - bounded.least <= 4 * 64, "a page at each end of each of two runs: {bounded:?}");
         assert!(bounded.estimate.abs_diff(exact.estimate) < 64, "keys lie evenly: {bounded:?} {exact:?}");
     }
-    // Manifests of older releases have no key spreads beyond those of row groups.
+    // Manifests of older releases have no key range counts beyond those of row groups.
     let fixture = Fixture::new(DataType::F64, 64, 1);
     fixture.write_with(&partitioned(1, 4, 2, 6_400), |manifest| manifest.keys = Default::default());
     for bounded in fixture.open().histogram("energy", &bins, 1, Precision::Bounded).unwrap().bins {
@@ -230,7 +230,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     }
     let median = dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap();
     // The bounds from the manifest leave two of the eight runs, and few of their hundred pages each.
-    assert!(median.figures.runs_touched <= 2 && median.figures.pages_read <= 6, "{:?}", median.figures);
+    assert!(median.metrics.runs_touched <= 2 && median.metrics.pages_read <= 6, "{:?}", median.metrics);
 }
 
 /// Regression test: `stats` and the report used an estimate of their own, which was off by decades in the tails.
@@ -249,7 +249,7 @@ fn profiles_say_what_quantiles_say() {
     }
 }
 
-/// Spreads that contradict the row counts of their row groups are ignored.
+/// KeyRangeCounts that contradict the row counts of their row groups are ignored.
 #[test]
 fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);
@@ -264,17 +264,17 @@ fn spreads_that_fit_no_row_groups_state_nothing() {
     assert_eq!(
         plain,
         bounds(|manifest| {
-            let mut spreads = manifest.keys.get().to_vec();
-            spreads.pop();
-            manifest.keys = spreads.into();
+            let mut range_counts = manifest.keys.get().to_vec();
+            range_counts.pop();
+            manifest.keys = range_counts.into();
         })
     );
     assert_eq!(
         plain,
         bounds(|manifest| {
-            let mut spreads = manifest.keys.get().to_vec();
-            spreads[0].most = u64::MAX;
-            manifest.keys = spreads.into();
+            let mut range_counts = manifest.keys.get().to_vec();
+            range_counts[0].most = u64::MAX;
+            manifest.keys = range_counts.into();
         }),
         "NaN is no key that has a place"
     );

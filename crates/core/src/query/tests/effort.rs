@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::error::Error;
-use crate::expr::Truth;
+use crate::expr::TruthValue;
 use crate::query::planning::selection::RowSelection;
-use crate::query::request::Shape;
+use crate::query::request::ResolvedQuery;
 use crate::storage::FaultStorage;
 use crate::store::EpochRange;
 
@@ -17,11 +17,11 @@ fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
 }
 
 /// Returns the rows of a query, the bytes it read by the storage's count, and its own statistics.
-fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, crate::query::QueryFigures) {
+fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, crate::query::QueryMetrics) {
     let before = storage.counters().bytes_read;
     let mut stream = dataset.run(query).unwrap();
     let rows = stream.by_ref().map(|batch| batch.unwrap().num_rows() as u64).sum();
-    (rows, storage.counters().bytes_read - before, stream.figures())
+    (rows, storage.counters().bytes_read - before, stream.metrics())
 }
 
 /// Four parts of two runs of 30,000 rows, 21 bytes each in six columns; the column chunks are too far apart to share
@@ -29,7 +29,7 @@ fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, 
 fn large() -> (Fixture, u64) {
     let fixture = Fixture::new(DataType::F32, 256, 1);
     let manifest = fixture.write(&partitioned(1, 4, 2, 30_000));
-    let bytes = manifest.runs.iter().map(|run| run.bytes).sum();
+    let bytes = manifest.row_groups.iter().map(|run| run.bytes).sum();
     (fixture, bytes)
 }
 
@@ -38,14 +38,14 @@ fn a_narrow_range_reads_a_small_share() {
     let (fixture, total_bytes) = large();
     let (dataset, storage) = counted(&fixture);
     let query = Query::new().filter("energy >= 2.5 and energy < 2.502");
-    let (rows, bytes, figures) = cost(&dataset, &storage, &query);
+    let (rows, bytes, metrics) = cost(&dataset, &storage, &query);
     assert!(rows > 60 && rows < 200, "{rows}");
-    assert_eq!(figures.bytes_read, bytes, "the figures tell what was read");
-    assert_eq!((figures.runs_considered, figures.runs_touched), (8, 2));
+    assert_eq!(metrics.bytes_read, bytes, "the metrics say what was read");
+    assert_eq!((metrics.runs_considered, metrics.runs_touched), (8, 2));
     // Two runs, five columns, one or two pages of 256 rows in each.
-    assert!(figures.pages_read <= 20, "{}", figures.pages_read);
+    assert!(metrics.pages_read <= 20, "{}", metrics.pages_read);
     assert!(bytes * 100 < total_bytes, "{bytes} of {total_bytes}");
-    assert_eq!(figures.rows_matched, rows);
+    assert_eq!(metrics.rows_matched, rows);
 }
 
 #[test]
@@ -53,8 +53,8 @@ fn nothing_is_read_where_the_manifest_rules_all_out() {
     let (fixture, _) = large();
     let (dataset, storage) = counted(&fixture);
     for filter in ["energy > 4", "energy < 0", "epoch > 1", "isnan(energy)", "energy > 1 and energy < 0.5"] {
-        let (rows, bytes, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
-        assert_eq!((rows, bytes, figures.runs_touched), (0, 0, 0), "{filter}");
+        let (rows, bytes, metrics) = cost(&dataset, &storage, &Query::new().filter(filter));
+        assert_eq!((rows, bytes, metrics.runs_touched), (0, 0, 0), "{filter}");
     }
 }
 
@@ -89,9 +89,9 @@ fn an_epoch_that_is_named_is_looked_up_alone() {
 fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
     let dataset = fixture.open();
-    let shape = |query: &Query| Shape::resolve(query, dataset.schema()).unwrap();
+    let shape = |query: &Query| ResolvedQuery::resolve(query, dataset.schema()).unwrap();
     let mut selection = RowSelection::all(100);
-    selection.push(100..300, Truth::Maybe);
+    selection.push(100..300, TruthValue::Maybe);
     // 23 bytes per row, 4 of them the key.
     assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
     assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
@@ -154,10 +154,10 @@ fn a_limit_ends_reading() {
     assert!(rows == 5 && bytes < 2 * page_bytes, "{bytes}");
     let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().filter("b > 0").limit(5));
     assert!(rows == 5 && bytes < 8 * page_bytes, "{bytes}");
-    let (rows, bytes, figures) = cost(&dataset, &storage, &Query::new().limit(5).ordered(true));
+    let (rows, bytes, metrics) = cost(&dataset, &storage, &Query::new().limit(5).ordered(true));
     assert!(rows == 5 && bytes < 4 * page_bytes, "{bytes}");
     assert_eq!(
-        figures.runs_touched, 1,
+        metrics.runs_touched, 1,
         "the run with the smallest key has five of it, and it comes first among equals"
     );
     let (rows, bytes, _) = cost(&dataset, &storage, &Query::new().limit(30_000));
@@ -174,13 +174,13 @@ fn explanations_tell_what_is_read() {
         let before = storage.counters().bytes_read;
         let explained = dataset.explain(&query).unwrap();
         assert_eq!(storage.counters().bytes_read, before, "explaining reads no page");
-        let (rows, bytes, figures) = cost(&dataset, &storage, &query.threads(1));
+        let (rows, bytes, metrics) = cost(&dataset, &storage, &query.threads(1));
         let [epoch] = explained.epochs.as_slice() else { panic!("one epoch") };
         assert!(epoch.rows_least <= rows && rows <= epoch.rows_most, "{rows} {epoch:?}");
         assert!(epoch.bytes_least <= bytes, "{bytes} {epoch:?}");
         assert!(bytes <= epoch.bytes_most, "{bytes} {epoch:?}");
         let looked: u64 = epoch.runs.iter().map(|kind| kind.whole + kind.tested).sum();
-        assert!(figures.runs_touched <= looked);
+        assert!(metrics.runs_touched <= looked);
         let text = explained.to_string();
         assert!(text.contains("row groups") && text.contains("bytes to read"), "{text}");
     }
@@ -261,7 +261,7 @@ fn threads_change_nothing_but_the_time() {
 fn dropping_a_stream_stops_its_work() {
     let fixture = Fixture::new(DataType::F32, 256, 1);
     let manifest = fixture.write(&partitioned(1, 24, 2, 5_000));
-    let total_bytes: u64 = manifest.runs.iter().map(|run| run.bytes).sum();
+    let total_bytes: u64 = manifest.row_groups.iter().map(|run| run.bytes).sum();
     let (dataset, storage) = counted(&fixture);
     for ordered in [false, true] {
         let before = storage.counters().bytes_read;
@@ -282,7 +282,7 @@ fn planning_over_131072_parts_touches_few_of_them() {
     const PARTS: u32 = 1 << 17;
     let fixture = Fixture::new(DataType::F32, 256, 1);
     let mut manifest = fixture.write(&partitioned(1, 1, 1, 1000));
-    let (part, run) = (manifest.parts[0], manifest.runs[0].clone());
+    let (part, run) = (manifest.parts[0], manifest.row_groups[0].clone());
     for rank in 1..PARTS {
         let mut part = part;
         part.part.rank = rank;
@@ -291,21 +291,21 @@ fn planning_over_131072_parts_touches_few_of_them() {
         run.part.rank = rank;
         let low = f64::from(rank) * 8.0;
         run.columns[1].range = Some((crate::schema::Value::Float(low), crate::schema::Value::Float(low + 8.0)));
-        manifest.runs.to_mut().push(run);
+        manifest.row_groups.to_mut().push(run);
     }
     fixture.put_manifest(&manifest);
     let storage = Arc::new(FaultStorage::new(fixture.storage.clone()));
     let dataset = Dataset::open_with(storage.clone(), ROOT).unwrap();
     let manifest = dataset.manifest(1).unwrap();
-    assert_eq!(manifest.runs.len(), PARTS as usize);
+    assert_eq!(manifest.row_groups.len(), PARTS as usize);
     let opened = storage.counters();
     // Descriptor, manifest, and the trailer and footer of the first part; look-ups and listings change no counter.
     assert!(opened.reads <= 12, "{} reads", opened.reads);
-    assert_eq!(manifest.runs.made(), 0);
+    assert_eq!(manifest.row_groups.made(), 0);
     for (filter, touched) in [("energy < -5", 0), ("energy >= 0 and energy < 2", 1), ("energy > 2000000", 0)] {
-        let (_, _, figures) = cost(&dataset, &storage, &Query::new().filter(filter));
-        assert_eq!((figures.runs_considered, figures.runs_touched), (u64::from(PARTS), touched), "{filter}");
+        let (_, _, metrics) = cost(&dataset, &storage, &Query::new().filter(filter));
+        assert_eq!((metrics.runs_considered, metrics.runs_touched), (u64::from(PARTS), touched), "{filter}");
     }
     // Entries are decoded together with some of their neighbours.
-    assert!((1..=64).contains(&manifest.runs.made()), "{} entries were made", manifest.runs.made());
+    assert!((1..=64).contains(&manifest.row_groups.made()), "{} entries were made", manifest.row_groups.made());
 }

@@ -16,10 +16,10 @@ use arrow_array::types::{Float32Type, Float64Type, Int16Type, Int32Type, Int64Ty
 use arrow_array::{Array, RecordBatch};
 
 use super::{Dataset, Query};
-use crate::format::{EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
+use crate::format::{EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartWriter, RunContext, RunKind};
 use crate::schema::{Column, DataType, Schema};
 use crate::storage::{MemoryStorage, Storage};
-use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout};
+use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
 
 const ROOT: &str = "/data.tbd";
 
@@ -104,7 +104,7 @@ fn key_order(one: f64, other: f64) -> std::cmp::Ordering {
 /// A dataset in memory.
 struct Fixture {
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    layout: DatasetPaths,
     descriptor: DatasetDescriptor,
     options: PartOptions,
     key_type: DataType,
@@ -121,7 +121,7 @@ impl Fixture {
         ];
         let schema = Arc::new(Schema::new(columns, "energy").unwrap());
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let layout = Layout::new(Path::new(ROOT));
+        let layout = DatasetPaths::new(Path::new(ROOT));
         let wanted = DatasetDescriptor::new(schema);
         let descriptor = DatasetDescriptor::open_or_create(storage.as_ref(), &layout, &wanted).unwrap();
         let options = PartOptions { page_rows, row_groups_per_run, ..PartOptions::default() };
@@ -164,17 +164,17 @@ impl Fixture {
             keys.extend(writer.take_keys().take());
             parts.push(writer.finish().unwrap());
         }
-        let figures = EpochFigures { receivers: epoch.parts.len() as u32, ..EpochFigures::default() };
+        let statistics = EpochStatistics { receivers: epoch.parts.len() as u32, ..EpochStatistics::default() };
         let mut manifest = EpochManifest {
             epoch: epoch.epoch,
             commit: commit.identity().commit,
             parts,
-            runs: runs.into(),
+            row_groups: runs.into(),
             keys: keys.into(),
-            figures,
+            statistics,
         };
         manifest.parts.sort_by_key(|entry| entry.part);
-        manifest.runs.to_mut().sort_by_key(|run| (run.part, run.offset));
+        manifest.row_groups.to_mut().sort_by_key(|run| (run.part, run.offset));
         change(&mut manifest);
         commit.commit(manifest.clone()).unwrap();
         manifest

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::ErrorClass;
-use crate::query::{TrackFigures, TrackProgress, TrackRequest};
+use crate::query::{TrackMetrics, TrackProgress, TrackRequest};
 use crate::store::EpochRange;
 
 /// An epoch of two parts; ids may repeat.
@@ -29,7 +29,7 @@ fn write(epochs: &[Vec<(u64, i8)>]) -> Dataset {
 }
 
 /// Returns id, epoch and `b` of all rows, in result order.
-fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackFigures) {
+fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut tracks = dataset.tracks(request, &|_| {}).unwrap();
     let mut rows = Vec::new();
     for batch in &mut tracks {
@@ -40,12 +40,12 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
         let b = column("b").as_primitive::<Int16Type>();
         rows.extend((0..batch.num_rows()).map(|row| (ids.value(row), epochs.value(row), b.value(row))));
     }
-    (rows, tracks.figures())
+    (rows, tracks.metrics())
 }
 
 /// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the counts of missing and duplicate
 /// rows.
-fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackFigures) {
+fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (id, a) in &epochs[at] {
         if *a > above {
@@ -63,16 +63,16 @@ fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, 
     }
     rows.sort_unstable();
     let each = || counts.values().flatten();
-    let figures = TrackFigures {
+    let metrics = TrackMetrics {
         ids: counts.len() as u64,
         epochs: epochs.len() as u64,
         rows: rows.len() as u64,
         incomplete_ids: counts.values().filter(|count| count.contains(&0)).count() as u64,
         missing: each().filter(|count| **count == 0).count() as u64,
         duplicates: each().map(|count| count.saturating_sub(1)).sum(),
-        ..TrackFigures::default()
+        ..TrackMetrics::default()
     };
-    (rows, figures)
+    (rows, metrics)
 }
 
 proptest! {
@@ -88,7 +88,7 @@ proptest! {
     ) {
         let dataset = write(&epochs);
         let at = at.index(epochs.len());
-        let (rows, figures) = expected(&epochs, at, above);
+        let (rows, metrics) = expected(&epochs, at, above);
         let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").threads(threads).sort_bytes(sort_bytes);
         let (mut all, told) = found(&dataset, &request);
         let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(&first[..], &all[..all.len().min(7)]);
         all.sort_unstable();
         prop_assert_eq!(all, rows);
-        prop_assert_eq!(TrackFigures { read: figures.read, ..told }, figures);
+        prop_assert_eq!(TrackMetrics { read: metrics.read, ..told }, metrics);
     }
 }
 
@@ -106,11 +106,11 @@ fn opaque_ids_are_followed_too() {
     let epochs = vec![vec![(1, 5), (2, 6), (300, 7)], vec![(2, 1), (300, 1), (300, 2)]];
     let dataset = write(&epochs);
     let request = TrackRequest::new("a > 5", 0, "tag").columns(["epoch", "id", "b"]);
-    let (rows, figures) = found(&dataset, &request);
+    let (rows, metrics) = found(&dataset, &request);
     // Tags begin with the low bytes of the id: 2, and 300 as 44, 1.
     assert_eq!(rows[..2], [(2, 0, 6), (2, 10, 1)]);
     assert_eq!(rows[2], (300, 0, 7));
-    assert_eq!((rows.len(), figures.ids, figures.missing, figures.duplicates), (5, 2, 0, 1));
+    assert_eq!((rows.len(), metrics.ids, metrics.missing, metrics.duplicates), (5, 2, 0, 1));
 }
 
 #[test]
@@ -124,8 +124,8 @@ fn pages_without_any_of_the_ids_are_not_read() {
         fixture.write(&TestEpoch { epoch: label, parts });
     }
     let dataset = fixture.open();
-    let all = dataset.tracks(&TrackRequest::new("true", 0, "id"), &|_| {}).unwrap().figures();
-    let few = dataset.tracks(&TrackRequest::new("a >= 1000 AND a < 1010", 0, "id"), &|_| {}).unwrap().figures();
+    let all = dataset.tracks(&TrackRequest::new("true", 0, "id"), &|_| {}).unwrap().metrics();
+    let few = dataset.tracks(&TrackRequest::new("a >= 1000 AND a < 1010", 0, "id"), &|_| {}).unwrap().metrics();
     assert_eq!((all.rows, few.rows, few.missing), (12_000, 30, 0));
     // Compares pages, not bytes, since gaps this short are read through.
     assert!(few.read.pages_read * 20 < all.read.pages_read, "{} of {}", few.read.pages_read, all.read.pages_read);
@@ -138,8 +138,8 @@ fn epochs_are_chosen_and_progress_is_told() {
     let told = std::cell::RefCell::new(Vec::new());
     let tell = |progress: TrackProgress| told.borrow_mut().push((progress.done_epochs, progress.epochs));
     let tracks = dataset.tracks(&request, &tell).unwrap();
-    let figures = tracks.figures();
-    assert_eq!((figures.rows, figures.missing, figures.incomplete_ids), (1, 2, 1));
+    let metrics = tracks.metrics();
+    assert_eq!((metrics.rows, metrics.missing, metrics.incomplete_ids), (1, 2, 1));
     assert_eq!(told.into_inner(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
 }
 
@@ -147,8 +147,8 @@ fn epochs_are_chosen_and_progress_is_told() {
 fn nothing_that_matches_is_an_answer() {
     let dataset = write(&[vec![(1, 9)], vec![(1, 9)]]);
     for of in ["a > 100", "a > nan", "false"] {
-        let (rows, figures) = found(&dataset, &TrackRequest::new(of, 10, "id"));
-        assert_eq!((rows.len(), figures.ids, figures.missing, figures.epochs), (0, 0, 0, 2), "{of}");
+        let (rows, metrics) = found(&dataset, &TrackRequest::new(of, 10, "id"));
+        assert_eq!((rows.len(), metrics.ids, metrics.missing, metrics.epochs), (0, 0, 0, 2), "{of}");
     }
 }
 

@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorClass, Result, UsageError};
-use crate::format::EpochFigures;
-use crate::partition::TableShelf;
+use crate::format::EpochStatistics;
+use crate::partition::TableCache;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
-use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
+use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::opening::{Opened, discard_attempts};
 use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::runtime::{EpochStart, WriteOptions};
 use crate::schema::{ColumnView, Schema};
-use crate::shuffle::{Action, Engine, Failure, Patience, Progress, Spill};
+use crate::shuffle::{Action, Engine, Failure, Progress, Spill, Timeouts};
 use crate::storage::{FileSystem, Storage};
-use crate::store::{DatasetDescriptor, EpochCommit, Layout, LockNotice, Recovery, WriterLock};
+use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock};
 use crate::writer::{PartFactory, THREADS_PER_CORE};
 
 /// Maximum time a thread blocks on background threads before it drives ranks again.
@@ -27,13 +27,13 @@ const WAIT: Duration = Duration::from_micros(500);
 #[derive(Debug)]
 struct Rank {
     endpoint: Endpoint,
-    link: MailboxLink,
+    link: MailboxTransport,
 }
 
 #[derive(Debug)]
 struct Shared {
     ranks: Vec<Mutex<Rank>>,
-    office: Arc<PostOffice>,
+    office: Arc<Mailboxes>,
     queue: Arc<TaskQueue>,
 }
 
@@ -57,8 +57,8 @@ struct OpenEpoch {
 ///     let energies: Vec<f32> = (0..100).map(|number| (number * 4 + rank) as f32).collect();
 ///     job.append(rank, &[ColumnView::from(&energies)])?;
 /// }
-/// let figures = job.end_epoch()?;
-/// assert_eq!(figures.rows, 400);
+/// let statistics = job.end_epoch()?;
+/// assert_eq!(statistics.rows, 400);
 /// job.close()?;
 /// # Ok::<(), turbidite::Error>(())
 /// ```
@@ -66,7 +66,7 @@ struct OpenEpoch {
 pub struct LocalJob {
     options: WriteOptions,
     storage: Arc<dyn Storage>,
-    layout: Layout,
+    layout: DatasetPaths,
     descriptor: DatasetDescriptor,
     shared: Arc<Shared>,
     epoch: Mutex<Option<OpenEpoch>>,
@@ -105,20 +105,20 @@ impl LocalJob {
         options: WriteOptions,
     ) -> Result<Self> {
         options.check()?;
-        let layout = Layout::new(path.as_ref());
+        let layout = DatasetPaths::new(path.as_ref());
         let Opened { descriptor, lock, notice, recovery } =
             crate::runtime::opening::open_dataset(&storage, &layout, schema, &options)?;
         let schema = Arc::clone(&descriptor.schema);
-        let office = Arc::new(PostOffice::new(options.ranks, options.credit_batches));
-        let shelf = Arc::new(TableShelf::default());
+        let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
+        let cache = Arc::new(TableCache::default());
         // A waiting thread drives the other ranks, so a table arrives without waiting for it.
-        let patience = Patience { credit: options.patience, table: Duration::ZERO };
+        let timeouts = Timeouts { credit: options.credit_timeout, table: Duration::ZERO };
         let ranks = (0..options.ranks)
             .map(|rank| {
                 let mut engine = Engine::new(options.engine(rank), Arc::clone(&schema));
-                engine.share_tables(Arc::clone(&shelf));
-                let link = MailboxLink { rank, office: Arc::clone(&office) };
-                let endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::default(), patience);
+                engine.share_tables(Arc::clone(&cache));
+                let link = MailboxTransport { rank, office: Arc::clone(&office) };
+                let endpoint = Endpoint::new(engine, Arc::clone(&schema), Arc::default(), timeouts);
                 Mutex::new(Rank { endpoint, link })
             })
             .collect();
@@ -267,7 +267,7 @@ impl LocalJob {
     /// # Errors
     /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are not
     /// affected, and the next epoch may begin.
-    pub fn end_epoch(&self) -> Result<EpochFigures> {
+    pub fn end_epoch(&self) -> Result<EpochStatistics> {
         let mut open = self.open_epoch();
         let Some(OpenEpoch { epoch, commit, begun }) = *open else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
@@ -282,7 +282,9 @@ impl LocalJob {
                 self.failed().push((epoch, commit));
                 Err(Error::EpochFailed { epoch, rank, cause })
             }
-            Some(Ok(bytes)) => Ok(EpochFigures { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &bytes)? }),
+            Some(Ok(bytes)) => {
+                Ok(EpochStatistics { wall_s: begun.elapsed().as_secs_f64(), ..decode_figures(0, &bytes)? })
+            }
             None => Err(UsageError::State { call: "end_epoch", state: "while another thread ends the epoch" }.into()),
         }
     }

@@ -12,7 +12,7 @@ struct Mailbox {
 
 /// All ranks' mailboxes.
 #[derive(Debug)]
-pub(in crate::runtime) struct PostOffice {
+pub(in crate::runtime) struct Mailboxes {
     boxes: Vec<Mutex<Mailbox>>,
     credit_batches: usize,
     /// Ranks that received control messages since they were last driven. A rank may be listed more than once.
@@ -24,7 +24,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl PostOffice {
+impl Mailboxes {
     pub(in crate::runtime) fn new(ranks: u32, credit_batches: usize) -> Self {
         let boxes = (0..ranks).map(|_| Mutex::default()).collect();
         Self { boxes, credit_batches, attention: Mutex::default() }
@@ -36,14 +36,14 @@ impl PostOffice {
     }
 }
 
-/// One rank's connection to the post office.
+/// One rank's connection to the mailboxes.
 #[derive(Debug)]
-pub(in crate::runtime) struct MailboxLink {
+pub(in crate::runtime) struct MailboxTransport {
     pub(in crate::runtime) rank: u32,
-    pub(in crate::runtime) office: Arc<PostOffice>,
+    pub(in crate::runtime) office: Arc<Mailboxes>,
 }
 
-impl Transport for MailboxLink {
+impl Transport for MailboxTransport {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
         let mut mailbox = lock(&self.office.boxes[to as usize]);
         let queue = &mut mailbox.queues[channel as usize];

@@ -9,12 +9,12 @@ use super::network::{Connection, Network};
 use super::options::{MachineOptions, Time, nanoseconds};
 use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
-use super::store::{Sealed, Store};
+use super::store::{SealReport, Store};
 use crate::format::RunKind;
-use crate::partition::TableShelf;
+use crate::partition::TableCache;
 use crate::schema::{ColumnView, Schema, SchemaError, Value};
 use crate::shuffle::{
-    Action, Backpressure, Engine, EngineFigures, EngineOptions, Event, MessageError, Patience, Progress, Receiver,
+    Action, Backpressure, Engine, EngineOptions, EngineStatistics, Event, MessageError, Progress, Receiver, Timeouts,
     Topology,
 };
 
@@ -59,7 +59,7 @@ const COUNT_AGAIN_NS: Time = 20_000;
 const STEPS_PER_LOOK: u32 = 8;
 
 /// Timeout of a program for a table under negotiation, the same as for a rank of a parallel program.
-const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// Nanoseconds per byte to decode a table, in addition to planning it.
 const DECODE_NS_PER_BYTE: f64 = 1.5;
@@ -95,7 +95,7 @@ struct Arrivals<'a> {
     now: Time,
     schema: &'a Schema,
     store: &'a mut Store,
-    sealed: &'a mut Vec<Sealed>,
+    sealed: &'a mut Vec<SealReport>,
     deliver: &'a mut dyn FnMut(u32, RunKind, &[u8]),
     /// The newest table that came into force.
     installed: Option<u32>,
@@ -156,9 +156,9 @@ impl MachineJob {
         let per_node = options.machine.ranks_per_node.max(1);
         let labels: Vec<u32> = (0..options.ranks).map(|rank| rank / per_node).collect();
         let topology = Topology::from_nodes(&labels);
-        let shelf = Arc::new(TableShelf::default());
-        let credit = Duration::from_nanos(nanoseconds(options.patience_ns));
-        let patience = Patience { credit, table: TABLE_PATIENCE };
+        let cache = Arc::new(TableCache::default());
+        let credit = Duration::from_nanos(nanoseconds(options.credit_timeout_ns));
+        let timeouts = Timeouts { credit, table: TABLE_TIMEOUT };
         let virtual_rank = |rank| {
             let engine = EngineOptions {
                 receivers: options.receivers,
@@ -171,7 +171,7 @@ impl MachineJob {
                 ..EngineOptions::new(rank, options.ranks)
             };
             let mut engine = Engine::new(engine, Arc::clone(&schema));
-            engine.share_tables(Arc::clone(&shelf));
+            engine.share_tables(Arc::clone(&cache));
             VirtualRank {
                 engine,
                 appended: 0,
@@ -179,7 +179,7 @@ impl MachineJob {
                 over: false,
                 next: Time::MAX,
                 busy_until: 0,
-                backpressure: Backpressure::new(patience),
+                backpressure: Backpressure::new(timeouts),
                 awaits: None,
                 sealed_at: None,
                 steps: 0,
@@ -205,7 +205,7 @@ impl MachineJob {
         }
     }
 
-    /// Runs one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
+    /// RowGroupEntries one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
     /// `advance` receives the number of appended records from time to time.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl MachineJob {
         self.rounds.clear();
         (self.steps, self.ranks_over) = (0, 0);
         self.processors.busy_ns = 0;
-        self.network.traffic = super::report::Traffic::default();
+        self.network.traffic = super::report::MessageTotals::default();
         self.store = Store::new(&self.options, self.schema.row_bytes());
         for rank in 0..self.options.ranks {
             let state = &mut self.ranks[rank as usize];
@@ -284,12 +284,12 @@ impl MachineJob {
         program: &mut dyn Program,
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
     ) -> Result<u64, MachineError> {
-        let before = self.ranks[rank as usize].engine.figures();
+        let before = self.ranks[rank as usize].engine.statistics();
         let (append, again) = self.append(rank, program, deliver)?;
         let mut sealed = Vec::new();
         let (messages, moved, extra_ns) = self.exchange(rank, deliver, &mut sealed)?;
         self.note_round(rank);
-        let after = self.ranks[rank as usize].engine.figures();
+        let after = self.ranks[rank as usize].engine.statistics();
         let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
         let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
         self.ranks[rank as usize].busy_until = done;
@@ -300,7 +300,7 @@ impl MachineJob {
         Ok(append)
     }
 
-    fn cost_ns(&self, before: EngineFigures, after: EngineFigures) -> f64 {
+    fn cost_ns(&self, before: EngineStatistics, after: EngineStatistics) -> f64 {
         let costs = &self.options.costs;
         (after.originated - before.originated) as f64 * costs.append_ns
             + (after.delivered - before.delivered) as f64 * costs.deliver_ns
@@ -400,7 +400,7 @@ impl MachineJob {
         &mut self,
         rank: u32,
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
-        sealed: &mut Vec<Sealed>,
+        sealed: &mut Vec<SealReport>,
     ) -> Result<(u64, bool, f64), MachineError> {
         let state = &mut self.ranks[rank as usize];
         let message_ns = nanoseconds(self.options.costs.message_ns);
@@ -439,8 +439,8 @@ impl MachineJob {
         }
     }
 
-    fn store_sealed(&mut self, rank: u32, now: Time, sealed: Vec<Sealed>) {
-        for Sealed { rows } in sealed {
+    fn store_sealed(&mut self, rank: u32, now: Time, sealed: Vec<SealReport>) {
+        for SealReport { rows } in sealed {
             let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
             let encoded = self.processors.compute(rank, now, encode_ns);
             self.store.write(rank, rows, encoded);
@@ -459,7 +459,7 @@ impl MachineJob {
                 Event::Closed => {
                     self.arrived_at = self.arrived_at.max(done);
                     let mut stored = done;
-                    for Sealed { rows } in self.store.finish(rank) {
+                    for SealReport { rows } in self.store.finish(rank) {
                         let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
                         let encoded = self.processors.compute(rank, done, encode_ns);
                         stored = self.store.write(rank, rows, encoded);
@@ -558,7 +558,7 @@ impl MachineJob {
         let most_bytes = self.ranks.iter().fold(RankBytes::default(), |most, rank| most.peak(rank.bytes));
         let sum: usize = self.ranks.iter().map(|rank| rank.bytes.sum()).sum();
         MachineReport {
-            ranks: self.ranks.iter().map(|rank| rank.engine.figures()).collect(),
+            ranks: self.ranks.iter().map(|rank| rank.engine.statistics()).collect(),
             most_bytes,
             mean_bytes: sum / self.ranks.len().max(1),
             traffic: self.network.traffic,

@@ -3,7 +3,7 @@
 use uuid::Uuid;
 
 use crate::error::Result;
-use crate::format::{ColumnSummary, EpochFigures, EpochManifest, PartEntry, PartId, RunEntry, RunKind};
+use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, PartEntry, PartId, RowGroupEntry, RunKind};
 use crate::schema::Schema;
 
 /// Parts and row groups that are encoded.
@@ -25,11 +25,11 @@ pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u6
 fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
     // Numbers as long as those of large files: the list of parts is text.
     let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
-    let summary = |column: &crate::schema::Column| ColumnSummary {
+    let summary = |column: &crate::schema::Column| ColumnStatistics {
         range: column.data_type.is_numeric().then(|| crate::schema::KeyOrder::new(column.data_type).extremes()),
         nan_count: 0,
     };
-    let run = |number: u32| RunEntry {
+    let run = |number: u32| RowGroupEntry {
         part: part(number),
         run: 0,
         row_group: 0,
@@ -48,14 +48,14 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
         footer_offset: 63 << 20,
         footer_checksum: u64::MAX,
     };
-    let figures = EpochFigures { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochFigures::default() };
+    let statistics = EpochStatistics { rows_per_receiver: vec![1 << 20; parts as usize], ..EpochStatistics::default() };
     let manifest = EpochManifest {
         epoch: 1,
         commit: Uuid::nil(),
         parts: (0..parts).map(entry).collect(),
-        runs: (0..row_groups).map(run).collect(),
+        row_groups: (0..row_groups).map(run).collect(),
         keys: Default::default(),
-        figures,
+        statistics,
     };
     Ok(manifest.encode(schema)?.len() as u64)
 }

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 
 use super::options::{Machine, MachineOptions, Time, nanoseconds};
-use super::report::Traffic;
+use super::report::MessageTotals;
 use crate::shuffle::{Channel, ControlPurpose, Sent, Transport};
 
 /// Minimum size of control messages that are stored once, however many ranks they are for.
@@ -22,7 +22,7 @@ const REPEATED: usize = 4;
 /// A message in flight or waiting. Messages to one rank and channel are ordered by arrival, then by the order of
 /// sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flight {
+struct InFlight {
     arrival: Time,
     number: u64,
     from: u32,
@@ -37,8 +37,8 @@ enum Body {
 
 /// One rank's messages and limits.
 #[derive(Debug, Default)]
-struct Post {
-    queues: [BinaryHeap<Reverse<Flight>>; Channel::COUNT],
+struct Inbox {
+    queues: [BinaryHeap<Reverse<InFlight>>; Channel::COUNT],
     /// Batches in flight from this rank that their receivers have not taken.
     in_flight: [u16; Channel::COUNT],
     /// A batch of this rank was refused since it was last woken; the rank waits for its batches to be taken.
@@ -58,13 +58,13 @@ pub(super) struct Network {
     machine: Machine,
     in_flight: u16,
     held: [u16; Channel::COUNT],
-    posts: Vec<Post>,
+    posts: Vec<Inbox>,
     /// By node: when its outgoing and incoming links are free.
     out_free: Vec<Time>,
     in_free: Vec<Time>,
     sent: u64,
     repeated: VecDeque<Arc<Vec<u8>>>,
-    pub(super) traffic: Traffic,
+    pub(super) traffic: MessageTotals,
     pub(super) wakes: Wakes,
 }
 
@@ -75,12 +75,12 @@ impl Network {
             machine: options.machine,
             in_flight: options.in_flight.max(1),
             held: options.held.map(|held| held.max(1)),
-            posts: (0..options.ranks).map(|_| Post::default()).collect(),
+            posts: (0..options.ranks).map(|_| Inbox::default()).collect(),
             out_free: vec![0; nodes],
             in_free: vec![0; nodes],
             sent: 0,
             repeated: VecDeque::new(),
-            traffic: Traffic::default(),
+            traffic: MessageTotals::default(),
             wakes: Vec::new(),
         }
     }
@@ -159,7 +159,7 @@ impl Network {
         }
         self.sent += 1;
         let body = self.body(channel, message);
-        let flight = Flight { arrival, number: self.sent, from, body };
+        let flight = InFlight { arrival, number: self.sent, from, body };
         self.posts[to as usize].queues[channel as usize].push(Reverse(flight));
         self.wakes.push((arrival, to));
         Sent::Accepted
@@ -168,7 +168,7 @@ impl Network {
     /// Returns the time of the next arrival after `now`. Messages that have arrived and are not taken wait for another
     /// event.
     pub(super) fn next_arrival(&self, rank: u32, now: Time) -> Option<Time> {
-        let first = |queue: &BinaryHeap<Reverse<Flight>>| queue.peek().map(|Reverse(flight)| flight.arrival);
+        let first = |queue: &BinaryHeap<Reverse<InFlight>>| queue.peek().map(|Reverse(flight)| flight.arrival);
         self.posts[rank as usize].queues.iter().filter_map(first).filter(|arrival| *arrival > now).min()
     }
 
@@ -178,7 +178,7 @@ impl Network {
         if queue.peek().is_none_or(|Reverse(flight)| flight.arrival > now) {
             return None;
         }
-        let Reverse(Flight { from, body, .. }) = queue.pop()?;
+        let Reverse(InFlight { from, body, .. }) = queue.pop()?;
         if channel != Channel::Control {
             self.return_credit(rank, from, kind, now);
         }

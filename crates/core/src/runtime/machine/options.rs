@@ -131,7 +131,7 @@ pub struct MachineOptions {
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
     /// Timeout of an append for credit, after which records are spilled.
-    pub patience_ns: f64,
+    pub credit_timeout_ns: f64,
     /// Minimum rows per append; never more than the engine takes as a whole.
     pub append_rows: u32,
     /// Later appends are this fraction of the rows the rank has appended; 0: all are as large as the first.
@@ -160,7 +160,7 @@ impl MachineOptions {
             in_flight: 64,
             held: [u16::MAX, 64, 64, 64],
             memtable_bytes: 7 << 20,
-            patience_ns: 1e10,
+            credit_timeout_ns: 1e10,
             append_rows: 1024,
             append_share: 0,
             poll_ns: 2_000.0,

@@ -1,11 +1,11 @@
 //! The results of an epoch on a modelled machine.
 
 use super::store::Stored;
-use crate::shuffle::{Channel, ControlPurpose, EngineFigures};
+use crate::shuffle::{Channel, ControlPurpose, EngineStatistics};
 
 /// Messages and their bytes, over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Traffic {
+pub struct MessageTotals {
     /// Control messages by purpose.
     pub control: [u64; ControlPurpose::COUNT],
     /// Bytes of control messages by purpose.
@@ -71,13 +71,13 @@ impl RankBytes {
 #[derive(Debug, Clone, PartialEq)]
 pub struct MachineReport {
     /// Each rank's statistics.
-    pub ranks: Vec<EngineFigures>,
+    pub ranks: Vec<EngineStatistics>,
     /// Maximum memory over all ranks.
     pub most_bytes: RankBytes,
     /// Mean memory over all ranks, in total.
     pub mean_bytes: usize,
     /// Messages.
-    pub traffic: Traffic,
+    pub traffic: MessageTotals,
     /// Renegotiations.
     pub rounds: Vec<Round>,
     /// Bytes of the last partition table as a message.
@@ -94,7 +94,7 @@ pub struct MachineReport {
     pub busy_s: f64,
     /// The stored data.
     pub stored: Stored,
-    /// Runs of each rank.
+    /// RowGroupEntries of each rank.
     pub runs: Vec<u32>,
     /// Steps of all ranks: the simulator's own work.
     pub steps: u64,
@@ -104,11 +104,11 @@ impl MachineReport {
     /// Returns the standard deviation of the receivers' records over their mean.
     pub fn imbalance(&self, receivers: impl Iterator<Item = u32>) -> f64 {
         let loads = receivers.map(|rank| self.ranks[rank as usize].received()).collect();
-        crate::format::EpochFigures { rows_per_receiver: loads, ..Default::default() }.load_imbalance()
+        crate::format::EpochStatistics { rows_per_receiver: loads, ..Default::default() }.load_imbalance()
     }
 
     /// Returns a statistic summed over all ranks.
-    pub fn sum(&self, figure: impl Fn(&EngineFigures) -> u64) -> u64 {
+    pub fn sum(&self, figure: impl Fn(&EngineStatistics) -> u64) -> u64 {
         self.ranks.iter().map(figure).sum()
     }
 }

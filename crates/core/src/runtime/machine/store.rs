@@ -39,7 +39,7 @@ struct Receiver {
 pub struct Stored {
     /// Part files.
     pub files: u64,
-    /// Runs in them.
+    /// RowGroupEntries in them.
     pub runs: u64,
     /// Records.
     pub rows: u64,
@@ -65,7 +65,7 @@ pub(super) struct Store {
 }
 
 /// A memtable to be written.
-pub(super) struct Sealed {
+pub(super) struct SealReport {
     pub(super) rows: u64,
 }
 
@@ -98,7 +98,7 @@ impl Store {
     }
 
     /// Takes delivered rows, one of whose keys is `key`. Full memtables go to `sealed`.
-    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, sealed: &mut Vec<Sealed>) {
+    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, sealed: &mut Vec<SealReport>) {
         let capacity = self.capacity(kind);
         let receiver = &mut self.receivers[rank as usize];
         receiver.rows += rows;
@@ -115,18 +115,18 @@ impl Store {
             *filled -= capacity;
             receiver.runs += 1;
             receiver.keys.clear();
-            sealed.push(Sealed { rows: capacity });
+            sealed.push(SealReport { rows: capacity });
         }
     }
 
     /// Installs a table that assigns `rank` the keys between `bounds`.
-    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<Sealed>) {
+    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<SealReport>) {
         let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
         let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
         let filled = &mut receiver.filled[RunKind::Regular as usize];
         if *filled >= least.max(1) && outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64 {
-            sealed.push(Sealed { rows: std::mem::take(filled) });
+            sealed.push(SealReport { rows: std::mem::take(filled) });
             receiver.runs += 1;
             receiver.keys.clear();
         }
@@ -153,9 +153,10 @@ impl Store {
     }
 
     /// Flushes the remaining records at the end of the epoch. Returns the records of each memtable.
-    pub(super) fn finish(&mut self, rank: u32) -> Vec<Sealed> {
+    pub(super) fn finish(&mut self, rank: u32) -> Vec<SealReport> {
         let receiver = &mut self.receivers[rank as usize];
-        let left: Vec<Sealed> = receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| Sealed { rows }).collect();
+        let left: Vec<SealReport> =
+            receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| SealReport { rows }).collect();
         receiver.filled = [0; 4];
         receiver.runs += left.len() as u32;
         self.stored.files += u64::from(receiver.runs > 0);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::runtime::process::commons::{Background, Commons};
+use crate::runtime::process::resources::{Background, ProcessResources};
 
 /// The machine a rank runs on.
 pub trait Host: Send + Sync + std::fmt::Debug {
@@ -17,10 +17,10 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     /// zero duration it only yields the processor.
     fn pause(&self, longest: Duration, background: &Background, seen: u64);
     /// Returns the resources shared by the datasets that are written on this host; by default each dataset has its own.
-    fn commons(&self) -> Arc<Commons> {
+    fn resources(&self) -> Arc<ProcessResources> {
         Arc::default()
     }
-    /// Runs background tasks until the returned guard is dropped.
+    /// RowGroupEntries background tasks until the returned guard is dropped.
     ///
     /// # Errors
     /// When no thread can be started.
@@ -53,13 +53,13 @@ pub trait Host: Send + Sync + std::fmt::Debug {
 #[derive(Debug)]
 pub struct Process {
     begun: Instant,
-    commons: Arc<Commons>,
+    resources: Arc<ProcessResources>,
 }
 
 impl Process {
     /// Creates a process without datasets.
     pub fn new() -> Self {
-        Self { begun: Instant::now(), commons: Arc::default() }
+        Self { begun: Instant::now(), resources: Arc::default() }
     }
 }
 
@@ -78,15 +78,15 @@ impl Host for Process {
         if longest.is_zero() {
             std::thread::yield_now();
         } else {
-            self.commons.queue.wait(seen, longest);
+            self.resources.queue.wait(seen, longest);
         }
     }
 
-    fn commons(&self) -> Arc<Commons> {
-        Arc::clone(&self.commons)
+    fn resources(&self) -> Arc<ProcessResources> {
+        Arc::clone(&self.resources)
     }
 
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>> {
-        Ok(Box::new(self.commons.register(background)?))
+        Ok(Box::new(self.resources.register(background)?))
     }
 }

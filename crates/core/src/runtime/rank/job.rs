@@ -6,19 +6,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorClass, Result, UsageError};
-use crate::format::{EpochFigures, PartIdentity};
+use crate::format::{EpochStatistics, PartIdentity};
 use crate::runtime::endpoint::{Endpoint, decode_figures};
+use crate::runtime::exchange_statistics::ExchangeStatistics;
 use crate::runtime::opening::discard_attempts;
 use crate::runtime::options::{EpochStart, WriteOptions};
-use crate::runtime::process::commons::Background;
 use crate::runtime::process::host::Host;
+use crate::runtime::process::resources::Background;
 use crate::runtime::rank::announcement::Announcement;
 use crate::runtime::rank::waiting::Waiting;
-use crate::runtime::traffic::RankTraffic;
 use crate::schema::ColumnView;
-use crate::shuffle::{Action, EngineFigures, Failure, Progress, Spill};
+use crate::shuffle::{Action, EngineStatistics, Failure, Progress, Spill};
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, truncate_after};
+use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, WriterLock, truncate_after};
 use crate::writer::PartFactory;
 
 /// The job's state between two calls.
@@ -33,7 +33,7 @@ pub(super) enum State {
 }
 
 /// Timeout of an append for a table: the duration of a round when ranks share processors.
-pub(super) const TABLE_PATIENCE: Duration = Duration::from_millis(50);
+pub(super) const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// A dataset open for writing, seen from one of several ranks.
 pub struct RankJob {
@@ -42,7 +42,7 @@ pub struct RankJob {
     pub(super) rank: u32,
     pub(super) options: WriteOptions,
     pub(super) storage: Arc<dyn Storage>,
-    pub(super) layout: Layout,
+    pub(super) layout: DatasetPaths,
     pub(super) descriptor: DatasetDescriptor,
     pub(super) host: Arc<dyn Host>,
     /// The engine, the writer and the transport, with their background work.
@@ -219,7 +219,7 @@ impl RankJob {
     /// # Errors
     /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
     /// epochs are not affected, and the next epoch may begin.
-    pub fn end_epoch(&mut self) -> Result<EpochFigures> {
+    pub fn end_epoch(&mut self) -> Result<EpochStatistics> {
         self.start_end_epoch()?;
         self.wait_end_epoch()
     }
@@ -242,7 +242,7 @@ impl RankJob {
     ///
     /// # Errors
     /// As for [`RankJob::end_epoch`].
-    pub fn wait_end_epoch(&mut self) -> Result<EpochFigures> {
+    pub fn wait_end_epoch(&mut self) -> Result<EpochStatistics> {
         let State::Ending(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch_wait", state: "before end_epoch_start" }.into());
         };
@@ -256,7 +256,7 @@ impl RankJob {
             }
             Some(Ok(bytes)) => {
                 let wall_s = self.host.now().saturating_sub(self.begun).as_secs_f64();
-                Ok(EpochFigures { wall_s, ..decode_figures(self.rank, &bytes)? })
+                Ok(EpochStatistics { wall_s, ..decode_figures(self.rank, &bytes)? })
             }
             None => Err(UsageError::State { call: "end_epoch_wait", state: "without an outcome" }.into()),
         }
@@ -289,7 +289,7 @@ impl RankJob {
     }
 
     /// Returns this rank's communication statistics of the current epoch, or of the last one.
-    pub fn traffic(&self) -> RankTraffic {
+    pub fn traffic(&self) -> ExchangeStatistics {
         self.background.endpoint().traffic()
     }
 
@@ -312,8 +312,8 @@ impl RankJob {
     }
 
     /// Returns this rank's statistics of the current epoch, or of the last one.
-    pub fn figures(&self) -> EngineFigures {
-        self.background.endpoint().engine.figures()
+    pub fn statistics(&self) -> EngineStatistics {
+        self.background.endpoint().engine.statistics()
     }
 
     /// Returns the bytes of the buffers that hold this rank's records: batches, records held back, memtables.

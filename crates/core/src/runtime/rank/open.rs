@@ -8,19 +8,19 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::announcement::Announcement;
-use super::job::{RankJob, State, TABLE_PATIENCE, refusal};
+use super::job::{RankJob, State, TABLE_TIMEOUT, refusal};
 use crate::error::{Error, ErrorClass, Result, UsageError};
 use crate::runtime::WriteOptions;
 use crate::runtime::endpoint::Endpoint;
-use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
+use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::opening::{Opened, open_dataset};
-use crate::runtime::process::commons::Background;
-use crate::runtime::process::commons::Commons;
 use crate::runtime::process::host::{Host, Process};
+use crate::runtime::process::resources::Background;
+use crate::runtime::process::resources::ProcessResources;
 use crate::schema::{Column, DataType, Schema};
-use crate::shuffle::{Engine, Patience, Transport};
+use crate::shuffle::{Engine, Timeouts, Transport};
 use crate::storage::Storage;
-use crate::store::{DatasetDescriptor, Layout};
+use crate::store::{DatasetDescriptor, DatasetPaths};
 
 impl RankJob {
     /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options;
@@ -96,7 +96,7 @@ impl RankJob {
         if rank >= options.ranks {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
         }
-        let layout = Layout::new(path);
+        let layout = DatasetPaths::new(path);
         let schema = Arc::new(schema);
         let wanted = DatasetDescriptor {
             derivations: options.derivations.clone(),
@@ -104,9 +104,10 @@ impl RankJob {
             ..DatasetDescriptor::new(Arc::clone(&schema))
         };
         let engine = Engine::new(options.engine(rank), Arc::clone(&schema));
-        let patience = Patience { credit: options.patience, table: TABLE_PATIENCE };
-        let endpoint = |commons: &Commons| Endpoint::new(engine, schema, Arc::clone(&commons.memory), patience);
-        let background = Arc::new(Background::new(host.commons(), transport, endpoint));
+        let timeouts = Timeouts { credit: options.credit_timeout, table: TABLE_TIMEOUT };
+        let endpoint =
+            |resources: &ProcessResources| Endpoint::new(engine, schema, Arc::clone(&resources.memory), timeouts);
+        let background = Arc::new(Background::new(host.resources(), transport, endpoint));
         let running = host.start(&background);
         let running =
             running.map_err(|source| Error::Io { operation: "start a thread for", path: path.to_owned(), source })?;
@@ -151,8 +152,8 @@ impl RankJob {
         schema: Schema,
         options: WriteOptions,
     ) -> Result<Self> {
-        let office = Arc::new(PostOffice::new(1, options.credit_batches));
-        Self::open_on(host, storage, path, schema, options, 0, Box::new(MailboxLink { rank: 0, office }))
+        let office = Arc::new(Mailboxes::new(1, options.credit_batches));
+        Self::open_on(host, storage, path, schema, options, 0, Box::new(MailboxTransport { rank: 0, office }))
     }
 
     fn agree_on_dataset(&mut self) -> Result<()> {

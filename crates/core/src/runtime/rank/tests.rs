@@ -10,12 +10,12 @@ use super::RankJob;
 use crate::error::{Error, ErrorClass, Result};
 use crate::query::{Dataset, Query};
 use crate::runtime::local::LocalJob;
-use crate::runtime::local::mailbox::{MailboxLink, PostOffice};
+use crate::runtime::local::mailbox::{MailboxTransport, Mailboxes};
 use crate::runtime::{EpochStart, Process, WriteOptions};
 use crate::schema::{Column, ColumnView, DataType, Schema};
 use crate::shuffle::{Channel, Sent, Transport};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use crate::store::{EpochRange, IfExists, Layout, forged};
+use crate::store::{DatasetPaths, EpochRange, IfExists, forged};
 
 /// A timeout far beyond the delay that any load of the machine causes.
 const AMPLE: Duration = Duration::from_secs(300);
@@ -27,18 +27,18 @@ fn schema() -> Schema {
 fn options(ranks: u32) -> WriteOptions {
     WriteOptions {
         memtable_bytes: 32 << 10,
-        patience: Duration::from_millis(50),
+        credit_timeout: Duration::from_millis(50),
         stall_limit: Some(AMPLE),
         ..WriteOptions::new(ranks)
     }
 }
 
-/// Runs `program` on every rank and returns the results in the order of the ranks.
+/// RowGroupEntries `program` on every rank and returns the results in the order of the ranks.
 fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync) -> Vec<T> {
-    let office = Arc::new(PostOffice::new(ranks, 4));
+    let office = Arc::new(Mailboxes::new(ranks, 4));
     std::thread::scope(|scope| {
         let spawn = |rank| {
-            let (program, link) = (&program, MailboxLink { rank, office: Arc::clone(&office) });
+            let (program, link) = (&program, MailboxTransport { rank, office: Arc::clone(&office) });
             scope.spawn(move || program(rank, Box::new(link)))
         };
         let threads: Vec<_> = (0..ranks).map(spawn).collect();
@@ -86,28 +86,28 @@ fn expected(rows: u32) -> Vec<u32> {
 fn ranks_write_epochs_together() {
     for ranks in [1, 2, 3, 7, 16] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let figures = run(ranks, |rank, transport| -> Result<_> {
+        let statistics = run(ranks, |rank, transport| -> Result<_> {
             let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport)?;
-            let mut figures = Vec::new();
+            let mut statistics = Vec::new();
             for epoch in 0..3 {
                 assert_eq!(job.begin_epoch(epoch)?, EpochStart::Started);
                 append(&mut job, rank, 5000 + rank)?;
                 if epoch == 1 {
                     job.renegotiate()?;
                     job.start_end_epoch()?;
-                    figures.push(job.wait_end_epoch()?);
+                    statistics.push(job.wait_end_epoch()?);
                 } else {
-                    figures.push(job.end_epoch()?);
+                    statistics.push(job.end_epoch()?);
                 }
             }
             job.close()?;
-            Ok(figures)
+            Ok(statistics)
         });
-        let figures: Vec<_> = figures.into_iter().map(Result::unwrap).collect();
+        let statistics: Vec<_> = statistics.into_iter().map(Result::unwrap).collect();
         let total = u64::from((0..ranks).map(|rank| 5000 + rank).sum::<u32>());
         for epoch in 0..3 {
-            assert_eq!(figures[0][epoch].rows, total);
-            let others = figures.iter().map(|rank| (rank[epoch].rows, &rank[epoch].rows_per_receiver));
+            assert_eq!(statistics[0][epoch].rows, total);
+            let others = statistics.iter().map(|rank| (rank[epoch].rows, &rank[epoch].rows_per_receiver));
             assert!(others.clone().all(|one| one == others.clone().next().unwrap()), "all ranks know the same");
             let found = stored(&storage, epoch as u64, ranks);
             for (rank, keys) in (0..).zip(found) {
@@ -119,7 +119,7 @@ fn ranks_write_epochs_together() {
 
 /// A connection that must not be used once the process ends.
 struct Ending {
-    link: MailboxLink,
+    link: MailboxTransport,
     ends: Arc<AtomicBool>,
 }
 
@@ -155,10 +155,10 @@ impl Drop for Ending {
 #[test]
 fn an_abandoned_job_gives_up_the_lock_without_a_call_of_the_transport() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let office = Arc::new(PostOffice::new(1, 4));
+    let office = Arc::new(Mailboxes::new(1, 4));
     for in_epoch in [false, true] {
         let ends = Arc::new(AtomicBool::new(false));
-        let link = MailboxLink { rank: 0, office: Arc::clone(&office) };
+        let link = MailboxTransport { rank: 0, office: Arc::clone(&office) };
         let transport = Box::new(Ending { link, ends: Arc::clone(&ends) });
         // Opening again needs the lock that the first job held.
         let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(1), 0, transport).unwrap();
@@ -170,7 +170,7 @@ fn an_abandoned_job_gives_up_the_lock_without_a_call_of_the_transport() {
         ends.store(true, Ordering::SeqCst);
         job.abandon().unwrap();
     }
-    let locked = crate::store::lock_holder(&*storage, &Layout::new("ds")).unwrap();
+    let locked = crate::store::lock_holder(&*storage, &DatasetPaths::new("ds")).unwrap();
     assert_eq!(locked, None);
 }
 
@@ -254,7 +254,7 @@ fn refusals_are_the_same_everywhere() {
 #[test]
 fn a_job_whose_lock_was_broken_removes_nothing() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let break_lock = || forged::break_lock(forged::elsewhere(), &storage, &Layout::new("ds")).unwrap();
+    let break_lock = || forged::break_lock(forged::elsewhere(), &storage, &DatasetPaths::new("ds")).unwrap();
     let mut job = RankJob::open_alone(Arc::clone(&storage), "ds", schema(), options(1)).unwrap();
     for epoch in [1, 2] {
         job.begin_epoch(epoch).unwrap();
@@ -270,7 +270,7 @@ fn a_job_whose_lock_was_broken_removes_nothing() {
     assert!(matches!(local.truncate_after(1), Err(Error::Locked { .. })));
     assert!(matches!(local.begin_epoch(3), Err(Error::Locked { .. })));
     drop((local, broken));
-    assert_eq!(storage.list(&Layout::new("ds").unfinished()).unwrap(), [], "no attempt was begun");
+    assert_eq!(storage.list(&DatasetPaths::new("ds").unfinished()).unwrap(), [], "no attempt was begun");
     assert_eq!(Dataset::open_with(storage, "ds").unwrap().epochs().unwrap(), [1, 2]);
 }
 
@@ -291,7 +291,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let ranks = 4;
     let done: Vec<AtomicBool> = (0..ranks).map(|_| AtomicBool::new(false)).collect();
-    let figures = run(ranks, |rank, transport| {
+    let statistics = run(ranks, |rank, transport| {
         let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options(ranks), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         // The program waits in a call of its own: this rank's engine is not driven.
@@ -302,7 +302,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
         done[rank as usize].store(true, Ordering::SeqCst);
         job.end_epoch().unwrap()
     });
-    assert!(figures[0].spills > 0, "what nobody took stays where it was");
+    assert!(statistics[0].spills > 0, "what nobody took stays where it was");
     assert!(stored(&storage, 0, ranks).into_iter().all(|keys| keys == expected(200_000)));
 }
 
@@ -324,16 +324,16 @@ impl Transport for Deaf {
 }
 
 #[test]
-fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
+fn a_rank_that_stands_still_costs_the_others_one_timeout() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let appending = Arc::new(AtomicU32::new(2));
-    let patience = Duration::from_secs(1);
+    let credit_timeout = Duration::from_secs(1);
     let waited = run(3, |rank, transport| {
         let transport = match rank {
             2 => Box::new(Deaf { transport, appending: Arc::clone(&appending) }),
             _ => transport,
         };
-        let options = WriteOptions { patience, ..options(3) };
+        let options = WriteOptions { credit_timeout, ..options(3) };
         let mut job = RankJob::open(Arc::clone(&storage), "ds", schema(), options, rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         let begun = Instant::now();
@@ -350,12 +350,12 @@ fn a_rank_that_stands_still_costs_the_others_their_patience_once() {
             appending.fetch_sub(1, Ordering::SeqCst);
         }
         let waited = begun.elapsed();
-        let figures = job.end_epoch().unwrap();
-        assert!(figures.spills > 500_000, "{figures:?}");
+        let statistics = job.end_epoch().unwrap();
+        assert!(statistics.spills > 500_000, "{statistics:?}");
         waited
     });
     // Each had some eighty batches that were not taken, each of which could cost a wait.
-    assert!(waited.iter().all(|&waited| waited < 60 * patience), "{waited:?}");
+    assert!(waited.iter().all(|&waited| waited < 60 * credit_timeout), "{waited:?}");
     let rows: usize = stored(&storage, 0, 3).iter().map(Vec::len).sum();
     assert_eq!(rows, 2_000_000);
 }
@@ -408,7 +408,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
 #[test]
 fn a_broken_transport_is_an_error() {
     /// Passes messages until it has failed.
-    struct Failing(MailboxLink, u32);
+    struct Failing(MailboxTransport, u32);
 
     impl Transport for Failing {
         fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
@@ -426,7 +426,7 @@ fn a_broken_transport_is_an_error() {
     }
 
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let link = MailboxLink { rank: 0, office: Arc::new(PostOffice::new(1, 4)) };
+    let link = MailboxTransport { rank: 0, office: Arc::new(Mailboxes::new(1, 4)) };
     let mut job = RankJob::open(storage, "ds", schema(), options(1), 0, Box::new(Failing(link, 20))).unwrap();
     job.begin_epoch(0).unwrap();
     let error = append(&mut job, 0, 100_000).and_then(|()| job.end_epoch().map(drop)).unwrap_err();
@@ -531,12 +531,12 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
 #[test]
 fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
     let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let offices: Vec<_> = (0..2).map(|_| Arc::new(PostOffice::new(2, 4))).collect();
+    let offices: Vec<_> = (0..2).map(|_| Arc::new(Mailboxes::new(2, 4))).collect();
     let program = &|rank: u32| -> Result<u64> {
         let process = Arc::new(Process::new());
-        let open = |name: &str, office: &Arc<PostOffice>| {
-            let link = Box::new(MailboxLink { rank, office: Arc::clone(office) });
-            let options = WriteOptions { patience: 2 * AMPLE, ..options(2) };
+        let open = |name: &str, office: &Arc<Mailboxes>| {
+            let link = Box::new(MailboxTransport { rank, office: Arc::clone(office) });
+            let options = WriteOptions { credit_timeout: 2 * AMPLE, ..options(2) };
             RankJob::open_on(process.clone(), Arc::clone(&memory), name, schema(), options, rank, link)
         };
         let (mut one, mut other) = (open("one", &offices[0])?, open("ds", &offices[1])?);
@@ -548,7 +548,7 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
         }
         one.end_epoch()?;
         other.end_epoch()?;
-        let spills = other.figures().spills;
+        let spills = other.statistics().spills;
         one.close()?;
         other.close()?;
         Ok(spills)

@@ -125,14 +125,14 @@ impl Engine {
         };
         ordinals.clear();
         columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
-        self.session.figures.originated += count as u64;
+        self.session.statistics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);
         match self.session.installed {
             Some(_) => self.route(stored, &ordinals, true),
             None => {
                 self.held.extend_from_slice(stored);
-                self.session.figures.held += count as u64;
+                self.session.statistics.held += count as u64;
             }
         }
         self.scratch.block = block;
@@ -141,7 +141,7 @@ impl Engine {
 
     /// Grows the batch size with the epoch.
     pub(in crate::shuffle) fn size_batches(&mut self) {
-        let rows = self.session.figures.originated.saturating_add(self.session.figures.forwarded);
+        let rows = self.session.statistics.originated.saturating_add(self.session.statistics.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
         self.outbox.size_batches(bytes, self.options.receivers);
     }
@@ -191,7 +191,7 @@ impl Engine {
             let nan = self.order.is_nan(ordinal);
             if may_hold && !nan && (ordinal < low || ordinal > high) && self.held.len() < hold_limit {
                 self.held.extend_from_slice(row);
-                self.session.figures.held += 1;
+                self.session.statistics.held += 1;
                 continue;
             }
             let destination = receiver(&installed.table, &self.options, (ordinal, tie), nan);
@@ -216,7 +216,7 @@ impl Engine {
                 receivers(table, options, ordinals, ties, destinations);
             }
         });
-        self.session.figures.rerouted += rerouted;
+        self.session.statistics.rerouted += rerouted;
     }
 
     /// Routes the records held back, by the table in force.
@@ -279,8 +279,8 @@ impl Engine {
     }
 
     fn count_kept(&mut self, rows: u64) -> u64 {
-        self.session.figures.spills += rows;
-        self.session.figures.delivered += rows;
+        self.session.statistics.spills += rows;
+        self.session.statistics.delivered += rows;
         rows
     }
 
@@ -324,7 +324,7 @@ impl Engine {
             if !rows.is_empty() {
                 receiver.deliver(RunKind::Regular, rows);
             }
-            self.session.figures.delivered += u64::from(header.rows);
+            self.session.statistics.delivered += u64::from(header.rows);
             self.scratch.ordinals = ordinals;
             self.outbox.recycle(message);
             return Ok(());
@@ -341,8 +341,8 @@ impl Engine {
             }
         });
         deliver_by_kind(rows, self.schema.row_bytes(), kinds, receiver);
-        self.session.figures.delivered += u64::from(header.rows);
-        self.session.figures.strays += strays;
+        self.session.statistics.delivered += u64::from(header.rows);
+        self.session.statistics.strays += strays;
         self.scratch.ordinals = ordinals;
         self.outbox.recycle(message);
         Ok(())

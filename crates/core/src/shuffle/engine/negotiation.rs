@@ -6,7 +6,7 @@
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, Renegotiation, planner_options};
-use crate::partition::{PartitionTable, Pivots, Planner};
+use crate::partition::{PartitionTable, Pivots, TablePlanner};
 use crate::shuffle::message::Control;
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{GROWTH, Loads, Round};
@@ -89,7 +89,7 @@ impl Engine {
             Some(_) => Loads::Subtree(Vec::new()),
             None => Loads::All(vec![0; self.options.receivers as usize]),
         };
-        loads.add(self.options.partition().map(|own| (own, self.session.figures.received())).into_iter().collect());
+        loads.add(self.options.partition().map(|own| (own, self.session.statistics.received())).into_iter().collect());
         self.session.negotiation.round = Some(Round {
             version,
             missing_children: self.children_count(),
@@ -170,7 +170,7 @@ impl Engine {
                     .session
                     .negotiation
                     .planner
-                    .get_or_insert_with(|| Planner::new(options.receivers, 1, planner_options(options)));
+                    .get_or_insert_with(|| TablePlanner::new(options.receivers, 1, planner_options(options)));
                 let table = planner.plan_with_loads(&pivots, loads.of_all());
                 let mut encoded = Vec::new();
                 table.encode(&mut encoded);
@@ -203,7 +203,7 @@ impl Engine {
         table: &[u8],
         receiver: &mut dyn Receiver,
     ) -> Result<(), MessageError> {
-        let decoded = self.shelf.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
+        let decoded = self.cache.decode(table).map_err(|_| MessageError::Field { field: "table" })?;
         if decoded.version() != self.table_version() + 1 || decoded.partitions() != self.options.receivers {
             return Err(MessageError::Field { field: "table" });
         }
@@ -221,7 +221,7 @@ impl Engine {
     ) -> Result<(), MessageError> {
         let own_bounds = self.options.partition().map(|partition| table.closed_bounds(partition));
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
-        self.session.figures.tables += 1;
+        self.session.statistics.tables += 1;
         receiver.set_partition(self.table_version(), self.bounds());
         // Batches that have not left yet would arrive as strays.
         self.reroute_waiting();

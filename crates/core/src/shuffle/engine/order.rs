@@ -25,7 +25,7 @@ impl Engine {
             // The end of an epoch may overtake a round.
             Control::Request { .. } | Control::Pivots { .. } | Control::Delivered { .. } => children > 0,
             Control::Settled { .. } => records_flow && self.session.quiescence.awaits_settled(children),
-            Control::Sealed(_) => {
+            Control::SealReport(_) => {
                 self.session.phase == Phase::Sealing && self.session.quiescence.awaits_sealed(children)
             }
         };
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::format::RunKind;
     use crate::schema::{Column, DataType, Schema};
-    use crate::shuffle::message::Sealed;
+    use crate::shuffle::message::SealReport;
     use crate::shuffle::{Channel, EngineOptions, Sent, Transport};
 
     /// Control messages from a broken peer. Replies are discarded.
@@ -76,7 +76,7 @@ mod tests {
     fn messages_out_of_their_order_are_refused() {
         let go = || Control::Go { announcement: Vec::new() };
         let settled = || Control::Settled { originated: 0 };
-        let sealed = || Control::Sealed(Sealed::Payloads(Vec::new()));
+        let sealed = || Control::SealReport(SealReport::Payloads(Vec::new()));
         assert!(receive(1, &[go()]).is_ok());
         assert!(receive(0, &[Control::Ready, Control::Ready]).is_ok());
         for messages in [vec![Control::Closed], vec![go(), go()], vec![go(), Control::Closed], vec![settled()]] {

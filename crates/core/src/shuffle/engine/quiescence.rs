@@ -8,7 +8,7 @@
 use super::session::Phase;
 use super::{Engine, Event};
 use crate::shuffle::counts::Probe;
-use crate::shuffle::message::{Control, Failure, Sealed};
+use crate::shuffle::message::{Control, Failure, SealReport};
 use crate::shuffle::wire::MessageError;
 
 /// Adds two sums of records over ranks. A correct job never overflows them.
@@ -45,7 +45,7 @@ impl Engine {
             // A sum that overflows comes from a broken child. The sums then never agree, and the epoch does not end on
             // any rank.
             self.session.quiescence.originated =
-                self.session.quiescence.originated.saturating_add(self.session.figures.originated);
+                self.session.quiescence.originated.saturating_add(self.session.statistics.originated);
             self.report_settled();
         }
     }
@@ -83,8 +83,11 @@ impl Engine {
     pub(in crate::shuffle) fn receive_probe(&mut self, round: u32) {
         self.tell_children(&Control::Probe { round });
         self.session.quiescence.last_probe = round;
-        self.session.quiescence.probe =
-            Some(Probe { round, missing_children: self.children_count(), delivered: self.session.figures.delivered });
+        self.session.quiescence.probe = Some(Probe {
+            round,
+            missing_children: self.children_count(),
+            delivered: self.session.statistics.delivered,
+        });
         self.report_delivered();
     }
 
@@ -120,31 +123,31 @@ impl Engine {
     pub fn sealed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;
         let own = match result {
-            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
-            Err(cause) => Sealed::Failed(Failure { rank, cause }),
+            Ok(payload) => SealReport::Payloads(vec![(rank, payload)]),
+            Err(cause) => SealReport::Failed(Failure { rank, cause }),
         };
         self.add_sealed(own);
         self.session.quiescence.own_sealed = true;
         self.report_sealed();
     }
 
-    pub(in crate::shuffle) fn child_sealed(&mut self, sealed: Sealed) {
+    pub(in crate::shuffle) fn child_sealed(&mut self, sealed: SealReport) {
         self.session.quiescence.sealed_children += 1;
         self.add_sealed(sealed);
         self.report_sealed();
     }
 
-    fn add_sealed(&mut self, sealed: Sealed) {
+    fn add_sealed(&mut self, sealed: SealReport) {
         let sum = match (self.session.quiescence.sealed.take(), sealed) {
             (None, sealed) => sealed,
-            (Some(Sealed::Payloads(mut all)), Sealed::Payloads(more)) => {
+            (Some(SealReport::Payloads(mut all)), SealReport::Payloads(more)) => {
                 all.extend(more);
-                Sealed::Payloads(all)
+                SealReport::Payloads(all)
             }
-            (Some(Sealed::Failed(one)), Sealed::Failed(other)) => {
-                Sealed::Failed(if one.rank <= other.rank { one } else { other })
+            (Some(SealReport::Failed(one)), SealReport::Failed(other)) => {
+                SealReport::Failed(if one.rank <= other.rank { one } else { other })
             }
-            (Some(failed @ Sealed::Failed(_)), _) | (_, failed @ Sealed::Failed(_)) => failed,
+            (Some(failed @ SealReport::Failed(_)), _) | (_, failed @ SealReport::Failed(_)) => failed,
         };
         self.session.quiescence.sealed = Some(sum);
     }
@@ -158,9 +161,9 @@ impl Engine {
         }
         let Some(sealed) = self.session.quiescence.sealed.take() else { return };
         match (self.place.parent(), self.merged(sealed)) {
-            (Some(parent), sealed) => self.control.push_back((parent, Control::Sealed(sealed))),
-            (None, Sealed::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
-            (None, Sealed::Failed(failure)) => {
+            (Some(parent), sealed) => self.control.push_back((parent, Control::SealReport(sealed))),
+            (None, SealReport::Payloads(payloads)) => self.events.push_back(Event::Gathered { payloads }),
+            (None, SealReport::Failed(failure)) => {
                 self.events.push_back(Event::GatherFailed);
                 self.finish(Err(failure));
             }
@@ -168,16 +171,16 @@ impl Engine {
     }
 
     /// Merges the payloads of this subtree, if a merge function is set. Rank 0 keeps them as they arrive.
-    fn merged(&self, sealed: Sealed) -> Sealed {
+    fn merged(&self, sealed: SealReport) -> SealReport {
         let Some(merge) = &self.merge else { return sealed };
-        let Sealed::Payloads(payloads) = sealed else { return sealed };
+        let SealReport::Payloads(payloads) = sealed else { return sealed };
         if payloads.len() < 2 || self.place.parent().is_none() {
-            return Sealed::Payloads(payloads);
+            return SealReport::Payloads(payloads);
         }
         let rank = self.options.rank;
         match (merge.0)(payloads) {
-            Ok(payload) => Sealed::Payloads(vec![(rank, payload)]),
-            Err(cause) => Sealed::Failed(Failure { rank, cause }),
+            Ok(payload) => SealReport::Payloads(vec![(rank, payload)]),
+            Err(cause) => SealReport::Failed(Failure { rank, cause }),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::partition::{PartitionTable, Planner};
+use crate::partition::{PartitionTable, TablePlanner};
 use crate::shuffle::counts::Quiescence;
-use crate::shuffle::figures::EngineFigures;
+use crate::shuffle::peers::PeerSet;
 use crate::shuffle::round::Round;
-use crate::shuffle::traffic::Traffic;
+use crate::shuffle::statistics::EngineStatistics;
 
 /// The empty key range, which every key widens.
 pub(in crate::shuffle) const EMPTY_RANGE: (u64, u64) = (u64::MAX, 0);
@@ -50,8 +50,8 @@ pub(in crate::shuffle) struct Session {
     pub(in crate::shuffle) quiescence: Quiescence,
     /// Ranks that gave no credit until the runtime's timeout.
     pub(in crate::shuffle) unresponsive: BTreeSet<u32>,
-    pub(in crate::shuffle) figures: EngineFigures,
-    pub(in crate::shuffle) traffic: Traffic,
+    pub(in crate::shuffle) statistics: EngineStatistics,
+    pub(in crate::shuffle) traffic: PeerSet,
 }
 
 impl Session {
@@ -85,7 +85,7 @@ pub(in crate::shuffle) struct Negotiation {
     /// The round this rank takes part in.
     pub(in crate::shuffle) round: Option<Round>,
     /// On rank 0: plans tables from the loads of all partitions.
-    pub(in crate::shuffle) planner: Option<Planner>,
+    pub(in crate::shuffle) planner: Option<TablePlanner>,
     /// On rank 0: smallest and largest key observed on any rank.
     pub(in crate::shuffle) seen_range: (u64, u64),
     /// On rank 0: number of keys observed on all ranks.

@@ -1,7 +1,7 @@
 //! Queries of the runtime: an engine's memory and state.
 
 use super::{BatchMemory, Engine, Peers};
-use crate::partition::Planner;
+use crate::partition::TablePlanner;
 use crate::shuffle::backpressure::Pressure;
 use crate::shuffle::round::Round;
 
@@ -11,7 +11,7 @@ impl Engine {
     pub fn negotiation_bytes(&self) -> usize {
         let round = self.session.negotiation.round.as_ref().map_or(0, Round::memory_bytes);
         let table = self.session.installed.as_ref().map_or(0, |installed| installed.table.memory_bytes());
-        let planner = self.session.negotiation.planner.as_ref().map_or(0, Planner::memory_bytes);
+        let planner = self.session.negotiation.planner.as_ref().map_or(0, TablePlanner::memory_bytes);
         self.sketch.memory_bytes() + round + table + planner
     }
 

@@ -5,15 +5,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Barrier};
 
 use super::super::lock::forged;
-use super::super::{Layout, LockNotice, WriterLock, lock_holder};
+use super::super::{DatasetPaths, LockNotice, WriterLock, lock_holder};
 use crate::error::Error;
 use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
 
 /// The environment variable that names the dataset to a child process of these tests.
 const CHILD: &str = "TURBIDITE_TEST_LOCK_CHILD";
 
-fn layout() -> Layout {
-    Layout::new("/ds")
+fn layout() -> DatasetPaths {
+    DatasetPaths::new("/ds")
 }
 
 /// Returns the number of a process that has just ended.
@@ -57,7 +57,7 @@ fn start_child(root: &std::path::Path) -> Child {
 fn child() {
     let Some(root) = std::env::var_os(CHILD) else { return };
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let lock = WriterLock::acquire(&storage, &Layout::new(root), false).unwrap();
+    let lock = WriterLock::acquire(&storage, &DatasetPaths::new(root), false).unwrap();
     println!("lock is held");
     // Until the parent kills this process, or ends and thereby closes the pipe.
     let _ = std::io::stdin().read_line(&mut String::new());
@@ -67,7 +67,7 @@ fn child() {
 #[test]
 fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     let folder = tempfile::tempdir().unwrap();
-    let layout = Layout::new(folder.path().join("ds"));
+    let layout = DatasetPaths::new(folder.path().join("ds"));
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let mut child = start_child(layout.root());
     let holder = locked_by(WriterLock::acquire(&storage, &layout, false));
@@ -216,7 +216,7 @@ fn of_many_that_take_over_at_once_one_gets_it() {
     for round in 0..60 {
         let (storage, layout): (Arc<dyn Storage>, _) = match round % 2 {
             0 => (Arc::new(MemoryStorage::new()), layout()),
-            _ => (Arc::new(FileSystem::new()), Layout::new(folder.path().join(round.to_string()))),
+            _ => (Arc::new(FileSystem::new()), DatasetPaths::new(folder.path().join(round.to_string()))),
         };
         storage.create_dir_all(&layout.control()).unwrap();
         forged::place(&*storage, &layout.lock(), &forged::Holder { process, ..forged::Holder::this() });

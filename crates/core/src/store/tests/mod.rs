@@ -11,10 +11,11 @@ mod verified;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{DatasetDescriptor, EpochCommit, IfExists, Layout, WriterLock, load_manifest, recover};
+use super::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, WriterLock, load_manifest, recover};
 use crate::error::Result;
 use crate::format::{
-    EpochFigures, EpochManifest, Memtable, PartId, PartOptions, PartReader, PartWriter, RunContext, RunEntry, RunKind,
+    EpochManifest, EpochStatistics, Memtable, PartId, PartOptions, PartReader, PartWriter, RowGroupEntry, RunContext,
+    RunKind,
 };
 use crate::schema::{Column, DataType, Schema, Value};
 use crate::storage::{MemoryStorage, Storage};
@@ -24,8 +25,8 @@ const RUN_ROWS: u64 = 40;
 /// Parts per epoch, each of two runs.
 const PARTS: u32 = 2;
 
-fn layout() -> Layout {
-    Layout::new("/datasets/ds")
+fn layout() -> DatasetPaths {
+    DatasetPaths::new("/datasets/ds")
 }
 
 fn schema() -> Arc<Schema> {
@@ -76,16 +77,16 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
         epoch: commit.identity().epoch,
         commit: commit.identity().commit,
         parts: Vec::new(),
-        runs: crate::format::Runs::default(),
+        row_groups: crate::format::RowGroupEntries::default(),
         keys: Default::default(),
-        figures: EpochFigures { rows: ids.len() as u64, ..EpochFigures::default() },
+        statistics: EpochStatistics { rows: ids.len() as u64, ..EpochStatistics::default() },
     };
     for (rank, ids) in ids.chunks(2 * RUN_ROWS as usize).enumerate() {
         let part = PartId { rank: rank as u32, roll: 0 };
         let (directory, identity) = (commit.directory(), commit.identity());
         let mut writer = PartWriter::create(storage.clone(), &directory, part, schema(), options(), identity)?;
         for (run, ids) in ids.chunks(RUN_ROWS as usize).enumerate() {
-            manifest.runs.extend(writer.append_run(&memtable(ids), context(run as u32))?);
+            manifest.row_groups.extend(writer.append_run(&memtable(ids), context(run as u32))?);
         }
         manifest.parts.push(writer.finish()?);
     }
@@ -105,7 +106,7 @@ fn write_epoch(
     commit.commit(manifest)
 }
 
-/// Runs a whole job of one epoch: open, write, release.
+/// RowGroupEntries a whole job of one epoch: open, write, release.
 fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -> Result<()> {
     let (lock, descriptor) = open(storage)?;
     write_epoch(storage, &descriptor, epoch, if_exists, seed)?;
@@ -125,8 +126,8 @@ fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) 
     for entry in &manifest.parts {
         let path = layout().part(epoch, entry.part);
         let reader = PartReader::open(storage, &path, entry, manifest.commit, descriptor.schema.clone())?;
-        let of_part = |run: &&RunEntry| run.part == entry.part;
-        for run in manifest.runs.iter().filter(of_part) {
+        let of_part = |run: &&RowGroupEntry| run.part == entry.part;
+        for run in manifest.row_groups.iter().filter(of_part) {
             for page in 0..reader.pages(run.row_group, 1)?.len() {
                 reader.read_page(run.row_group, 1, page, true, &mut bytes)?;
             }

@@ -59,7 +59,7 @@ fn sealed_runs_are_listed_recovered_and_kept_apart() {
 
     let salvaged = salvage::recover_into(&storage, &layout(), &descriptor, &found[0], &out()).unwrap();
     assert_eq!((salvaged.parts, salvaged.runs, salvaged.rows), (1, 2, 2 * RUN_ROWS));
-    assert!(salvaged.damaged.is_empty());
+    assert!(salvaged.corrupt.is_empty());
     assert_eq!(salvaged.directory, out().join("epoch=7"));
     assert_eq!(salvaged_ids(&memory.crash(), &salvaged.directory), ids(7)[..2 * RUN_ROWS as usize]);
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1], "the dataset is as it was");
@@ -115,8 +115,8 @@ fn a_damaged_run_is_left_out_and_named() {
     let faulty: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), flip));
     // The new file has the same name; the byte flipped in the old one must not be flipped when the new one is read.
     let salvaged = salvage::recover_into(&faulty, &layout(), &descriptor, &found[0], &out()).unwrap();
-    assert_eq!((salvaged.runs, salvaged.rows, salvaged.damaged.len()), (2, 2 * RUN_ROWS, 1));
-    assert!(salvaged.damaged[0].to_string().contains("run 1"), "{}", salvaged.damaged[0]);
+    assert_eq!((salvaged.runs, salvaged.rows, salvaged.corrupt.len()), (2, 2 * RUN_ROWS, 1));
+    assert!(salvaged.corrupt[0].to_string().contains("run 1"), "{}", salvaged.corrupt[0]);
     let mut expected = ids(7)[..3 * RUN_ROWS as usize].to_vec();
     expected.drain(RUN_ROWS as usize..2 * RUN_ROWS as usize);
     assert_eq!(salvaged_ids(&*storage, &salvaged.directory), expected);

@@ -69,19 +69,19 @@ fn flipped_bytes_are_found_in_every_file_but_for_padding() {
     for path in files(&memory, layout().root()) {
         let content = read_all(&memory, &path, 1 << 20).unwrap();
         let padding = |offset: usize| {
-            let group = |run: &&crate::format::RunEntry| layout().part(1, run.part) == path;
+            let group = |run: &&crate::format::RowGroupEntry| layout().part(1, run.part) == path;
             let inside =
-                |run: &crate::format::RunEntry| (run.offset..run.offset + run.bytes).contains(&(offset as u64));
+                |run: &crate::format::RowGroupEntry| (run.offset..run.offset + run.bytes).contains(&(offset as u64));
             let part = manifest.parts.iter().find(|entry| layout().part(1, entry.part) == path);
             let tail = part.is_none_or(|part| offset as u64 >= part.footer_offset);
-            !tail && offset >= 4 && content[offset] == 0 && !manifest.runs.iter().filter(group).any(inside)
+            !tail && offset >= 4 && content[offset] == 0 && !manifest.row_groups.iter().filter(group).any(inside)
         };
         // Every byte near the ends, every seventh elsewhere.
         let near = |offset: usize| offset < 300 || offset + 300 > content.len();
         for offset in (0..content.len()).filter(|offset| near(*offset) || offset % 7 == 0) {
             let mask = [1, 0x80, 0xff][offset % 3];
             let report = check_with(&memory, Fault::Flip { path: path.clone(), offset: offset as u64, mask });
-            let found = report.findings.iter().any(|finding| finding.kind == FindingKind::Damage);
+            let found = report.findings.iter().any(|finding| finding.kind == FindingKind::Corruption);
             assert!(found || padding(offset), "{} byte {offset}: {}", path.display(), texts(&report.findings));
             checked += u32::from(found);
         }
@@ -95,7 +95,7 @@ fn missing_short_and_foreign_files_are_named() {
     let part = layout().epoch(1).join("part-00001.parquet");
     let manifest = files(&base, &layout().manifests()).remove(0);
     let damaged = |report: &VerifyReport, path: &Path, text: &str| {
-        let mut damage = report.findings.iter().filter(|finding| finding.kind == FindingKind::Damage);
+        let mut damage = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
         let found = damage.any(|finding| finding.path == path && finding.to_string().contains(text));
         assert!(found, "{} {text}: {}", path.display(), texts(&report.findings));
         assert!(!report.is_clean());
@@ -136,7 +136,7 @@ fn leftovers_are_notices_only() {
     let _attempt = EpochCommit::begin(&storage, &layout(), &descriptor, 7, IfExists::Error).unwrap();
     memory.create(&layout().manifest(8, uuid::Uuid::from_u128(8))).unwrap();
     memory.create(&layout().data().join("notes.txt")).unwrap();
-    let aside = layout().leftover(9, uuid::Uuid::from_u128(9), super::super::layout::Leftover::SetAside);
+    let aside = layout().leftover(9, uuid::Uuid::from_u128(9), super::super::paths::Leftover::SetAside);
     memory.create_dir_all(&aside).unwrap();
     let report = check(&storage);
     let said = texts(&report.findings);
@@ -167,34 +167,34 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
     assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
     type Change = fn(&mut EpochManifest);
     let changes: [(Change, &str); 16] = [
-        (|manifest| manifest.figures.rows += 1, "says that the epoch has 161 records"),
-        (|manifest| manifest.figures.strays = 3, "3 strays"),
-        (|manifest| manifest.figures.spills = 3, "3 spilled"),
-        (|manifest| manifest.figures.nan_keys = 1, "1 records with a NaN key"),
-        (|manifest| manifest.runs.to_mut()[2].rows += 1, "another number of records"),
-        (|manifest| manifest.runs.to_mut()[2].checksum ^= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.runs.to_mut()[2].bytes -= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.runs.to_mut()[2].offset += 1, "begins at byte"),
-        (|manifest| manifest.runs.to_mut()[2].row_group = 9, "row group 9"),
-        (|manifest| drop(manifest.runs.to_mut().remove(2)), "4 row groups where the manifest has 3"),
+        (|manifest| manifest.statistics.rows += 1, "says that the epoch has 161 records"),
+        (|manifest| manifest.statistics.strays = 3, "3 strays"),
+        (|manifest| manifest.statistics.spills = 3, "3 spilled"),
+        (|manifest| manifest.statistics.nan_keys = 1, "1 records with a NaN key"),
+        (|manifest| manifest.row_groups.to_mut()[2].rows += 1, "another number of records"),
+        (|manifest| manifest.row_groups.to_mut()[2].checksum ^= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.row_groups.to_mut()[2].bytes -= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.row_groups.to_mut()[2].offset += 1, "begins at byte"),
+        (|manifest| manifest.row_groups.to_mut()[2].row_group = 9, "row group 9"),
+        (|manifest| drop(manifest.row_groups.to_mut().remove(2)), "4 row groups where the manifest has 3"),
         (
-            |manifest| manifest.runs.to_mut()[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))),
+            |manifest| manifest.row_groups.to_mut()[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))),
             "'energy'",
         ),
-        (|manifest| manifest.runs.to_mut()[2].columns[1].range = Some((Value::Int(7), Value::Int(2000))), "'id'"),
-        (|manifest| manifest.runs.to_mut()[2].columns[0].nan_count = 1, "1 NaN"),
+        (|manifest| manifest.row_groups.to_mut()[2].columns[1].range = Some((Value::Int(7), Value::Int(2000))), "'id'"),
+        (|manifest| manifest.row_groups.to_mut()[2].columns[0].nan_count = 1, "1 NaN"),
         (
-            |manifest| manifest.runs.to_mut()[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
+            |manifest| manifest.row_groups.to_mut()[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
             "outside of its partition",
         ),
-        (|manifest| manifest.runs.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
-        (|manifest| manifest.runs.to_mut()[2].table_version = 5, "seal of run"),
+        (|manifest| manifest.row_groups.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
+        (|manifest| manifest.row_groups.to_mut()[2].table_version = 5, "seal of run"),
     ];
     for (change, text) in changes {
         let said = with_manifest(change);
         assert!(said.contains(text), "{text}: {said}");
     }
     // Two runs listed as one: each is sorted, together they are not.
-    let said = with_manifest(|manifest| manifest.runs.to_mut().iter_mut().for_each(|run| run.run = 0));
+    let said = with_manifest(|manifest| manifest.row_groups.to_mut().iter_mut().for_each(|run| run.run = 0));
     assert!(said.contains("do not ascend"), "{said}");
 }

@@ -6,7 +6,7 @@
 //! and epoch (`sorter`).
 //!
 //! Nothing relies on ids being good: a particle may be missing at some epochs, and several rows of one epoch may have one
-//! id. Both are counted ([`TrackFigures`]) and neither is hidden.
+//! id. Both are counted ([`TrackMetrics`]) and neither is hidden.
 //!
 //! # Memory
 //!
@@ -18,4 +18,4 @@ mod search;
 mod sorter;
 
 pub(in crate::query) use search::follow;
-pub use search::{TrackFigures, TrackProgress, TrackRequest, Tracks};
+pub use search::{TrackMetrics, TrackProgress, TrackRequest, Tracks};

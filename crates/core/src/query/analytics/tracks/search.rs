@@ -14,8 +14,8 @@ use crate::query::analytics::tracks::sorter::{Sorted, Sorter};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::stream::Scan;
-use crate::query::figures::{Counters, QueryFigures};
-use crate::query::request::{BATCH_ROWS, EpochSelection, Query, Shape, resolve_columns};
+use crate::query::metrics::{Counters, QueryMetrics};
+use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
 use crate::schema::{DataType, EPOCH_COLUMN, Schema};
 
 /// Memory in which rows are sorted.
@@ -33,7 +33,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// for batch in &mut tracks {
 ///     println!("{} rows", batch?.num_rows());
 /// }
-/// println!("{} particles, {} of them not always there", tracks.figures().ids, tracks.figures().incomplete_ids);
+/// println!("{} particles, {} of them not always there", tracks.metrics().ids, tracks.metrics().incomplete_ids);
 /// # Ok::<(), turbidite::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -86,7 +86,7 @@ impl TrackRequest {
         self
     }
 
-    /// Ends after this many rows. As much is read as without it: the figures are those of all.
+    /// Ends after this many rows. As much is read as without it: the metrics are those of the whole.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = rows;
@@ -141,7 +141,7 @@ pub struct TrackProgress {
 /// What was found, limit or not.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct TrackFigures {
+pub struct TrackMetrics {
     /// Particles that are followed.
     pub ids: u64,
     /// Epochs through which they are followed.
@@ -155,7 +155,7 @@ pub struct TrackFigures {
     /// Rows beyond the first of their particle and epoch.
     pub duplicates: u64,
     /// What reading took, both scans together.
-    pub read: QueryFigures,
+    pub read: QueryMetrics,
 }
 
 /// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]: the id, the epoch, the other columns.
@@ -170,7 +170,7 @@ pub struct Tracks {
     batch_rows: usize,
     /// Rows of the limit that are still to come.
     open: u64,
-    figures: TrackFigures,
+    metrics: TrackMetrics,
 }
 
 /// Finds the particles and gathers their rows.
@@ -188,27 +188,27 @@ pub(in crate::query) fn follow(
 
     let name = |column: &usize| schema.columns()[*column].name.clone();
     let query = request.query().columns([id].iter().chain(&others).map(name));
-    let mut shape = Shape::resolve(&query, schema)?;
+    let mut shape = ResolvedQuery::resolve(&query, schema)?;
     shape.predicate = ids.predicate(schema, id)?;
     let types: Vec<DataType> = shape.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
     let arrow = with_epoch(&shape.arrow);
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
     let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
     let mut gathering =
-        Gathering { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
+        SecondScan { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
     if ids.len() > 0 {
         gathering.scan(Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs.clone()), advance)?;
     }
-    let Gathering { sorter, presence, .. } = gathering;
-    let figures = TrackFigures {
+    let SecondScan { sorter, presence, .. } = gathering;
+    let metrics = TrackMetrics {
         ids: ids.len() as u64,
         epochs: epochs.len() as u64,
-        read: counters.figures(),
-        ..presence.figures
+        read: counters.metrics(),
+        ..presence.metrics
     };
     let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, BATCH_ROWS);
     let (root, rows) = (dataset.root().to_owned(), Some(sorter.finish()?));
-    Ok(Tracks { root, schema: arrow, types, epochs, rows, batch_rows, open: request.limit, figures })
+    Ok(Tracks { root, schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
 }
 
 /// The column that tells particles apart.
@@ -244,7 +244,7 @@ fn with_epoch(schema: &SchemaRef) -> SchemaRef {
 fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters: &Arc<Counters>) -> Result<IdSet> {
     let stated = &dataset.schema.columns()[id];
     let query = request.query().filter(&request.of).columns([&stated.name]);
-    let shape = Shape::resolve(&query, &dataset.schema)?;
+    let shape = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&request.at.into())?;
     let mut gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
         wrong_id(format!("'{}' is {}; ids are integers or fixed_bytes", stated.name, stated.data_type))
@@ -257,8 +257,8 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
         ))
     };
     let mut scan = Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs);
-    while let Some(piece) = scan.next_piece()? {
-        if !gatherer.add(&piece.columns[0]) {
+    while let Some(packed) = scan.next_piece()? {
+        if !gatherer.add(&packed.columns[0]) {
             return Err(too_many());
         }
     }
@@ -266,7 +266,7 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
 }
 
 /// The second scan.
-struct Gathering<'a> {
+struct SecondScan<'a> {
     ids: &'a IdSet,
     epochs: &'a [u64],
     types: &'a [DataType],
@@ -274,22 +274,22 @@ struct Gathering<'a> {
     presence: Presence,
 }
 
-impl Gathering<'_> {
+impl SecondScan<'_> {
     fn scan(&mut self, mut scan: Scan, advance: &dyn Fn(TrackProgress)) -> Result<()> {
         let epochs = self.epochs.len();
         let mut current = 0;
         advance(TrackProgress { done_epochs: 0, epochs: epochs as u64 });
-        while let Some(piece) = scan.next_piece()? {
-            if piece.rows == 0 {
+        while let Some(packed) = scan.next_piece()? {
+            if packed.rows == 0 {
                 continue;
             }
             // Pieces come epoch by epoch, in the order of the list.
-            while self.epochs.get(current).is_some_and(|epoch| *epoch != piece.epoch) {
+            while self.epochs.get(current).is_some_and(|epoch| *epoch != packed.epoch) {
                 self.presence.end_epoch();
                 current += 1;
                 advance(TrackProgress { done_epochs: current as u64, epochs: epochs as u64 });
             }
-            self.take(&piece.columns, piece.rows, current)?;
+            self.take(&packed.columns, packed.rows, current)?;
         }
         for done in current..epochs {
             self.presence.end_epoch();
@@ -320,18 +320,18 @@ impl Gathering<'_> {
 struct Presence {
     seen: Vec<bool>,
     always: Vec<bool>,
-    figures: TrackFigures,
+    metrics: TrackMetrics,
 }
 
 impl Presence {
     fn new(ids: usize) -> Self {
-        Self { seen: vec![false; ids], always: vec![true; ids], figures: TrackFigures::default() }
+        Self { seen: vec![false; ids], always: vec![true; ids], metrics: TrackMetrics::default() }
     }
 
     /// Notes a row of a particle.
     fn see(&mut self, place: usize) {
-        self.figures.rows += 1;
-        self.figures.duplicates += u64::from(self.seen[place]);
+        self.metrics.rows += 1;
+        self.metrics.duplicates += u64::from(self.seen[place]);
         self.seen[place] = true;
     }
 
@@ -339,8 +339,8 @@ impl Presence {
     fn end_epoch(&mut self) {
         for (seen, always) in self.seen.iter_mut().zip(&mut self.always) {
             if !*seen {
-                self.figures.missing += 1;
-                self.figures.incomplete_ids += u64::from(*always);
+                self.metrics.missing += 1;
+                self.metrics.incomplete_ids += u64::from(*always);
                 *always = false;
             }
             *seen = false;
@@ -355,8 +355,8 @@ impl Tracks {
     }
 
     /// What was found and what it took.
-    pub fn figures(&self) -> TrackFigures {
-        self.figures
+    pub fn metrics(&self) -> TrackMetrics {
+        self.metrics
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
@@ -389,7 +389,7 @@ impl Tracks {
         let mut arrays: Vec<ArrayRef> = stored.collect();
         arrays.insert(1, Arc::new(UInt64Array::from(epochs)));
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
-        batch.map(Some).map_err(|cause| Error::damage(&self.root, cause.to_string()))
+        batch.map(Some).map_err(|cause| Error::corruption(&self.root, cause.to_string()))
     }
 }
 

@@ -103,7 +103,12 @@ impl Sorter {
         }
         let Some(Spilled { file, runs }) = self.spilled else {
             self.entries.sort_unstable();
-            return Ok(Sorted::Held { row_bytes: self.row_bytes, rows: self.rows, entries: self.entries, next: 0 });
+            return Ok(Sorted::CachedPages {
+                row_bytes: self.row_bytes,
+                rows: self.rows,
+                entries: self.entries,
+                next: 0,
+            });
         };
         let budget_rows = self.most_rows / runs.len().max(1);
         let mut merge = Merge {
@@ -125,7 +130,7 @@ impl Sorter {
 #[derive(Debug)]
 pub(super) enum Sorted {
     /// All of them were in memory.
-    Held { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
+    CachedPages { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
     /// They are merged from disk.
     Merged(Merge),
 }
@@ -137,7 +142,7 @@ impl Sorted {
     /// When the rows on disk cannot be read.
     pub(super) fn next<T>(&mut self, take: impl FnOnce(u64, &[u8]) -> T) -> Result<Option<T>> {
         match self {
-            Self::Held { row_bytes, rows, entries, next } => {
+            Self::CachedPages { row_bytes, rows, entries, next } => {
                 let Some((key, place)) = entries.get(*next) else { return Ok(None) };
                 *next += 1;
                 Ok(Some(take(*key, &rows[*place as usize * *row_bytes..][..*row_bytes])))
@@ -147,7 +152,7 @@ impl Sorted {
     }
 }
 
-/// Runs on disk, each with the beginning of what is left of it in memory.
+/// RowGroupEntries on disk, each with the beginning of what is left of it in memory.
 #[derive(Debug)]
 pub(super) struct Merge {
     file: ScratchFile,

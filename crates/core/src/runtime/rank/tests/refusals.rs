@@ -93,7 +93,7 @@ fn fail_twice(after: impl Fn(&mut RankJob) -> u64 + Sync) -> (Arc<dyn Storage>, 
 
 /// Returns the number of attempts whose folders exist.
 fn attempts(storage: &Arc<dyn Storage>) -> usize {
-    storage.list(&Layout::new("ds").unfinished()).unwrap().len()
+    storage.list(&DatasetPaths::new("ds").unfinished()).unwrap().len()
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_job_whose_lock_was_broken_discards_nothing() {
     job.refuse("the program says so".to_owned()).unwrap();
     job.end_epoch().unwrap_err();
     assert_eq!(attempts(&shared), 1);
-    storage.remove_file(&Layout::new("ds").lock()).unwrap();
+    storage.remove_file(&DatasetPaths::new("ds").lock()).unwrap();
     assert!(matches!(job.discard_failed(), Err(Error::Locked { .. })));
     assert_eq!(attempts(&shared), 1);
 }

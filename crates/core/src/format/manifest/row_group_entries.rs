@@ -7,8 +7,8 @@
 use std::ops::{Index, Range};
 use std::sync::{Arc, OnceLock};
 
-use crate::format::manifest::run_entry::RunEntry;
-use crate::format::manifest::stored_runs::{Place, StoredRuns};
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::manifest::stored_row_groups::{Place, StoredRowGroups};
 use crate::schema::KeyOrder;
 
 /// Entries that are created together: neighbours are often used together, and each block is an allocation.
@@ -16,18 +16,18 @@ const BLOCK_ENTRIES: usize = 32;
 
 /// The row groups of an epoch, in the order of parts and offsets.
 #[derive(Clone)]
-pub struct Runs(Kept);
+pub struct RowGroupEntries(Kept);
 
 #[derive(Clone)]
 enum Kept {
-    Made(Vec<RunEntry>),
-    Stored { all: Arc<StoredRuns>, blocks: Vec<OnceLock<Box<[RunEntry]>>> },
+    Made(Vec<RowGroupEntry>),
+    Stored { all: Arc<StoredRowGroups>, blocks: Vec<OnceLock<Box<[RowGroupEntry]>>> },
 }
 
-impl Runs {
+impl RowGroupEntries {
     /// Creates the list from a manifest's batches.
-    pub(in crate::format) fn stored(batches: Vec<StoredRuns>) -> Self {
-        match <[StoredRuns; 1]>::try_from(batches) {
+    pub(in crate::format) fn stored(batches: Vec<StoredRowGroups>) -> Self {
+        match <[StoredRowGroups; 1]>::try_from(batches) {
             Ok([all]) => {
                 let blocks = all.len().div_ceil(BLOCK_ENTRIES);
                 Self(Kept::Stored { all: all.into(), blocks: vec![OnceLock::new(); blocks] })
@@ -51,7 +51,7 @@ impl Runs {
     }
 
     /// Returns the row group at index `number`.
-    pub fn get(&self, number: usize) -> Option<&RunEntry> {
+    pub fn get(&self, number: usize) -> Option<&RowGroupEntry> {
         match &self.0 {
             Kept::Made(entries) => entries.get(number),
             Kept::Stored { all, blocks } => {
@@ -64,12 +64,12 @@ impl Runs {
     }
 
     /// Iterates over all row groups.
-    pub fn iter(&self) -> RunsIter<'_> {
-        RunsIter { runs: self, left: 0..self.len() }
+    pub fn iter(&self) -> RowGroupEntriesIter<'_> {
+        RowGroupEntriesIter { runs: self, left: 0..self.len() }
     }
 
     /// Returns all row groups for modification.
-    pub fn to_mut(&mut self) -> &mut Vec<RunEntry> {
+    pub fn to_mut(&mut self) -> &mut Vec<RowGroupEntry> {
         if let Kept::Stored { .. } = &self.0 {
             self.0 = Kept::Made(self.iter().cloned().collect());
         }
@@ -83,7 +83,7 @@ impl Runs {
     pub(in crate::format) fn places(&self) -> impl Iterator<Item = Place> {
         let place = |number: usize| match &self.0 {
             Kept::Made(entries) => {
-                let RunEntry { part, offset, bytes, rows, .. } = entries[number];
+                let RowGroupEntry { part, offset, bytes, rows, .. } = entries[number];
                 Place { part, offset, bytes, rows }
             }
             Kept::Stored { all, .. } => all.place(number),
@@ -96,7 +96,7 @@ impl Runs {
     pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match &self.0 {
             Kept::Made(entries) => {
-                let range = |entry: &RunEntry| entry.columns.one(column).and_then(|summary| summary.range);
+                let range = |entry: &RowGroupEntry| entry.columns.one(column).and_then(|summary| summary.range);
                 let ordinals = |(least, most)| (order.ordinal_of(least), order.ordinal_of(most));
                 entries.iter().map(|entry| range(entry).map_or((0, u64::MAX), ordinals)).collect()
             }
@@ -116,13 +116,13 @@ impl Runs {
 
 /// An iterator over row groups.
 #[derive(Debug, Clone)]
-pub struct RunsIter<'a> {
-    runs: &'a Runs,
+pub struct RowGroupEntriesIter<'a> {
+    runs: &'a RowGroupEntries,
     left: Range<usize>,
 }
 
-impl<'a> Iterator for RunsIter<'a> {
-    type Item = &'a RunEntry;
+impl<'a> Iterator for RowGroupEntriesIter<'a> {
+    type Item = &'a RowGroupEntry;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.runs.get(self.left.next()?)
@@ -133,66 +133,66 @@ impl<'a> Iterator for RunsIter<'a> {
     }
 }
 
-impl ExactSizeIterator for RunsIter<'_> {}
+impl ExactSizeIterator for RowGroupEntriesIter<'_> {}
 
-impl<'a> IntoIterator for &'a Runs {
-    type Item = &'a RunEntry;
-    type IntoIter = RunsIter<'a>;
+impl<'a> IntoIterator for &'a RowGroupEntries {
+    type Item = &'a RowGroupEntry;
+    type IntoIter = RowGroupEntriesIter<'a>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
-impl IntoIterator for Runs {
-    type Item = RunEntry;
-    type IntoIter = std::vec::IntoIter<RunEntry>;
+impl IntoIterator for RowGroupEntries {
+    type Item = RowGroupEntry;
+    type IntoIter = std::vec::IntoIter<RowGroupEntry>;
 
     fn into_iter(mut self) -> Self::IntoIter {
         std::mem::take(self.to_mut()).into_iter()
     }
 }
 
-impl Index<usize> for Runs {
-    type Output = RunEntry;
+impl Index<usize> for RowGroupEntries {
+    type Output = RowGroupEntry;
 
-    fn index(&self, number: usize) -> &RunEntry {
+    fn index(&self, number: usize) -> &RowGroupEntry {
         let entry = self.get(number);
         entry.unwrap_or_else(|| panic!("there are {} row groups, and {number} was asked for", self.len()))
     }
 }
 
-impl Default for Runs {
+impl Default for RowGroupEntries {
     fn default() -> Self {
         Self(Kept::Made(Vec::new()))
     }
 }
 
-impl From<Vec<RunEntry>> for Runs {
-    fn from(entries: Vec<RunEntry>) -> Self {
+impl From<Vec<RowGroupEntry>> for RowGroupEntries {
+    fn from(entries: Vec<RowGroupEntry>) -> Self {
         Self(Kept::Made(entries))
     }
 }
 
-impl FromIterator<RunEntry> for Runs {
-    fn from_iter<T: IntoIterator<Item = RunEntry>>(entries: T) -> Self {
+impl FromIterator<RowGroupEntry> for RowGroupEntries {
+    fn from_iter<T: IntoIterator<Item = RowGroupEntry>>(entries: T) -> Self {
         entries.into_iter().collect::<Vec<_>>().into()
     }
 }
 
-impl Extend<RunEntry> for Runs {
-    fn extend<T: IntoIterator<Item = RunEntry>>(&mut self, entries: T) {
+impl Extend<RowGroupEntry> for RowGroupEntries {
+    fn extend<T: IntoIterator<Item = RowGroupEntry>>(&mut self, entries: T) {
         self.to_mut().extend(entries);
     }
 }
 
-impl PartialEq for Runs {
+impl PartialEq for RowGroupEntries {
     fn eq(&self, other: &Self) -> bool {
         self.iter().eq(other)
     }
 }
 
-impl std::fmt::Debug for Runs {
+impl std::fmt::Debug for RowGroupEntries {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_list().entries(self).finish()
     }

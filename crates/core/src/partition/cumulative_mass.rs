@@ -15,7 +15,7 @@ const FRACTION_BITS: u32 = 80;
 
 /// Piecewise linear cumulative mass.
 #[derive(Debug, Clone, Default)]
-pub struct Model {
+pub struct CumulativeMass {
     scale: Scale,
     /// The smallest and largest key with mass.
     extremes: Option<(u64, u64)>,
@@ -27,7 +27,7 @@ pub struct Model {
 
 /// Collects the pieces of a model.
 #[derive(Debug, Default)]
-pub(crate) struct ModelBuilder {
+pub(crate) struct CumulativeMassBuilder {
     scale: Scale,
     extremes: Option<(u64, u64)>,
     /// Places where the slope changes, with the change.
@@ -35,7 +35,7 @@ pub(crate) struct ModelBuilder {
     mass: u64,
 }
 
-impl ModelBuilder {
+impl CumulativeMassBuilder {
     pub(crate) fn new(scale: Scale) -> Self {
         Self { scale, ..Self::default() }
     }
@@ -45,7 +45,7 @@ impl ModelBuilder {
             Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
 
-    /// Spreads `mass` (in units of 2^-80) evenly over an interval.
+    /// KeyRangeCounts `mass` (in units of 2^-80) evenly over an interval.
     fn add(&mut self, from: u128, to: u128, mass: u128) {
         let slope = (mass / (to - from)) as i128;
         match self.changes.last_mut() {
@@ -107,9 +107,9 @@ impl ModelBuilder {
     }
 
     /// Sums up all pieces.
-    pub(crate) fn build(mut self) -> Model {
+    pub(crate) fn build(mut self) -> CumulativeMass {
         self.changes.sort_unstable_by_key(|change| change.0);
-        let mut model = Model { scale: self.scale, extremes: self.extremes, ..Model::default() };
+        let mut model = CumulativeMass { scale: self.scale, extremes: self.extremes, ..CumulativeMass::default() };
         let (mut slope, mut below) = (0i128, 0i128);
         let mut changes = self.changes.into_iter().peekable();
         while let Some((place, mut change)) = changes.next() {
@@ -127,7 +127,7 @@ impl ModelBuilder {
     }
 }
 
-impl Model {
+impl CumulativeMass {
     /// Returns the number of records in the model.
     pub fn mass(&self) -> f64 {
         self.below.last().copied().unwrap_or(0.0)

@@ -2,7 +2,7 @@
 
 /// Statistics of one rank over one epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct EngineFigures {
+pub struct EngineStatistics {
     /// Records appended by the application on this rank.
     pub originated: u64,
     /// Records delivered on this rank, spills included.
@@ -23,7 +23,7 @@ pub struct EngineFigures {
     pub tables: u32,
 }
 
-impl EngineFigures {
+impl EngineStatistics {
     /// Returns the number of records received through the shuffle, from other ranks or this one.
     pub fn received(&self) -> u64 {
         self.delivered - self.spills

@@ -1,14 +1,14 @@
 //! A row group's entry in a manifest.
 
 use crate::format::manifest::entries::{PartId, RunKind};
-use crate::format::manifest::summaries::Summaries;
+use crate::format::manifest::row_group_statistics::RowGroupStatistics;
 use crate::schema::Value;
 
 /// One row group of one run: its location and the statistics that prune it.
 ///
 /// A run has one row group unless it was subpartitioned; then its row groups have consecutive, ascending key ranges.
 #[derive(Debug, Clone, PartialEq)]
-pub struct RunEntry {
+pub struct RowGroupEntry {
     /// The file.
     pub part: PartId,
     /// Number of the run, counted per receiver and epoch.
@@ -31,5 +31,5 @@ pub struct RunEntry {
     /// xxh3-64 of the row group's bytes.
     pub checksum: u64,
     /// Statistics of each schema column.
-    pub columns: Summaries,
+    pub columns: RowGroupStatistics,
 }

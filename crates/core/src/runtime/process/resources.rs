@@ -21,7 +21,7 @@ use crate::writer::Completion;
 
 /// A rank's background work: sorting, encoding and writing for its writer, one task at a time.
 pub struct Background {
-    commons: Arc<Commons>,
+    resources: Arc<ProcessResources>,
     /// The dataset's number within the process.
     number: u32,
     /// Locked before the endpoint.
@@ -55,13 +55,13 @@ fn this_thread() -> usize {
 
 impl Background {
     pub(in crate::runtime) fn new(
-        commons: Arc<Commons>,
+        resources: Arc<ProcessResources>,
         transport: Box<dyn Transport + Send>,
-        endpoint: impl FnOnce(&Commons) -> Endpoint,
+        endpoint: impl FnOnce(&ProcessResources) -> Endpoint,
     ) -> Self {
-        let (number, endpoint) = (commons.next_number(), Mutex::new(endpoint(&commons)));
+        let (number, endpoint) = (resources.next_number(), Mutex::new(endpoint(&resources)));
         let connection = Connection { transport, in_epoch: false, caller: this_thread(), deferred: None };
-        Self { commons, number, connection: Mutex::new(connection), endpoint }
+        Self { resources, number, connection: Mutex::new(connection), endpoint }
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -104,13 +104,13 @@ impl Background {
 
     /// Drives the process' other datasets. Returns whether anything moved.
     pub(in crate::runtime) fn drive_others(&self) -> bool {
-        self.commons.drive_others(self.number)
+        self.resources.drive_others(self.number)
     }
 
     /// Marks the dataset as in an epoch, and makes the process' other datasets free memory for it.
     pub(in crate::runtime) fn enter_epoch(&self) {
         self.connection().in_epoch = true;
-        self.commons.make_room(self.number);
+        self.resources.make_room(self.number);
     }
 
     /// Marks the end of an epoch: messages pass only in the next call.
@@ -138,25 +138,25 @@ impl Background {
     /// Submits the writer's next task, if one may be started now.
     pub(in crate::runtime) fn submit_next(&self, endpoint: &mut Endpoint) {
         if let Some((factory, task)) = endpoint.next_task() {
-            self.commons.queue.submit(self.number, factory, task);
+            self.resources.queue.submit(self.number, factory, task);
         }
     }
 
     /// Returns the number of tasks completed so far.
     pub fn completions(&self) -> u64 {
-        self.commons.queue.completions()
+        self.resources.queue.completions()
     }
 
     /// Returns whether a task is queued.
     pub fn is_waiting(&self) -> bool {
-        self.commons.queue.is_waiting()
+        self.resources.queue.is_waiting()
     }
 
-    /// Runs the next queued task, if any, with buffers that are reused by the one after. Returns whether there was one.
+    /// RowGroupEntries the next queued task, if any, with buffers that are reused by the one after. Returns whether there was one.
     pub fn step(&self, buffers: &mut EncodeBuffers) -> bool {
-        let Some((_, factory, task)) = self.commons.queue.try_next() else { return false };
+        let Some((_, factory, task)) = self.resources.queue.try_next() else { return false };
         self.complete(factory.execute(task, buffers));
-        self.commons.queue.ring(self.number);
+        self.resources.queue.ring(self.number);
         true
     }
 
@@ -177,7 +177,7 @@ struct Workers {
 
 /// Resources shared by the datasets of one process.
 #[derive(Debug, Default)]
-pub struct Commons {
+pub struct ProcessResources {
     pub(in crate::runtime) queue: Arc<TaskQueue>,
     pub(in crate::runtime) memory: Arc<MemtableMemory>,
     members: Members,
@@ -191,7 +191,7 @@ fn member(members: &Members, number: u32) -> Option<Arc<Background>> {
     members.lock().unwrap_or_else(PoisonError::into_inner).get(&number)?.upgrade()
 }
 
-impl Commons {
+impl ProcessResources {
     /// Returns the number of a new dataset.
     pub(in crate::runtime) fn next_number(&self) -> u32 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
@@ -205,7 +205,7 @@ impl Commons {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the tasks of `background` on the thread too, until the returned guard is dropped.
+    /// RowGroupEntries the tasks of `background` on the thread too, until the returned guard is dropped.
     pub(in crate::runtime) fn register(
         self: &Arc<Self>,
         background: &Arc<Background>,
@@ -222,7 +222,7 @@ impl Commons {
         }
         workers.datasets += 1;
         self.members().insert(number, Arc::downgrade(background));
-        Ok(Registration { commons: Arc::clone(self), number })
+        Ok(Registration { resources: Arc::clone(self), number })
     }
 
     fn others(&self, number: u32) -> Vec<Arc<Background>> {
@@ -249,15 +249,15 @@ impl Commons {
 /// queued one.
 #[derive(Debug)]
 pub(in crate::runtime) struct Registration {
-    commons: Arc<Commons>,
+    resources: Arc<ProcessResources>,
     number: u32,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.commons.queue.forget(self.number);
-        self.commons.members().remove(&self.number);
-        let mut workers = self.commons.workers();
+        self.resources.queue.forget(self.number);
+        self.resources.members().remove(&self.number);
+        let mut workers = self.resources.workers();
         workers.datasets -= 1;
         if workers.datasets == 0 {
             workers.pool = None;

@@ -6,8 +6,8 @@
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
 
-use turbidite::runtime::RankTraffic;
-use turbidite::{Column, DataType, EpochFigures, Error, IfExists, Renegotiation, Schema, WriteOptions};
+use turbidite::runtime::ExchangeStatistics;
+use turbidite::{Column, DataType, EpochStatistics, Error, IfExists, Renegotiation, Schema, WriteOptions};
 
 use crate::status::argument;
 use crate::text;
@@ -47,7 +47,7 @@ pub struct COptions {
 
 /// `turbidite_figures`.
 #[repr(C)]
-pub struct CFigures {
+pub struct CStatistics {
     struct_size: u32,
     ranks: u32,
     rows: u64,
@@ -79,7 +79,7 @@ pub struct CRequest {
 }
 
 /// Default time that an append waits for backpressure: long enough for a late rank, short compared with a dump.
-const PATIENCE_MS: u32 = 200;
+const CREDIT_TIMEOUT_MS: u32 = 200;
 
 /// Default stall timeout of collective calls. Ranks are late by minutes, not by hours.
 const STALL_S: u32 = 1800;
@@ -94,7 +94,7 @@ impl COptions {
             break_lock: 0,
             receivers: 0,
             pivots: defaults.pivots,
-            patience_ms: PATIENCE_MS,
+            patience_ms: CREDIT_TIMEOUT_MS,
             stall_s: STALL_S,
             reserved: 0,
             renegotiate: 0,
@@ -135,7 +135,7 @@ impl COptions {
             memtable_bytes: usize::try_from(self.memtable_bytes).unwrap_or(usize::MAX),
             if_exists,
             break_lock: self.break_lock != 0,
-            patience: Duration::from_millis(u64::from(self.patience_ms)),
+            credit_timeout: Duration::from_millis(u64::from(self.patience_ms)),
             stall_limit: (self.stall_s != 0).then(|| Duration::from_secs(u64::from(self.stall_s))),
             source: source.map(str::to_owned),
             ..WriteOptions::new(ranks)
@@ -189,7 +189,7 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
     Ok(Schema::new(columns, unsafe { text::required("key", key) }?)?)
 }
 
-impl CFigures {
+impl CStatistics {
     /// Checks that figures can be copied to a caller.
     ///
     /// # Safety
@@ -209,8 +209,8 @@ impl CFigures {
     /// Copies figures to a caller, up to the size of its struct.
     ///
     /// # Safety
-    /// As for [`CFigures::check`], which must have succeeded.
-    pub(crate) unsafe fn hand_over(target: *mut Self, figures: &EpochFigures, traffic: RankTraffic) {
+    /// As for [`CStatistics::check`], which must have succeeded.
+    pub(crate) unsafe fn hand_over(target: *mut Self, statistics: &EpochStatistics, traffic: ExchangeStatistics) {
         if target.is_null() {
             return;
         }
@@ -218,16 +218,16 @@ impl CFigures {
         let struct_size = unsafe { (*target).struct_size } as usize;
         let filled = Self {
             struct_size: struct_size as u32,
-            ranks: figures.ranks,
-            rows: figures.rows,
-            strays: figures.strays,
-            spills: figures.spills,
-            nan_keys: figures.nan_keys,
-            renegotiations: u64::from(figures.renegotiations),
-            messages: figures.messages,
-            bytes_written: figures.bytes_written,
-            load_imbalance: figures.load_imbalance(),
-            wall_s: figures.wall_s,
+            ranks: statistics.ranks,
+            rows: statistics.rows,
+            strays: statistics.strays,
+            spills: statistics.spills,
+            nan_keys: statistics.nan_keys,
+            renegotiations: u64::from(statistics.renegotiations),
+            messages: statistics.messages,
+            bytes_written: statistics.bytes_written,
+            load_imbalance: statistics.load_imbalance(),
+            wall_s: statistics.wall_s,
             recipients: traffic.recipients,
             senders: traffic.senders,
             forwarded: traffic.forwarded,
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!(size_of::<CColumn>(), 24);
         assert_eq!(size_of::<CView>(), 16);
         assert_eq!(size_of::<COptions>(), 56);
-        assert_eq!(size_of::<CFigures>(), 112);
+        assert_eq!(size_of::<CStatistics>(), 112);
         assert_eq!(size_of::<CRequest>(), 48);
         assert_eq!(size_of::<turbidite::runtime::TransportTable>(), 80);
     }

@@ -11,7 +11,7 @@ use crate::query::execution::recycle::Recycler;
 /// Statistics of a query so far. Seconds are summed over threads, so they can exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct QueryFigures {
+pub struct QueryMetrics {
     /// Row groups in the selected epochs.
     pub runs_considered: u64,
     /// Row groups whose pages were read.
@@ -30,7 +30,7 @@ pub struct QueryFigures {
     pub merge_s: f64,
 }
 
-/// The state that all threads of a query share: the counters behind [`QueryFigures`], and recycled memory.
+/// The state that all threads of a query share: the counters behind [`QueryMetrics`], and recycled memory.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) runs_considered: AtomicU64,
@@ -67,10 +67,10 @@ impl Counters {
     }
 
     /// Returns the current statistics.
-    pub(super) fn figures(&self) -> QueryFigures {
+    pub(super) fn metrics(&self) -> QueryMetrics {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seconds = |counter: &AtomicU64| Duration::from_nanos(count(counter)).as_secs_f64();
-        QueryFigures {
+        QueryMetrics {
             runs_considered: count(&self.runs_considered),
             runs_touched: count(&self.runs_touched),
             pages_read: count(&self.pages_read),

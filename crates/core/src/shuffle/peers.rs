@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// The ranks at the other ends of this rank's batches.
 #[derive(Debug, Default)]
-pub(super) struct Traffic {
+pub(super) struct PeerSet {
     recipients: BTreeSet<u32>,
     senders: BTreeSet<u32>,
 }
@@ -20,7 +20,7 @@ pub struct Peers {
     pub senders: u32,
 }
 
-impl Traffic {
+impl PeerSet {
     pub(super) fn sent(&mut self, from: u32, to: u32) {
         if from != to {
             self.recipients.insert(to);

@@ -6,7 +6,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::ScalarBuffer;
 
 use crate::format::manifest::arrow_values::{Number, number_at, with_arrow_type};
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::{DataType, KeyOrder, Value};
 
 /// Smallest and largest values of one type.
@@ -44,7 +44,7 @@ impl StoredRange {
 
 /// Column statistics: for each numeric column the smallest and largest values and the counts of NaN.
 #[derive(Debug)]
-pub(in crate::format) struct StoredSummaries {
+pub(in crate::format) struct StoredStatistics {
     pub(in crate::format) columns: Vec<Option<StoredColumn>>,
 }
 
@@ -54,15 +54,17 @@ pub(in crate::format) struct StoredColumn {
     pub(in crate::format) nan_counts: Option<ScalarBuffer<u64>>,
 }
 
-impl StoredSummaries {
+impl StoredStatistics {
     pub(in crate::format) fn columns(&self) -> usize {
         self.columns.len()
     }
 
     /// Returns the statistics of one column over one row group; `None` if there is no such column.
-    pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnSummary> {
-        let Some(stored) = self.columns.get(column)? else { return Some(ColumnSummary { range: None, nan_count: 0 }) };
+    pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnStatistics> {
+        let Some(stored) = self.columns.get(column)? else {
+            return Some(ColumnStatistics { range: None, nan_count: 0 });
+        };
         let nan_count = stored.nan_counts.as_ref().map_or(0, |counts| counts[row]);
-        Some(ColumnSummary { range: stored.range.one(row), nan_count })
+        Some(ColumnStatistics { range: stored.range.one(row), nan_count })
     }
 }

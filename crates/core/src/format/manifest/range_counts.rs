@@ -1,31 +1,31 @@
 //! The distribution of a column's values: row counts by value range. A manifest stores that of the key.
 //!
-//! Each range is a *spread*: that of a contiguous sequence of sorted rows, or of a row group. The spreads of an epoch
-//! count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the spreads
-//! that end below it are smaller, at most the rows of the spreads that begin below it. Merging spreads keeps that true
+//! Each range is a *range count*: that of a contiguous sequence of sorted rows, or of a row group. The range counts of an epoch
+//! count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the range counts
+//! that end below it are smaller, at most the rows of the range counts that begin below it. Merging range counts keeps that true
 //! and widens the bounds; [`condense`] limits by how much.
 
 use std::sync::OnceLock;
 
-use crate::format::manifest::entries::ColumnSummary;
+use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::KeyOrder;
 
-/// Maximum number of spreads in a manifest: where row groups overlap little, a quantile's bounds are about two such
-/// fractions of all rows apart, and each spread takes about 20 bytes.
-pub const MOST_SPREADS: usize = 8192;
+/// Maximum number of range counts in a manifest: where row groups overlap little, a quantile's bounds are about two such
+/// fractions of all rows apart, and each range count takes about 20 bytes.
+pub const MAX_RANGE_COUNTS: usize = 8192;
 
-/// Maximum number of spreads that a rank keeps while it writes an epoch, apart from those not yet merged.
-pub(crate) const MOST_RANK_SPREADS: usize = MOST_SPREADS / 2;
+/// Maximum number of range counts that a rank keeps while it writes an epoch, apart from those not yet merged.
+pub(crate) const MAX_RANK_RANGE_COUNTS: usize = MAX_RANGE_COUNTS / 2;
 
-/// Minimum number of spreads in the report of a rank of a large job.
-const MIN_SPREADS: usize = 16;
+/// Minimum number of range counts in the report of a rank of a large job.
+const MIN_RANGE_COUNTS: usize = 16;
 
-/// A rank may report this many times an equal share of [`MOST_SPREADS`], so that merging the reports loses little.
+/// A rank may report this many times an equal share of [`MAX_RANGE_COUNTS`], so that merging the reports loses little.
 const REPORT_FACTOR: usize = 8;
 
 /// The number of rows whose values lie between two ordinals, both included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Spread {
+pub struct RangeCount {
     /// Lower bound of the values, as an ordinal; it need not be reached.
     pub least: u64,
     /// Upper bound of the values, as an ordinal.
@@ -34,9 +34,9 @@ pub struct Spread {
     pub rows: u64,
 }
 
-impl Spread {
-    /// Returns the spread of the non-NaN values among `rows`, from their statistics; without a range, that of the type.
-    pub(crate) fn of(summary: Option<&ColumnSummary>, rows: u64, order: KeyOrder) -> Self {
+impl RangeCount {
+    /// Returns the range count of the non-NaN values among `rows`, from their statistics; without a range, that of the type.
+    pub(crate) fn of(summary: Option<&ColumnStatistics>, rows: u64, order: KeyOrder) -> Self {
         let rows = rows.saturating_sub(summary.map_or(0, |summary| summary.nan_count));
         let known = summary.and_then(|summary| summary.range);
         let ordinals = known.map(|(low, high)| (order.ordinal_of(low), order.ordinal_of(high)));
@@ -48,60 +48,61 @@ impl Spread {
     }
 }
 
-/// Merges spreads until there are at most `most`, which is at least 16; leaves them ascending.
+/// Merges range counts until there are at most `most`, which is at least 16; leaves them ascending.
 ///
-/// A spread's reach is the number of rows in all spreads that begin in it. Only spreads of about the same reach are
-/// merged, so that a wide one (a page of strays) does not widen narrow ones. Spreads of one reach are first paired
+/// A range count's reach is the number of rows in all range counts that begin in it. Only range counts of about the same reach are
+/// merged, so that a wide one (a page of strays) does not widen narrow ones. KeyRangeCounts of one reach are first paired
 /// anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging neighbours up to a
 /// group size then widens a quantile's bounds by at most that many rows for each reach. The group size is the smallest
 /// with which the limit is met.
-pub(crate) fn condense(spreads: &mut Vec<Spread>, most: usize) {
+pub(crate) fn condense(range_counts: &mut Vec<RangeCount>, most: usize) {
     // A stable sort: the input consists of a few ascending sequences, which it exploits.
-    spreads.sort();
-    spreads.dedup_by(|next, kept| {
+    range_counts.sort();
+    range_counts.dedup_by(|next, kept| {
         let same = (next.least, next.most) == (kept.least, kept.most);
         kept.rows = if same { kept.rows.saturating_add(next.rows) } else { kept.rows };
         same
     });
-    if spreads.len() <= most {
+    if range_counts.len() <= most {
         return;
     }
-    let rows = spreads.iter().fold(0u64, |rows, spread| rows.saturating_add(spread.rows));
+    let rows = range_counts.iter().fold(0u64, |rows, range_count| rows.saturating_add(range_count.rows));
     let mut group_rows = (rows / (4 * most.max(1)) as u64).max(1);
-    let kinds: Vec<Vec<Spread>> = kinds(spreads, group_rows).into_iter().map(paired).collect();
-    // With all rows in one group there is one spread per reach, and there are few of those.
+    let kinds: Vec<Vec<RangeCount>> = kinds(range_counts, group_rows).into_iter().map(paired).collect();
+    // With all rows in one group there is one range count per reach, and there are few of those.
     while group_rows < rows && kinds.iter().map(|kind| joined(kind, group_rows).count()).sum::<usize>() > most {
         group_rows = group_rows.saturating_add(group_rows.div_ceil(4));
     }
-    spreads.clear();
-    spreads.extend(kinds.iter().flat_map(|kind| joined(kind, group_rows)));
-    spreads.sort();
+    range_counts.clear();
+    range_counts.extend(kinds.iter().flat_map(|kind| joined(kind, group_rows)));
+    range_counts.sort();
 }
 
-/// Groups ascending spreads by their reach: at most `base_rows`, at most twice that, and so on.
-fn kinds(spreads: &[Spread], base_rows: u64) -> Vec<Vec<Spread>> {
-    let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
-    let mut kinds: Vec<Vec<Spread>> = Vec::new();
-    for spread in spreads {
-        let reach = begins.up_to(spread.most).saturating_sub(begins.below(spread.least));
+/// Groups ascending range counts by their reach: at most `base_rows`, at most twice that, and so on.
+fn kinds(range_counts: &[RangeCount], base_rows: u64) -> Vec<Vec<RangeCount>> {
+    let begins = Steps::new(range_counts.iter().map(|range_count| (range_count.least, range_count.rows)));
+    let mut kinds: Vec<Vec<RangeCount>> = Vec::new();
+    for range_count in range_counts {
+        let reach = begins.up_to(range_count.most).saturating_sub(begins.below(range_count.least));
         let kind = (u64::BITS - (reach.div_ceil(base_rows).max(1) - 1).leading_zeros()) as usize;
         if kinds.len() <= kind {
             kinds.resize(kind + 1, Vec::new());
         }
-        kinds[kind].push(*spread);
+        kinds[kind].push(*range_count);
     }
     kinds
 }
 
-/// Returns spreads with the same begins and ends as `spreads`, both ascending: the k-th smallest value lies between the
+/// Returns range counts with the same begins and ends as `range_counts`, both ascending: the k-th smallest value lies between the
 /// k-th begin and the k-th end, each counted with its rows.
-fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
-    let mut ends: Vec<(u64, u64)> = spreads.iter().map(|spread| (spread.most, spread.rows)).collect();
+fn paired(range_counts: Vec<RangeCount>) -> Vec<RangeCount> {
+    let mut ends: Vec<(u64, u64)> =
+        range_counts.iter().map(|range_count| (range_count.most, range_count.rows)).collect();
     ends.sort_unstable();
     let mut ends = ends.into_iter();
     let (mut most, mut left) = (0, 0);
-    let mut paired = Vec::with_capacity(2 * spreads.len());
-    for Spread { least, mut rows, .. } in spreads {
+    let mut paired = Vec::with_capacity(2 * range_counts.len());
+    for RangeCount { least, mut rows, .. } in range_counts {
         while rows > 0 {
             if left == 0 {
                 // The begins and the ends have the same number of rows.
@@ -110,7 +111,7 @@ fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
                 continue;
             }
             let taken = rows.min(left);
-            paired.push(Spread { least, most: most.max(least), rows: taken });
+            paired.push(RangeCount { least, most: most.max(least), rows: taken });
             (rows, left) = (rows - taken, left - taken);
         }
     }
@@ -118,8 +119,8 @@ fn paired(spreads: Vec<Spread>) -> Vec<Spread> {
 }
 
 /// Merges neighbours as long as they have at most `group_rows` together.
-fn joined(spreads: &[Spread], group_rows: u64) -> impl Iterator<Item = Spread> {
-    let mut rest = spreads;
+fn joined(range_counts: &[RangeCount], group_rows: u64) -> impl Iterator<Item = RangeCount> {
+    let mut rest = range_counts;
     std::iter::from_fn(move || {
         let (first, mut after) = rest.split_first()?;
         let mut group = *first;
@@ -183,21 +184,21 @@ impl Steps {
     }
 }
 
-/// The spreads of an epoch's keys: a list, or a manifest's text, which is parsed on first access.
+/// The range counts of an epoch's keys: a list, or a manifest's text, which is parsed on first access.
 #[derive(Clone, Default)]
-pub struct Spreads {
-    made: OnceLock<Vec<Spread>>,
+pub struct KeyRangeCounts {
+    made: OnceLock<Vec<RangeCount>>,
     text: Option<String>,
 }
 
-impl Spreads {
-    /// Creates the list from a manifest's `text`. Malformed text counts as no spreads.
+impl KeyRangeCounts {
+    /// Creates the list from a manifest's `text`. Malformed text counts as no range counts.
     pub(in crate::format) fn stored(text: String) -> Self {
         Self { made: OnceLock::new(), text: Some(text) }
     }
 
-    /// Returns all spreads.
-    pub fn get(&self) -> &[Spread] {
+    /// Returns all range counts.
+    pub fn get(&self) -> &[RangeCount] {
         self.made.get_or_init(|| self.text.as_deref().and_then(take_spreads).unwrap_or_default())
     }
 
@@ -206,83 +207,83 @@ impl Spreads {
         self.text.as_ref().map_or(0, String::len)
     }
 
-    /// Appends spreads, and merges them to `most` when their number exceeds that by half.
-    pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = Spread>, most: usize) {
-        let mut spreads = self.take();
-        for spread in more {
-            if spread.rows > 0 {
-                spreads.push(spread);
+    /// Appends range counts, and merges them to `most` when their number exceeds that by half.
+    pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = RangeCount>, most: usize) {
+        let mut range_counts = self.take();
+        for range_count in more {
+            if range_count.rows > 0 {
+                range_counts.push(range_count);
             }
-            if spreads.len() >= most + most / 2 {
-                condense(&mut spreads, most);
+            if range_counts.len() >= most + most / 2 {
+                condense(&mut range_counts, most);
             }
         }
-        *self = Self::from(spreads);
+        *self = Self::from(range_counts);
     }
 
-    /// Takes all spreads.
-    pub(crate) fn take(&mut self) -> Vec<Spread> {
+    /// Takes all range counts.
+    pub(crate) fn take(&mut self) -> Vec<RangeCount> {
         let _ = self.get();
         std::mem::take(self).made.into_inner().unwrap_or_default()
     }
 
-    /// Merges the spreads to the number that one of `ranks` ranks may report.
+    /// Merges the range counts to the number that one of `ranks` ranks may report.
     pub(crate) fn condense_for(&mut self, ranks: u32) {
-        let most = (REPORT_FACTOR * MOST_SPREADS / ranks.max(1) as usize).clamp(MIN_SPREADS, MOST_SPREADS);
-        let mut spreads = self.take();
-        condense(&mut spreads, most);
-        *self = Self::from(spreads);
+        let most = (REPORT_FACTOR * MAX_RANGE_COUNTS / ranks.max(1) as usize).clamp(MIN_RANGE_COUNTS, MAX_RANGE_COUNTS);
+        let mut range_counts = self.take();
+        condense(&mut range_counts, most);
+        *self = Self::from(range_counts);
     }
 
     /// Returns the text for a manifest with `row_groups`; `None` where the row groups' own statistics are as fine.
     pub(in crate::format) fn text(&self, row_groups: usize) -> Option<String> {
-        let spreads = self.get();
-        if spreads.len() <= row_groups && row_groups <= MOST_SPREADS / 2 {
+        let range_counts = self.get();
+        if range_counts.len() <= row_groups && row_groups <= MAX_RANGE_COUNTS / 2 {
             return None;
         }
-        let mut ascending = spreads.to_vec();
-        condense(&mut ascending, MOST_SPREADS);
+        let mut ascending = range_counts.to_vec();
+        condense(&mut ascending, MAX_RANGE_COUNTS);
         let mut before = 0;
         let mut text = String::new();
-        for spread in &ascending {
+        for range_count in &ascending {
             let separator = if text.is_empty() { '[' } else { ',' };
-            let (step, width) = (spread.least - before, spread.most - spread.least);
-            before = spread.least;
-            text += &format!("{separator}{step},{width},{}", spread.rows);
+            let (step, width) = (range_count.least - before, range_count.most - range_count.least);
+            before = range_count.least;
+            text += &format!("{separator}{step},{width},{}", range_count.rows);
         }
         (!text.is_empty()).then(|| text + "]")
     }
 }
 
-impl From<Vec<Spread>> for Spreads {
-    fn from(spreads: Vec<Spread>) -> Self {
-        Self { made: spreads.into(), text: None }
+impl From<Vec<RangeCount>> for KeyRangeCounts {
+    fn from(range_counts: Vec<RangeCount>) -> Self {
+        Self { made: range_counts.into(), text: None }
     }
 }
 
-impl std::fmt::Debug for Spreads {
+impl std::fmt::Debug for KeyRangeCounts {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_list().entries(self.get()).finish()
     }
 }
 
-impl PartialEq for Spreads {
+impl PartialEq for KeyRangeCounts {
     fn eq(&self, other: &Self) -> bool {
         self.get() == other.get()
     }
 }
 
-/// Parses the output of [`Spreads::text`].
-fn take_spreads(text: &str) -> Option<Vec<Spread>> {
+/// Parses the output of [`KeyRangeCounts::text`].
+fn take_spreads(text: &str) -> Option<Vec<RangeCount>> {
     let numbers: Vec<u64> = serde_json::from_str(text).ok()?;
     let (triples, rest) = numbers.as_chunks::<3>();
     let mut least = 0u64;
-    let spread = |[step, width, rows]: &[u64; 3]| {
+    let range_count = |[step, width, rows]: &[u64; 3]| {
         least = least.checked_add(*step)?;
-        Some(Spread { least, most: least.checked_add(*width)?, rows: *rows })
+        Some(RangeCount { least, most: least.checked_add(*width)?, rows: *rows })
     };
-    let spreads = triples.iter().map(spread).collect::<Option<Vec<Spread>>>()?;
-    rest.is_empty().then_some(spreads)
+    let range_counts = triples.iter().map(range_count).collect::<Option<Vec<RangeCount>>>()?;
+    rest.is_empty().then_some(range_counts)
 }
 
 #[cfg(test)]
@@ -293,27 +294,27 @@ mod tests {
     use crate::schema::{DataType, Value};
 
     /// Sorted runs of values cut into pages, and the values.
-    fn pages() -> impl Strategy<Value = (Vec<Spread>, Vec<u64>)> {
+    fn pages() -> impl Strategy<Value = (Vec<RangeCount>, Vec<u64>)> {
         let value = prop_oneof![4 => 0u64..1000, 1 => Just(500), 1 => any::<u64>()];
         let run = (prop::collection::vec(value, 1..400), 1usize..30);
         prop::collection::vec(run, 1..12).prop_map(|runs| {
-            let (mut spreads, mut all) = (Vec::new(), Vec::new());
+            let (mut range_counts, mut all) = (Vec::new(), Vec::new());
             for (mut values, page_rows) in runs {
                 values.sort_unstable();
                 let page =
-                    |page: &[u64]| Spread { least: page[0], most: page[page.len() - 1], rows: page.len() as u64 };
-                spreads.extend(values.chunks(page_rows).map(page));
+                    |page: &[u64]| RangeCount { least: page[0], most: page[page.len() - 1], rows: page.len() as u64 };
+                range_counts.extend(values.chunks(page_rows).map(page));
                 all.extend(values);
             }
             all.sort_unstable();
-            (spreads, all)
+            (range_counts, all)
         })
     }
 
-    /// Returns whether the spreads bound the value at every position.
-    fn bounds_hold(spreads: &[Spread], sorted: &[u64]) -> bool {
-        let begins = Steps::new(spreads.iter().map(|spread| (spread.least, spread.rows)));
-        let ends = Steps::new(spreads.iter().map(|spread| (spread.most, spread.rows)));
+    /// Returns whether the range counts bound the value at every position.
+    fn bounds_hold(range_counts: &[RangeCount], sorted: &[u64]) -> bool {
+        let begins = Steps::new(range_counts.iter().map(|range_count| (range_count.least, range_count.rows)));
+        let ends = Steps::new(range_counts.iter().map(|range_count| (range_count.most, range_count.rows)));
         (1..).zip(sorted).all(|(position, value)| {
             begins.at(position).is_some_and(|least| least <= *value)
                 && ends.at(position).is_some_and(|most| *value <= most)
@@ -322,21 +323,21 @@ mod tests {
 
     proptest! {
         #[test]
-        fn condensed_spreads_are_few_and_still_bound((spreads, sorted) in pages(), most in 16usize..200) {
-            let mut few = spreads;
+        fn condensed_spreads_are_few_and_still_bound((range_counts, sorted) in pages(), most in 16usize..200) {
+            let mut few = range_counts;
             condense(&mut few, most);
             prop_assert!(few.len() <= most, "{} of {most}", few.len());
             prop_assert!(few.is_sorted());
             prop_assert!(bounds_hold(&few, &sorted));
-            prop_assert_eq!(few.iter().map(|spread| spread.rows).sum::<u64>(), sorted.len() as u64);
+            prop_assert_eq!(few.iter().map(|range_count| range_count.rows).sum::<u64>(), sorted.len() as u64);
         }
 
         #[test]
-        fn what_a_manifest_says_comes_back((spreads, _) in pages()) {
-            let mut ascending = spreads.clone();
-            condense(&mut ascending, MOST_SPREADS);
-            let text = Spreads::from(spreads).text(0).unwrap();
-            let stored = Spreads::stored(text);
+        fn what_a_manifest_says_comes_back((range_counts, _) in pages()) {
+            let mut ascending = range_counts.clone();
+            condense(&mut ascending, MAX_RANGE_COUNTS);
+            let text = KeyRangeCounts::from(range_counts).text(0).unwrap();
+            let stored = KeyRangeCounts::stored(text);
             prop_assert_eq!(stored.get(), ascending.as_slice());
         }
     }
@@ -344,33 +345,38 @@ mod tests {
     /// A million rows in sixteen overlapping runs, each with a page of strays over the whole range.
     #[test]
     fn condensing_loses_little() {
-        let mut spreads = Vec::new();
+        let mut range_counts = Vec::new();
         for run in 0..16u64 {
-            spreads.extend((0..1000).map(|page| Spread {
+            range_counts.extend((0..1000).map(|page| RangeCount {
                 least: page * 64 + run,
                 most: page * 64 + run + 63,
                 rows: 62,
             }));
-            spreads.push(Spread { least: run, most: 64_000 + run, rows: 500 });
+            range_counts.push(RangeCount { least: run, most: 64_000 + run, rows: 500 });
         }
-        let uncertain = |spreads: &[Spread], at: u64| -> u64 {
-            spreads.iter().filter(|spread| spread.least <= at && at <= spread.most).map(|spread| spread.rows).sum()
+        let uncertain = |range_counts: &[RangeCount], at: u64| -> u64 {
+            range_counts
+                .iter()
+                .filter(|range_count| range_count.least <= at && at <= range_count.most)
+                .map(|range_count| range_count.rows)
+                .sum()
         };
-        let before = spreads.clone();
-        condense(&mut spreads, 1024);
+        let before = range_counts.clone();
+        condense(&mut range_counts, 1024);
         for at in (2_000..62_000).step_by(101) {
             // A thousandth of the rows per reach, in addition to the previous uncertainty.
-            assert!(uncertain(&spreads, at) <= uncertain(&before, at) + 4_000, "{at}");
+            assert!(uncertain(&range_counts, at) <= uncertain(&before, at) + 4_000, "{at}");
         }
-        let strays: Vec<&Spread> = spreads.iter().filter(|spread| spread.most - spread.least > 60_000).collect();
-        assert_eq!(strays.iter().map(|spread| spread.rows).sum::<u64>(), 8_000, "strays joined nobody else");
+        let strays: Vec<&RangeCount> =
+            range_counts.iter().filter(|range_count| range_count.most - range_count.least > 60_000).collect();
+        assert_eq!(strays.iter().map(|range_count| range_count.rows).sum::<u64>(), 8_000, "strays joined nobody else");
     }
 
     /// The format of FORMAT.md, which other releases read.
     #[test]
     fn text_and_ordinals_are_those_of_the_format() {
-        let spreads = vec![Spread { least: 6, most: 6, rows: 1 }, Spread { least: 5, most: 7, rows: 9 }];
-        assert_eq!(Spreads::from(spreads).text(1).as_deref(), Some("[5,2,9,1,0,1]"));
+        let range_counts = vec![RangeCount { least: 6, most: 6, rows: 1 }, RangeCount { least: 5, most: 7, rows: 9 }];
+        assert_eq!(KeyRangeCounts::from(range_counts).text(1).as_deref(), Some("[5,2,9,1,0,1]"));
         let ordinal = |data_type, value| KeyOrder::new(data_type).ordinal_of(value);
         for (data_type, value, expected) in [
             (DataType::U16, Value::Int(7), 7),
@@ -386,9 +392,9 @@ mod tests {
     #[test]
     fn text_that_is_not_understood_states_nothing() {
         for text in ["", "[", "[1,2]", "[1,2,-3]", "{}", "[18446744073709551615,1,1]", "[1,2,3.5]"] {
-            assert!(Spreads::stored(text.to_owned()).get().is_empty(), "{text}");
+            assert!(KeyRangeCounts::stored(text.to_owned()).get().is_empty(), "{text}");
         }
-        assert_eq!(Spreads::stored("[5,2,9,0,0,1]".to_owned()).get().len(), 2);
-        assert_eq!(Spreads::default().text(0), None);
+        assert_eq!(KeyRangeCounts::stored("[5,2,9,0,0,1]".to_owned()).get().len(), 2);
+        assert_eq!(KeyRangeCounts::default().text(0), None);
     }
 }

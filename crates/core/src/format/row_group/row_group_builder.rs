@@ -1,4 +1,4 @@
-//! Gathering the columns of a row group from rows, each value straight to its place in its page.
+//! Building a row group from rows: each value is copied straight to its place in its page.
 //!
 //! Rows of a memtable are visited in random order, and each costs a cache miss or two. So each is fetched once, into a
 //! small block, and the block is split into columns; going through the memtable column by column takes twice the time.
@@ -18,7 +18,7 @@ const STEP: usize = 16;
 pub(in crate::format) struct RowBlock(Vec<u8>);
 
 /// The columns of one row group that is being filled.
-pub(in crate::format) struct Gather<'a> {
+pub(in crate::format) struct RowGroupBuilder<'a> {
     schema: &'a Schema,
     layout: &'a PageLayout,
     /// The row group, from its first byte on.
@@ -28,7 +28,7 @@ pub(in crate::format) struct Gather<'a> {
     filled: usize,
 }
 
-impl<'a> Gather<'a> {
+impl<'a> RowGroupBuilder<'a> {
     /// Creates a row group without rows.
     pub(in crate::format) fn new(
         schema: &'a Schema,

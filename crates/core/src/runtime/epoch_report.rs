@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
-use super::traffic::RankTraffic;
+use super::exchange_statistics::ExchangeStatistics;
 use crate::error::{Error, Result};
-use crate::format::{EpochFigures, EpochManifest, MOST_SPREADS, RunKind, Runs, Spreads};
+use crate::format::{EpochManifest, EpochStatistics, KeyRangeCounts, MAX_RANGE_COUNTS, RowGroupEntries, RunKind};
 use crate::schema::Schema;
-use crate::shuffle::{Engine, EngineFigures, MessageError, Payloads};
+use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
 
 /// Bytes of a partition and its record count in a report. The number of partitions precedes them.
@@ -59,15 +59,15 @@ pub(super) fn report(
     epoch: u64,
     commit: Uuid,
     engine: &Engine,
-    traffic: RankTraffic,
+    traffic: ExchangeStatistics,
     route_s: f64,
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
-    let EngineFigures { delivered, strays, messages, tables, .. } = engine.figures();
+    let EngineStatistics { delivered, strays, messages, tables, .. } = engine.statistics();
     // As stored: spilled records with NaN keys are in runs of their own.
     let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
     let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
-    let figures = EpochFigures {
+    let statistics = EpochStatistics {
         ranks: 1,
         receivers: u32::from(engine.options().partition().is_some()),
         rows: delivered,
@@ -81,18 +81,18 @@ pub(super) fn report(
         most_senders: traffic.senders,
         forwarded: traffic.forwarded,
         most_batch_bytes: traffic.batch_bytes,
-        bytes_written: outcome.figures.bytes_written,
+        bytes_written: outcome.statistics.bytes_written,
         route_s,
-        sort_s: outcome.figures.sort_s,
-        encode_s: outcome.figures.encode_s,
-        write_s: outcome.figures.write_s,
-        sync_s: outcome.figures.sync_s,
-        ..EpochFigures::default()
+        sort_s: outcome.statistics.sort_s,
+        encode_s: outcome.statistics.encode_s,
+        write_s: outcome.statistics.write_s,
+        sync_s: outcome.statistics.sync_s,
+        ..EpochStatistics::default()
     };
-    let load = engine.options().partition().map(|partition| (partition, engine.figures().received()));
+    let load = engine.options().partition().map(|partition| (partition, engine.statistics().received()));
     let Outcome { parts, runs, mut keys, .. } = outcome;
     keys.condense_for(engine.options().ranks);
-    let manifest = EpochManifest { epoch, commit, parts, runs: runs.into(), keys, figures };
+    let manifest = EpochManifest { epoch, commit, parts, row_groups: runs.into(), keys, statistics };
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
@@ -111,26 +111,26 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
         epoch,
         commit,
         parts: Vec::new(),
-        runs: Runs::default(),
-        keys: Spreads::default(),
-        figures: EpochFigures::default(),
+        row_groups: RowGroupEntries::default(),
+        keys: KeyRangeCounts::default(),
+        statistics: EpochStatistics::default(),
     };
     let Report { mut loads, manifest } =
         join_reports(schema, payloads)?.unwrap_or_else(|| Report { loads: Vec::new(), manifest: nothing() });
     let origin = Path::new("reports of all ranks");
     if (manifest.epoch, manifest.commit) != (epoch, commit) {
         let found = format!("they are of epoch {}, commit {}", manifest.epoch, manifest.commit);
-        return Err(Error::damage(origin, found));
+        return Err(Error::corruption(origin, found));
     }
     loads.sort_unstable_by_key(|&(partition, _)| partition);
     let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
-    let EpochManifest { mut parts, mut runs, keys, figures, .. } = manifest;
+    let EpochManifest { mut parts, mut row_groups, keys, statistics, .. } = manifest;
     // Subtrees are not ranges of ranks.
     parts.sort_unstable_by_key(|part| part.part);
-    runs.to_mut().sort_by_key(|run| (run.part, run.offset));
-    let figures = EpochFigures { rows_per_receiver, ..figures };
-    let whole = EpochManifest { epoch, commit, parts, runs, keys, figures };
-    whole.check().map_err(|what| Error::damage(origin, what))?;
+    row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
+    let statistics = EpochStatistics { rows_per_receiver, ..statistics };
+    let whole = EpochManifest { epoch, commit, parts, row_groups, keys, statistics };
+    whole.check().map_err(|what| Error::corruption(origin, what))?;
     Ok(whole)
 }
 
@@ -145,20 +145,20 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
         let mut part = Report::decode(&payload, rank, schema)?;
         // When a rank's row groups hold as much about its keys as the rank knows, its key distribution follows from
         // them.
-        part.manifest.keys = part.manifest.spreads(schema.key_index(), schema).into();
+        part.manifest.keys = part.manifest.range_counts(schema.key_index(), schema).into();
         let Some(Report { loads, manifest }) = &mut whole else {
             whole = Some(part);
             continue;
         };
         if (part.manifest.epoch, part.manifest.commit) != (manifest.epoch, manifest.commit) {
             let found = format!("it is of epoch {}, commit {}", part.manifest.epoch, part.manifest.commit);
-            return Err(Error::damage(&origin_of(rank), found));
+            return Err(Error::corruption(&origin_of(rank), found));
         }
         loads.extend(part.loads);
         manifest.parts.extend(part.manifest.parts);
-        manifest.runs.extend(part.manifest.runs);
-        manifest.keys.extend(part.manifest.keys.take(), MOST_SPREADS);
-        add(&mut manifest.figures, &part.manifest.figures);
+        manifest.row_groups.extend(part.manifest.row_groups);
+        manifest.keys.extend(part.manifest.keys.take(), MAX_RANGE_COUNTS);
+        add(&mut manifest.statistics, &part.manifest.statistics);
     }
     Ok(whole)
 }
@@ -169,51 +169,56 @@ fn origin_of(rank: u32) -> PathBuf {
 }
 
 /// Adds the statistics of other ranks. They are informational, so sums saturate.
-fn add(sum: &mut EpochFigures, figures: &EpochFigures) {
+fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
     let pairs = [
-        (&mut sum.rows, figures.rows),
-        (&mut sum.strays, figures.strays),
-        (&mut sum.spills, figures.spills),
-        (&mut sum.nan_keys, figures.nan_keys),
-        (&mut sum.messages, figures.messages),
-        (&mut sum.forwarded, figures.forwarded),
-        (&mut sum.bytes_written, figures.bytes_written),
+        (&mut sum.rows, statistics.rows),
+        (&mut sum.strays, statistics.strays),
+        (&mut sum.spills, statistics.spills),
+        (&mut sum.nan_keys, statistics.nan_keys),
+        (&mut sum.messages, statistics.messages),
+        (&mut sum.forwarded, statistics.forwarded),
+        (&mut sum.bytes_written, statistics.bytes_written),
     ];
     for (total, more) in pairs {
         *total = total.saturating_add(more);
     }
-    sum.ranks = sum.ranks.saturating_add(figures.ranks);
-    sum.receivers = sum.receivers.saturating_add(figures.receivers);
-    sum.renegotiations = sum.renegotiations.max(figures.renegotiations);
-    sum.nodes = sum.nodes.max(figures.nodes);
-    sum.most_recipients = sum.most_recipients.max(figures.most_recipients);
-    sum.most_senders = sum.most_senders.max(figures.most_senders);
-    sum.most_batch_bytes = sum.most_batch_bytes.max(figures.most_batch_bytes);
-    sum.route_s += figures.route_s;
-    sum.sort_s += figures.sort_s;
-    sum.encode_s += figures.encode_s;
-    sum.write_s += figures.write_s;
-    sum.sync_s += figures.sync_s;
+    sum.ranks = sum.ranks.saturating_add(statistics.ranks);
+    sum.receivers = sum.receivers.saturating_add(statistics.receivers);
+    sum.renegotiations = sum.renegotiations.max(statistics.renegotiations);
+    sum.nodes = sum.nodes.max(statistics.nodes);
+    sum.most_recipients = sum.most_recipients.max(statistics.most_recipients);
+    sum.most_senders = sum.most_senders.max(statistics.most_senders);
+    sum.most_batch_bytes = sum.most_batch_bytes.max(statistics.most_batch_bytes);
+    sum.route_s += statistics.route_s;
+    sum.sort_s += statistics.sort_s;
+    sum.encode_s += statistics.encode_s;
+    sum.write_s += statistics.write_s;
+    sum.sync_s += statistics.sync_s;
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::format::{ColumnSummary, PartEntry, PartId, RunEntry, Spread};
+    use crate::format::{ColumnStatistics, PartEntry, PartId, RangeCount, RowGroupEntry};
     use crate::schema::{Column, DataType, Value};
 
     fn payload(rank: u32, part: u32, epoch: u64, schema: &Schema) -> (u32, Vec<u8>) {
-        let figures =
-            EpochFigures { ranks: 1, receivers: 1, rows: u64::MAX, messages: u64::MAX, ..EpochFigures::default() };
+        let statistics = EpochStatistics {
+            ranks: 1,
+            receivers: 1,
+            rows: u64::MAX,
+            messages: u64::MAX,
+            ..EpochStatistics::default()
+        };
         let part = PartId { rank: part, roll: 0 };
         let parts = vec![PartEntry { part, bytes: 9, footer_offset: 4, footer_checksum: 0 }];
         let manifest = EpochManifest {
             epoch,
             commit: Uuid::from_u128(1),
             parts,
-            runs: Runs::default(),
-            keys: Spreads::default(),
-            figures,
+            row_groups: RowGroupEntries::default(),
+            keys: KeyRangeCounts::default(),
+            statistics,
         };
         (rank, Report { loads: vec![(rank, u64::from(rank) + 5)], manifest }.encode(schema).unwrap())
     }
@@ -228,7 +233,7 @@ mod tests {
         let schema = schema();
         let join = |payloads| join(&schema, 7, Uuid::from_u128(1), payloads);
         let whole = join(vec![payload(1, 1, 7, &schema), payload(0, 0, 7, &schema)]).unwrap();
-        assert_eq!((whole.figures.rows, whole.figures.messages, whole.parts.len()), (u64::MAX, u64::MAX, 2));
+        assert_eq!((whole.statistics.rows, whole.statistics.messages, whole.parts.len()), (u64::MAX, u64::MAX, 2));
         for (payloads, complaint) in [
             (vec![payload(0, 3, 7, &schema), payload(1, 3, 7, &schema)], "lists a part twice"),
             (vec![payload(0, 0, 8, &schema)], "they are of epoch 8"),
@@ -262,22 +267,22 @@ mod tests {
         let whole = join(&schema, 7, Uuid::from_u128(1), vec![(0, both), report(1)]).unwrap();
         let parts: Vec<u32> = whole.parts.iter().map(|part| part.part.rank).collect();
         assert_eq!(parts, [0, 1, 2, 3, 4]);
-        assert_eq!(whole.figures.rows_per_receiver, [5, 6, 7, 8, 9]);
-        assert_eq!((whole.figures.ranks, whole.figures.receivers), (5, 5));
+        assert_eq!(whole.statistics.rows_per_receiver, [5, 6, 7, 8, 9]);
+        assert_eq!((whole.statistics.ranks, whole.statistics.receivers), (5, 5));
     }
 
     /// The keys of a rank without a distribution of its own are counted by its row groups.
     #[test]
     fn the_keys_of_all_ranks_are_counted() {
         let schema = schema();
-        let report = |rank: u32, keys: Vec<Spread>| {
+        let report = |rank: u32, keys: Vec<RangeCount>| {
             let (_, bytes) = payload(rank, rank, 7, &schema);
             let mut report = Report::decode(&bytes, rank, &schema).unwrap();
             let part = PartId { rank, roll: 0 };
             report.manifest.parts[0].bytes = 5000;
             report.manifest.parts[0].footer_offset = 4500;
             let range = Some((Value::Int(0), Value::Int(99)));
-            report.manifest.runs.to_mut().push(RunEntry {
+            report.manifest.row_groups.to_mut().push(RowGroupEntry {
                 part,
                 run: 0,
                 row_group: 0,
@@ -288,20 +293,21 @@ mod tests {
                 table_version: 1,
                 bounds: None,
                 checksum: 0,
-                columns: vec![ColumnSummary { range, nan_count: 0 }].into(),
+                columns: vec![ColumnStatistics { range, nan_count: 0 }].into(),
             });
             report.manifest.keys = keys.into();
             (rank, report.encode(&schema).unwrap())
         };
-        let pages = |first| vec![Spread { least: first, most: 49, rows: 50 }, Spread { least: 50, most: 99, rows: 50 }];
+        let pages =
+            |first| vec![RangeCount { least: first, most: 49, rows: 50 }, RangeCount { least: 50, most: 99, rows: 50 }];
         let low = merge(&schema, vec![report(0, pages(0)), report(1, Vec::new())]).unwrap();
         let whole = join(&schema, 7, Uuid::from_u128(1), vec![report(2, pages(3)), (0, low)]).unwrap();
-        let keys = whole.spreads(0, &schema);
+        let keys = whole.range_counts(0, &schema);
         assert_eq!(keys, whole.keys.get(), "they fit the row groups");
-        assert_eq!(keys.iter().map(|spread| spread.rows).sum::<u64>(), 300);
+        assert_eq!(keys.iter().map(|range_count| range_count.rows).sum::<u64>(), 300);
         assert!(
-            keys.contains(&Spread { least: 0, most: 99, rows: 100 })
-                && keys.contains(&Spread { least: 3, most: 49, rows: 50 })
+            keys.contains(&RangeCount { least: 0, most: 99, rows: 100 })
+                && keys.contains(&RangeCount { least: 3, most: 49, rows: 50 })
         );
     }
 }

@@ -8,9 +8,9 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray, RecordBatch};
 use arrow_buffer::ScalarBuffer;
 
 use crate::format::manifest::entries::{PartId, RunKind};
-use crate::format::manifest::run_entry::RunEntry;
-use crate::format::manifest::stored_summaries::{StoredColumn, StoredRange, StoredSummaries};
-use crate::format::manifest::summaries::Summaries;
+use crate::format::manifest::row_group_entry::RowGroupEntry;
+use crate::format::manifest::row_group_statistics::RowGroupStatistics;
+use crate::format::manifest::stored_statistics::{StoredColumn, StoredRange, StoredStatistics};
 use crate::schema::{Column, KeyOrder, Schema};
 
 /// The location of a row group.
@@ -24,7 +24,7 @@ pub(in crate::format) struct Place {
 
 /// The row groups of one batch.
 #[derive(Debug)]
-pub(in crate::format) struct StoredRuns {
+pub(in crate::format) struct StoredRowGroups {
     ranks: ScalarBuffer<u32>,
     rolls: ScalarBuffer<u32>,
     runs: ScalarBuffer<u32>,
@@ -37,10 +37,10 @@ pub(in crate::format) struct StoredRuns {
     table_versions: ScalarBuffer<u32>,
     checksums: ScalarBuffer<u64>,
     bounds: StoredRange,
-    summaries: Arc<StoredSummaries>,
+    column_statistics: Arc<StoredStatistics>,
 }
 
-impl StoredRuns {
+impl StoredRowGroups {
     /// Takes the arrays of a batch with a manifest's columns, without copies; `None` if one cannot be decoded.
     pub(in crate::format) fn of(batch: &RecordBatch, schema: &Schema) -> Option<Self> {
         // Row numbers are u32.
@@ -59,9 +59,9 @@ impl StoredRuns {
         let mut range =
             |data_type| Some(StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() });
         let bounds = range(schema.key().data_type)?;
-        let mut summaries = Vec::with_capacity(schema.columns().len());
+        let mut column_statistics = Vec::with_capacity(schema.columns().len());
         for &Column { data_type, .. } in schema.columns() {
-            summaries.push(if data_type.is_numeric() {
+            column_statistics.push(if data_type.is_numeric() {
                 let range = StoredRange { data_type, least: columns.next()?.clone(), most: columns.next()?.clone() };
                 let nan_counts =
                     if data_type.is_float() { Some(numbers_of::<UInt64Type>(columns.next()?)?) } else { None };
@@ -70,7 +70,7 @@ impl StoredRuns {
                 None
             });
         }
-        let summaries = Arc::new(StoredSummaries { columns: summaries });
+        let column_statistics = Arc::new(StoredStatistics { columns: column_statistics });
         Some(Self {
             ranks,
             rolls,
@@ -83,13 +83,13 @@ impl StoredRuns {
             table_versions,
             checksums,
             bounds,
-            summaries,
+            column_statistics,
         })
     }
 
     /// Returns whether a row group has more NaN values than rows.
     pub(in crate::format) fn has_excess_nans(&self) -> bool {
-        let counts = self.summaries.columns.iter().flatten().filter_map(|column| column.nan_counts.as_ref());
+        let counts = self.column_statistics.columns.iter().flatten().filter_map(|column| column.nan_counts.as_ref());
         counts.into_iter().any(|counts| counts.iter().zip(&self.rows).any(|(nans, rows)| nans > rows))
     }
 
@@ -98,9 +98,9 @@ impl StoredRuns {
     }
 
     /// Creates the entry of a row group. Column statistics stay in the arrays until they are used.
-    pub(in crate::format) fn entry(&self, row: usize) -> RunEntry {
+    pub(in crate::format) fn entry(&self, row: usize) -> RowGroupEntry {
         let Place { part, offset, bytes, rows } = self.place(row);
-        RunEntry {
+        RowGroupEntry {
             part,
             run: self.runs[row],
             row_group: self.row_groups[row],
@@ -112,7 +112,7 @@ impl StoredRuns {
             table_version: self.table_versions[row],
             bounds: self.bounds.one(row),
             checksum: self.checksums[row],
-            columns: Summaries::stored(Arc::clone(&self.summaries), row as u32),
+            columns: RowGroupStatistics::stored(Arc::clone(&self.column_statistics), row as u32),
         }
     }
 
@@ -128,7 +128,7 @@ impl StoredRuns {
     /// Returns the ordinals between which each row group's values of a column lie; the full range where they are
     /// unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
-        match self.summaries.columns.get(column) {
+        match self.column_statistics.columns.get(column) {
             Some(Some(stored)) => stored.range.ordinals(order),
             _ => vec![(0, u64::MAX); self.len()],
         }

@@ -12,7 +12,7 @@ const MANIFEST_SUFFIX: &str = ".arrow";
 
 /// The paths of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Layout {
+pub struct DatasetPaths {
     root: PathBuf,
 }
 
@@ -37,7 +37,7 @@ impl Leftover {
     }
 }
 
-impl Layout {
+impl DatasetPaths {
     /// Creates the layout of the dataset at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
@@ -109,7 +109,7 @@ pub fn parse_epoch(text: &str) -> Option<u64> {
     (epoch.to_string() == text).then_some(epoch)
 }
 
-/// Parses a folder name of [`Layout::data`] as its epoch.
+/// Parses a folder name of [`DatasetPaths::data`] as its epoch.
 pub(super) fn parse_epoch_folder(name: &str) -> Option<u64> {
     parse_epoch(name.strip_prefix(EPOCH_PREFIX)?)
 }
@@ -121,12 +121,12 @@ fn parse_commit(text: &str) -> Option<(u64, Uuid)> {
     (parsed.to_string() == commit).then_some((parse_epoch(epoch)?, parsed))
 }
 
-/// Parses a file name of [`Layout::manifests`] as its epoch and commit.
+/// Parses a file name of [`DatasetPaths::manifests`] as its epoch and commit.
 pub(super) fn parse_manifest(name: &str) -> Option<(u64, Uuid)> {
     parse_commit(name.strip_suffix(MANIFEST_SUFFIX)?)
 }
 
-/// Parses a folder name of [`Layout::unfinished`].
+/// Parses a folder name of [`DatasetPaths::unfinished`].
 pub(super) fn parse_leftover(name: &str) -> Option<(u64, Uuid, Leftover)> {
     for leftover in [Leftover::SetAside, Leftover::Removed, Leftover::Attempt] {
         if let Some(stem) = name.strip_suffix(leftover.suffix()) {
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        let layout = Layout::new("/ds");
+        let layout = DatasetPaths::new("/ds");
         let commit = Uuid::from_u128(7);
         let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
         assert_eq!(parse_manifest(&name(layout.manifest(200, commit))), Some((200, commit)));

@@ -6,31 +6,31 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
-use crate::format::manifest::entries::ColumnSummary;
-use crate::format::manifest::stored_summaries::StoredSummaries;
+use crate::format::manifest::entries::ColumnStatistics;
+use crate::format::manifest::stored_statistics::StoredStatistics;
 
 /// The statistics of a row group's columns, in the order of the schema.
 #[derive(Clone, Default)]
-pub struct Summaries {
-    made: OnceLock<Vec<ColumnSummary>>,
-    stored: Option<(Arc<StoredSummaries>, u32)>,
+pub struct RowGroupStatistics {
+    made: OnceLock<Vec<ColumnStatistics>>,
+    stored: Option<(Arc<StoredStatistics>, u32)>,
 }
 
-impl Summaries {
+impl RowGroupStatistics {
     /// Creates the statistics of one row of a manifest.
-    pub(in crate::format) fn stored(all: Arc<StoredSummaries>, row: u32) -> Self {
+    pub(in crate::format) fn stored(all: Arc<StoredStatistics>, row: u32) -> Self {
         Self { made: OnceLock::new(), stored: Some((all, row)) }
     }
 
     /// Returns one column's statistics, without reading the others.
-    pub fn one(&self, column: usize) -> Option<ColumnSummary> {
+    pub fn one(&self, column: usize) -> Option<ColumnStatistics> {
         match (self.made.get(), &self.stored) {
             (None, Some((all, row))) => all.one(*row as usize, column),
             (made, _) => made?.get(column).copied(),
         }
     }
 
-    fn all(&self) -> &Vec<ColumnSummary> {
+    fn all(&self) -> &Vec<ColumnStatistics> {
         self.made.get_or_init(|| match &self.stored {
             Some((all, row)) => (0..all.columns()).filter_map(|column| all.one(*row as usize, column)).collect(),
             None => Vec::new(),
@@ -38,40 +38,40 @@ impl Summaries {
     }
 }
 
-impl Deref for Summaries {
-    type Target = [ColumnSummary];
+impl Deref for RowGroupStatistics {
+    type Target = [ColumnStatistics];
 
     fn deref(&self) -> &Self::Target {
         self.all()
     }
 }
 
-impl DerefMut for Summaries {
+impl DerefMut for RowGroupStatistics {
     fn deref_mut(&mut self) -> &mut Self::Target {
         self.all();
         self.made.get_mut().map_or(&mut [], Vec::as_mut_slice)
     }
 }
 
-impl From<Vec<ColumnSummary>> for Summaries {
-    fn from(summaries: Vec<ColumnSummary>) -> Self {
-        Self { made: OnceLock::from(summaries), stored: None }
+impl From<Vec<ColumnStatistics>> for RowGroupStatistics {
+    fn from(column_statistics: Vec<ColumnStatistics>) -> Self {
+        Self { made: OnceLock::from(column_statistics), stored: None }
     }
 }
 
-impl FromIterator<ColumnSummary> for Summaries {
-    fn from_iter<T: IntoIterator<Item = ColumnSummary>>(summaries: T) -> Self {
-        summaries.into_iter().collect::<Vec<_>>().into()
+impl FromIterator<ColumnStatistics> for RowGroupStatistics {
+    fn from_iter<T: IntoIterator<Item = ColumnStatistics>>(column_statistics: T) -> Self {
+        column_statistics.into_iter().collect::<Vec<_>>().into()
     }
 }
 
-impl PartialEq for Summaries {
+impl PartialEq for RowGroupStatistics {
     fn eq(&self, other: &Self) -> bool {
         **self == **other
     }
 }
 
-impl std::fmt::Debug for Summaries {
+impl std::fmt::Debug for RowGroupStatistics {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_list().entries(self.iter()).finish()
     }

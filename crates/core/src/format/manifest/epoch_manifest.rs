@@ -4,15 +4,15 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::format::manifest::entries::PartEntry;
-use crate::format::manifest::runs::Runs;
-use crate::format::manifest::spreads::{Spread, Spreads};
+use crate::format::manifest::range_counts::{KeyRangeCounts, RangeCount};
+use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::schema::{KeyOrder, Schema};
 
 /// Statistics of writing an epoch, summed over all ranks. Times are seconds of all threads, including waiting for a
 /// processor, so their sum can exceed the wall time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct EpochFigures {
+pub struct EpochStatistics {
     /// Ranks that appended.
     pub ranks: u32,
     /// Ranks that received.
@@ -57,7 +57,7 @@ pub struct EpochFigures {
     pub sync_s: f64,
 }
 
-impl EpochFigures {
+impl EpochStatistics {
     /// Returns the load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without
     /// rows.
     pub fn load_imbalance(&self) -> f64 {
@@ -81,41 +81,42 @@ pub struct EpochManifest {
     /// The part files, by rank and roll.
     pub parts: Vec<PartEntry>,
     /// The runs' row groups, in the order of parts and offsets.
-    pub runs: Runs,
+    pub row_groups: RowGroupEntries,
     /// The distribution of the keys, finer than the row groups' statistics; empty where unknown.
-    pub keys: Spreads,
+    pub keys: KeyRangeCounts,
     /// Statistics of writing it.
-    pub figures: EpochFigures,
+    pub statistics: EpochStatistics,
 }
 
 impl EpochManifest {
     /// Returns the number of records in the epoch.
     pub fn rows(&self) -> u64 {
-        self.runs.places().map(|run| run.rows).sum()
+        self.row_groups.places().map(|run| run.rows).sum()
     }
 
     /// Returns the bytes of the epoch's pages.
     pub fn page_bytes(&self) -> u64 {
-        self.runs.places().map(|run| run.bytes).sum()
+        self.row_groups.places().map(|run| run.bytes).sum()
     }
 }
 
 impl EpochManifest {
     /// Returns the distribution of a numeric column's values: for the key as fine as the manifest holds it, otherwise
-    /// one spread per row group that has values.
-    pub(crate) fn spreads(&self, column: usize, schema: &Schema) -> Vec<Spread> {
+    /// one range count per row group that has values.
+    pub(crate) fn range_counts(&self, column: usize, schema: &Schema) -> Vec<RangeCount> {
         let order = KeyOrder::new(schema.columns()[column].data_type);
         let of_row_groups = || {
-            let spreads = self.runs.iter().map(|run| Spread::of(run.columns.get(column), run.rows, order));
-            spreads.filter(|spread| spread.rows > 0)
+            let range_counts =
+                self.row_groups.iter().map(|run| RangeCount::of(run.columns.get(column), run.rows, order));
+            range_counts.filter(|range_count| range_count.rows > 0)
         };
         if column == schema.key_index() && !self.keys.get().is_empty() {
-            let rows = |spreads: &mut dyn Iterator<Item = u64>| spreads.fold(0, u64::saturating_add);
+            let rows = |range_counts: &mut dyn Iterator<Item = u64>| range_counts.fold(0, u64::saturating_add);
             let stated = self.keys.get();
-            let is_whole = rows(&mut stated.iter().map(|spread| spread.rows))
-                == rows(&mut of_row_groups().map(|spread| spread.rows));
+            let is_whole = rows(&mut stated.iter().map(|range_count| range_count.rows))
+                == rows(&mut of_row_groups().map(|range_count| range_count.rows));
             // A NaN bound would bound nothing.
-            let is_sound = stated.iter().all(|spread| !order.is_nan(spread.most));
+            let is_sound = stated.iter().all(|range_count| !order.is_nan(range_count.most));
             if is_whole && is_sound {
                 return stated.to_vec();
             }

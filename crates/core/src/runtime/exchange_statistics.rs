@@ -2,7 +2,7 @@
 
 /// Per-epoch communication statistics of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RankTraffic {
+pub struct ExchangeStatistics {
     /// Other ranks it sent records to, directly or for forwarding.
     pub recipients: u32,
     /// Other ranks it received records from.

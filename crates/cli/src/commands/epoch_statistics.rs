@@ -1,0 +1,37 @@
+//! Statistics derived from an epoch's manifest.
+
+use turbidite::format::EpochStatistics;
+
+/// Returns the largest load over the mean.
+pub(crate) fn largest_load(statistics: &EpochStatistics) -> f64 {
+    let loads = &statistics.rows_per_receiver;
+    let total: u64 = loads.iter().sum();
+    let largest = loads.iter().copied().max().unwrap_or(0);
+    if total == 0 { 0.0 } else { largest as f64 * loads.len() as f64 / total as f64 }
+}
+
+/// Returns the bytes written over the bytes of stored rows.
+pub(crate) fn write_amplification(statistics: &EpochStatistics, row_bytes: usize) -> f64 {
+    let stored = statistics.rows as f64 * row_bytes as f64;
+    if stored == 0.0 { 0.0 } else { statistics.bytes_written as f64 / stored }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_follow_their_definitions() {
+        let statistics = EpochStatistics {
+            rows: 40,
+            rows_per_receiver: vec![5, 15, 5, 15],
+            bytes_written: 330,
+            ..Default::default()
+        };
+        assert!((statistics.load_imbalance() - 0.5).abs() < 1e-12);
+        assert!((largest_load(&statistics) - 1.5).abs() < 1e-12);
+        assert!((write_amplification(&statistics, 8) - 330.0 / 320.0).abs() < 1e-12);
+        let none = EpochStatistics { rows_per_receiver: vec![0, 0], bytes_written: 100, ..Default::default() };
+        assert_eq!((none.load_imbalance(), largest_load(&none), write_amplification(&none, 8)), (0.0, 0.0, 0.0));
+    }
+}
