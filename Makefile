@@ -173,12 +173,25 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 	$(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
-check: ## Check format, lints, documentation and layer rules
+check: ## Check format, lints, documentation, public interface and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --quiet
+	@$(MAKE) --no-print-directory documentation
+	$(PYTHON) tools/check_interface.py
+
+.PHONY: interface
+interface: documentation ## Write the listing of the public interface that make check compares
+	$(PYTHON) tools/check_interface.py --write
+
+# The command and the library are both called turbidite, and so is the folder of their pages. The library's are made last and
+# afresh: cargo does not see that the command's have replaced them.
+.PHONY: documentation
+documentation:
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --bins --quiet
+	@rm -rf '$(CARGO_TARGET_DIR)/doc/turbidite'
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --lib --quiet
 
 .PHONY: fmt
 fmt: ## Format the code

@@ -44,7 +44,7 @@ fn changed(input: &[u8], seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// RowGroupEntries a target on all of its inputs.
+/// Runs a target on all of its inputs.
 pub(crate) fn replay(name: &str, target: fn(&[u8]), seeds: Vec<Vec<u8>>) {
     for (number, input) in inputs(name, seeds).iter().enumerate() {
         target(input);

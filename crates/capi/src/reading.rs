@@ -39,7 +39,7 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
     })
 }
 
-/// RowGroupEntries a query and returns its rows as an Arrow stream.
+/// Runs a query and returns its rows as an Arrow stream.
 ///
 /// # Safety
 /// The contract of turbidite.h.

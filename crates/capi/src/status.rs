@@ -37,7 +37,7 @@ fn in_words(error: &Error) -> String {
     format!("{error}; {advice}")
 }
 
-/// RowGroupEntries the body of an exported function. Converts errors and panics to a status and a message.
+/// Runs the body of an exported function. Converts errors and panics to a status and a message.
 pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(status)) => status,

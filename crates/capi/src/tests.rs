@@ -347,7 +347,7 @@ fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     }
 }
 
-/// RowGroupEntries a program on every rank, each on its own thread.
+/// Runs a program on every rank, each on its own thread.
 fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
     let wire = Arc::new(Wire::default());
     std::thread::scope(|scope| {

@@ -45,7 +45,7 @@ enum Command {
     Man(commands::man::Man),
 }
 
-/// RowGroupEntries the command given by this process's arguments.
+/// Runs the command given by this process's arguments.
 pub(crate) fn main() -> ExitCode {
     let wants_json = std::env::args_os().any(|argument| argument == "--json");
     hook_panics(wants_json);

@@ -100,7 +100,7 @@ impl Epoch {
 
 /// Replicates a step's particles to `count` records with relative jitter; replicas of a particle are consecutive.
 fn resample(energies: &[f32], count: usize, jitter: f64, random: &mut Random) -> Vec<u64> {
-    let order = KeyOrder::new(DataType::F32);
+    let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     (0..count)
         .map(|record| {
             let energy = f64::from(energies[record * energies.len() / count]);
@@ -208,7 +208,7 @@ fn schedule(rounds: usize, renegotiations: usize) -> Vec<usize> {
 }
 
 fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
-    let order = KeyOrder::new(DataType::F32);
+    let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     let mut outcome = Outcome::default();
     let mut ranks = vec![Histogram::default(); RANKS];
     let mut table: Option<BoundedTable> = None;
@@ -302,7 +302,7 @@ impl Default for Variant {
 fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant) -> Outcome {
     let mut outcome = Outcome::default();
     let mut random = Random(random::Random::new(7));
-    let order = KeyOrder::new(if variant.smooth { DataType::F32 } else { DataType::U64 });
+    let order = KeyOrder::new(if variant.smooth { DataType::F32 } else { DataType::U64 }).expect("a numeric type");
     let mut sketches: Vec<Sketch> =
         (0..RANKS).map(|rank| Sketch::for_keys(order, variant.capacity, rank as u64)).collect();
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
@@ -466,7 +466,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
         }
         return Ok(vec![Epoch::new("all".into(), records)]);
     }
-    let zero = KeyOrder::new(DataType::F32).ordinal(&0.0f32.to_le_bytes());
+    let zero = KeyOrder::new(DataType::F32).expect("a numeric type").ordinal(&0.0f32.to_le_bytes());
     let mut epochs = Vec::new();
     for (step, path) in steps {
         let mut records = resample(&energies(path)?, RECORDS, jitter, random);
@@ -481,7 +481,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
     Ok(epochs)
 }
 
-/// RowGroupEntries the goal's setting for every epoch, then the grid unless `goal_only` is set.
+/// Runs the goal's setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
         let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();

@@ -219,7 +219,7 @@ fn make_input(setup: &Setup) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(epochs)
 }
 
-/// RowGroupEntries `work` for every number below `count` on `threads` threads.
+/// Runs `work` for every number below `count` on `threads` threads.
 fn parallel(threads: usize, count: usize, work: impl Fn(usize) -> Result<(), Failure> + Sync) -> Result<(), Failure> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
@@ -335,7 +335,7 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// RowGroupEntries plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
+/// Runs plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
 /// would need.
 fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result<Outcome, Failure> {
     /// Linux's value, which differs between x86-64 and arm64.

@@ -5,7 +5,7 @@
 //! cargo run --release --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
 //! ```
 //!
-//! RowGroupEntries the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
+//! Runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
 //! nodes of 128 ranks, and the planner with exact loads. Records are shuffled and lognormal, with the same distribution
 //! on all ranks. `routing` measures the time per routed key instead, for 64 to 131,072 partitions.
 
@@ -71,7 +71,7 @@ fn imbalance(loads: &[u64]) -> (f64, f64) {
 }
 
 fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
-    let order = KeyOrder::new(DataType::F32);
+    let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     let begun = Instant::now();
     let way = |name, every_cut| Way {
         name,
@@ -136,7 +136,7 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
 
 /// Prints the nanoseconds per routed key, by number of partitions.
 fn routing() {
-    let order = KeyOrder::new(DataType::F32);
+    let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     let mut ordinals = Vec::new();
     keys(1, 0..1 << 16, order, &mut ordinals);
     let mut sketch = Sketch::for_keys(order, 1 << 16, 1);

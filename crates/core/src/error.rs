@@ -175,6 +175,12 @@ pub enum Error {
         /// The decoding error.
         source: MessageError,
     },
+    /// An invariant of the library does not hold. The epoch fails; committed epochs are not affected.
+    #[error("internal error: {what}; this is a bug in Turbidite, please report it")]
+    Internal {
+        /// The broken invariant.
+        what: String,
+    },
     /// A call that is invalid in this state or with these values.
     #[error("{0}")]
     Usage(#[from] UsageError),
@@ -253,6 +259,13 @@ fn epochs_in_words(count: usize, first: u64, last: u64) -> String {
 }
 
 impl Error {
+    /// Returns the error of a broken invariant. Debug builds panic instead.
+    pub(crate) fn internal(what: impl Into<String>) -> Self {
+        let what = what.into();
+        debug_assert!(false, "{what}");
+        Self::Internal { what }
+    }
+
     /// Returns the refusal, if the user can override it. It is the same on every rank.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {

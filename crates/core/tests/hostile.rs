@@ -152,7 +152,7 @@ fn report(name: &str, ranks: u32, statistics: &EpochStatistics) {
     );
 }
 
-/// RowGroupEntries an input whose partitions must stay below 1.25 times the mean.
+/// Runs an input whose partitions must stay below 1.25 times the mean.
 fn balanced(name: &str, input: impl Fn(u32, &mut Random) -> Input) {
     for ranks in [16, 61, 64] {
         let input = input(ranks, &mut Random(u64::from(ranks)));
@@ -317,7 +317,7 @@ fn few_or_no_records() {
 /// Returns the load imbalance of CARP's method: ranks in lockstep, appends of 1,000, 512 pivots, six renegotiations
 /// spread over the epoch and one whenever a rank's out-of-bounds buffer is full.
 fn carp_imbalance(input: &Input) -> f64 {
-    let order = KeyOrder::new(input.data_type);
+    let order = KeyOrder::new(input.data_type).unwrap();
     let ranks = input.ranks.len();
     let keys: Vec<Vec<u64>> = input
         .ranks

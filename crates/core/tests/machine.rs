@@ -28,7 +28,7 @@ fn options(ranks: u32, per_node: u32, seed: u64) -> MachineOptions {
     MachineOptions { append_rows: 64, ..MachineOptions::new(Machine::cluster(per_node), ranks, 12, seed) }
 }
 
-/// RowGroupEntries an epoch; panics on a record that is lost, delivered twice or altered.
+/// Runs an epoch; panics on a record that is lost, delivered twice or altered.
 fn run(options: MachineOptions, records: u64) -> MachineReport {
     let mut places = BTreeMap::new();
     let mut job = MachineJob::new(options, schema());
@@ -47,7 +47,7 @@ fn run(options: MachineOptions, records: u64) -> MachineReport {
     report
 }
 
-/// RowGroupEntries an epoch and only counts records, for jobs of thousands.
+/// Runs an epoch and only counts records, for jobs of thousands.
 fn count(options: MachineOptions, records: u64) -> MachineReport {
     let mut delivered = 0;
     let mut job = MachineJob::new(options, schema());

@@ -17,12 +17,12 @@ use crate::world::{World, together};
 
 pub use crate::world::AgreementTable;
 
-/// RowGroupEntries a collective call of the shim, as [`call`].
+/// Runs a collective call of the shim, as [`call`].
 fn call_together(body: impl FnOnce()) {
     call(|| together(body));
 }
 
-/// RowGroupEntries a call of the shim, and catches panics.
+/// Runs a call of the shim, and catches panics.
 fn call(body: impl FnOnce()) {
     let Some(_guard) = Guard::enter() else { return };
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
@@ -61,7 +61,7 @@ pub extern "C" fn turbidite_preload_mpi_refused() {
     });
 }
 
-/// RowGroupEntries inside a collective call: all ranks are in the same one.
+/// Runs inside a collective call: all ranks are in the same one.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_at_collective() {
     call_together(|| {

@@ -142,7 +142,7 @@ pub(crate) fn is_waiting_for_ranks() -> bool {
     TOGETHER.load(Ordering::Acquire)
 }
 
-/// RowGroupEntries a collective body, in which ranks may wait for each other.
+/// Runs a collective body, in which ranks may wait for each other.
 pub(crate) fn together(body: impl FnOnce()) {
     TOGETHER.store(true, Ordering::Release);
     body();

@@ -13,7 +13,7 @@ pub fn is_caught() -> bool {
     PANICS_ARE_CAUGHT.get()
 }
 
-/// RowGroupEntries third-party code that panics where it should return an error.
+/// Runs third-party code that panics where it should return an error.
 ///
 /// # Errors
 /// The text of the panic.

@@ -98,7 +98,7 @@ struct Job {
     delivered: u64,
 }
 
-/// RowGroupEntries a driver and its peers from a script.
+/// Runs a driver and its peers from a script.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let (rank, ranks, nodes) = PLACES[usize::from(script.byte()) % PLACES.len()];

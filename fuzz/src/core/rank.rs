@@ -137,7 +137,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![leaf, root.clone(), report(3), report(5)]
 }
 
-/// RowGroupEntries one of two ranks, from opening to closing, until its peers' script ends.
+/// Runs one of two ranks, from opening to closing, until its peers' script ends.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let rank = u32::from(script.byte() & 1);

@@ -47,7 +47,7 @@ struct Summary {
     latency_p99_s: f64,
 }
 
-/// RowGroupEntries all queries of a list in sequence; `template` holds the options that they share.
+/// Runs all queries of a list in sequence; `template` holds the options that they share.
 pub(super) fn run(
     dataset: &Dataset,
     list: &Path,

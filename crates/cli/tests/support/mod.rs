@@ -1,4 +1,4 @@
-//! RowGroupEntries the real command, and reads dumps by a scan of its own that shares no code with it.
+//! Runs the real command, and reads dumps by a scan of its own that shares no code with it.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -51,12 +51,12 @@ pub(crate) fn scan(step: u64) -> Vec<Particle> {
     particles
 }
 
-/// RowGroupEntries the command to its end.
+/// Runs the command to its end.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_turbidite")).args(arguments).output().unwrap()
 }
 
-/// RowGroupEntries the command, which must end with `code`; returns what it said on both channels.
+/// Runs the command, which must end with `code`; returns what it said on both channels.
 #[track_caller]
 pub(crate) fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
     let output = run(arguments);
@@ -66,7 +66,7 @@ pub(crate) fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
     (out, error)
 }
 
-/// RowGroupEntries a command that must succeed and returns its standard output.
+/// Runs a command that must succeed and returns its standard output.
 #[track_caller]
 pub(crate) fn ok(arguments: &[&str]) -> String {
     ends_with(0, arguments).0

@@ -130,7 +130,7 @@ impl<'a> EpochWork<'a> {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
         let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
-        // RowGroupEntries that do not divide a slab evenly are up to twice as many.
+        // Runs that do not divide a slab evenly are up to twice as many.
         let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
         (rows / (LANES_PER_THREAD * threads))
             .max(slab_rows)
@@ -212,7 +212,7 @@ impl<'a> EpochWork<'a> {
         });
     }
 
-    /// RowGroupEntries one thread: lane after lane, until none is left or one has failed.
+    /// Runs one thread: lane after lane, until none is left or one has failed.
     fn work(&self, workplace: &mut Workplace, progress: &(dyn Fn(u64) + Sync)) {
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);

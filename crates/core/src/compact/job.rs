@@ -174,13 +174,8 @@ impl Compaction {
         progress: &(dyn Fn(u64) + Sync),
     ) -> Result<(EpochManifest, CompactedEpoch)> {
         let groups = EpochGroups::open(&self.source, epoch)?;
-        let factory = PartFactory {
-            storage: Arc::clone(&self.storage),
-            directory: commit.directory(),
-            schema: Arc::clone(&self.descriptor.schema),
-            options: self.options.part,
-            identity: commit.identity(),
-        };
+        let attempt = (epoch, commit.identity().commit);
+        let factory = PartFactory::new(&self.storage, &self.layout, &self.descriptor, self.options.part, attempt);
         let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
         work.run(&mut self.workplaces, progress)
     }

@@ -15,7 +15,7 @@
 //!
 //! - Every row of the source is in the copy once: a cut has every row on one side, and the slabs of its two sides share
 //!   the cut. Equal keys are distinguished by their position, so one key may fill any number of slabs.
-//! - RowGroupEntries do not overlap, except for equal keys at their ends; runs of NaN keys come last, in a part of their own.
+//! - Runs do not overlap, except for equal keys at their ends; runs of NaN keys come last, in a part of their own.
 //! - A slab has a fixed number of rows, whatever the keys are: memory does not depend on the data. Page indexes and run
 //!   entries of one epoch come on top ([`Compaction::memory_bound_bytes`]).
 //! - The input that cuts rely on is checked when rows are read: keys ascend, and lie between the keys of the cuts.

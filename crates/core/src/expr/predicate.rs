@@ -82,7 +82,7 @@ enum Slice<'a> {
     F64(&'a [f64]),
 }
 
-/// RowGroupEntries one piece of code for any column type.
+/// Runs one piece of code for any column type.
 macro_rules! with_values {
     ($slice:expr, $values:ident => $body:expr) => {
         match $slice {

@@ -50,7 +50,7 @@ pub(super) struct Program {
     buffers: usize,
 }
 
-/// RowGroupEntries one loop per operator, so that none branches on it: `$apply` is a macro that takes the operator's sign.
+/// Runs one loop per operator, so that none branches on it: `$apply` is a macro that takes the operator's sign.
 macro_rules! with_operator {
     ($op:expr, $apply:ident) => {
         match $op {

@@ -45,7 +45,7 @@ impl CumulativeMassBuilder {
             Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
 
-    /// KeyRangeCounts `mass` (in units of 2^-80) evenly over an interval.
+    /// Spreads `mass` (in units of 2^-80) evenly over an interval.
     fn add(&mut self, from: u128, to: u128, mass: u128) {
         let slope = (mass / (to - from)) as i128;
         match self.changes.last_mut() {

@@ -140,9 +140,10 @@ mod tests {
 
     #[test]
     fn places_rise_with_the_key() {
-        for (scale, order) in
-            [(Scale::Single, KeyOrder::new(DataType::F32)), (Scale::Double, KeyOrder::new(DataType::F64))]
-        {
+        for (scale, order) in [
+            (Scale::Single, KeyOrder::new(DataType::F32).unwrap()),
+            (Scale::Double, KeyOrder::new(DataType::F64).unwrap()),
+        ] {
             assert_eq!(Scale::of(order), scale);
             let zero = if scale == Scale::Single { 1u64 << 31 } else { 1 << 63 };
             let bits = if scale == Scale::Single { 23 } else { 52 };
@@ -167,7 +168,7 @@ mod tests {
     #[test]
     fn slopes_meet_at_powers_of_two() {
         let at = |value: f64| {
-            let ordinal = KeyOrder::new(DataType::F64).ordinal(&value.to_le_bytes());
+            let ordinal = KeyOrder::new(DataType::F64).unwrap().ordinal(&value.to_le_bytes());
             Scale::Double.place(ordinal) as i128
         };
         // Equal steps in value on both sides of 2.0 are equal steps on the axis, to a part in a thousand.

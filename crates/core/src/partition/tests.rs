@@ -101,7 +101,7 @@ proptest! {
     fn pivots_survive_messages_and_keep_their_mass(
         keys in prop::collection::vec(some_key(), 0..600), slots in 0usize..200, phase in 0.0f64..1.0, order in 0usize..3
     ) {
-        let order = KeyOrder::new([DataType::U64, DataType::F32, DataType::F64][order]);
+        let order = KeyOrder::new([DataType::U64, DataType::F32, DataType::F64][order]).unwrap();
         let mut sketch = Sketch::for_keys(order, 256, 5);
         sketch.observe(&keys);
         let pivots = sketch.summarize(slots, phase);
@@ -145,8 +145,8 @@ fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
         let mut unit = unit.clone();
         move || (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()
     };
-    let double = KeyOrder::new(DataType::F64);
-    let whole = KeyOrder::new(DataType::U64);
+    let double = KeyOrder::new(DataType::F64).unwrap();
+    let whole = KeyOrder::new(DataType::U64).unwrap();
     let of = |value: f64| double.ordinal(&value.to_le_bytes());
     let mut equal = |share: f64| (0..count).map(|_| of(if unit() < share { 0.0 } else { normal().exp() })).collect();
     match kind {
@@ -381,7 +381,7 @@ fn the_planner_evens_out_loads_that_it_is_told() {
 
 #[test]
 fn carp_balances_what_it_can_and_no_point_mass() {
-    let order = KeyOrder::new(DataType::F32);
+    let order = KeyOrder::new(DataType::F32).unwrap();
     let single = |value: f32| order.ordinal(&value.to_le_bytes());
     let run = |key: &dyn Fn(usize) -> f32| {
         let mut ranks = vec![Histogram::default(); 16];

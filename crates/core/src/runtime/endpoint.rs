@@ -257,7 +257,10 @@ impl Endpoint {
         self.limit_to_share();
         let writer =
             if let SessionState::Storing(storing) = &mut self.session { Some(&mut storing.writer) } else { None };
-        self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| Error::Message { rank, source })
+        self.engine.exchange(transport, &mut Arrivals(writer)).map_err(|source| match source {
+            MessageError::Internal { what } => Error::internal(format!("rank {rank}: {what}")),
+            source => Error::Message { rank, source },
+        })
     }
 
     fn act(&mut self, event: Event) {

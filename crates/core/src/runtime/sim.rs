@@ -250,7 +250,7 @@ impl Simulation {
         Self { options, schema, ranks, network }
     }
 
-    /// RowGroupEntries one epoch from its beginning to its end on all ranks.
+    /// Runs one epoch from its beginning to its end on all ranks.
     ///
     /// # Errors
     /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be decoded.

@@ -9,12 +9,14 @@ mod ordinal;
 mod packing;
 pub(crate) mod radix;
 mod record;
+mod steps;
 mod value;
 mod view;
 
 pub use columns::{Column, DataType, EPOCH_COLUMN, MAX_COLUMNS, MAX_FIXED_BYTES, SchemaError};
 pub use ordinal::{KeyOrder, NAN_ORDINAL};
-pub(crate) use packing::{Packing, STEP, copy_in_steps};
+pub(crate) use packing::Packing;
 pub use record::Schema;
+pub(crate) use steps::{MAX_STEPS, STEP, by_steps, copy_in_steps};
 pub use value::Value;
 pub use view::ColumnView;

@@ -1,16 +1,17 @@
 //! Packing of columns into stored rows.
 //!
 //! Programs keep records as structs, and a schema mostly names their members in order. Columns that are adjacent in the
-//! caller's memory and in a stored row are copied together, as one *piece*: a dump's eight floats are one copy of 32
+//! caller's memory and in a stored row are copied together, as one *span*: a dump's eight floats are one copy of 32
 //! bytes per record instead of eight of 4.
 //!
-//! Invariant: a piece reads its first column's memory only, and only within the memory that the caller lent: where that
+//! Invariant: a span reads its first column's memory only, and only within the memory that the caller lent: where that
 //! ends with the last value of the first column, the last row is copied column by column.
 
 use std::ops::Range;
 
 use super::columns::SchemaError;
 use super::record::Schema;
+use super::steps::{STEP, by_steps, copy_in_steps};
 use super::view::ColumnView;
 
 impl Schema {
@@ -63,9 +64,6 @@ impl Schema {
     }
 }
 
-/// Rows are copied inline in steps of this many bytes; the last step overlaps the one before.
-pub(crate) const STEP: usize = 16;
-
 /// Columns that are copied as one.
 #[derive(Debug, Clone)]
 struct ColumnSpan<'a> {
@@ -76,14 +74,14 @@ struct ColumnSpan<'a> {
     /// Its offset in a stored row.
     offset: usize,
     columns: Range<usize>,
-    /// Rows whose piece lies entirely within `bytes`.
+    /// Rows whose span lies entirely within `bytes`.
     rows: usize,
 }
 
 /// The conversion of an append's columns to stored rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Packing<'a> {
-    pieces: Vec<ColumnSpan<'a>>,
+    spans: Vec<ColumnSpan<'a>>,
     columns: &'a [ColumnView<'a>],
     row_bytes: usize,
 }
@@ -91,15 +89,15 @@ pub(crate) struct Packing<'a> {
 impl<'a> Packing<'a> {
     /// Creates the packing of columns that fit the schema ([`Schema::check`]).
     pub(crate) fn new(schema: &Schema, columns: &'a [ColumnView<'a>]) -> Self {
-        let mut pieces: Vec<ColumnSpan<'a>> = Vec::new();
+        let mut spans: Vec<ColumnSpan<'a>> = Vec::new();
         for (index, view) in columns.iter().enumerate() {
             let width = view.data_type().width();
-            match pieces.last_mut() {
-                Some(piece) if piece.is_followed_by(view) => {
-                    piece.width += width;
-                    piece.columns.end = index + 1;
+            match spans.last_mut() {
+                Some(span) if span.is_followed_by(view) => {
+                    span.width += width;
+                    span.columns.end = index + 1;
                 }
-                _ => pieces.push(ColumnSpan {
+                _ => spans.push(ColumnSpan {
                     bytes: view.bytes(),
                     stride: view.stride(),
                     width,
@@ -109,18 +107,18 @@ impl<'a> Packing<'a> {
                 }),
             }
         }
-        for piece in &mut pieces {
+        for span in &mut spans {
             let is_within = |row: usize| {
-                row.checked_mul(piece.stride)
-                    .and_then(|begin| begin.checked_add(piece.width))
-                    .is_some_and(|end| end <= piece.bytes.len())
+                row.checked_mul(span.stride)
+                    .and_then(|begin| begin.checked_add(span.width))
+                    .is_some_and(|end| end <= span.bytes.len())
             };
             // Members of one struct end within a stride, so only the last row's may lie beyond.
-            if piece.rows > 0 && !is_within(piece.rows - 1) {
-                piece.rows -= 1;
+            if span.rows > 0 && !is_within(span.rows - 1) {
+                span.rows -= 1;
             }
         }
-        Self { pieces, columns, row_bytes: schema.row_bytes() }
+        Self { spans, columns, row_bytes: schema.row_bytes() }
     }
 
     /// Fills `out` with the stored rows of `rows`, one behind the other.
@@ -128,14 +126,14 @@ impl<'a> Packing<'a> {
         if rows.is_empty() {
             return;
         }
-        for piece in &self.pieces {
-            let whole = rows.start..rows.end.min(piece.rows).max(rows.start);
+        for span in &self.spans {
+            let whole = rows.start..rows.end.min(span.rows).max(rows.start);
             let rest = whole.end..rows.end;
             let copied = whole.len();
-            piece.copy(whole, &mut out[piece.offset..], self.row_bytes);
-            let mut place = copied * self.row_bytes + piece.offset;
+            span.copy(whole, &mut out[span.offset..], self.row_bytes);
+            let mut place = copied * self.row_bytes + span.offset;
             for row in rest {
-                for value in self.columns[piece.columns.clone()].iter().map(|view| view.value(row)) {
+                for value in self.columns[span.columns.clone()].iter().map(|view| view.value(row)) {
                     out[place..place + value.len()].copy_from_slice(value);
                     place += value.len();
                 }
@@ -145,10 +143,10 @@ impl<'a> Packing<'a> {
 }
 
 impl ColumnSpan<'_> {
-    /// Returns whether a column's values lie right behind this piece, in the same struct.
+    /// Returns whether a column's values lie right behind this span, in the same struct.
     fn is_followed_by(&self, next: &ColumnView<'_>) -> bool {
         let width = self.width + next.data_type().width();
-        // Equal addresses within the caller's memory are equal bytes; only the piece's own memory is read.
+        // Equal addresses within the caller's memory are equal bytes; only the span's own memory is read.
         next.stride() == self.stride
             && width <= self.stride
             && next.bytes().as_ptr() as usize == (self.bytes.as_ptr() as usize).wrapping_add(self.width)
@@ -176,37 +174,19 @@ impl ColumnSpan<'_> {
                 })
             };
         }
-        macro_rules! in_steps {
-            ($($steps:literal),*) => {
-                match self.width.div_ceil(STEP) {
-                    $($steps => pairs.for_each(|(slot, value)| {
-                        copy_in_steps::<$steps>(&mut slot[..self.width], &value[..self.width]);
-                    }),)*
-                    _ => pairs.for_each(|(slot, value)| slot[..self.width].copy_from_slice(&value[..self.width])),
-                }
-            };
-        }
         match self.width {
             4 => fixed!(4),
             8 => fixed!(8),
             12 => fixed!(12),
             16 => fixed!(16),
             0..STEP => pairs.for_each(|(slot, value)| slot[..self.width].copy_from_slice(&value[..self.width])),
-            _ => in_steps!(2, 3, 4, 5, 6, 7, 8),
+            _ => by_steps!(self.width, STEPS =>
+                pairs.for_each(|(slot, value)| {
+                    copy_in_steps::<STEPS>(&mut slot[..self.width], &value[..self.width]);
+                }),
+                pairs.for_each(|(slot, value)| slot[..self.width].copy_from_slice(&value[..self.width]))
+            ),
         }
-    }
-}
-
-/// Copies a row of `STEPS` steps, the last of which may be shorter: it is copied from the row's end. Rows have at least
-/// one step.
-#[inline]
-pub(crate) fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
-    let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);
-    for (to, from) in to.iter_mut().zip(from).take(STEPS) {
-        *to = *from;
-    }
-    if let (Some(to), Some(from)) = (slot.last_chunk_mut::<STEP>(), row.last_chunk::<STEP>()) {
-        *to = *from;
     }
 }
 
@@ -265,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn members_side_by_side_are_one_piece() {
+    fn members_side_by_side_are_one_span() {
         let names = ["a", "b", "c", "d", "e"];
         let schema = Schema::new(names.map(|name| Column::new(name, DataType::F32)).to_vec(), "a").unwrap();
         let memory = [0u8; 3 * 24];
@@ -273,7 +253,7 @@ mod tests {
         let view = |place: usize| ColumnView::new(&memory[place..], 24, 3, DataType::F32).unwrap();
         let views = [0, 4, 8, 12, 20].map(view);
         let packing = Packing::new(&schema, &views);
-        let found: Vec<(usize, usize)> = packing.pieces.iter().map(|piece| (piece.offset, piece.width)).collect();
+        let found: Vec<(usize, usize)> = packing.spans.iter().map(|span| (span.offset, span.width)).collect();
         assert_eq!(found, [(0, 16), (16, 4)]);
     }
 }

@@ -25,6 +25,7 @@ pub struct Schema {
     offsets: Vec<usize>,
     row_bytes: usize,
     key: usize,
+    key_order: KeyOrder,
 }
 
 impl Schema {
@@ -63,10 +64,11 @@ impl Schema {
             .iter()
             .position(|column| column.name == key)
             .ok_or_else(|| SchemaError::MissingKey { name: key.to_owned() })?;
-        if !columns[key_index].data_type.is_numeric() {
-            return Err(SchemaError::KeyType { name: key.to_owned(), data_type: columns[key_index].data_type });
-        }
-        Ok(Self { columns, offsets, row_bytes, key: key_index })
+        let data_type = columns[key_index].data_type;
+        let Some(key_order) = KeyOrder::new(data_type) else {
+            return Err(SchemaError::KeyType { name: key.to_owned(), data_type });
+        };
+        Ok(Self { columns, offsets, row_bytes, key: key_index, key_order })
     }
 
     /// Returns the columns in stored order.
@@ -91,7 +93,7 @@ impl Schema {
 
     /// Returns the order of the key's values.
     pub fn key_order(&self) -> KeyOrder {
-        KeyOrder::new(self.key().data_type)
+        self.key_order
     }
 
     /// Returns the byte offset of column `index` in a stored row.

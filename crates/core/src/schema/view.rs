@@ -94,9 +94,9 @@ impl<'a> ColumnView<'a> {
         Self { bytes: &self.bytes[start..], len: rows.end - rows.start, ..*self }
     }
 
-    /// Appends the key ordinals of all values to `out`.
-    pub fn ordinals(&self, out: &mut Vec<u64>) {
-        KeyOrder::new(self.data_type).ordinals(self.bytes, self.stride, self.len, out);
+    /// Appends the ordinals of all values, which are of the order's type, to `out`.
+    pub(crate) fn ordinals(&self, order: KeyOrder, out: &mut Vec<u64>) {
+        order.ordinals(self.bytes, self.stride, self.len, out);
     }
 }
 /// Contiguous values of a type, as [`ColumnView::new`] takes them as bytes.

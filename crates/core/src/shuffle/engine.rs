@@ -262,6 +262,7 @@ impl Engine {
         transport: &mut dyn Transport,
         receiver: &mut dyn Receiver,
     ) -> Result<bool, MessageError> {
+        self.outbox.check()?;
         let mut moved = false;
         loop {
             self.advance_round(receiver)?;

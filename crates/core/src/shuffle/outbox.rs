@@ -16,6 +16,7 @@ use super::message::{DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader};
 use super::topology::{NextHop, Routes};
 use super::transport::Channel;
 use super::wire::MessageError;
+use crate::schema::{MAX_STEPS, STEP, by_steps};
 
 /// The quotas that divide the queue's room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,33 +66,6 @@ const MANY_HOPS: usize = 128;
 /// Maximum number of pooled buffers, however small they are.
 const MAX_POOLED: usize = 64;
 
-/// Narrow rows are copied inline in whole multiples of this size: a call for a few bytes costs more than the copy. The
-/// surplus is overwritten by the next row, or cut off when the batch is closed.
-const STEP: usize = 16;
-
-/// Steps of the widest row that is copied in steps.
-const MAX_STEPS: usize = 8;
-
-/// Evaluates a call for rows of `$bytes` bytes, where `$chunk` is the constant number of bytes that copy a row in
-/// steps; 0 stands for a plain copy.
-macro_rules! by_steps {
-    ($bytes:expr, $chunk:ident => $call:expr) => {
-        by_steps!($bytes, $chunk => $call; 1, 2, 3, 4, 5, 6, 7, 8)
-    };
-    ($bytes:expr, $chunk:ident => $call:expr; $($steps:literal),*) => {
-        match $bytes.div_ceil(STEP) {
-            $($steps => {
-                const $chunk: usize = $steps * STEP;
-                $call
-            })*
-            _ => {
-                const $chunk: usize = 0;
-                $call
-            }
-        }
-    };
-}
-
 /// The outgoing batches of a rank.
 ///
 /// Invariant: an open batch holds space for its header and at least one whole row, and less than `batch_bytes` of rows
@@ -110,6 +84,8 @@ pub(super) struct Outbox {
     routes: Option<Arc<Routes>>,
     /// Open batches by next hop.
     open: Vec<Vec<u8>>,
+    /// Rows had a destination without a route, against the invariant that receivers are ranks of the job.
+    has_lost_rows: bool,
     /// Number of open batches that are not empty.
     open_batches: usize,
     /// By next hop: the newest table that routed forwarded records in the open batch.
@@ -192,6 +168,7 @@ impl Outbox {
             newest: vec![0; if routes.is_some() { hops } else { 0 }],
             routes: routes.map(Arc::new),
             open: vec![Vec::new(); hops],
+            has_lost_rows: false,
             open_batches: 0,
             queue: VecDeque::new(),
             waiting: vec![0; hops],
@@ -249,10 +226,14 @@ impl Outbox {
     /// Appends stored rows, each for the destination at the same index.
     pub(super) fn push_all(&mut self, destinations: &[u32], rows: &[u8], session: u32, table_version: u32) {
         match self.routes.clone() {
-            None => by_steps!(self.row_bytes, CHUNK =>
-                self.push_direct::<CHUNK>(destinations, rows, session, table_version)),
-            Some(routes) => by_steps!(self.row_bytes, CHUNK =>
-                self.push_by_hops::<CHUNK>(&routes, destinations, rows, session, table_version)),
+            None => by_steps!(self.row_bytes, STEPS =>
+                self.push_direct::<{ STEPS * STEP }>(destinations, rows, session, table_version),
+                self.push_direct::<0>(destinations, rows, session, table_version)
+            ),
+            Some(routes) => by_steps!(self.row_bytes, STEPS =>
+                self.push_by_hops::<{ STEPS * STEP }>(&routes, destinations, rows, session, table_version),
+                self.push_by_hops::<0>(&routes, destinations, rows, session, table_version)
+            ),
         }
     }
 
@@ -280,8 +261,12 @@ impl Outbox {
         let row_bytes = self.row_bytes;
         let mut begin = 0;
         for &destination in destinations {
-            // The receivers are ranks of the job, and there are routes to all of them.
-            let hop = routes.towards(destination).unwrap_or_default();
+            let Some(hop) = routes.towards(destination) else {
+                debug_assert!(false, "no route to receiver {destination}");
+                self.has_lost_rows = true;
+                begin += row_bytes;
+                continue;
+            };
             let open = self.opened(hop);
             if !routes.is_last(hop) {
                 open.extend_from_slice(&destination.to_le_bytes());
@@ -291,6 +276,17 @@ impl Outbox {
             if self.is_full(routes, hop) {
                 self.close(hop, session, table_version, Quota::Own);
             }
+        }
+    }
+
+    /// Checks that every row had a route.
+    ///
+    /// # Errors
+    /// [`MessageError::Internal`] if one was. The epoch must fail then.
+    pub(super) fn check(&self) -> Result<(), MessageError> {
+        match self.has_lost_rows {
+            true => Err(MessageError::Internal { what: "a record was routed to a rank outside of the job" }),
+            false => Ok(()),
         }
     }
 
@@ -310,7 +306,10 @@ impl Outbox {
             _ => (Channel::Data, Quota::Last, self.row_bytes),
         };
         let arrived = Arrived { rows, copied_bytes, session, routed_by, table_version };
-        by_steps!(copied_bytes, CHUNK => self.forward_by_hops::<CHUNK>(&routes, (next, quota), &arrived))
+        by_steps!(copied_bytes, STEPS =>
+            self.forward_by_hops::<{ STEPS * STEP }>(&routes, (next, quota), &arrived),
+            self.forward_by_hops::<0>(&routes, (next, quota), &arrived)
+        )
     }
 
     fn forward_by_hops<const CHUNK: usize>(

@@ -25,6 +25,12 @@ pub enum MessageError {
         /// The field.
         field: &'static str,
     },
+    /// No message is at fault: this rank's own state is inconsistent.
+    #[error("{what}")]
+    Internal {
+        /// The broken invariant.
+        what: &'static str,
+    },
 }
 
 /// Appends fields to a message.

@@ -65,11 +65,11 @@ pub struct SalvagedEpoch {
     pub directory: PathBuf,
     /// Files written.
     pub parts: u32,
-    /// RowGroupEntries in them.
+    /// Runs in them.
     pub runs: u64,
     /// Records in them.
     pub rows: u64,
-    /// RowGroupEntries that were left out because they are corrupt.
+    /// Runs that were left out because they are corrupt.
     pub corrupt: Vec<Error>,
 }
 

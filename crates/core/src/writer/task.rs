@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use uuid::Uuid;
+
 use crate::error::Result;
 use crate::format::{
     EncodeBuffers, Memtable, PartEntry, PartId, PartIdentity, PartOptions, PartWriter, RowGroupEntry, RunContext,
@@ -10,6 +12,7 @@ use crate::format::{
 };
 use crate::schema::Schema;
 use crate::storage::Storage;
+use crate::store::{DatasetDescriptor, DatasetPaths};
 
 /// Work for a background thread. A writer has one task out at a time.
 #[derive(Debug)]
@@ -79,6 +82,23 @@ pub struct PartFactory {
 }
 
 impl PartFactory {
+    /// Creates the factory of one attempt to write an epoch.
+    pub fn new(
+        storage: &Arc<dyn Storage>,
+        paths: &DatasetPaths,
+        descriptor: &DatasetDescriptor,
+        options: PartOptions,
+        (epoch, commit): (u64, Uuid),
+    ) -> Self {
+        Self {
+            storage: Arc::clone(storage),
+            directory: paths.attempt(epoch, commit),
+            schema: Arc::clone(&descriptor.schema),
+            options,
+            identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
+        }
+    }
+
     /// Creates a part.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ struct History {
     writings: u32,
 }
 
-/// RowGroupEntries the history of a seed; `loud` prints every event.
+/// Runs the history of a seed; `loud` prints every event.
 pub(crate) fn run(seed: u64, loud: bool) -> Report {
     let mut random = Random::new(seed);
     let shape = ResolvedQuery::draw(&mut random);
@@ -137,7 +137,7 @@ impl History {
         Arc::new(self.memory.clone())
     }
 
-    /// RowGroupEntries one launch with its faults, and checks the storage afterwards.
+    /// Runs one launch with its faults, and checks the storage afterwards.
     fn launch_again(&mut self, last: bool) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let mut intent = self.draw_intent(break_lock);
@@ -243,7 +243,7 @@ impl History {
         Ok(())
     }
 
-    /// RowGroupEntries the ranks of one launch to their end.
+    /// Runs the ranks of one launch to their end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
         let options =
             WriteOptions { if_exists: intent.if_exists, break_lock: intent.break_lock, ..self.shape.options.clone() };
@@ -409,7 +409,7 @@ impl History {
         Ok(())
     }
 
-    /// RowGroupEntries a last launch without faults: it works, and the dataset verifies afterwards.
+    /// Runs a last launch without faults: it works, and the dataset verifies afterwards.
     fn settle(&mut self) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let ranks = self.shape.options.ranks;

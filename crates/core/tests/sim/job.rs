@@ -109,7 +109,7 @@ impl Launch {
         }
     }
 
-    /// RowGroupEntries the program of one rank.
+    /// Runs the program of one rank.
     pub(crate) fn run(&self, rank: u32) -> Calls {
         let mut calls = Vec::new();
         let disk = Disk { shared: Arc::clone(&self.shared), rank };

@@ -17,7 +17,7 @@ pub(crate) fn schema() -> Result<Schema, turbidite::SchemaError> {
 pub(crate) enum Keys {
     /// Skewed, and growing beyond all earlier keys; now and then NaN, often exactly 0.
     Drifting,
-    /// RangeCount evenly over some range.
+    /// Spread evenly over some range.
     Even,
     /// A narrow range, and then another one far away.
     Jumping,

@@ -301,7 +301,7 @@ impl World {
         verdict
     }
 
-    /// RowGroupEntries `program` for every rank and returns the results, `None` after a panic.
+    /// Runs `program` for every rank and returns the results, `None` after a panic.
     pub(crate) fn run<T: Send>(&self, program: impl Fn(u32) -> T + Sync) -> Vec<Option<T>> {
         let ranks = self.bells.len();
         std::thread::scope(|scope| {

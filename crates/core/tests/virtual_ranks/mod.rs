@@ -48,7 +48,7 @@ pub(crate) struct Outcome {
     pub(crate) places: BTreeMap<u64, (u32, RunKind)>,
 }
 
-/// RowGroupEntries one epoch of `records` per rank, `append` at a time; panics on a record that is lost, delivered twice or
+/// Runs one epoch of `records` per rank, `append` at a time; panics on a record that is lost, delivered twice or
 /// altered. With `token` rank r appends only after rank r-1 is done, and is deaf before that.
 #[allow(dead_code, reason = "see `Outcome`")]
 pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {

@@ -32,7 +32,7 @@ pub(super) fn number_of(error: &std::io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// RowGroupEntries our own code and restores `errno` afterwards.
+/// Runs our own code and restores `errno` afterwards.
 pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
     let before = errno();
     let result = ours();

@@ -92,7 +92,7 @@ pub(super) unsafe fn close_by<T>(stream: *mut FILE, descriptor: c_int, file: &Op
     reserved(file, descriptor, pending, true, call)
 }
 
-/// RowGroupEntries a call with space for `bytes` reserved at the end of a file. Preserves the call's `errno`.
+/// Runs a call with space for `bytes` reserved at the end of a file. Preserves the call's `errno`.
 fn reserved<T>(file: &OpenFile, descriptor: c_int, bytes: usize, closes: bool, call: impl FnOnce() -> T) -> T {
     let before = errno();
     match file.write(descriptor, bytes as u64, None) {
@@ -128,7 +128,7 @@ pub(crate) fn flush_all() -> c_int {
     unsafe { real(std::ptr::null_mut()) }
 }
 
-/// RowGroupEntries a call of `formatted.c`'s that adds `coming` bytes to a stream.
+/// Runs a call of `formatted.c`'s that adds `coming` bytes to a stream.
 ///
 /// # Safety
 /// The stream is NULL or open.

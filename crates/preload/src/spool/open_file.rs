@@ -144,7 +144,7 @@ impl OpenFile {
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
 
-    /// RowGroupEntries a call that writes a stream's buffer to a descriptor, while neither the spool nor the original path has
+    /// Runs a call that writes a stream's buffer to a descriptor, while neither the spool nor the original path has
     /// room for it.
     pub(crate) fn while_full<T>(&self, descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
         system::while_full(descriptor, closes, call)

@@ -132,7 +132,7 @@ fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
     }
 }
 
-/// RowGroupEntries a call of the program's on a descriptor while the descriptor refers to a device that is always full, since
+/// Runs a call of the program's on a descriptor while the descriptor refers to a device that is always full, since
 /// neither the spool nor the original path can hold more: the C library drops the stream's buffer and reports the error
 /// to the program.
 pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {

@@ -90,7 +90,7 @@ pub(crate) fn open_descriptors() -> Vec<i32> {
     files().as_ref().map_or_else(Vec::new, |all| all.keys().copied().collect())
 }
 
-/// RowGroupEntries a fork while no other thread holds the table's lock, so that the child's copy of the table is not locked for
+/// Runs a fork while no other thread holds the table's lock, so that the child's copy of the table is not locked for
 /// ever.
 pub(crate) fn pause_for_fork<T>(fork: impl FnOnce() -> T) -> T {
     let _paused = files();

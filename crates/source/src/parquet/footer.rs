@@ -15,7 +15,7 @@ pub(super) fn load(file: &PagedFile, path: &Path) -> Result<ArrowReaderMetadata,
     guarded(path, "its footer", || ArrowReaderMetadata::load(file, options))
 }
 
-/// RowGroupEntries a decoding step. The `parquet` crate panics on some corrupt files; this converts the panic to an error.
+/// Runs a decoding step. The `parquet` crate panics on some corrupt files; this converts the panic to an error.
 pub(super) fn guarded<T>(
     path: &Path,
     place: impl std::fmt::Display,

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray};
 
 use crate::schema::Value;
 
-/// RowGroupEntries `$body` with `$type` as the Arrow type of a numeric column.
+/// Runs `$body` with `$type` as the Arrow type of a numeric column.
 macro_rules! with_arrow_type {
     ($data_type:expr, $type:ident => $body:expr, otherwise $other:expr) => {
         match $data_type {

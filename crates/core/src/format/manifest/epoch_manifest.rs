@@ -104,7 +104,7 @@ impl EpochManifest {
     /// Returns the distribution of a numeric column's values: for the key as fine as the manifest holds it, otherwise
     /// one range count per row group that has values.
     pub(crate) fn range_counts(&self, column: usize, schema: &Schema) -> Vec<RangeCount> {
-        let order = KeyOrder::new(schema.columns()[column].data_type);
+        let Some(order) = KeyOrder::new(schema.columns()[column].data_type) else { return Vec::new() };
         let of_row_groups = || {
             let range_counts =
                 self.row_groups.iter().map(|run| RangeCount::of(run.columns.get(column), run.rows, order));

@@ -51,7 +51,7 @@ impl RangeCount {
 /// Merges range counts until there are at most `most`, which is at least 16; leaves them ascending.
 ///
 /// A range count's reach is the number of rows in all range counts that begin in it. Only range counts of about the same reach are
-/// merged, so that a wide one (a page of strays) does not widen narrow ones. KeyRangeCounts of one reach are first paired
+/// merged, so that a wide one (a page of strays) does not widen narrow ones. Range counts of one reach are first paired
 /// anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging neighbours up to a
 /// group size then widens a quantile's bounds by at most that many rows for each reach. The group size is the smallest
 /// with which the limit is met.
@@ -377,7 +377,7 @@ mod tests {
     fn text_and_ordinals_are_those_of_the_format() {
         let range_counts = vec![RangeCount { least: 6, most: 6, rows: 1 }, RangeCount { least: 5, most: 7, rows: 9 }];
         assert_eq!(KeyRangeCounts::from(range_counts).text(1).as_deref(), Some("[5,2,9,1,0,1]"));
-        let ordinal = |data_type, value| KeyOrder::new(data_type).ordinal_of(value);
+        let ordinal = |data_type, value| KeyOrder::new(data_type).unwrap().ordinal_of(value);
         for (data_type, value, expected) in [
             (DataType::U16, Value::Int(7), 7),
             (DataType::I32, Value::Int(-1), (1 << 63) - 1),

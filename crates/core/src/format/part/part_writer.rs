@@ -29,7 +29,7 @@ use crate::storage::{ALIGNMENT, Storage, WritableFile};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
     /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
-    /// values; no page exceeds 1 MiB. RowGroupEntries of strays and of unordered records have a quarter as many.
+    /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
     pub page_rows: u32,
     /// Row groups per full run; each holds whole pages of a regular run, so short runs may have fewer.
     pub row_groups_per_run: u32,

@@ -26,7 +26,7 @@ pub struct RecoveredPart {
     pub entry: PartEntry,
     /// Its runs, ready for a manifest.
     pub runs: Vec<RowGroupEntry>,
-    /// RowGroupEntries that were left out, by number, with the error.
+    /// Runs that were left out, by number, with the error.
     pub corrupt: Vec<(u32, Error)>,
 }
 

@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::schema::{STEP, Schema, copy_in_steps};
+use crate::schema::{STEP, Schema, by_steps, copy_in_steps};
 
 /// Buckets of a memtable.
 pub(in crate::format) const BUCKETS: usize = 16;
@@ -211,7 +211,7 @@ impl Memtable {
         let mut taken = 0;
         // Few enough at a time for the first-level cache: all keys of a block are read before its rows are copied.
         for block in rows.chunks(self.chunk_rows * row_bytes) {
-            let fitted = self.push_spread(bounds, block);
+            let fitted = self.push_distributed(bounds, block);
             taken += fitted;
             if fitted < block.len() {
                 break;
@@ -221,18 +221,15 @@ impl Memtable {
         taken
     }
 
-    fn push_spread(&mut self, bounds: BucketBounds, rows: &[u8]) -> usize {
+    fn push_distributed(&mut self, bounds: BucketBounds, rows: &[u8]) -> usize {
         let row_bytes = self.schema.row_bytes();
-        macro_rules! range_count {
-            ($($steps:literal),*) => {
-                match row_bytes.div_ceil(STEP) {
-                    _ if row_bytes < STEP => self.range_count(bounds, rows, |slot, row| slot.copy_from_slice(row)),
-                    $($steps => self.range_count(bounds, rows, copy_in_steps::<$steps>),)*
-                    _ => self.range_count(bounds, rows, |slot, row| slot.copy_from_slice(row)),
-                }
-            };
+        if row_bytes < STEP {
+            return self.distribute(bounds, rows, |slot, row| slot.copy_from_slice(row));
         }
-        range_count!(1, 2, 3, 4, 5, 6, 7, 8)
+        by_steps!(row_bytes, STEPS =>
+            self.distribute(bounds, rows, copy_in_steps::<STEPS>),
+            self.distribute(bounds, rows, |slot, row| slot.copy_from_slice(row))
+        )
     }
 
     fn push_in_order(&mut self, rows: &[u8]) -> usize {
@@ -255,7 +252,7 @@ impl Memtable {
     }
 
     #[inline]
-    fn range_count(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
+    fn distribute(&mut self, bounds: BucketBounds, rows: &[u8], copy: impl Fn(&mut [u8], &[u8])) -> usize {
         let row_bytes = self.schema.row_bytes();
         let mut ordinals = std::mem::take(&mut self.ordinals);
         ordinals.clear();

@@ -5,13 +5,10 @@
 
 use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::take_values;
-use crate::schema::Schema;
+use crate::schema::{STEP, Schema, by_steps};
 
 /// Bytes of rows copied together before they are split into columns: they stay in the first-level cache.
 const BLOCK_BYTES: usize = 16 << 10;
-
-/// Narrow rows are copied inline in whole multiples of this size; the surplus is ignored.
-const STEP: usize = 16;
 
 /// Memory for a block of rows, reused from one row group to the next.
 #[derive(Debug, Default)]
@@ -42,15 +39,11 @@ impl<'a> RowGroupBuilder<'a> {
     /// Adds the rows at the indexes in `order`, in that order; `rows` are whole stored rows. There must be room for
     /// them.
     pub(in crate::format) fn add(&mut self, rows: &[u8], order: &[u32]) {
-        macro_rules! add {
-            ($($steps:literal),*) => {
-                match self.schema.row_bytes().div_ceil(STEP) {
-                    $($steps => self.add_stepwise::<{ $steps * STEP }>(rows, order),)*
-                    _ => self.add_wide(rows, order),
-                }
-            };
-        }
-        add!(1, 2, 3, 4, 5, 6, 7, 8);
+        // The surplus of a copy in whole steps is ignored.
+        by_steps!(self.schema.row_bytes(), STEPS =>
+            self.add_stepwise::<{ STEPS * STEP }>(rows, order),
+            self.add_wide(rows, order)
+        );
     }
 
     fn add_stepwise<const STRIDE: usize>(&mut self, rows: &[u8], order: &[u32]) {

@@ -173,7 +173,7 @@ mod tests {
     use crate::schema::DataType;
 
     fn edges(bins: Bins, data_type: DataType, from: Value, to: Value) -> Result<Vec<Value>> {
-        bins.edges(KeyOrder::new(data_type), (from, to))
+        bins.edges(KeyOrder::new(data_type).unwrap(), (from, to))
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         assert_eq!(found, [int(-1), int(0), int(1), int(2), int(2)]);
         let found = edges(Bins::new(2), DataType::I32, float(0.5), float(4.5)).unwrap();
         assert_eq!(found, [int(1), int(3), int(4)]);
-        let extremes = KeyOrder::new(DataType::U64).extremes();
+        let extremes = KeyOrder::new(DataType::U64).unwrap().extremes();
         let found = edges(Bins::new(4), DataType::U64, extremes.0, extremes.1).unwrap();
         assert_eq!(found[1], int(1 << 62));
         let log = Bins { scale: BinScale::Log, ..Bins::new(3) };

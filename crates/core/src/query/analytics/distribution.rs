@@ -131,10 +131,8 @@ fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize
         _ => return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into()),
     };
     let stated = &shape.schema.columns()[index];
-    if !stated.data_type.is_numeric() {
-        return Err(refuse(format!("'{}' holds {}, not numbers", stated.name, stated.data_type)).into());
-    }
-    let order = KeyOrder::new(stated.data_type);
+    let order = KeyOrder::new(stated.data_type)
+        .ok_or_else(|| refuse(format!("'{}' holds {}, not numbers", stated.name, stated.data_type)))?;
     Ok((Arc::new(shape), index, order))
 }
 

@@ -223,7 +223,7 @@ impl Estimator {
 
 /// Returns the range counts that overlap many more rows than the usual one.
 fn wide_ones(range_counts: &[RangeCount]) -> Vec<usize> {
-    // KeyRangeCounts of a single value do not measure the usual width: those of a point mass would make all others narrow.
+    // Range counts of a single value do not measure the usual width: those of a point mass would make all others narrow.
     let extended = || range_counts.iter().filter(|range_count| range_count.least < range_count.most);
     let begins = begins_of(extended());
     let reach = |range_count: &RangeCount| begins.up_to(range_count.most) - begins.below(range_count.least);
@@ -297,18 +297,18 @@ mod tests {
     const ORDER: DataType = DataType::F64;
 
     fn range_count(from: f64, to: f64, rows: u64) -> RangeCount {
-        let order = KeyOrder::new(ORDER);
+        let order = KeyOrder::new(ORDER).unwrap();
         RangeCount { least: order.ordinal_of(Value::Float(from)), most: order.ordinal_of(Value::Float(to)), rows }
     }
 
     fn mirrored(one: RangeCount, sign: f64) -> RangeCount {
-        let value = |ordinal| sign * KeyOrder::new(ORDER).value(ordinal).as_f64();
+        let value = |ordinal| sign * KeyOrder::new(ORDER).unwrap().value(ordinal).as_f64();
         let (from, to) = (value(one.least), value(one.most));
         range_count(from.min(to), from.max(to), one.rows)
     }
 
     fn estimates(range_counts: Vec<RangeCount>, positions: &[u64]) -> Vec<f64> {
-        let order = KeyOrder::new(ORDER);
+        let order = KeyOrder::new(ORDER).unwrap();
         let located = Estimator::new(range_counts, order).locate(positions.iter().copied());
         located.iter().map(|found| order.value(found.estimate).as_f64()).collect()
     }
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn point_masses_and_outliers_stay_where_they_are() {
         let range_counts = vec![range_count(0.0, 0.0, 900), range_count(0.0, 1.0, 50), range_count(1.0, 1e30, 50)];
-        let order = KeyOrder::new(ORDER);
+        let order = KeyOrder::new(ORDER).unwrap();
         let found = Estimator::new(range_counts, order).locate([1, 500, 900, 951, 1000].into_iter());
         let value = |ordinal| order.value(ordinal).as_f64();
         assert_eq!(found[..3].iter().map(|one| value(one.most)).collect::<Vec<_>>(), [0.0; 3]);

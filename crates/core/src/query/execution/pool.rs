@@ -36,7 +36,7 @@ struct Slot<T> {
 
 /// A task in the queue, of any result type.
 trait Runnable: Send + Sync {
-    /// RowGroupEntries the task unless it was already started. Returns whether it ran.
+    /// Runs the task unless it was already started. Returns whether it ran.
     fn run(&self, scratch: &mut Scratch) -> bool;
     fn is_waiting(&self) -> bool;
 }
@@ -141,7 +141,7 @@ impl Pool {
         Ticket { slot }
     }
 
-    /// Returns the result of a submitted task. RowGroupEntries the task here if no thread has started it. While another thread
+    /// Returns the result of a submitted task. Runs the task here if no thread has started it. While another thread
     /// runs it, the caller runs other tasks: threads also start with the oldest task, so a caller that only waited
     /// would leave one core idle.
     pub(in crate::query) fn wait<T: Send>(&mut self, ticket: Ticket<T>) -> T {
@@ -181,7 +181,7 @@ impl Pool {
     }
 }
 
-/// RowGroupEntries tasks until the pool is dropped.
+/// Runs tasks until the pool is dropped.
 fn serve(shared: &Shared) {
     let mut scratch = Scratch::default();
     loop {

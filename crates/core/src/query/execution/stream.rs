@@ -260,7 +260,6 @@ impl Source {
 /// the query.
 pub struct QueryStream {
     source: Option<Source>,
-    dataset: Arc<Catalog>,
     shape: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pending: Vec<PackedRows>,
@@ -277,13 +276,13 @@ pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: ResolvedQuery, epoch
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let source = match shape.key {
         None => Source::Scan(Box::new(Scan::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
-        Some(_) => Source::Merge(Box::new(Merge::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
+        Some(_) => Source::Merge(Box::new(Merge::new(dataset, shape.clone(), counters.clone(), epochs))),
     };
     let open = shape.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());
     let epoch_column = EpochColumn::default();
-    QueryStream { source, dataset, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
+    QueryStream { source, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
 }
 
 /// Counts the rows of a query that requests no columns.
@@ -374,7 +373,7 @@ impl QueryStream {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let batch = RecordBatch::try_new_with_options(self.shape.arrow.clone(), columns, &options)
-            .map_err(|cause| Error::corruption(self.dataset.root(), cause.to_string()))?;
+            .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
         let most = self.shape.batch_rows;
         for start in (0..rows).step_by(most) {
             self.ready.push_back(batch.slice(start, most.min(rows - start)));

@@ -137,7 +137,7 @@ fn explain_epoch(dataset: &Catalog, shape: &ResolvedQuery, scan: &EpochScan) -> 
             Some(_) => kind.tested += 1,
         }
         if let Some(choice) = choice {
-            // RowGroupEntries are in the order of parts.
+            // Runs are in the order of parts.
             if last_part.replace(run.part) != Some(run.part) {
                 told.parts_touched += 1;
             }

@@ -102,7 +102,7 @@ fn judges() -> impl Strategy<Value = Judge> {
     })
 }
 
-/// RowGroupEntries of every kind, with range count, equal, extreme or NaN keys.
+/// Runs of every kind, with range count, equal, extreme or NaN keys.
 fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
     let float = key_type.is_float();
     let kinds = prop::sample::select(vec![RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]);

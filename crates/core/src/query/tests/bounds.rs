@@ -77,7 +77,7 @@ fn pages_of_unlike_length_are_explained_too() {
     }
 }
 
-/// RowGroupEntries whose keys are `key` of a random number: many pages, many windows, several slabs.
+/// Runs whose keys are `key` of a random number: many pages, many windows, several slabs.
 fn range_count(runs: u32, rows: u32, key: impl Fn(u64) -> f64) -> TestEpoch {
     let record = |id: u64| Record { key: key(mix(id)), a: 0.0, b: 0, id };
     let run = |number: u32| {

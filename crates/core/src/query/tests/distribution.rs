@@ -249,7 +249,7 @@ fn profiles_say_what_quantiles_say() {
     }
 }
 
-/// KeyRangeCounts that contradict the row counts of their row groups are ignored.
+/// Range counts that contradict the row counts of their row groups are ignored.
 #[test]
 fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);

@@ -187,13 +187,8 @@ impl LocalJob {
         let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
         let identity = commit.identity();
-        let factory = Arc::new(PartFactory {
-            storage: Arc::clone(&self.storage),
-            directory: commit.directory(),
-            schema: Arc::clone(&self.descriptor.schema),
-            options: self.options.part(),
-            identity,
-        });
+        let (part, attempt) = (self.options.part(), (epoch, identity.commit));
+        let factory = Arc::new(PartFactory::new(&self.storage, &self.layout, &self.descriptor, part, attempt));
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
             let Rank { endpoint, .. } = &mut *lock_rank(rank);

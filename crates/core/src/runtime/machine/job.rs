@@ -205,7 +205,7 @@ impl MachineJob {
         }
     }
 
-    /// RowGroupEntries one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
+    /// Runs one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
     /// `advance` receives the number of appended records from time to time.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
     // Numbers as long as those of large files: the list of parts is text.
     let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
     let summary = |column: &crate::schema::Column| ColumnStatistics {
-        range: column.data_type.is_numeric().then(|| crate::schema::KeyOrder::new(column.data_type).extremes()),
+        range: crate::schema::KeyOrder::new(column.data_type).map(crate::schema::KeyOrder::extremes),
         nan_count: 0,
     };
     let run = |number: u32| RowGroupEntry {

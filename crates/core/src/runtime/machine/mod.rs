@@ -6,7 +6,7 @@
 //! message arrives or when its program has more to append. Partitioner, renegotiation, routing and quiescence are the
 //! real code. The writer is replaced by a cost model (`store`): no data is stored.
 //!
-//! RowGroupEntries are deterministic: the same seed, machine and program give the same events. A heap orders events by time; an
+//! Runs are deterministic: the same seed, machine and program give the same events. A heap orders events by time; an
 //! event for a busy rank is deferred until the rank is free. Partition tables, and the messages that carry them, are
 //! identical on all ranks and are stored once here. [`RankBytes`] still charges them to every rank, as in a real job.
 //!

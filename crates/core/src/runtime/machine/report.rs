@@ -94,7 +94,7 @@ pub struct MachineReport {
     pub busy_s: f64,
     /// The stored data.
     pub stored: Stored,
-    /// RowGroupEntries of each rank.
+    /// Runs of each rank.
     pub runs: Vec<u32>,
     /// Steps of all ranks: the simulator's own work.
     pub steps: u64,

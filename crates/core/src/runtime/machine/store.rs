@@ -39,7 +39,7 @@ struct Receiver {
 pub struct Stored {
     /// Part files.
     pub files: u64,
-    /// RowGroupEntries in them.
+    /// Runs in them.
     pub runs: u64,
     /// Records.
     pub rows: u64,

@@ -20,7 +20,7 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn resources(&self) -> Arc<ProcessResources> {
         Arc::default()
     }
-    /// RowGroupEntries background tasks until the returned guard is dropped.
+    /// Runs background tasks until the returned guard is dropped.
     ///
     /// # Errors
     /// When no thread can be started.

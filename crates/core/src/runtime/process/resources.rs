@@ -152,7 +152,7 @@ impl Background {
         self.resources.queue.is_waiting()
     }
 
-    /// RowGroupEntries the next queued task, if any, with buffers that are reused by the one after. Returns whether there was one.
+    /// Runs the next queued task, if any, with buffers that are reused by the one after. Returns whether there was one.
     pub fn step(&self, buffers: &mut EncodeBuffers) -> bool {
         let Some((_, factory, task)) = self.resources.queue.try_next() else { return false };
         self.complete(factory.execute(task, buffers));
@@ -205,7 +205,7 @@ impl ProcessResources {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// RowGroupEntries the tasks of `background` on the thread too, until the returned guard is dropped.
+    /// Runs the tasks of `background` on the thread too, until the returned guard is dropped.
     pub(in crate::runtime) fn register(
         self: &Arc<Self>,
         background: &Arc<Background>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::error::{Error, ErrorClass, Result, UsageError};
-use crate::format::{EpochStatistics, PartIdentity};
+use crate::format::EpochStatistics;
 use crate::runtime::endpoint::{Endpoint, decode_figures};
 use crate::runtime::exchange_statistics::ExchangeStatistics;
 use crate::runtime::opening::discard_attempts;
@@ -105,15 +105,10 @@ impl RankJob {
             return refusal(announced).map_or(Ok(EpochStart::Skipped), Err);
         };
         let identity = Uuid::from_bytes(identity);
-        let factory = Arc::new(PartFactory {
-            storage: Arc::clone(&self.storage),
-            directory: self.layout.attempt(begun, identity),
-            schema: Arc::clone(&self.descriptor.schema),
-            options: self.options.part(),
-            identity: PartIdentity { dataset: self.descriptor.uuid, commit: identity, epoch: begun },
-        });
+        let (part, attempt) = (self.options.part(), (begun, identity));
+        let factory = PartFactory::new(&self.storage, &self.layout, &self.descriptor, part, attempt);
         let mut endpoint = self.background.endpoint();
-        endpoint.store(self.options.writer(self.rank), factory, commit);
+        endpoint.store(self.options.writer(self.rank), Arc::new(factory), commit);
         if begun != epoch {
             // The others append already; they learn of the error at the epoch's end.
             let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);

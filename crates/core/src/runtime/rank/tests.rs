@@ -33,7 +33,7 @@ fn options(ranks: u32) -> WriteOptions {
     }
 }
 
-/// RowGroupEntries `program` on every rank and returns the results in the order of the ranks.
+/// Runs `program` on every rank and returns the results in the order of the ranks.
 fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> T + Sync) -> Vec<T> {
     let office = Arc::new(Mailboxes::new(ranks, 4));
     std::thread::scope(|scope| {

@@ -124,7 +124,7 @@ impl Engine {
             }
         };
         ordinals.clear();
-        columns[self.schema.key_index()].slice(rows).ordinals(&mut ordinals);
+        columns[self.schema.key_index()].slice(rows).ordinals(self.order, &mut ordinals);
         self.session.statistics.originated += count as u64;
         self.size_batches();
         self.observe(&ordinals);

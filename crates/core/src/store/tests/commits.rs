@@ -86,7 +86,7 @@ fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     assert_eq!(contents(&memory)[&5], ids(3), "attempts that failed are not in the way");
 }
 
-/// RowGroupEntries a commit; `rename` executes the rename into place.
+/// Runs a commit; `rename` executes the rename into place.
 fn commit_with(
     memory: &MemoryStorage,
     if_exists: IfExists,

@@ -15,7 +15,7 @@ fn operations(base: &MemoryStorage, run: Job) -> u64 {
     storage.counters().operations
 }
 
-/// RowGroupEntries `run` on copies of `base`, killed before every operation. Passes each storage that may remain to `check`, with
+/// Runs `run` on copies of `base`, killed before every operation. Passes each storage that may remain to `check`, with
 /// whether the job reported success, and the number of the operation.
 fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryStorage, bool, u64)) {
     let operations = operations(base, run);

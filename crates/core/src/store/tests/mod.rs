@@ -106,7 +106,7 @@ fn write_epoch(
     commit.commit(manifest)
 }
 
-/// RowGroupEntries a whole job of one epoch: open, write, release.
+/// Runs a whole job of one epoch: open, write, release.
 fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -> Result<()> {
     let (lock, descriptor) = open(storage)?;
     write_epoch(storage, &descriptor, epoch, if_exists, seed)?;

@@ -29,10 +29,10 @@ pub(super) enum IdSet {
 impl IdGatherer {
     /// For ids of a type; `None` when values of that type are no ids.
     pub(super) fn new(data_type: DataType) -> Option<Self> {
-        let ids = match data_type {
-            DataType::FixedBytes(_) => IdSet::Opaque { width: data_type.width(), bytes: Vec::new() },
-            _ if data_type.is_integer() => IdSet::Whole { order: KeyOrder::new(data_type), ordinals: Vec::new() },
-            _ => return None,
+        let ids = match KeyOrder::new(data_type) {
+            None => IdSet::Opaque { width: data_type.width(), bytes: Vec::new() },
+            Some(order) if data_type.is_integer() => IdSet::Whole { order, ordinals: Vec::new() },
+            Some(_) => return None,
         };
         Some(Self { ids, most: MOST_IDS.min(MOST_BYTES / data_type.width().max(1)) })
     }

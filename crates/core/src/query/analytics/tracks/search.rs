@@ -161,7 +161,6 @@ pub struct TrackMetrics {
 /// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]: the id, the epoch, the other columns.
 #[derive(Debug)]
 pub struct Tracks {
-    root: PathBuf,
     schema: SchemaRef,
     /// The columns of a packed row, the id first.
     types: Vec<DataType>,
@@ -207,8 +206,8 @@ pub(in crate::query) fn follow(
         ..presence.metrics
     };
     let batch_rows = (BATCH_BYTES / usize::max(row_bytes, 1)).clamp(1, BATCH_ROWS);
-    let (root, rows) = (dataset.root().to_owned(), Some(sorter.finish()?));
-    Ok(Tracks { root, schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
+    let rows = Some(sorter.finish()?);
+    Ok(Tracks { schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
 }
 
 /// The column that tells particles apart.
@@ -389,7 +388,7 @@ impl Tracks {
         let mut arrays: Vec<ArrayRef> = stored.collect();
         arrays.insert(1, Arc::new(UInt64Array::from(epochs)));
         let batch = RecordBatch::try_new(self.schema.clone(), arrays);
-        batch.map(Some).map_err(|cause| Error::corruption(&self.root, cause.to_string()))
+        batch.map(Some).map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))
     }
 }
 

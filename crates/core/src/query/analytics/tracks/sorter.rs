@@ -152,7 +152,7 @@ impl Sorted {
     }
 }
 
-/// RowGroupEntries on disk, each with the beginning of what is left of it in memory.
+/// Runs on disk, each with the beginning of what is left of it in memory.
 #[derive(Debug)]
 pub(super) struct Merge {
     file: ScratchFile,
