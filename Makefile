@@ -173,10 +173,11 @@ sim-variants: ## Break the product in many ways, and see the simulation catch ea
 	$(PYTHON) tools/sim_variants.py $(ARGS)
 
 .PHONY: check
-check: ## Check format, lints, documentation, public interface and layer rules
+check: ## Check format, comments, words, lints, documentation, public interface and layer rules
 	$(CARGO) fmt --all --check
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
+	$(PYTHON) tools/check_comments.py
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	@$(MAKE) --no-print-directory documentation
 	$(PYTHON) tools/check_interface.py
@@ -194,8 +195,9 @@ documentation:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc $(RELEASE) --workspace --no-deps --lib --quiet
 
 .PHONY: fmt
-fmt: ## Format the code
+fmt: ## Format the code, and wrap its comments
 	$(CARGO) fmt --all
+	$(PYTHON) tools/check_comments.py --fix
 
 .PHONY: bench
 bench: build-bench venv ## Measure ingest and queries next to raw writes, DuckDB and Polars (ARGS='--out FOLDER' keeps it)

@@ -12,6 +12,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "crates" / "core" / "src"
+# A line comment, a block comment, or a literal of text or of one character.
+COMMENT_OR_LITERAL = re.compile(
+    r'//[^\n]*|/\*.*?\*/|b?r(?P<hashes>#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.DOTALL
+)
 
 
 def table(document: str, marker: str) -> list[list[str]]:
@@ -34,10 +38,7 @@ def names(cell: str) -> set[str]:
 
 def without_comments_and_strings(text: str) -> str:
     """The code with comments and literals blanked; line breaks stay, so that line numbers do."""
-    pattern = re.compile(
-        r'//[^\n]*|/\*.*?\*/|b?r(?P<hashes>#*)".*?"(?P=hashes)|b?"(?:\\.|[^"\\])*"|b?\'(?:\\.[^\']*|[^\'\\])\'', re.DOTALL
-    )
-    return pattern.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+    return COMMENT_OR_LITERAL.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
 
 
 def without_tests(text: str) -> str:
