@@ -125,21 +125,20 @@ impl COptions {
         }
         // SAFETY: guaranteed by the caller.
         let source = unsafe { text::optional("source", self.source) }?;
-        Ok(WriteOptions {
-            receivers: if self.receivers == 0 { ranks } else { self.receivers },
-            pivots: self.pivots,
-            renegotiation: match self.renegotiate {
-                0 => Renegotiation::Adaptive,
-                rows => Renegotiation::Every(rows),
-            },
-            memtable_bytes: usize::try_from(self.memtable_bytes).unwrap_or(usize::MAX),
-            if_exists,
-            break_lock: self.break_lock != 0,
-            credit_timeout: Duration::from_millis(u64::from(self.patience_ms)),
-            stall_limit: (self.stall_s != 0).then(|| Duration::from_secs(u64::from(self.stall_s))),
-            source: source.map(str::to_owned),
-            ..WriteOptions::new(ranks)
-        })
+        let mut options = WriteOptions::new(ranks);
+        options.receivers = if self.receivers == 0 { ranks } else { self.receivers };
+        options.pivots = self.pivots;
+        options.renegotiation = match self.renegotiate {
+            0 => Renegotiation::Adaptive,
+            rows => Renegotiation::Every(rows),
+        };
+        options.memtable_bytes = usize::try_from(self.memtable_bytes).unwrap_or(usize::MAX);
+        options.if_exists = if_exists;
+        options.break_lock = self.break_lock != 0;
+        options.credit_timeout = Duration::from_millis(u64::from(self.patience_ms));
+        options.stall_limit = (self.stall_s != 0).then(|| Duration::from_secs(u64::from(self.stall_s)));
+        options.source = source.map(str::to_owned);
+        Ok(options)
     }
 }
 

@@ -48,7 +48,14 @@ fn schema() -> Schema {
 
 /// Sizes small enough that a few hundred records fill several memtables and pages.
 fn options(ranks: u32) -> WriteOptions {
-    WriteOptions { memtable_bytes: 2 << 10, pivots: 4, page_rows: 64, threads: 1, ..WriteOptions::new(ranks) }
+    {
+        let mut options = WriteOptions::new(ranks);
+        options.memtable_bytes = 2 << 10;
+        options.pivots = 4;
+        options.page_rows = 64;
+        options.threads = 1;
+        options
+    }
 }
 
 fn handle(job: RankJob) -> *mut CDataset {
@@ -368,7 +375,8 @@ fn ranks_over_a_transport_that_lends_memory() {
     on_all_ranks(|rank, transport| {
         // SAFETY: the functions above fulfil the contract; endpoint and table outlive the handle.
         let (topology, foreign) = unsafe { ((*transport).topology().unwrap(), (*transport).resolve(CREDIT).unwrap()) };
-        let options = WriteOptions { topology, ..options(RANKS) };
+        let mut options = options(RANKS);
+        options.topology = topology;
         let host = Arc::new(Process::new());
         let job = RankJob::open_on(host, Arc::clone(&storage), "ds", schema(), options, rank, Box::new(foreign));
         let dataset = handle(job.unwrap());

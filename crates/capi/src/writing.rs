@@ -72,12 +72,17 @@ pub unsafe extern "C" fn turbidite_open(
             Some(transport) => {
                 // SAFETY: as above.
                 let topology = unsafe { transport.topology() }.unwrap_or_else(Topology::one_node);
-                let known = WriteOptions { topology, ..WriteOptions::new(ranks) };
+                let known = {
+                    let mut options = WriteOptions::new(ranks);
+                    options.topology = topology;
+                    options
+                };
                 // SAFETY: as above.
                 let foreign = Box::new(unsafe { transport.resolve(known.credit_batches) }?);
                 match wanted {
                     Ok(Wanted { path, schema, options }) => {
-                        let options = WriteOptions { topology: known.topology, ..options };
+                        let mut options = options;
+                        options.topology = known.topology;
                         RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                             .map(|job| CDataset { job, schema })
                     }
@@ -250,7 +255,7 @@ pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, statistics:
         let job = &mut unsafe { handle(dataset) }?.job;
         let ended = job.end_epoch()?;
         // SAFETY: as above.
-        unsafe { CStatistics::hand_over(statistics, &ended, job.traffic()) };
+        unsafe { CStatistics::hand_over(statistics, &ended, job.exchange_statistics()) };
         Ok(OK)
     })
 }
@@ -278,7 +283,7 @@ pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, statis
         let job = &mut unsafe { handle(dataset) }?.job;
         let ended = job.wait_end_epoch()?;
         // SAFETY: as above.
-        unsafe { CStatistics::hand_over(statistics, &ended, job.traffic()) };
+        unsafe { CStatistics::hand_over(statistics, &ended, job.exchange_statistics()) };
         Ok(OK)
     })
 }

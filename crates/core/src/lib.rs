@@ -73,15 +73,18 @@ pub mod writer;
 
 pub use compact::{CompactOptions, CompactedEpoch, Compaction};
 pub use error::{Error, ErrorClass, Refusal, Result, UsageError};
-pub use format::EpochStatistics;
+pub use format::{EpochStatistics, PartOptions, RunKind};
 pub use query::{Dataset, Query};
 pub use runtime::local::LocalJob;
 pub use runtime::rank::RankJob;
-pub use runtime::{EpochStart, WriteOptions};
-pub use schema::{
-    Column, ColumnView, DataType, EPOCH_COLUMN, KeyOrder, MAX_COLUMNS, MAX_FIXED_BYTES, NAN_ORDINAL, Schema,
-    SchemaError, Value,
-};
-pub use shuffle::{Channel, Renegotiation, Routing, Sent, Topology, Transport};
+pub use runtime::{EpochStart, ExchangeStatistics, WriteOptions};
+pub use schema::{Column, ColumnView, DataType, EPOCH_COLUMN, MAX_FIXED_BYTES, Schema, SchemaError, Value};
+#[doc(hidden)]
+pub use schema::{KeyOrder, MAX_COLUMNS, NAN_ORDINAL};
+pub use shuffle::{Channel, MessageError, Renegotiation, Routing, Sent, Topology, Transport};
+#[doc(hidden)]
 pub use storage::{FileSystem, Storage};
-pub use store::{EpochRange, IfExists, VerifyOptions, VerifyReport, verify};
+pub use store::{
+    EpochRange, Finding, FindingKind, IfExists, LockNotice, Recovery, VerifyOptions, VerifyProgress, VerifyReport,
+    verify,
+};

@@ -176,7 +176,8 @@ fn lognormal_over_several_nodes() {
     let labels: Vec<u32> = (0..61).map(|rank| rank * rank % 7).collect();
     let mut random = Random(61);
     let epochs = [(); 2].map(|()| Input::f32s(RECORDS, 61, |_| random.lognormal()));
-    let options = WriteOptions { topology: Topology::from_nodes(&labels), ..WriteOptions::new(61) };
+    let mut options = WriteOptions::new(61);
+    options.topology = Topology::from_nodes(&labels);
     for statistics in ingest_as(options, &epochs) {
         report("lognormal over nodes", 61, &statistics);
         assert_eq!(statistics.rows, RECORDS as u64);

@@ -8,20 +8,21 @@
 use std::sync::Arc;
 
 use turbidite::storage::{Fault, FaultStorage, MemoryStorage, Storage};
-use turbidite::store::{DatasetPaths, VerifyOptions, verify};
+use turbidite::store::{DatasetPaths, VerifyOptions, verify_on};
 use turbidite::{Column, ColumnView, DataType, Dataset, Error, IfExists, LocalJob, Query, Schema, WriteOptions};
 
 const RANKS: u32 = 3;
 const ROWS: usize = 400;
 
 fn options(if_exists: IfExists) -> WriteOptions {
-    WriteOptions {
-        memtable_bytes: 2048,
-        page_rows: 32,
-        threads: 1,
-        if_exists,
-        break_lock: true,
-        ..WriteOptions::new(RANKS)
+    {
+        let mut options = WriteOptions::new(RANKS);
+        options.memtable_bytes = 2048;
+        options.page_rows = 32;
+        options.threads = 1;
+        options.if_exists = if_exists;
+        options.break_lock = true;
+        options
     }
 }
 
@@ -101,7 +102,7 @@ fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
     write_epoch(&next, 30, 0).unwrap();
     next.close().unwrap();
     assert_eq!(read(&Dataset::open_with(Arc::clone(&storage), "/ds").unwrap(), 30), Some(written(30, 0)), "{story}");
-    let report = verify(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify_on(&storage, &DatasetPaths::new("/ds"), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{story}: {:?}", report.findings);
 }
 

@@ -206,22 +206,19 @@ impl Dataset {
 
     fn open(&self, world: &World) -> Result<RankJob, String> {
         let DatasetPlan { out, schema, .. } = &self.plan;
-        let defaults = WriteOptions::new(world.ranks());
-        let options = WriteOptions {
-            receivers: self.plan.receivers.unwrap_or(defaults.receivers),
-            memtable_bytes: self.plan.memtable_bytes.unwrap_or(defaults.memtable_bytes),
-            if_exists: self.plan.if_exists,
-            break_lock: self.plan.break_lock,
-            source: Some(format!("preload: {}", self.plan.pattern)),
-            match_source: !self.plan.any_source,
-            // A configuration that continues a run states how existing epochs are handled.
-            must_be_empty: self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none(),
-            credit_timeout: CREDIT_TIMEOUT,
-            stall_limit: Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT)),
-            derivations: self.plan.derivation_texts.clone(),
-            topology: world.topology(),
-            ..defaults
-        };
+        let mut options = WriteOptions::new(world.ranks());
+        options.receivers = self.plan.receivers.unwrap_or(options.receivers);
+        options.memtable_bytes = self.plan.memtable_bytes.unwrap_or(options.memtable_bytes);
+        options.if_exists = self.plan.if_exists;
+        options.break_lock = self.plan.break_lock;
+        options.source = Some(format!("preload: {}", self.plan.pattern));
+        options.match_source = !self.plan.any_source;
+        // A configuration that continues a run states how existing epochs are handled.
+        options.must_be_empty = self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none();
+        options.credit_timeout = CREDIT_TIMEOUT;
+        options.stall_limit = Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT));
+        options.derivations = self.plan.derivation_texts.clone();
+        options.topology = world.topology();
         let (process, storage) = (Arc::clone(&self.process), Arc::new(FileSystem::new()));
         let opened = match world.transport(options.credit_batches) {
             None => RankJob::open_alone_on(process, storage, out, schema.clone(), options),

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use arrow_array::{Array, RecordBatch};
 use arrow_schema::DataType;
-use turbidite::query::{Bins, Dataset, Precision, Query, TrackRequest, key_profile};
+use turbidite::query::{Bins, Dataset, Precision, Query, TrackRequest};
 use turbidite::storage::Storage;
-use turbidite::store::{DatasetPaths, EpochRange, VerifyOptions, VerifyReport, salvage, verify};
+use turbidite::store::{DatasetPaths, EpochRange, VerifyOptions, VerifyReport, salvage, verify_on};
 use turbidite::{Error, ErrorClass};
 
 use super::sample::{ROOT, Sample};
@@ -69,7 +69,7 @@ fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let shares = [0.0, 0.3, 1.0];
     let quantiles = dataset.quantiles("energy", &shares, EpochRange::ALL, Precision::Exact)?;
     let explained = dataset.explain(&Query::new().filter("energy > 1.5"))?;
-    let profile = key_profile(&*dataset.manifest(1)?, dataset.schema());
+    let profile = dataset.key_profile(1)?;
     let request = TrackRequest::new("energy > 0.9", 2, "id").threads(1).check(check);
     let tracks = values(dataset.tracks(&request, &|_| ())?)?;
     let told = (histogram.bins, exact.bins, quantiles.quantiles, explained.epochs.len(), profile.rows);
@@ -92,8 +92,9 @@ pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
         }
         Err(_) => answers.extend((0..QUESTIONS.len() + 1).filter_map(|_| opened().err()).map(Err)),
     }
-    let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
-    Answers { answers, report: verify(&storage, &layout, &options, &|_| ()) }
+    let mut options = VerifyOptions::default();
+    options.threads = 1;
+    Answers { answers, report: verify_on(&storage, &layout, &options, &|_| ()) }
 }
 
 /// Returns whether an error reports corrupt or missing data, or data of a later release.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use turbidite::storage::{MemoryStorage, Storage};
 use turbidite::store::{
-    DatasetDescriptor, DatasetPaths, EpochRange, VerifyOptions, WriterLock, lock_holder, recover, verify,
+    DatasetDescriptor, DatasetPaths, EpochRange, VerifyOptions, WriterLock, lock_holder, recover, verify_on,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -77,8 +77,9 @@ fn names(script: &mut Script<'_>) {
         let _ = if choice & 0x80 == 0 { memory.create(&path).map(drop) } else { memory.create_dir_all(&path) };
     }
     let storage: Arc<dyn Storage> = Arc::new(memory);
-    let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
-    let _ = verify(&storage, &layout, &options, &|_| ());
+    let mut options = VerifyOptions::default();
+    options.threads = 1;
+    let _ = verify_on(&storage, &layout, &options, &|_| ());
     let _ = recover(&storage, &layout, &sample.descriptor);
     let _ = turbidite::store::salvage::list(&*storage, &layout, &sample.descriptor);
 }

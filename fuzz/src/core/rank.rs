@@ -157,15 +157,13 @@ pub fn target(data: &[u8]) {
 
 /// Makes the calls of a program: open, epochs, records, a truncation.
 fn calls_of(storage: Arc<dyn Storage>, rank: u32, calls: u8, peers: Peers) -> turbidite::Result<()> {
-    let options = WriteOptions {
-        if_exists: IfExists::Replace,
-        credit_timeout: Duration::ZERO,
-        stall_limit: Some(Duration::from_secs(2)),
-        memtable_bytes: 1 << 12,
-        pivots: 4,
-        derivations: dataset::sample().descriptor.derivations.clone(),
-        ..WriteOptions::new(2)
-    };
+    let mut options = WriteOptions::new(2);
+    options.if_exists = IfExists::Replace;
+    options.credit_timeout = Duration::ZERO;
+    options.stall_limit = Some(Duration::from_secs(2));
+    options.memtable_bytes = 1 << 12;
+    options.pivots = 4;
+    options.derivations = dataset::sample().descriptor.derivations.clone();
     let schema = Schema::clone(&schema());
     let mut job = RankJob::open(storage, ROOT, schema, options, rank, Box::new(peers))?;
     for epoch in 5..8 {

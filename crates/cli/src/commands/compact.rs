@@ -150,11 +150,9 @@ impl Compact {
     }
 
     fn options(&self) -> CompactOptions {
-        let mut options = CompactOptions {
-            if_exists: self.if_exists.into(),
-            break_lock: self.break_lock,
-            ..CompactOptions::default()
-        };
+        let mut options = CompactOptions::default();
+        options.if_exists = self.if_exists.into();
+        options.break_lock = self.break_lock;
         options.threads = self.threads.unwrap_or(options.threads);
         options.slab_bytes = self.memory.unwrap_or(options.slab_bytes);
         options.part.page_rows = self.tuning.page_rows.unwrap_or(options.part.page_rows);

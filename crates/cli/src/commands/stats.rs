@@ -1,12 +1,11 @@
 //! `turbidite stats`: the clustering of epochs and the cost of writing them, from their manifests.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
-use turbidite::format::{EpochManifest, EpochStatistics};
-use turbidite::query::{Dataset, KeyProfile, ProfilePoint, key_profile};
+use turbidite::format::EpochStatistics;
+use turbidite::query::{Dataset, KeyProfile, ProfilePoint};
 use turbidite::store::EpochRange;
 
 use super::answers::{aligned, say, say_json};
@@ -52,7 +51,7 @@ impl Stats {
         let wanted = chosen_epochs(&dataset, &self.dataset, self.epoch)?;
         let mut epochs = Vec::with_capacity(wanted.len());
         for epoch in wanted {
-            epochs.push(EpochStats::of(&dataset, &dataset.manifest(epoch)?));
+            epochs.push(EpochStats::of(&dataset, epoch)?);
         }
         if as_json {
             return say_json(&epochs);
@@ -75,13 +74,14 @@ impl Stats {
 }
 
 impl EpochStats {
-    fn of(dataset: &Dataset, manifest: &Arc<EpochManifest>) -> Self {
+    fn of(dataset: &Dataset, epoch: u64) -> Result<Self, Failure> {
+        let manifest = dataset.manifest(epoch)?;
         let statistics = manifest.statistics.clone();
         let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
         runs.dedup();
-        Self {
-            epoch: manifest.epoch,
+        Ok(Self {
+            epoch,
             rows: manifest.rows(),
             parts: manifest.parts.len(),
             runs: runs.len(),
@@ -89,9 +89,9 @@ impl EpochStats {
             load_imbalance: statistics.load_imbalance(),
             largest_load: largest_load(&statistics),
             write_amplification: write_amplification(&statistics, dataset.schema().row_bytes()),
-            profile: key_profile(manifest, dataset.schema()),
+            profile: dataset.key_profile(epoch)?,
             statistics,
-        }
+        })
     }
 }
 

@@ -1,16 +1,12 @@
 //! `turbidite verify`: checks every checksum, and the manifests' statistics against the data.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
-use turbidite::storage::{FileSystem, Storage};
-use turbidite::store::{
-    DatasetPaths, EpochRange, Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify,
-};
+use turbidite::{EpochRange, Finding, FindingKind, VerifyOptions, VerifyProgress, VerifyReport, verify};
 
 use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
@@ -38,15 +34,15 @@ pub(crate) struct Verify {
 impl Verify {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-        let mut options = VerifyOptions { epochs: self.epoch.unwrap_or(EpochRange::ALL), ..VerifyOptions::default() };
+        let mut options = VerifyOptions::default();
+        options.epochs = self.epoch.unwrap_or(EpochRange::ALL);
         options.threads = self.threads.unwrap_or(options.threads).max(1);
         let bar = progress_bar(as_json);
         let advance = |progress: VerifyProgress| {
             bar.set_length(progress.total_bytes);
             bar.set_position(progress.done_bytes);
         };
-        let report = verify(&storage, &DatasetPaths::new(&self.dataset), &options, &advance)?;
+        let report = verify(&self.dataset, &options, &advance)?;
         bar.finish_and_clear();
         if as_json {
             say_json(&self.document(&report, begun.elapsed()))?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use turbidite::format::{EpochManifest, EpochStatistics};
-use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint, key_profile, key_profile_at};
+use turbidite::format::EpochStatistics;
+use turbidite::query::{BinScale, Bins, Dataset, Precision, ProfilePoint};
 use turbidite::store::EpochRange;
 use turbidite::{Column, Value};
 
@@ -106,7 +106,8 @@ impl Loads {
 }
 
 impl Epoch {
-    fn of(dataset: &Dataset, manifest: &EpochManifest, is_drawn: bool) -> Self {
+    fn of(dataset: &Dataset, epoch: u64, is_drawn: bool) -> Result<Self, Failure> {
+        let manifest = dataset.manifest(epoch)?;
         let schema = dataset.schema();
         let mut runs: Vec<_> = manifest.row_groups.iter().map(|run| (run.part.rank, run.run)).collect();
         runs.sort_unstable();
@@ -115,12 +116,12 @@ impl Epoch {
             true => {
                 let mut percentiles: Vec<f64> = (1..100).map(f64::from).collect();
                 percentiles.push(99.9);
-                key_profile_at(manifest, schema, &percentiles)
+                dataset.key_profile_at(epoch, &percentiles)?
             }
-            false => key_profile(manifest, schema),
+            false => dataset.key_profile(epoch)?,
         };
-        Self {
-            epoch: manifest.epoch,
+        Ok(Self {
+            epoch,
             rows: manifest.rows(),
             parts: manifest.parts.len(),
             runs: runs.len(),
@@ -132,7 +133,7 @@ impl Epoch {
             loads: Loads::of(&manifest.statistics.rows_per_receiver),
             points: if is_drawn { profile.points } else { Vec::new() },
             statistics: EpochStatistics { rows_per_receiver: Vec::new(), ..manifest.statistics.clone() },
-        }
+        })
     }
 
     /// Returns the seconds of work by stage.
@@ -157,8 +158,7 @@ impl ReportData {
         let drawn = evenly(wanted.len(), DRAWN_EPOCHS);
         let mut epochs = Vec::with_capacity(wanted.len());
         for (place, &epoch) in wanted.iter().enumerate() {
-            let manifest = dataset.manifest(epoch)?;
-            epochs.push(Epoch::of(dataset, &manifest, drawn.binary_search(&place).is_ok()));
+            epochs.push(Epoch::of(dataset, epoch, drawn.binary_search(&place).is_ok())?);
         }
         let mut model = Self {
             path: path.display().to_string(),

@@ -86,6 +86,7 @@ impl Compaction {
     ///
     /// # Errors
     /// As for [`Compaction::open`].
+    #[doc(hidden)]
     pub fn open_with(
         source: &Dataset,
         storage: Arc<dyn Storage>,
@@ -121,6 +122,7 @@ impl Compaction {
     }
 
     /// Returns the contents of the copy's dataset.json.
+    #[doc(hidden)]
     pub fn descriptor(&self) -> &DatasetDescriptor {
         &self.descriptor
     }

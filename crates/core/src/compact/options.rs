@@ -28,6 +28,7 @@ const BASE_BYTES: u64 = 16 << 20;
 
 /// Options for writing a copy. The default suits most cases.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct CompactOptions {
     /// Threads; 0 for two per core, so that one computes while the other waits for storage.
     pub threads: usize,

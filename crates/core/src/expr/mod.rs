@@ -50,8 +50,12 @@ mod tree;
 mod tests;
 
 pub use builder::{Expr, col, lit};
+#[doc(hidden)]
 pub use comparison::{Comparison, Connective};
+#[doc(hidden)]
 pub use derive::{Derivation, DerivationSet, DerivedColumns};
 pub use error::ExpressionError;
+#[doc(hidden)]
 pub use predicate::{Predicate, PredicateInput};
+#[doc(hidden)]
 pub use prune::{ColumnBounds, NanPresence, TruthValue};

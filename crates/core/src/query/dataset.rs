@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
+use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::execution::stream::{self, QueryStream};
 use crate::query::planning::explain::{Explanation, explain};
@@ -45,6 +46,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`Dataset::open`].
+    #[doc(hidden)]
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?) })
     }
@@ -55,6 +57,7 @@ impl Dataset {
     }
 
     /// Returns the descriptor of the dataset.
+    #[doc(hidden)]
     pub fn descriptor(&self) -> &DatasetDescriptor {
         self.catalog.descriptor()
     }
@@ -71,6 +74,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`Error::EpochMissing`](crate::Error::EpochMissing), or a corrupt manifest.
+    #[doc(hidden)]
     pub fn manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
         self.catalog.manifest(epoch)
     }
@@ -157,6 +161,24 @@ impl Dataset {
     ) -> Result<Quantiles> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::quantiles(&self.catalog, column, shares, &epochs, precision)
+    }
+
+    /// Returns the row groups that queries for keys of an epoch touch, at nine percentiles of the key. Reads the
+    /// manifest alone.
+    ///
+    /// # Errors
+    /// A missing epoch; a corrupt manifest.
+    pub fn key_profile(&self, epoch: u64) -> Result<KeyProfile> {
+        self.key_profile_at(epoch, &profile::LISTED)
+    }
+
+    /// Returns the profile of an epoch's keys at the given percentiles: ascending, from 0 to 100.
+    ///
+    /// # Errors
+    /// As [`Dataset::key_profile`].
+    pub fn key_profile_at(&self, epoch: u64, percentiles: &[f64]) -> Result<KeyProfile> {
+        let manifest = self.manifest(epoch)?;
+        Ok(profile::key_profile(&manifest, self.schema(), percentiles))
     }
 }
 

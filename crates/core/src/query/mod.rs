@@ -47,7 +47,7 @@ pub(crate) use planning::scan::Group;
 
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
-pub use analytics::profile::{KeyProfile, ProfilePoint, key_profile, key_profile_at};
+pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;
 pub use execution::stream::QueryStream;

@@ -224,7 +224,7 @@ impl Endpoint {
     }
 
     /// Returns this rank's communication statistics since the session began.
-    pub(super) fn traffic(&self) -> ExchangeStatistics {
+    pub(super) fn exchange_statistics(&self) -> ExchangeStatistics {
         let Peers { recipients, senders } = self.engine.peers();
         let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
         ExchangeStatistics {
@@ -321,7 +321,7 @@ impl Endpoint {
         let result = match outcome.error.take() {
             Some(error) => Err(error),
             None => {
-                let traffic = self.traffic();
+                let traffic = self.exchange_statistics();
                 epoch_report::report(&self.schema, number, commit, &self.engine, traffic, self.route_s, outcome)
             }
         };

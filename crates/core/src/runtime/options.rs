@@ -10,6 +10,7 @@ use crate::writer::WriterOptions;
 
 /// Options for writing a dataset. [`WriteOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WriteOptions {
     /// Ranks that append.
     pub ranks: u32,

@@ -19,6 +19,7 @@ impl Schema {
     ///
     /// # Errors
     /// [`SchemaError`] when the number, types or lengths of the columns do not fit the schema.
+    #[doc(hidden)]
     pub fn pack(&self, columns: &[ColumnView<'_>], rows: &mut Vec<u8>) -> Result<usize, SchemaError> {
         let count = self.check(columns)?;
         let start = rows.len();

@@ -92,11 +92,13 @@ impl Schema {
     }
 
     /// Returns the order of the key's values.
+    #[doc(hidden)]
     pub fn key_order(&self) -> KeyOrder {
         self.key_order
     }
 
     /// Returns the byte offset of column `index` in a stored row.
+    #[doc(hidden)]
     pub fn offset(&self, index: usize) -> usize {
         self.offsets[index]
     }

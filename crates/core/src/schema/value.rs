@@ -18,6 +18,7 @@ impl Value {
     ///
     /// # Panics
     /// When `bytes` is shorter than the type or the type is not numeric: callers hold schema-checked rows.
+    #[doc(hidden)]
     pub fn from_stored(data_type: DataType, bytes: &[u8]) -> Self {
         macro_rules! number {
             ($type:ty, $kind:ident, $wide:ty) => {{

@@ -17,6 +17,7 @@ pub enum FindingKind {
 
 /// A finding of verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// Its severity.
     pub kind: FindingKind,
@@ -72,6 +73,7 @@ impl std::fmt::Display for Finding {
 
 /// The scope and the findings of a verification.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Epochs verified.
     pub epochs: u64,

@@ -56,4 +56,4 @@ pub use paths::{DatasetPaths, EpochRange, parse_epoch};
 pub use recovery::{Recovery, recover};
 pub use truncate::truncate_after;
 pub(crate) use vacancy::check_vacant;
-pub use verify::{VerifyOptions, VerifyProgress, verify};
+pub use verify::{VerifyOptions, VerifyProgress, verify, verify_on};

@@ -17,10 +17,11 @@ use super::paths::{DatasetPaths, EpochRange, Leftover, parse_epoch_folder, parse
 use super::verify_part::verify_part;
 use crate::error::{Error, Result};
 use crate::format::{EpochManifest, EpochStatistics, PartEntry, PartId, RunKind};
-use crate::storage::Storage;
+use crate::storage::{FileSystem, Storage};
 
 /// Options of a verification.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct VerifyOptions {
     /// The epochs; files that belong to no epoch are always checked.
     pub epochs: EpochRange,
@@ -37,6 +38,7 @@ impl Default for VerifyOptions {
 
 /// Progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct VerifyProgress {
     /// Bytes of records checked.
     pub done_bytes: u64,
@@ -57,6 +59,19 @@ struct Task {
 /// # Errors
 /// When there is no dataset, or folders cannot be listed.
 pub fn verify(
+    path: impl AsRef<Path>,
+    options: &VerifyOptions,
+    progress: &(dyn Fn(VerifyProgress) + Sync),
+) -> Result<VerifyReport> {
+    let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
+    verify_on(&storage, &DatasetPaths::new(path.as_ref()), options, progress)
+}
+
+/// Checks a dataset as [`verify`] does, on any storage.
+///
+/// # Errors
+/// As those of [`verify`].
+pub fn verify_on(
     storage: &Arc<dyn Storage>,
     layout: &DatasetPaths,
     options: &VerifyOptions,

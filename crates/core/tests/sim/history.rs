@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use turbidite::storage::{Fault, FaultStorage, FileKind, MemoryStorage, Storage};
-use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify};
+use turbidite::store::{DatasetDescriptor, DatasetPaths, VerifyOptions, lock_holder, salvage, verify_on};
 use turbidite::{IfExists, Renegotiation, Routing, Topology, WriteOptions};
 
 use crate::audit::audit;
@@ -61,21 +61,19 @@ impl ResolvedQuery {
         let renegotiation =
             if random.one_in(3) { Renegotiation::Every(random.between(20, 400)) } else { random.pick(&renegotiations) };
         let receivers = if random.one_in(4) { random.between(1, u64::from(ranks)) as u32 } else { ranks };
-        let options = WriteOptions {
-            receivers,
-            topology,
-            routing: if random.one_in(6) { Routing::Direct } else { Routing::ByNode },
-            pivots: random.pick(&[2, 16, 64]),
-            renegotiation,
-            memtable_bytes: random.pick(&[1 << 10, 2 << 10, 4 << 10, 32 << 10]),
-            page_rows: random.pick(&[8, 32, 256]),
-            row_groups_per_run: random.pick(&[1, 1, 2, 4]),
-            row_groups_per_part: random.pick(&[1, 3, 8, 1000]),
-            credit_batches: random.pick(&[1, 1, 2, 8]),
-            credit_timeout: Duration::from_micros(random.pick(&[0, 50, 500, 3000])),
-            stall_limit: Some(STALL_LIMIT),
-            ..WriteOptions::new(ranks)
-        };
+        let mut options = WriteOptions::new(ranks);
+        options.receivers = receivers;
+        options.topology = topology;
+        options.routing = if random.one_in(6) { Routing::Direct } else { Routing::ByNode };
+        options.pivots = random.pick(&[2, 16, 64]);
+        options.renegotiation = renegotiation;
+        options.memtable_bytes = random.pick(&[1 << 10, 2 << 10, 4 << 10, 32 << 10]);
+        options.page_rows = random.pick(&[8, 32, 256]);
+        options.row_groups_per_run = random.pick(&[1, 1, 2, 4]);
+        options.row_groups_per_part = random.pick(&[1, 3, 8, 1000]);
+        options.credit_batches = random.pick(&[1, 1, 2, 8]);
+        options.credit_timeout = Duration::from_micros(random.pick(&[0, 50, 500, 3000]));
+        options.stall_limit = Some(STALL_LIMIT);
         let slowness = (0..ranks).map(|_| if random.one_in(5) { random.between(3, 12) } else { 1 }).collect();
         Self {
             options,
@@ -245,8 +243,9 @@ impl History {
 
     /// Runs the ranks of one launch to their end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
-        let options =
-            WriteOptions { if_exists: intent.if_exists, break_lock: intent.break_lock, ..self.shape.options.clone() };
+        let mut options = self.shape.options.clone();
+        options.if_exists = intent.if_exists;
+        options.break_lock = intent.break_lock;
         let network = Network::new(options.ranks, options.credit_batches, self.shape.longest_delay_ns);
         let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
         let trace = std::mem::take(&mut self.trace);
@@ -423,8 +422,10 @@ impl History {
             return Err("liveness: the last epoch is not there".to_owned());
         }
         let layout = DatasetPaths::new(ROOT);
-        let options = VerifyOptions { threads: 1, ..VerifyOptions::default() };
-        let found = verify(&self.storage(), &layout, &options, &|_| ()).map_err(|error| format!("verify: {error}"))?;
+        let mut options = VerifyOptions::default();
+        options.threads = 1;
+        let found =
+            verify_on(&self.storage(), &layout, &options, &|_| ()).map_err(|error| format!("verify: {error}"))?;
         if !found.is_clean() {
             return Err(format!("verify: {:?}", found.findings));
         }

@@ -31,7 +31,7 @@ fn unfinished(storage: &dyn Storage) -> usize {
 /// copy without leftovers.
 fn check_and_complete(storage: &Arc<dyn Storage>, epoch: &TestEpoch, story: &str) {
     let schema = schema(DataType::F32);
-    let report = verify(storage, &DatasetPaths::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify_on(storage, &DatasetPaths::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{story}: {:?}", report.findings);
     for label in copied_epochs(&**storage) {
         check_copy(storage, DataType::F32, label, rows_of(&schema, epoch, label));

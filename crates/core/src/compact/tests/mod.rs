@@ -15,7 +15,7 @@ use crate::schema::{Column, DataType, Schema, Value};
 use crate::storage::{MemoryStorage, Storage};
 use crate::store::{
     DatasetDescriptor, DatasetPaths, EpochCommit, IfExists, VerifyOptions, WriterLock, list_epochs, load_manifest,
-    verify,
+    verify_on,
 };
 
 const SOURCE: &str = "/source.tbd";
@@ -190,7 +190,7 @@ fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expecte
     found.sort_by_key(id);
     expected.sort_by_key(id);
     assert!(found == expected, "every row once, bit by bit: {} of {}", found.len(), expected.len());
-    let report = verify(storage, &DatasetPaths::new(COPY), &VerifyOptions::default(), &|_| ()).unwrap();
+    let report = verify_on(storage, &DatasetPaths::new(COPY), &VerifyOptions::default(), &|_| ()).unwrap();
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 

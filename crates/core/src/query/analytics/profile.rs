@@ -13,14 +13,15 @@ use crate::format::{EpochManifest, PartId, RangeCount, RowGroupEntry};
 use crate::query::analytics::estimate::{Estimator, Located, outward, position};
 use crate::schema::Schema;
 
-/// Percentiles that a profile lists.
-const LISTED: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9];
+/// Percentiles that a profile lists unless others are requested.
+pub(in crate::query) const LISTED: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9];
 
 /// Number of sampled keys behind the quantiles of read amplification.
 const SAMPLES: u32 = 1000;
 
 /// The row groups that a query for the key at one percentile touches.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ProfilePoint {
     /// Share of rows with an equal or smaller key, in percent.
     pub percentile: f64,
@@ -42,6 +43,7 @@ pub struct ProfilePoint {
 
 /// How an epoch's row groups cover the key space.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct KeyProfile {
     /// The epoch.
     pub epoch: u64,
@@ -57,13 +59,8 @@ pub struct KeyProfile {
     pub points: Vec<ProfilePoint>,
 }
 
-/// Profiles an epoch. Without rows that have a key, the profile has no points and no amplification.
-pub fn key_profile(manifest: &EpochManifest, schema: &Schema) -> KeyProfile {
-    key_profile_at(manifest, schema, &LISTED)
-}
-
-/// Profiles an epoch as [`key_profile`] does, at the caller's percentiles: ascending, from 0 to 100.
-pub fn key_profile_at(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
+/// Profiles an epoch at some percentiles. Without rows that have a key, the profile has no points and no amplification.
+pub(in crate::query) fn key_profile(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
     let order = schema.key_order();
     let of_run = |run: &RowGroupEntry| RangeCount::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
     let range_counts: Vec<RangeCount> =
@@ -192,7 +189,7 @@ mod tests {
     fn perfect_partitions_have_an_amplification_of_one() {
         let runs: Vec<(f64, f64, u64)> = (0..100).map(|part| (f64::from(part), f64::from(part) + 0.99, 1000)).collect();
         let (manifest, schema) = manifest(&runs, 100);
-        let profile = key_profile(&manifest, &schema);
+        let profile = key_profile(&manifest, &schema, &LISTED);
         assert_eq!((profile.read_amplification_p50, profile.read_amplification_p99), (1.0, 1.0));
         for point in &profile.points {
             assert!((point.key - point.percentile).abs() <= 1.0, "{point:?}");
@@ -206,7 +203,7 @@ mod tests {
         runs.push((0.0, 10.0, 100));
         runs.push((f64::NAN, f64::NAN, 5000));
         let (manifest, schema) = manifest(&runs, 10);
-        let profile = key_profile(&manifest, &schema);
+        let profile = key_profile(&manifest, &schema, &LISTED);
         assert_eq!(profile.rows, 1000);
         let median = profile.points.iter().find(|point| point.percentile == 50.0).unwrap();
         assert_eq!((median.runs, median.rows), (2, 190));
@@ -217,7 +214,7 @@ mod tests {
     #[test]
     fn point_masses_are_found_at_their_key() {
         let (manifest, schema) = manifest(&[(0.0, 0.0, 900), (1.0, 2.0, 100)], 2);
-        let profile = key_profile(&manifest, &schema);
+        let profile = key_profile(&manifest, &schema, &LISTED);
         let key = |percentile: f64| profile.points.iter().find(|point| point.percentile == percentile).unwrap().key;
         assert_eq!((key(1.0), key(75.0)), (0.0, 0.0));
         assert!(key(99.0) >= 1.0 && key(99.0) <= 2.0, "{}", key(99.0));
@@ -226,7 +223,7 @@ mod tests {
     #[test]
     fn an_empty_epoch_has_an_empty_profile() {
         let (manifest, schema) = manifest(&[], 4);
-        let profile = key_profile(&manifest, &schema);
+        let profile = key_profile(&manifest, &schema, &LISTED);
         assert_eq!((profile.rows, profile.points.len(), profile.read_amplification_p99), (0, 0, 0.0));
     }
 }

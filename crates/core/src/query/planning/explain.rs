@@ -19,6 +19,7 @@ use crate::schema::EPOCH_COLUMN;
 
 /// The plan of a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The predicate as parsed; `None` if the query has none.
     pub filter: Option<String>,
@@ -32,6 +33,7 @@ pub struct Explanation {
 
 /// The plan of one epoch. Every row group of a run counts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct EpochExplanation {
     /// The epoch.
     pub epoch: u64,
@@ -65,6 +67,7 @@ pub struct EpochExplanation {
 
 /// Row groups of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct KindCount {
     /// The kind.
     pub kind: RunKind,
@@ -80,6 +83,7 @@ pub struct KindCount {
 
 /// Row groups or rows pruned by the statistics of one column alone, or by several columns if none alone suffices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct PruneReason {
     /// The column; `epoch`; or `several columns together`.
     pub by: String,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::error::Error;
-use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Quantiles, key_profile};
+use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision, Quantiles};
 use crate::schema::Value;
 use crate::storage::FaultStorage;
 
@@ -239,7 +239,7 @@ fn profiles_say_what_quantiles_say() {
     let fixture = Fixture::new(DataType::F64, 64, 3);
     let manifest = fixture.write(&partitioned(1, 4, 3, 1_000));
     let dataset = fixture.open();
-    let profile = key_profile(&manifest, dataset.schema());
+    let profile = dataset.key_profile(manifest.epoch).unwrap();
     let shares: Vec<f64> = profile.points.iter().map(|point| point.percentile / 100.0).collect();
     let told = dataset.quantiles("energy", &shares, 1, Precision::Bounded).unwrap().quantiles;
     assert_eq!(told.len(), 9);

@@ -98,6 +98,7 @@ impl LocalJob {
     ///
     /// # Errors
     /// As for [`LocalJob::open`].
+    #[doc(hidden)]
     pub fn open_with(
         storage: Arc<dyn Storage>,
         path: impl AsRef<Path>,
@@ -169,6 +170,7 @@ impl LocalJob {
     }
 
     /// Returns the contents of dataset.json.
+    #[doc(hidden)]
     pub fn descriptor(&self) -> &DatasetDescriptor {
         &self.descriptor
     }

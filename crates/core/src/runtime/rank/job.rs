@@ -279,13 +279,14 @@ impl RankJob {
     }
 
     /// Keeps the parts of failed epochs for salvage, whatever is discarded later.
+    #[doc(hidden)]
     pub fn keep_failed(&mut self) {
         self.failed.clear();
     }
 
     /// Returns this rank's communication statistics of the current epoch, or of the last one.
-    pub fn traffic(&self) -> ExchangeStatistics {
-        self.background.endpoint().traffic()
+    pub fn exchange_statistics(&self) -> ExchangeStatistics {
+        self.background.endpoint().exchange_statistics()
     }
 
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
@@ -307,11 +308,13 @@ impl RankJob {
     }
 
     /// Returns this rank's statistics of the current epoch, or of the last one.
+    #[doc(hidden)]
     pub fn statistics(&self) -> EngineStatistics {
         self.background.endpoint().engine.statistics()
     }
 
     /// Returns the bytes of the buffers that hold this rank's records: batches, records held back, memtables.
+    #[doc(hidden)]
     pub fn resident_bytes(&self) -> usize {
         self.background.endpoint().resident_bytes()
     }

@@ -43,6 +43,7 @@ impl RankJob {
     ///
     /// # Errors
     /// As for [`RankJob::open`].
+    #[doc(hidden)]
     pub fn open_on(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
@@ -63,6 +64,7 @@ impl RankJob {
     /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open: none of them waits in vain, and all
     /// return the cause. Returns the same error as on the others. Of the options, only the ranks, their places and the
     /// stall limit matter.
+    #[doc(hidden)]
     pub fn refuse_open(
         storage: Arc<dyn Storage>,
         options: WriteOptions,
@@ -145,6 +147,7 @@ impl RankJob {
     ///
     /// # Errors
     /// As for [`RankJob::open`].
+    #[doc(hidden)]
     pub fn open_alone_on(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,

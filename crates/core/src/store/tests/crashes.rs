@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{IfExists, VerifyOptions, truncate_after, verify};
+use super::super::{IfExists, VerifyOptions, truncate_after, verify_on};
 use super::{contents, dataset, ids, job, layout, open};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
@@ -39,7 +39,7 @@ fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryS
 fn next_writer(memory: &MemoryStorage, at: u64) {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     job(&storage, 9, IfExists::Error, 90).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
-    let report = verify(&storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ());
+    let report = verify_on(&storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ());
     let report = report.unwrap();
     assert!(report.is_clean(), "killed at {at}: {:?}", report.findings);
     let epochs = contents(memory);

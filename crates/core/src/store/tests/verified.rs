@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::{
-    DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest, verify,
+    DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest,
+    verify_on,
 };
 use super::{PARTS, RUN_ROWS, contents, dataset, ids, layout, open, write_parts};
 use crate::error::Error;
@@ -14,7 +15,7 @@ use crate::schema::Value;
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage, read_all};
 
 fn check(storage: &Arc<dyn Storage>) -> VerifyReport {
-    verify(storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
+    verify_on(storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
 }
 
 fn check_with(memory: &MemoryStorage, fault: Fault) -> VerifyReport {
@@ -34,7 +35,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
         done.fetch_max(progress.done_bytes, Ordering::SeqCst);
         total.store(progress.total_bytes, Ordering::SeqCst);
     };
-    let report = verify(&storage, &layout(), &VerifyOptions { threads: 3, ..VerifyOptions::default() }, &progress);
+    let report = verify_on(&storage, &layout(), &VerifyOptions { threads: 3, ..VerifyOptions::default() }, &progress);
     let report = report.unwrap();
     assert!(report.findings.is_empty(), "{}", texts(&report.findings));
     let rows = 3 * u64::from(PARTS) * 2 * RUN_ROWS;
@@ -44,7 +45,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     assert_eq!(done.into_inner(), report.bytes);
     assert_eq!(total.into_inner(), report.bytes);
     let one = VerifyOptions { epochs: "2..29".parse().unwrap(), threads: 1 };
-    assert_eq!(verify(&storage, &layout(), &one, &|_| ()).unwrap().rows, rows / 3);
+    assert_eq!(verify_on(&storage, &layout(), &one, &|_| ()).unwrap().rows, rows / 3);
 }
 
 /// Returns every file below a folder.
@@ -124,7 +125,7 @@ fn missing_short_and_foreign_files_are_named() {
     let kind = std::io::ErrorKind::PermissionDenied;
     let report = check_with(&base, Fault::Refuse { path: part.clone(), kind });
     assert!(report.findings.iter().any(|finding| finding.kind == FindingKind::Unreadable && finding.path == part));
-    let nowhere = verify(&(Arc::new(MemoryStorage::new()) as _), &layout(), &VerifyOptions::default(), &|_| ());
+    let nowhere = verify_on(&(Arc::new(MemoryStorage::new()) as _), &layout(), &VerifyOptions::default(), &|_| ());
     assert!(matches!(nowhere, Err(Error::NotADataset { .. })));
 }
 

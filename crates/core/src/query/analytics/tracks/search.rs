@@ -131,6 +131,7 @@ impl TrackRequest {
 
 /// How far following particles has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TrackProgress {
     /// Epochs that have been read.
     pub done_epochs: u64,
