@@ -143,15 +143,15 @@ def test_verify_says_that_there_is_nothing_to_check(scratch, sample):
     for epoch in [500, 1000]:
         (target / "data" / f"epoch={epoch}").rename(unfinished / f"{epoch}.{uuid.uuid4()}")
     said = turbidite("verify", target).stdout
-    assert "all is well" in said and "2 unfinished attempts" in said and f"turbidite salvage {target}" in said, said
+    assert "no problems found" in said and "2 unfinished attempts" in said and f"turbidite salvage {target}" in said, said
     turbidite("truncate", target, "--after", 0)
     for folder in unfinished.iterdir():
         shutil.rmtree(folder)
     said = turbidite("verify", target).stdout
-    assert "all is well" not in said and said.startswith(f"no epoch in {target}: nothing was checked\n"), said
+    assert "no problems found" not in said and said.startswith(f"no epoch in {target}: nothing was checked\n"), said
     (unfinished / f"500.{uuid.uuid4()}").mkdir()
     said = turbidite("verify", target).stdout
-    assert "all is well" not in said and "no epoch" in said and "1 unfinished attempt at" in said, said
+    assert "no problems found" not in said and "no epoch" in said and "1 unfinished attempt at" in said, said
     found = answer("verify", target)
     assert (found["epochs"], found["unfinished"], found["clean"]) == (0, 1, True)
 

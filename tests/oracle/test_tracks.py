@@ -138,7 +138,7 @@ def test_lost_and_doubled_ids_are_counted(disorder, tmp_path, ident):
     assert summary["duplicates"] == len(rows) - pairs > 500
     assert summary["incomplete_ids"] == ids - whole
     done = turbidite("tracks", dataset, "--of", "energy > 2", "--at", 2, "--id", ident, "-o", out)
-    assert "missing at one epoch or more" in done.stderr and f"'{ident}' does not tell all particles apart" in done.stderr
+    assert "missing in at least one epoch" in done.stderr and f"'{ident}' does not identify particles uniquely" in done.stderr
 
 
 def test_what_cannot_be_followed_is_refused(disorder, default_dataset):

@@ -137,7 +137,7 @@ impl Recipe<'_> {
         let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
             let from = chunk.first;
             Failure::Usage(format!(
-                "{}: in the {} records from record {from} on: {error}",
+                "{}: in the {} records that begin at record {from}: {error}",
                 chunk.file.path.display(),
                 chunk.records
             ))
