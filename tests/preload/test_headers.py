@@ -104,7 +104,7 @@ BROKEN = {
     "a record less": (lambda content: content[:-32], "particles", None),
     "a record more": (lambda content: content + bytes(32), "particles", None),
     "cut within a record": (lambda content: content[:-5], "particles", None),
-    "cut within the header": (lambda content: content[:100], "has 100 bytes, less than a header of 115", None),
+    "cut within the header": (lambda content: content[:100], "has 100 bytes, less than the header of 115", None),
     "another magic": (lambda content: patched(content, 7, b"\xef\xbe\xad\x00"), "0xdeadbeef", None),
     "big-endian": (lambda content: patched(content, 5, b"\xca\xfe\xde\xad\xbe\xef"), "big-endian machine", None),
     "a dump of fields": (lambda content: patched(content, 27, struct.pack("<i", 1)), "the dump type 3 of particles", None),

@@ -159,7 +159,7 @@ def test_what_another_file_lacks_is_not_taken_for_complete(tmp_path):
     [
         ({"mode": "replace"}, "cannot be replaced step by step"),
         ({"files": "melt.{id}.bin"}, "LAMMPS' files hold many records"),
-        ({"header_bytes": "161"}, "no header_bytes, record_bytes, offset or constant"),
+        ({"header_bytes": "161"}, "omit header_bytes, record_bytes, offsets"),
         ({"format": "records"}, "has no {epoch}"),
         ({"format": "lamps"}, "lamps"),
     ],

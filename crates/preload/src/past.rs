@@ -77,11 +77,13 @@ impl Past {
         for (path, stamp) in &entry.files {
             let why = match files.finished.iter().find(|file| file.path == *path) {
                 Some(file) if stamp.is_some() || file.anew => continue,
-                Some(_) => "was removed when it was indexed, and what is there now was not begun anew",
-                None if stamp.is_none() => "was removed when it was indexed, and only others were written again",
-                None if Stamp::of(path) != *stamp => {
-                    "is not the file that was indexed, and this rank has not written it"
+                Some(_) => {
+                    "was removed after it was indexed, and the file at its path now was not rewritten from its start"
                 }
+                None if stamp.is_none() => {
+                    "was removed after it was indexed, and was not rewritten with the others of its epoch"
+                }
+                None if Stamp::of(path) != *stamp => "has changed since it was indexed, but not on this rank",
                 None => {
                     files.finished.push(Finished::whole(path.clone(), None));
                     continue;
