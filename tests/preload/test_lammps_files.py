@@ -121,8 +121,8 @@ def test_habits(tmp_path, habit, epochs):
     "habit, complaint",
     [
         ("short", None),
-        ("no-step", "0 values for each atom"),
-        ("count", "step 50 is to have 2001 atoms and has 2000"),
+        ("no-step", "0 values per atom"),
+        ("count", "step 50 states 2001 atoms, but has 2000"),
     ],
 )
 def test_a_file_that_is_broken_behind_some_steps(tmp_path, habit, complaint):

@@ -477,7 +477,7 @@ mod tests {
         assert_eq!(checks("magic = 'fe ca@0'"), checks("magic = ['fe ca@0']"));
         assert_ne!(with("records = 'u32@4'").unwrap().summary(), with("").unwrap().summary());
         for (settings, what) in [
-            ("records = 'u32@5'", "records = \"u32@5\" ends behind a header of 8 bytes"),
+            ("records = 'u32@5'", "records = \"u32@5\" ends beyond the header of 8 bytes"),
             ("records = 4", "invalid type: integer `4`"),
             ("magic = [['00@0']]", "expected a text such as"),
             ("magic = 'x@0'", "is not BYTES@OFFSET"),
