@@ -50,7 +50,7 @@ program refusals
   call expect(turbidite_ok, '')
   if (figures%rows /= 11 .or. figures%ranks /= 1 .or. figures%wall_s <= 0) error stop 'figures'
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
-  call expect(turbidite_failed, 'epoch 1 exists already')
+  call expect(turbidite_failed, 'epoch 1 already exists')
   call turbidite_truncate_after(dataset, 0_c_int64_t, status, message)
   call expect(turbidite_ok, '')
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)

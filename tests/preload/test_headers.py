@@ -190,8 +190,8 @@ def test_the_same_in_a_layout_file(tmp_path, kind):
 @pytest.mark.parametrize(
     "settings, what",
     [
-        ({"format": "vpic", "header_bytes": 83}, 'format = "vpic" knows header, fields and constants of the files: leave header_bytes'),
-        ({"header_bytes": 83, "records": "i32@111"}, 'records = "i32@111" ends behind a header of 83 bytes'),
+        ({"format": "vpic", "header_bytes": 83}, 'format = "vpic" defines header, fields and constants of the files: omit header_bytes'),
+        ({"header_bytes": 83, "records": "i32@111"}, 'records = "i32@111" ends beyond the header of 83 bytes'),
         ({"header_bytes": 115, "magic": "8,2,4,4,8@0"}, 'magic = "8,2,4,4,8@0" is not BYTES@OFFSET'),
     ],
 )

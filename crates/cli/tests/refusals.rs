@@ -136,7 +136,7 @@ fn epochs_that_exist() {
 fn another_shape_is_refused() {
     let (_folder, path) = two_steps();
     let source = sample();
-    refused(1, &["ingest", text(&source), "--out", text(&path), "--key", "ux"], &[text(&path), "another shape"]);
+    refused(1, &["ingest", text(&source), "--out", text(&path), "--key", "ux"], &[text(&path), "another schema"]);
 }
 
 #[test]

@@ -27,7 +27,7 @@ mod tests {
     fn settings_are_named_as_the_configuration_spells_them() {
         let exists = Error::EpochExists { epoch: 5, path: "ds".into() };
         let words = in_words(&exists);
-        assert!(words.starts_with("epoch 5 exists already in ds; if_exists = \"replace\" "), "{words}");
+        assert!(words.starts_with("epoch 5 already exists in ds; if_exists = \"replace\" "), "{words}");
         let others = [
             (Error::EpochsExist { path: "ds".into(), count: 2, first: 5, last: 7 }, "truncate_after = "),
             (

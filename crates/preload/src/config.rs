@@ -453,15 +453,15 @@ mod tests {
     fn what_vpic_knows_is_not_given() {
         let constant = "[[dataset.constant]]\nname = 'header.x0'\ntype = 'f32'\noffset = 63\n";
         for (given, setting) in [
-            ("header_bytes = 115", "leave header_bytes out"),
-            ("header_bytes = 0", "leave header_bytes out"),
-            ("record_bytes = 32\nmagic = '08@0'", "leave record_bytes, magic out"),
-            ("records = 'i32@111'", "leave records out"),
-            (constant, "leave [[dataset.constant]] out"),
-            (FIELD, "leave [[dataset.field]] out, or leave format out"),
+            ("header_bytes = 115", "omit header_bytes"),
+            ("header_bytes = 0", "omit header_bytes"),
+            ("record_bytes = 32\nmagic = '08@0'", "omit record_bytes, magic"),
+            ("records = 'i32@111'", "omit records"),
+            (constant, "omit [[dataset.constant]]"),
+            (FIELD, "omit [[dataset.field]], or omit format"),
         ] {
             let said = read_text(&format!("{VPIC}key = 'ux'\n{given}")).unwrap_err();
-            assert!(said.contains("format = \"vpic\" knows") && said.contains(setting), "{said}");
+            assert!(said.contains("format = \"vpic\" defines") && said.contains(setting), "{said}");
         }
         for (files, what) in [("e.{rank}", "has no {epoch}"), ("T.{epoch}/{id}", "has an {id}")] {
             let said = read_text(&format!("{}key = 'ux'\n", VPIC.replace("T.{epoch}/e.{epoch}.{rank}", files)));

@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(again(&past, 6, vec![file(&other, false)]), Ok(vec![other.clone()]));
         std::fs::write(&one, "something else").unwrap();
         let said = again(&past, 5, vec![file(&other, true)]).unwrap_err();
-        assert!(said.contains("one: is not the file that was indexed"), "{said}");
+        assert!(said.contains("one: has changed since it was indexed"), "{said}");
         assert_eq!(again(&past, 5, vec![file(&one, false)]), Ok(vec![one, other]));
     }
 
@@ -135,9 +135,9 @@ mod tests {
         past.remember(5, &[file(&one, true), file(&other, true)], true);
         assert_eq!(again(&past, 5, vec![file(&one, true), file(&other, true)]).unwrap().len(), 2);
         let said = again(&past, 5, vec![file(&one, true)]).unwrap_err();
-        assert!(said.contains("other: was removed when it was indexed, and only others"), "{said}");
+        assert!(said.contains("other: was removed after it was indexed, and was not rewritten"), "{said}");
         let said = again(&past, 5, vec![file(&one, false), file(&other, true)]).unwrap_err();
-        assert!(said.contains("one: was removed when it was indexed, and what is there now"), "{said}");
+        assert!(said.contains("one: was removed after it was indexed, and the file at its path now"), "{said}");
         // The attempt with one of them has failed: the file is at its original path, the other one still missing.
         std::fs::write(&one, "one").unwrap();
         past.remember(5, &[file(&one, true)], false);

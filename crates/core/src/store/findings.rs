@@ -45,7 +45,7 @@ impl Finding {
                 Self::new(FindingKind::Damage, &path, "it is missing")
             }
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::new(FindingKind::Damage, &path, "it ends before its end")
+                Self::new(FindingKind::Damage, &path, "it is truncated")
             }
             Error::Io { operation, path, source } => {
                 Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))

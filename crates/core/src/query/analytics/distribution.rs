@@ -132,7 +132,7 @@ fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<Shape>, usize, KeyOrd
     };
     let stated = &shape.schema.columns()[index];
     if !stated.data_type.is_numeric() {
-        return Err(refuse(format!("'{}' holds {}, not numbers", stated.name, stated.data_type)).into());
+        return Err(refuse(format!("'{}' has the type {}, which is not numeric", stated.name, stated.data_type)).into());
     }
     let order = KeyOrder::new(stated.data_type);
     Ok((Arc::new(shape), index, order))
@@ -326,7 +326,9 @@ pub(in crate::query) fn quantiles(
     precision: Precision,
 ) -> Result<Quantiles> {
     if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
-        return Err(UsageError::Option { option: "at", what: format!("shares from 0 to 1, not {wrong}") }.into());
+        return Err(
+            UsageError::Option { option: "at", what: format!("shares must be from 0 to 1, not {wrong}") }.into()
+        );
     }
     let (shape, index, order) = resolve(dataset, column)?;
     let mut spreads = Vec::new();

@@ -142,7 +142,7 @@ fn place<'a>(group: &Group, want: &Want<'_>, values: &'a mut [u8], landings: &mu
         }
         let header_bytes = (page.bytes as usize)
             .checked_sub(page.rows as usize * value_bytes)
-            .ok_or_else(|| group.damage(group.page_name(column, number), "it is shorter than its rows are"))?;
+            .ok_or_else(|| group.damage(group.page_name(column, number), "it is shorter than its rows"))?;
         let direct = value_bytes == width && count == page.rows as usize;
         let rows = if direct { Vec::new() } else { rows.to_vec() };
         landings.push(Landing { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });

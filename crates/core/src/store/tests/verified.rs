@@ -142,7 +142,7 @@ fn leftovers_are_notices_only() {
     let said = texts(&report.findings);
     assert_eq!(report.findings.len(), 4, "{said}");
     assert!(report.is_clean(), "{said}");
-    for text in ["never finished", "no data", "notes.txt", "cut short"] {
+    for text in ["unfinished epoch", "no data", "notes.txt", "interrupted"] {
         assert!(said.contains(text), "{text}: {said}");
     }
 }
@@ -167,16 +167,16 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
     assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
     type Change = fn(&mut EpochManifest);
     let changes: [(Change, &str); 16] = [
-        (|manifest| manifest.figures.rows += 1, "says that the epoch has 161 records"),
+        (|manifest| manifest.figures.rows += 1, "states 161 records"),
         (|manifest| manifest.figures.strays = 3, "3 strays"),
         (|manifest| manifest.figures.spills = 3, "3 spilled"),
         (|manifest| manifest.figures.nan_keys = 1, "1 records with a NaN key"),
-        (|manifest| manifest.runs.to_mut()[2].rows += 1, "another number of records"),
-        (|manifest| manifest.runs.to_mut()[2].checksum ^= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.runs.to_mut()[2].bytes -= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.runs.to_mut()[2].rows += 1, "number of records differs"),
+        (|manifest| manifest.runs.to_mut()[2].checksum ^= 1, "checksum mismatch with the manifest"),
+        (|manifest| manifest.runs.to_mut()[2].bytes -= 1, "checksum mismatch with the manifest"),
         (|manifest| manifest.runs.to_mut()[2].offset += 1, "begins at byte"),
         (|manifest| manifest.runs.to_mut()[2].row_group = 9, "row group 9"),
-        (|manifest| drop(manifest.runs.to_mut().remove(2)), "4 row groups where the manifest has 3"),
+        (|manifest| drop(manifest.runs.to_mut().remove(2)), "4 row groups, the manifest has 3"),
         (
             |manifest| manifest.runs.to_mut()[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))),
             "'energy'",
@@ -185,9 +185,9 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
         (|manifest| manifest.runs.to_mut()[2].columns[0].nan_count = 1, "1 NaN"),
         (
             |manifest| manifest.runs.to_mut()[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
-            "outside of its partition",
+            "outside its partition",
         ),
-        (|manifest| manifest.runs.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
+        (|manifest| manifest.runs.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys, but has other keys"),
         (|manifest| manifest.runs.to_mut()[2].table_version = 5, "seal of run"),
     ];
     for (change, text) in changes {
