@@ -139,7 +139,7 @@ def test_a_file_that_is_broken_behind_some_steps(tmp_path, habit, complaint):
 def test_a_step_that_is_refused(tmp_path):
     """A double that is no integer where the configuration says so; steps before and after it are indexed."""
     said = index(tmp_path, "fraction")
-    assert "'id' is 1.5e0 once, which is no u64; the files of epoch 50 stay" in said
+    assert "'id' has the value 1.5e0, which does not fit u64; the files of epoch 50 stay" in said
     steps_of = by_step((tmp_path / "plain" / "melt.0.bin").read_bytes())
     check(tmp_path, {step: content for step, content in steps_of.items() if step != 50})
 

@@ -233,7 +233,7 @@ mod tests {
         for (header, what) in [
             (
                 [0xfe, 0xca, 1, 0, 4, 0, 0, 0],
-                "e.1000.1: has a header that states 4 records, but its 20 bytes hold 3, with 8",
+                "e.1000.1: has a header that states 4 records, but its 20 bytes hold 3, with a header of 8",
             ),
             ([0xca, 0xfe, 1, 0, 3, 0, 0, 0], "e.1000.1: has the bytes ca fe at 0, expected magic = \"fe ca@0\""),
             ([0xfe, 0xca, 2, 0, 3, 0, 0, 0], "e.1000.1: has the bytes 02 at 2, expected magic = \"01@2\""),
