@@ -172,8 +172,8 @@ fn plots_of_keys(model: &Model) -> String {
         card(
             "Load of receivers",
             &format!(
-                "Each dot is a receiver, in order of rank. If there are too many, the line shows least to most and the band \
-the middle 80 %. The number above is the load imbalance.{}",
+                "Each dot is a receiver, in order of rank. If there are too many, a line shows their range and a band the \
+middle 80 %. The number above is the load imbalance.{}",
                 escape(&buckets.remark("extremes"))
             ),
             loads::loads(model),

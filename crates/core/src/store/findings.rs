@@ -58,7 +58,7 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
-            FindingKind::Damage => "damage",
+            FindingKind::Damage => "corruption",
             FindingKind::Unreadable => "unreadable",
             FindingKind::Notice => "notice",
         };
