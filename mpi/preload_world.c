@@ -93,7 +93,7 @@ static int start(void)
         return 0;
     }
     if (!find_library()) {
-        fprintf(stderr, "turbidite: nothing is indexed: the preloaded libraries are of different releases\n");
+        fprintf(stderr, "turbidite: nothing is indexed: the preloaded libraries belong to different releases\n");
         return 0;
     }
     if (turbidite_mpi_open(MPI_COMM_WORLD, &transport) != TURBIDITE_OK) {

@@ -105,7 +105,7 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
     if (token == NULL || (message == NULL && bytes > 0) || channel < 0 || channel >= CHANNELS)
         return connection_refuse(connection, "send: no token, no message or no such channel", MPI_ERR_ARG);
     if (bytes > INT_MAX)
-        return connection_refuse(connection, "send: a message has to be smaller than 2 GiB", MPI_ERR_COUNT);
+        return connection_refuse(connection, "send: a message must be smaller than 2 GiB", MPI_ERR_COUNT);
     return channel == TURBIDITE_CONTROL ? send_control(connection, to, message, (int)bytes, token)
                                         : send_data(connection, to, channel, message, (int)bytes, token);
 }

@@ -86,7 +86,7 @@ int32_t topology_find(struct connection *connection, bool *several)
     int error = wait_for(MPI_Ibcast(&said, 1, MPI_INT, 0, communicator, &request), &request);
     if (error == MPI_SUCCESS && said < 0)
         return connection_refuse(connection,
-                                 "TURBIDITE_NODES has to be one number for each rank, with commas, and "
+                                 "TURBIDITE_NODES must be one number per rank, separated by commas, and "
                                  "TURBIDITE_RANKS_PER_NODE a number",
                                  MPI_ERR_ARG);
     if (error == MPI_SUCCESS && said > 0)

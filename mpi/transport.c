@@ -71,7 +71,7 @@ static void abandon(void *context)
         return;
     connection->failure = -MPI_ERR_OTHER;
     snprintf(connection->description, sizeof connection->description,
-             "the ranks have lost each other; end the program with MPI_Abort, since MPI_Finalize waits for all of them");
+             "the ranks have lost their connection; end the program with MPI_Abort, since MPI_Finalize waits for all ranks");
 }
 
 MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport)
@@ -86,11 +86,11 @@ static const char *obstacle(void)
     if (MPI_Initialized(&initialized) != MPI_SUCCESS || !initialized)
         return "MPI is not initialised: call MPI_Init before turbidite_mpi_open";
     if (MPI_Finalized(&finalized) != MPI_SUCCESS || finalized)
-        return "MPI is finalised already: the transport has to be closed before MPI_Finalize";
+        return "MPI is already finalised: close the transport before MPI_Finalize";
     if (MPI_Query_thread(&level) != MPI_SUCCESS || MPI_Is_thread_main(&main_thread) != MPI_SUCCESS)
-        return "MPI does not say which thread may use it";
+        return "MPI does not report which thread may call it";
     if (level < MPI_THREAD_SERIALIZED && !main_thread)
-        return "MPI was initialised by another thread, which has to be the one to open and close the transport";
+        return "MPI was initialised by another thread: open and close the transport on that thread";
     return NULL;
 }
 
@@ -193,7 +193,7 @@ static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
 int turbidite_mpi_open(MPI_Comm communicator, turbidite_transport **transport)
 {
     if (transport == NULL)
-        return refuse("turbidite_mpi_open: nowhere to put the transport");
+        return refuse("turbidite_mpi_open: the pointer for the transport is NULL");
     *transport = NULL;
     const char *why = obstacle();
     if (why != NULL)

@@ -61,9 +61,9 @@ show report "$dataset" -o "$output/report.html"
 
 title "Try next"
 try() { printf '  %-72s %s\n' "$1" "$2"; }
-try "turbidite inspect $dataset" "what is in it"
-try "turbidite stats $dataset" "how well it is clustered, what writing it took"
-try "turbidite verify $dataset" "check every byte"
+try "turbidite inspect $dataset" "its columns and epochs"
+try "turbidite stats $dataset" "how well it is clustered, the cost of writing"
+try "turbidite verify $dataset" "verify every byte"
 try "turbidite query $dataset --where 'energy > 50' -o hot.parquet" "rows into a file"
 try "turbidite ingest --help" "your own dumps: VPIC's, or any fixed-size records"
 

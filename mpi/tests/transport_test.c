@@ -391,7 +391,7 @@ static void test_abandon(void)
         MPI_Recv(&token, 1, MPI_INT, rank - 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     transport->abandon(context);
     EXPECT(transport->poll(context, TURBIDITE_CONTROL, &(const void *){NULL}, &(size_t){0}) < 0, "polled");
-    EXPECT(strstr(transport->describe(context), "lost each other") != NULL, "%s", transport->describe(context));
+    EXPECT(strstr(transport->describe(context), "lost their connection") != NULL, "%s", transport->describe(context));
     EXPECT(transport->completed(context) == NULL, "completed");
     EXPECT(turbidite_mpi_close(transport) == TURBIDITE_FAILED, "closed well");
     EXPECT(strstr(turbidite_mpi_last_error(), "MPI_Abort") != NULL, "%s", turbidite_mpi_last_error());

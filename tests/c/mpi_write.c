@@ -236,7 +236,7 @@ static void part_epochs(void) {
     append_views(dataset, count);
     end_epoch(dataset, count);
     keep(40, count);
-    check_failure("exists", turbidite_begin_epoch(dataset, 10), TURBIDITE_FAILED, "epoch 10 exists already");
+    check_failure("exists", turbidite_begin_epoch(dataset, 10), TURBIDITE_FAILED, "epoch 10 already exists");
     write_epoch(dataset, 50, 0);
     CHECK(turbidite_close(dataset) == TURBIDITE_OK);
 }
@@ -300,7 +300,7 @@ static void part_failures(void) {
         CHECK(turbidite_begin_epoch(dataset, rank == ranks - 1 ? 36 : 35) == TURBIDITE_OK);
         append_views(dataset, count);
         char words[64];
-        snprintf(words, sizeof words, "rank %d began epoch 36 where rank 0 began 35", ranks - 1);
+        snprintf(words, sizeof words, "rank %d began epoch 36, but rank 0 began 35", ranks - 1);
         check_failure("other epoch", turbidite_end_epoch(dataset, NULL), TURBIDITE_FAILED, words);
     }
     write_epoch(dataset, 40, 0);
@@ -325,7 +325,7 @@ static void part_schemas(void) {
         memcpy(other, SCHEMA, sizeof other);
         if (rank == odd) other[2].type = 77;
         turbidite_status status = turbidite_open(dataset_path, other, COLUMNS, "energy", &options, transport, &dataset);
-        check_failure("impossible schema", status, TURBIDITE_USAGE, "77 is none of");
+        check_failure("impossible schema", status, TURBIDITE_USAGE, "77 is not one of");
         CHECK(dataset == NULL);
     }
     dataset = open_dataset(TURBIDITE_IF_EXISTS_ERROR);

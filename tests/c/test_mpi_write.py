@@ -93,7 +93,7 @@ def job(mpi, program, ranks, tmp_path) -> Job:
 def test_epochs(job):
     """Views, packed rows, ends in two parts, ranks without records; then a job that begins again: skip, truncate,
     replace. Ranks in one process make the same rows of the same records."""
-    assert "epoch 10 exists already" in job.run("epochs")
+    assert "epoch 10 already exists" in job.run("epochs")
     check(job, [10, 20, 30, 40, 50])
     before = job.kept(20)
     job.run("restart")

@@ -113,10 +113,10 @@ def test_the_lock_of_the_same_job_is_not_broken(scratch, sample):
     ingest = ingest_arguments(vpic.sample_dumps(), target, "--if-exists", "skip")
     for more in [(), ("--break-lock",)]:
         done = turbidite(*ingest, *more, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "77"})
-        assert f"locked by process {os.getpid()}" in done.stderr and "of this very job" in done.stderr, done.stderr
+        assert f"locked by process {os.getpid()}" in done.stderr and "of this job;" in done.stderr, done.stderr
         assert "--break-lock" not in done.stderr, done.stderr
     done = turbidite(*ingest, expect=FAILED, env=os.environ | {"SLURM_JOB_ID": "78"})
-    assert "of this very job" not in done.stderr and "--break-lock" in done.stderr, done.stderr
+    assert "of this job;" not in done.stderr and "--break-lock" in done.stderr, done.stderr
     turbidite(*ingest, "--break-lock", env=os.environ | {"SLURM_JOB_ID": "78"})
 
 
@@ -143,15 +143,15 @@ def test_verify_says_that_there_is_nothing_to_check(scratch, sample):
     for epoch in [500, 1000]:
         (target / "data" / f"epoch={epoch}").rename(unfinished / f"{epoch}.{uuid.uuid4()}")
     said = turbidite("verify", target).stdout
-    assert "all is well" in said and "2 unfinished attempts" in said and f"turbidite salvage {target}" in said, said
+    assert "no problems found" in said and "2 unfinished attempts" in said and f"turbidite salvage {target}" in said, said
     turbidite("truncate", target, "--after", 0)
     for folder in unfinished.iterdir():
         shutil.rmtree(folder)
     said = turbidite("verify", target).stdout
-    assert "all is well" not in said and said.startswith(f"no epoch in {target}: nothing was checked\n"), said
+    assert "no problems found" not in said and said.startswith(f"no epoch in {target}: nothing was checked\n"), said
     (unfinished / f"500.{uuid.uuid4()}").mkdir()
     said = turbidite("verify", target).stdout
-    assert "all is well" not in said and "no epoch" in said and "1 unfinished attempt at" in said, said
+    assert "no problems found" not in said and "no epoch" in said and "1 unfinished attempt at" in said, said
     found = answer("verify", target)
     assert (found["epochs"], found["unfinished"], found["clean"]) == (0, 1, True)
 
@@ -162,11 +162,11 @@ def test_a_dataset_is_not_made_among_other_files(scratch, sample):
     (target / "notes.txt").write_text("mine")
     for command in [ingest_arguments(vpic.sample_dumps(), target), ["compact", sample, "--out", target]]:
         done = turbidite(*command, expect=FAILED)
-        words = f"{target} is a folder with other files, such as notes.txt, and no dataset; give a new or empty folder"
+        words = f"{target} has other files, such as notes.txt, and is not a dataset; use a new or empty folder"
         assert words in done.stderr, done.stderr
         assert [path.name for path in target.iterdir()] == ["notes.txt"]
         done = turbidite(*[target / "notes.txt" if part == target else part for part in command], expect=FAILED)
-        assert f"{target / 'notes.txt'} is a file, and a dataset is a folder" in done.stderr, done.stderr
+        assert f"{target / 'notes.txt'} is a file, but a dataset is a folder" in done.stderr, done.stderr
     (target / "notes.txt").unlink()
     turbidite("compact", sample, "--out", target)
 

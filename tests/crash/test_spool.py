@@ -58,11 +58,11 @@ def test_files_of_a_killed_run_are_listed_and_put_in_their_places(tmp_path, spoo
         (str(path), len(content)) for path, content in files.items()
     )
     said = turbidite("salvage", "--spool", spool, "--put-in-place").stdout
-    assert said.count("is in its place") == 3, said
+    assert said.count("(moved)") == 3, said
     assert {path: path.read_bytes() for path in files} == files
     assert sorted(path.name for path in (home / "T.5").iterdir()) == ["e.5.0", "e.5.1", "e.5.7"]
     assert not (spool / FOLDER).exists()
-    assert "no run that is gone" in turbidite("salvage", "--spool", spool).stdout
+    assert "no files of ended processes" in turbidite("salvage", "--spool", spool).stdout
 
 
 def test_a_file_that_exists_is_not_written_over(tmp_path, spool):
@@ -71,7 +71,7 @@ def test_a_file_that_exists_is_not_written_over(tmp_path, spool):
     taken, free = home / "taken", home / "free"
     taken.write_bytes(b"mine")
     folder = leave(spool, {taken: b"spooled", free: b"free"})
-    assert "exists and will not be written over" in turbidite("salvage", "--spool", spool).stdout
+    assert "exists, and will not be overwritten" in turbidite("salvage", "--spool", spool).stdout
     for _ in range(2):
         done = turbidite("salvage", "--spool", spool, "--put-in-place", expect=FAILED)
         spooled = folder / "files" / taken.relative_to("/")
@@ -100,7 +100,7 @@ def test_files_of_others_are_left_alone(tmp_path, spool):
     with open(folders[0] / ".owner") as owner:
         fcntl.flock(owner, fcntl.LOCK_EX)
         said = turbidite("salvage", "--spool", spool, "--put-in-place").stdout
-        assert "no run that is gone" in said and "1 running process" in said, said
+        assert "no files of ended processes" in said and "1 running process" in said, said
         for folder in folders[1:]:
             assert str(folder) in said, said
         assert str(other) not in said

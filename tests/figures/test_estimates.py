@@ -59,7 +59,7 @@ def check_report(dataset, target, values_of) -> tuple[float, str]:
     values = values_of(epoch)
     rows = selected(predicate, values)
     assert answer("query", dataset, "--epoch", epoch, "--where", predicate, "--count")["count"] == rows
-    said = re.search(r"(?:about ([\d,]+) rows? \(([\d,]+) to ([\d,]+) for certain\)|: ([\d,]+) rows?)$", heading)
+    said = re.search(r"(?:about ([\d,]+) rows? \(between ([\d,]+) and ([\d,]+)\)|: ([\d,]+) rows?)$", heading)
     assert said and f"epoch {epoch}" in heading, heading
     about, least, most, exactly = (int(figure.replace(",", "")) if figure else None for figure in said.groups())
     if exactly is None:
@@ -103,7 +103,7 @@ def test_every_quantile_of_a_large_epoch(large, tmp_path):
     assert told["cost"]["bytes_read"] == 0
     share, heading = check_report(dataset, tmp_path / "large.html", lambda _: energies)
     assert abs(share - 0.01) <= (0.003 if is_sample else 0.001), (share, heading)
-    assert heading.startswith("About the largest one in a hundred"), heading
+    assert heading.startswith("About the top 1 % of keys"), heading
 
 
 def test_stats_say_what_quantiles_say(indexed):
@@ -126,7 +126,7 @@ def test_bounds_are_printed_and_rounded_outwards(default_dataset):
     epoch = max(default_dataset.epochs)
     lines = turbidite("stats", default_dataset.path, "--epoch", epoch).stdout.splitlines()
     [heading] = [place for place, line in enumerate(lines) if line.startswith("energy at these percentiles")]
-    assert "for certain" in lines[heading]
+    assert "guaranteed bounds" in lines[heading]
     about, least, most = lines[heading + 3 : heading + 6]
     assert about.split()[:2] == [str(epoch), "about"] and least.split()[:2] == ["at", "least"] and most.split()[:2] == ["at", "most"]
     shares = [float(word) / 100 for word in lines[heading + 2].replace("%", "").split()[1:]]
@@ -144,7 +144,7 @@ def test_the_reports_largest_are_as_many_as_it_says(indexed, tmp_path):
     share, heading = check_report(indexed.path, tmp_path / "report.html", lambda epoch: indexed.epochs[epoch]["energy"])
     print(f"{indexed.name}: {share:.5f}, {heading}")
     if indexed.name == "default":
-        assert abs(share - 0.01) <= 0.001 and heading.startswith("About the largest one in a hundred")
+        assert abs(share - 0.01) <= 0.001 and heading.startswith("About the top 1 % of keys")
 
 
 def hostile_keys() -> dict[str, numpy.ndarray]:

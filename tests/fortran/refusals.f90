@@ -18,7 +18,7 @@ program refusals
   wrong = schema
   wrong(2)%data_type = 99
   call turbidite_open(dataset, path, wrong, 'energy', status, message)
-  call expect(turbidite_usage, '99 is none of')
+  call expect(turbidite_usage, '99 is not one of')
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
   call expect(turbidite_usage, 'NULL')
   call turbidite_open(dataset, path, schema, 'energy', status, message)
@@ -50,7 +50,7 @@ program refusals
   call expect(turbidite_ok, '')
   if (figures%rows /= 11 .or. figures%ranks /= 1 .or. figures%wall_s <= 0) error stop 'figures'
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)
-  call expect(turbidite_failed, 'epoch 1 exists already')
+  call expect(turbidite_failed, 'epoch 1 already exists')
   call turbidite_truncate_after(dataset, 0_c_int64_t, status, message)
   call expect(turbidite_ok, '')
   call turbidite_begin_epoch(dataset, 1_c_int64_t, status, message)

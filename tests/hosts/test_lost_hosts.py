@@ -51,7 +51,7 @@ def check_errors(job: HostJob, ranks: list[int]) -> None:
     slowest = 0.0
     for rank in ranks:
         [failed] = [line for line in job.said(rank) if line.startswith("failed")]
-        words = r"failed end_epoch ([\d.]+) rank \d+ has waited \d+ s in end_epoch and nothing moved.*"
+        words = r"failed end_epoch ([\d.]+) rank \d+ has waited \d+ s in end_epoch without progress.*"
         waited = float(re.fullmatch(words, failed)[1])
         assert STALL_S <= waited <= STALL_S + GRACE_S, failed
         slowest = max(slowest, waited)
@@ -175,7 +175,7 @@ def test_ingest_gives_up_as_well(job):
     until("ranks give up", lambda: job.running.poll() is not None)
     status, output = job.finish()
     # What the rank has passed on of the beginning may not have left it.
-    assert status != 0 and re.search("has waited 10 s in (begin|end)_epoch and nothing moved", output), output
+    assert status != 0 and re.search("has waited 10 s in (begin|end)_epoch without progress", output), output
     job.stop()
     turbidite("verify", dataset)
     assert [epoch["epoch"] for epoch in answer("stats", dataset)] == [1]

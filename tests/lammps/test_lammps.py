@@ -196,7 +196,7 @@ def test_the_atom_style(lammps, plain, tmp_path):
     "change, complaint",
     [
         (('name = "vz"', 'name = "vw"'), "has no column 'vw', only id type x y z vx vy vz"),
-        (('name = "vz"\ntype = "f64"', 'name = "vz"\ntype = "i32"'), "'vz' is"),
+        (('name = "vz"\ntype = "f64"', 'name = "vz"\ntype = "i32"'), "'vz' has the value"),
         (("melt.{epoch}.{rank}", "melt.{rank}"), None),
     ],
 )

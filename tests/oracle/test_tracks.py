@@ -138,7 +138,7 @@ def test_lost_and_doubled_ids_are_counted(disorder, tmp_path, ident):
     assert summary["duplicates"] == len(rows) - pairs > 500
     assert summary["incomplete_ids"] == ids - whole
     done = turbidite("tracks", dataset, "--of", "energy > 2", "--at", 2, "--id", ident, "-o", out)
-    assert "missing at one epoch or more" in done.stderr and f"'{ident}' does not tell all particles apart" in done.stderr
+    assert "missing in at least one epoch" in done.stderr and f"'{ident}' does not identify particles uniquely" in done.stderr
 
 
 def test_what_cannot_be_followed_is_refused(disorder, default_dataset):
@@ -146,15 +146,15 @@ def test_what_cannot_be_followed_is_refused(disorder, default_dataset):
     base = ["tracks", dataset, "--at", 2]
     for more, expect, words in [
         (["--of", "energy > 2", "--id", "nope"], USAGE, "no column 'nope'"),
-        (["--of", "energy > 2", "--id", "energy"], USAGE, "ids are integers or fixed_bytes"),
+        (["--of", "energy > 2", "--id", "energy"], USAGE, "ids must be integers or fixed_bytes"),
         (["--of", "energy >", "--id", "id"], USAGE, "--of 'energy >'"),
         (["--of", "energy > 2", "--id", "id", "-o", "tracks.txt"], USAGE, "tracks.txt"),
-        (["--of", "energy > 2", "--id", "id", "--epoch", "9"], FAILED, "no epoch 9"),
+        (["--of", "energy > 2", "--id", "id", "--epoch", "9"], FAILED, "epoch 9 does not exist"),
     ]:
         done = turbidite(*base, *more, expect=expect)
         assert words in done.stderr and not done.stdout, done.stderr
     done = turbidite("tracks", dataset, "--of", "true", "--at", 7, "--id", "id", expect=FAILED)
-    assert "no epoch 7" in done.stderr
+    assert "epoch 7 does not exist" in done.stderr
 
 
 def test_more_rows_than_memory_are_sorted_all_the_same(scratch, tmp_path):

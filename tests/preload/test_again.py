@@ -70,7 +70,7 @@ def test_the_last_content_is_indexed(tmp_path, spool, habit, if_exists, mode):
     said, files, expected = write(tmp_path, spool, habit, mode, **options)
     if habit == "many times" and mode == "replace":
         # Now and then only one of the two was written anew when a later epoch began.
-        assert "was removed when it was indexed, and only others were written again" in said
+        assert "was removed after it was indexed, and was not rewritten with the others of its epoch" in said
         assert {path for path in files} <= {"E.1/rows.0", "E.1/rows.1"}
     else:
         assert said == "" and files == (expected if mode == "keep" else {})
@@ -93,15 +93,15 @@ def test_kept_files_are_all_indexed(tmp_path, spool, habit):
 @pytest.mark.parametrize(
     "habit, what",
     [
-        ("one", "E.1/rows.0: was removed when it was indexed, and only others were written again"),
-        ("append", "E.1/rows.1: was removed when it was indexed, and what is there now was not begun anew"),
+        ("one", "E.1/rows.0: was removed after it was indexed, and was not rewritten with the others of its epoch"),
+        ("append", "E.1/rows.1: was removed after it was indexed, and the file at its path now was not rewritten from its start"),
     ],
 )
 def test_records_of_removed_files_are_not_lost(tmp_path, spool, habit, what, if_exists):
     """The epoch cannot be made of the new files alone; they stay."""
     said, files, expected = write(tmp_path, spool, habit, "replace", if_exists=if_exists)
     assert said.count("\n") == 1 and what in said, said
-    assert "the files of epoch 1 stay as the program wrote them; it keeps what was indexed of it before" in said
+    assert "the files of epoch 1 stay as the program wrote them; the dataset keeps the previous version" in said
     assert set(files) == ({"E.1/rows.1"} if habit == "one" else {"E.1/rows.0", "E.1/rows.1"})
     assert files.get("E.1/rows.0") in (None, expected["E.1/rows.0"])
     appended = expected["E.1/rows.1"] if habit == "one" else expected["E.1/rows.1"][16008:]
@@ -112,7 +112,7 @@ def test_records_of_removed_files_are_not_lost(tmp_path, spool, habit, what, if_
 @pytest.mark.parametrize("mode", MODES)
 def test_a_broken_file_leaves_what_was_indexed(tmp_path, spool, mode):
     said, files, expected = write(tmp_path, spool, "broken", mode)
-    assert "E.1/rows.1: has 16011 bytes" in said and "it keeps what was indexed of it before" in said
+    assert "E.1/rows.1: has 16011 bytes" in said and "the dataset keeps the previous version" in said
     assert files == {path: content for path, content in expected.items() if mode == "keep" or path.startswith("E.1/")}
     check_rows(tmp_path / "ds", SMALL, first(expected))
 
@@ -135,7 +135,7 @@ def test_one_of_several_ranks_writes_again(programs, tmp_path, spool, habit, mod
     if mode == "keep":
         assert said == "" and written(tmp_path / "out") == expected
         return check_rows(tmp_path / "ds", SMALL, expected)
-    assert said.count("\n") == 1 and "was removed when it was indexed" in said, said
+    assert said.count("\n") == 1 and "was removed after it was indexed" in said, said
     appended = expected["E.1/rows.1"] if habit == "again" else expected["E.1/rows.1"][len(before["E.1/rows.1"]) :]
     assert written(tmp_path / "out") == {"E.1/rows.1": appended}
     check_rows(tmp_path / "ds", SMALL, before)

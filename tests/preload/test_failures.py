@@ -80,7 +80,7 @@ def test_an_epoch_that_exists(programs, plain, tmp_path, spool, mode):
     # A run that goes on from a checkpoint behind an epoch that it writes all the same.
     config = configure(tmp_path / "again.toml", (VPIC, tmp_path / "ds", options | {"truncate_after": 1000}))
     said = dump(programs, tmp_path / "out", config)
-    assert "epoch 1000 exists already" in said and 'if_exists = "replace"' in said and 'if_exists = "skip"' in said
+    assert "epoch 1000 already exists" in said and 'if_exists = "replace"' in said and 'if_exists = "skip"' in said
     assert written(tmp_path / "out") == (plain(3) if mode == "keep" else of_epochs(plain(3), 1000))
     check_rows(tmp_path / "ds", VPIC, plain(3))
 

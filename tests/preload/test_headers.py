@@ -104,13 +104,13 @@ BROKEN = {
     "a record less": (lambda content: content[:-32], "particles", None),
     "a record more": (lambda content: content + bytes(32), "particles", None),
     "cut within a record": (lambda content: content[:-5], "particles", None),
-    "cut within the header": (lambda content: content[:100], "has 100 bytes, less than a header of 115", None),
+    "cut within the header": (lambda content: content[:100], "has 100 bytes, less than the header of 115", None),
     "another magic": (lambda content: patched(content, 7, b"\xef\xbe\xad\x00"), "0xdeadbeef", None),
     "big-endian": (lambda content: patched(content, 5, b"\xca\xfe\xde\xad\xbe\xef"), "big-endian machine", None),
     "a dump of fields": (lambda content: patched(content, 27, struct.pack("<i", 1)), "the dump type 3 of particles", None),
     "another version": (lambda content: patched(content, 23, struct.pack("<i", 1)), "the version 0", None),
     "longer particles": (lambda content: patched(content, 103, struct.pack("<i", 48)), "has particles of 48 bytes", None),
-    "text": (lambda content: b"a text, and nothing of VPIC's " * 100, "no particle dump of VPIC", None),
+    "text": (lambda content: b"a text, and nothing of VPIC's " * 100, "not a VPIC particle dump", None),
 }
 
 
@@ -137,14 +137,14 @@ RAW = {
     "what it is": ({"header_bytes": 115, "records": "i32@111", "magic": ["08 02 04 04 08 FE ca@0", "efbeadde@7"]}, None),
     "a header that is too long": (
         {"header_bytes": 147, "records": "i32@111"},
-        "records, but its {bytes} bytes hold {fewer}, with 147 bytes of header and 32 of each record (records = "
-        '"i32@111"); correct header_bytes or record_bytes, unless the file was not written to its end',
+        "records, but its {bytes} bytes hold {fewer}, with a header of 147 bytes and records of 32 (records = "
+        '"i32@111"); header_bytes or record_bytes is wrong, or the file is incomplete',
     ),
     "records that are too long": ({"header_bytes": 115, "record_bytes": 64, "records": "u32@111"}, "hold {half}"),
     "another count": ({"header_bytes": 115, "records": "i32@107"}, "states 1 records, but its {bytes} bytes hold {count}"),
     "other bytes": (
         {"header_bytes": 115, "magic": "ca fe@5"},
-        'has the bytes fe ca at 5, expected magic = "ca fe@5"; it is another kind of file, or of another byte order',
+        'has the bytes fe ca at 5, expected magic = "ca fe@5"; the file has another format or byte order',
     ),
 }
 
@@ -190,8 +190,8 @@ def test_the_same_in_a_layout_file(tmp_path, kind):
 @pytest.mark.parametrize(
     "settings, what",
     [
-        ({"format": "vpic", "header_bytes": 83}, 'format = "vpic" knows header, fields and constants of the files: leave header_bytes'),
-        ({"header_bytes": 83, "records": "i32@111"}, 'records = "i32@111" ends behind a header of 83 bytes'),
+        ({"format": "vpic", "header_bytes": 83}, 'format = "vpic" defines header, fields and constants of the files: omit header_bytes'),
+        ({"header_bytes": 83, "records": "i32@111"}, 'records = "i32@111" ends beyond the header of 83 bytes'),
         ({"header_bytes": 115, "magic": "8,2,4,4,8@0"}, 'magic = "8,2,4,4,8@0" is not BYTES@OFFSET'),
     ],
 )

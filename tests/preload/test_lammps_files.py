@@ -121,8 +121,8 @@ def test_habits(tmp_path, habit, epochs):
     "habit, complaint",
     [
         ("short", None),
-        ("no-step", "0 values for each atom"),
-        ("count", "step 50 is to have 2001 atoms and has 2000"),
+        ("no-step", "0 values per atom"),
+        ("count", "step 50 states 2001 atoms, but has 2000"),
     ],
 )
 def test_a_file_that_is_broken_behind_some_steps(tmp_path, habit, complaint):
@@ -139,7 +139,7 @@ def test_a_file_that_is_broken_behind_some_steps(tmp_path, habit, complaint):
 def test_a_step_that_is_refused(tmp_path):
     """A double that is no integer where the configuration says so; steps before and after it are indexed."""
     said = index(tmp_path, "fraction")
-    assert "'id' is 1.5e0 once, which is no u64; the files of epoch 50 stay" in said
+    assert "'id' has the value 1.5e0, which does not fit u64; the files of epoch 50 stay" in said
     steps_of = by_step((tmp_path / "plain" / "melt.0.bin").read_bytes())
     check(tmp_path, {step: content for step, content in steps_of.items() if step != 50})
 
@@ -159,7 +159,7 @@ def test_what_another_file_lacks_is_not_taken_for_complete(tmp_path):
     [
         ({"mode": "replace"}, "cannot be replaced step by step"),
         ({"files": "melt.{id}.bin"}, "LAMMPS' files hold many records"),
-        ({"header_bytes": "161"}, "no header_bytes, record_bytes, offset or constant"),
+        ({"header_bytes": "161"}, "omit header_bytes, record_bytes, offsets"),
         ({"format": "records"}, "has no {epoch}"),
         ({"format": "lamps"}, "lamps"),
     ],

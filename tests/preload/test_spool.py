@@ -158,7 +158,7 @@ def test_a_target_that_is_full_too(spooler, plain, mounts, tmp_path, habit):
     assert len(copies) == 1 and "/files/" in str(copies[0]), copies
     content = copies[0].read_bytes()
     assert expected.startswith(content) and len(content) >= int(taken) and len(content) > 1_000_000
-    assert "cannot put" in done.stderr and str(copies[0].relative_to(saved)) in done.stderr
+    assert "cannot move" in done.stderr and str(copies[0].relative_to(saved)) in done.stderr
     assert not (tmp_path / "ds" / "data" / "epoch=1").exists()
 
 
@@ -196,7 +196,7 @@ def test_what_a_killed_run_left_is_told_kept_and_put_in_its_place(spooler, plain
     left = answer("salvage", "--spool", spool)
     expected = plain(FILES, 1000)
     done = run(command)
-    assert done.stderr.count("a run that was killed") == 1 and f"left {FILES} files" in done.stderr
+    assert done.stderr.count("a killed run") == 1 and f"left {FILES} files" in done.stderr
     assert "turbidite salvage --spool" in done.stderr and "turbidite ingest" in done.stderr
     check_rows(tmp_path / "ds", SMALL, expected)
     assert answer("salvage", "--spool", spool) == left

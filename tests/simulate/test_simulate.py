@@ -72,10 +72,10 @@ def test_advice_and_page(tmp_path):
     ("arguments", "complaint"),
     [
         (("--nodes", 0), "1 to 1,048,576 ranks"),
-        (("--receivers", 17), "there are 1 to 16"),
-        (("--record-bytes", 3), "its key, 4 bytes"),
-        (("--storage-gb-per-s", 0), "is not above 0"),
-        (("--latency-us", "nan"), "is no duration"),
+        (("--receivers", 17), "must be 1 to 16"),
+        (("--record-bytes", 3), "at least 4, the size of the key"),
+        (("--storage-gb-per-s", 0), "must be above 0"),
+        (("--latency-us", "nan"), "must be 0 or more"),
         (("--key", "energy"), "SOURCE"),
     ],
 )

@@ -79,7 +79,7 @@ unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     }
     // SAFETY: as above.
     if let Some(epochs) = unsafe { text::optional("epochs", request.epochs) }? {
-        let range: EpochRange = epochs.parse().map_err(|_| argument("epochs", format!("'{epochs}' is no range")))?;
+        let range: EpochRange = epochs.parse().map_err(|_| argument("epochs", format!("'{epochs}' is not a range")))?;
         query = query.epochs(range);
     }
     if !request.columns.is_null() {

@@ -29,9 +29,9 @@ fn remember(words: String) {
 fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::EpochExists) => {
-            "if_exists may be TURBIDITE_IF_EXISTS_REPLACE to write it anew, or TURBIDITE_IF_EXISTS_SKIP to leave it"
+            "set if_exists to TURBIDITE_IF_EXISTS_REPLACE to rewrite it, or to TURBIDITE_IF_EXISTS_SKIP to keep it"
         }
-        Some(Refusal::Locked) => "if that process is gone for certain, break_lock takes the lock over",
+        Some(Refusal::Locked) => "if that process is certainly gone, break_lock takes over the lock",
         _ => return error.to_string(),
     };
     format!("{error}; {advice}")
@@ -52,7 +52,7 @@ pub(crate) fn answer(body: impl FnOnce() -> Result<i32, Error>) -> i32 {
         Err(panic) => {
             let what = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
             let what = what.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-            remember(format!("turbidite met a state it does not expect, please report it: {what}"));
+            remember(format!("internal error, please report it: {what}"));
             FAILED
         }
     }

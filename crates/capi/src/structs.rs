@@ -112,7 +112,7 @@ impl COptions {
             0 => IfExists::Error,
             1 => IfExists::Replace,
             2 => IfExists::Skip,
-            other => return Err(argument("if_exists", format!("{other} is none of TURBIDITE_IF_EXISTS_..."))),
+            other => return Err(argument("if_exists", format!("{other} is not one of TURBIDITE_IF_EXISTS_..."))),
         };
         if self.struct_size as usize != size_of::<Self>() {
             return Err(argument(
@@ -160,7 +160,7 @@ impl CColumn {
             9 => DataType::U8,
             10 => DataType::U16,
             11 => DataType::FixedBytes(self.width),
-            other => return Err(argument("type", format!("{other} is none of TURBIDITE_F32 and the others"))),
+            other => return Err(argument("type", format!("{other} is not one of TURBIDITE_F32 and the other types"))),
         };
         // SAFETY: the caller guarantees both.
         let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
@@ -178,7 +178,7 @@ impl CColumn {
 /// `columns` points to `count` columns whose strings are NULL or C strings; `key` is NULL or a C string.
 pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c_char) -> Result<Schema, Error> {
     if columns.is_null() || count == 0 {
-        return Err(argument("columns", "there are none"));
+        return Err(argument("columns", "is NULL or empty"));
     }
     // SAFETY: the caller guarantees `count` columns and valid strings in them.
     let columns = unsafe { std::slice::from_raw_parts(columns, count) };

@@ -162,7 +162,8 @@ pub unsafe extern "C" fn turbidite_append(
         // SAFETY: required by the header.
         let CDataset { job, schema } = unsafe { handle(dataset) }?;
         if column_count != schema.columns().len() {
-            let what = format!("{column_count} are given where the schema has {}", schema.columns().len());
+            let what =
+                format!("{column_count} views were given, but the schema has {} columns", schema.columns().len());
             return Err(argument("columns", what));
         }
         if columns.is_null() {
@@ -216,7 +217,7 @@ unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: us
     }
     let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
-    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} is more than memory can hold")))?;
+    let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} rows exceed the address space")))?;
     // SAFETY: not NULL, no longer than the address space, and the caller guarantees the values.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }

@@ -14,14 +14,14 @@ use crate::failure::{Failure, complain};
 #[derive(Debug, Parser)]
 #[command(name = "turbidite", version, about, max_term_width = 100, disable_help_subcommand = true)]
 #[command(after_help = "\
-Exit codes: 0 done, 1 failed, 2 the request was wrong, 3 stored data is damaged.
+Exit codes: 0 success, 1 failure, 2 invalid request, 3 corrupt stored data.
 
   turbidite ingest dumps --out particles --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1'
   turbidite query particles --epoch 4000 --where 'energy >= 1.2 AND energy < 3' -o hot.parquet")]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
-    /// Answer in JSON, for programs
+    /// Print results and errors as JSON
     #[arg(long, global = true)]
     json: bool,
 }

@@ -71,24 +71,26 @@ impl Failure {
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Dataset(error) if error.refusal() == Some(Refusal::Locked) => {
-                Some("--break-lock takes the lock over, if its holder is gone")
+                Some("if its holder is gone, --break-lock takes over the lock")
             }
             Self::Dataset(error) if error.refusal() == Some(Refusal::EpochExists) => {
-                Some("--if-exists replace writes it anew, --if-exists skip leaves it and goes on")
+                Some("--if-exists replace rewrites it, --if-exists skip keeps it and continues")
             }
-            Self::Dataset(Error::EpochMissing { .. }) => Some("'turbidite inspect' lists the epochs there are"),
+            Self::Dataset(Error::EpochMissing { .. }) => Some("'turbidite inspect' lists the existing epochs"),
             Self::Dataset(Error::Io { source, .. })
                 if matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
-                Some("give a folder that you may write to, or have the rights to this one changed")
+                Some("use a folder that you can write to, or have its permissions changed")
             }
-            Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' makes one"),
-            Self::Dataset(Error::Mismatch { .. }) => Some("give another --out, or the options it was made with"),
+            Self::Dataset(Error::NotADataset { .. }) => Some("'turbidite ingest SOURCE --out DATASET' creates one"),
+            Self::Dataset(Error::Mismatch { .. }) => {
+                Some("use another --out, or the options that the dataset was created with")
+            }
             Self::Dataset(Error::Corruption { .. }) => {
-                Some("'turbidite verify' checks the whole dataset; epochs that are whole stay readable")
+                Some("'turbidite verify' checks the whole dataset; intact epochs remain readable")
             }
             Self::Dataset(Error::EpochFailed { .. }) => {
-                Some("earlier epochs are whole, and the source still has the records of this one")
+                Some("earlier epochs are intact, and the source still has the records of this epoch")
             }
             _ => None,
         }

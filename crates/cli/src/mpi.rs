@@ -59,7 +59,9 @@ impl World {
         if world.ranks() == 1 {
             // An MPI library that does not know the launcher begins as a program of one rank.
             world.leave()?;
-            return Err(unusable(&format!("MPI sees none of the other {}: mpiexec is that of another MPI", ranks - 1)));
+            return Err(unusable(&format!(
+                "MPI reports 1 rank where mpiexec started {ranks}: mpiexec belongs to another MPI"
+            )));
         }
         Ok(Some(world))
     }
@@ -94,7 +96,7 @@ impl World {
         // SAFETY: begun by the same library, and ended once, since it consumes the world.
         match unsafe { (self.end)(self.table) } {
             0 => Ok(()),
-            _ => Err(unusable("MPI did not end well")),
+            _ => Err(unusable("MPI could not be finalised")),
         }
     }
 }
@@ -102,13 +104,17 @@ impl World {
 /// Explains the exit: MPICH ends the process if it cannot reach the launcher.
 extern "C" fn explain_exit() {
     if BEGINS.load(Ordering::Relaxed) {
-        complain(&format!("turbidite: {}", unusable("MPI could not begin; mpiexec may be that of another MPI")));
+        complain(&format!(
+            "turbidite: {}",
+            unusable("MPI could not be initialised; mpiexec may belong to another MPI")
+        ));
     }
 }
 
 fn unusable(what: &str) -> Failure {
     Failure::Usage(format!(
-        "this is one of several ranks, but {what}; 'make install PREFIX=… MPICC=…' builds {LIBRARY} for your MPI"
+        "this process is one of several MPI ranks, but {what}; 'make install PREFIX=… MPICC=…' builds {LIBRARY} for \
+         your MPI"
     ))
 }
 
@@ -117,7 +123,7 @@ fn load() -> Result<*mut c_void, Failure> {
     let prefix = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.parent()?.to_owned()));
     let beside = prefix.map(|prefix| prefix.join("lib").join(LIBRARY)).filter(|path| path.exists());
     let path: PathBuf = beside.unwrap_or_else(|| Path::new(LIBRARY).to_owned());
-    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| unusable("its path is no text"))?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| unusable("its path has a NUL byte"))?;
     // SAFETY: loads a library of ours, which then runs MPI's own initialisers. Its symbols are global, as MPI needs.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if library.is_null() {
@@ -131,5 +137,5 @@ fn load() -> Result<*mut c_void, Failure> {
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
     // SAFETY: a library that was loaded, and a C string.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-    if found.is_null() { Err(unusable(&format!("{LIBRARY} is of another release"))) } else { Ok(found) }
+    if found.is_null() { Err(unusable(&format!("{LIBRARY} belongs to another release"))) } else { Ok(found) }
 }

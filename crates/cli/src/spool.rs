@@ -90,7 +90,7 @@ pub(crate) fn find(spool: &Path) -> io::Result<Found> {
         }
         Err(error) => return Err(error),
         Ok(about) if !about.is_dir() || about.uid() != user => {
-            return Err(io::Error::other(format!("{} belongs to somebody else", ours.display())));
+            return Err(io::Error::other(format!("{} belongs to another user", ours.display())));
         }
         Ok(_) => {}
     }

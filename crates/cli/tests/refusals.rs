@@ -136,7 +136,7 @@ fn epochs_that_exist() {
 fn another_shape_is_refused() {
     let (_folder, path) = two_steps();
     let source = sample();
-    refused(1, &["ingest", text(&source), "--out", text(&path), "--key", "ux"], &[text(&path), "another shape"]);
+    refused(1, &["ingest", text(&source), "--out", text(&path), "--key", "ux"], &[text(&path), "another schema"]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn damage_ends_with_3_and_names_the_file() {
     let part = path.join("data/epoch=500/part-00001.parquet");
     flip(&part);
     let (out, error) = ends_with(3, &["verify", text(&path)]);
-    assert!(out.contains("NOT all is well") && error.contains("epoch=500/part-00001.parquet"), "{out}{error}");
+    assert!(out.contains("PROBLEMS FOUND") && error.contains("epoch=500/part-00001.parquet"), "{out}{error}");
     let answer = support::run(&["verify", text(&path), "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&answer.stdout).unwrap();
     assert_eq!((answer.status.code(), report["clean"].as_bool()), (Some(3), Some(false)));

@@ -28,7 +28,7 @@ pub enum Error {
         source: io::Error,
     },
     /// Stored bytes are corrupt.
-    #[error("{} is damaged{}: {what}", path.display(), place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default())]
+    #[error("{} is corrupt{}: {what}", path.display(), place.as_ref().map(|place| format!(" ({place})")).unwrap_or_default())]
     Corruption {
         /// The corrupt file.
         path: PathBuf,
@@ -52,7 +52,7 @@ pub enum Error {
         what: &'static str,
     },
     /// A dataset cannot be created at the path because it is occupied.
-    #[error("{} {what}; give a new or empty folder", path.display())]
+    #[error("{} {what}; use a new or empty folder", path.display())]
     Occupied {
         /// The path.
         path: PathBuf,
@@ -70,7 +70,7 @@ pub enum Error {
         supported: u32,
     },
     /// An existing dataset has another schema or key than the requested one.
-    #[error("{} holds a dataset of another shape: {what}", path.display())]
+    #[error("{} is a dataset with another schema: {what}", path.display())]
     Mismatch {
         /// The dataset.
         path: PathBuf,
@@ -78,7 +78,7 @@ pub enum Error {
         what: String,
     },
     /// An existing dataset was written from another source than the given one.
-    #[error("{} was written from another source: '{found}', and this one is '{wanted}'", path.display())]
+    #[error("{} was written from another source: '{found}', not '{wanted}'", path.display())]
     OtherSource {
         /// The dataset.
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum Error {
         last: u64,
     },
     /// The epoch already exists, and neither replace nor skip was requested.
-    #[error("epoch {epoch} exists already in {}", path.display())]
+    #[error("epoch {epoch} already exists in {}", path.display())]
     EpochExists {
         /// The epoch.
         epoch: u64,
@@ -108,7 +108,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The epoch does not exist.
-    #[error("there is no epoch {epoch} in {}", path.display())]
+    #[error("epoch {epoch} does not exist in {}", path.display())]
     EpochMissing {
         /// The epoch.
         epoch: u64,
@@ -148,7 +148,9 @@ pub enum Error {
         cause: String,
     },
     /// Messages to and from other ranks no longer pass.
-    #[error("rank {rank} has lost its connection to the others: {cause}; end the program, committed epochs are safe")]
+    #[error(
+        "rank {rank} has lost its connection to the other ranks: {cause}; end the program; committed epochs are safe"
+    )]
     Transport {
         /// The rank that detected it.
         rank: u32,
@@ -157,7 +159,7 @@ pub enum Error {
     },
     /// A collective call did not end.
     #[error(
-        "rank {rank} has waited {waited_s} s in {call} and nothing moved: another rank does not call it, or is gone"
+        "rank {rank} has waited {waited_s} s in {call} without progress: another rank has not called it, or is gone"
     )]
     Stalled {
         /// The rank that gave up.
@@ -168,7 +170,7 @@ pub enum Error {
         waited_s: u64,
     },
     /// A message between ranks could not be decoded: the ranks run different releases, or the transport is broken.
-    #[error("rank {rank} received a message it cannot understand: {source}")]
+    #[error("rank {rank} received an invalid message: {source}")]
     Message {
         /// The receiving rank.
         rank: u32,
@@ -250,7 +252,7 @@ pub enum Refusal {
 }
 
 fn locked_in_words(by_own_job: bool) -> &'static str {
-    if by_own_job { ", of this very job; two datasets with one folder? give each a folder of its own" } else { "" }
+    if by_own_job { ", of this job; if two datasets have the same folder, give each its own" } else { "" }
 }
 
 /// Formats a range of epochs: "3 epochs, 50 to 400".

@@ -5,14 +5,14 @@ use turbidite::{Error, Refusal};
 /// Returns the error message, with a remedy where a setting decides.
 pub(crate) fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
-        Some(Refusal::Locked) => "if that process is gone for certain, break_lock = true takes the lock over",
-        Some(Refusal::EpochExists) => "if_exists = \"replace\" writes it anew, if_exists = \"skip\" leaves it as it is",
+        Some(Refusal::Locked) => "if that process is certainly gone, break_lock = true takes over the lock",
+        Some(Refusal::EpochExists) => "if_exists = \"replace\" rewrites it, if_exists = \"skip\" keeps it",
         Some(Refusal::EpochsExist) => {
-            "to go on with that run, say truncate_after = EPOCH, if_exists = \"skip\" or if_exists = \"replace\"; to begin \
-             another, give another out"
+            "to continue that run, set truncate_after = EPOCH, if_exists = \"skip\" or if_exists = \"replace\"; to start \
+             a new run, set another out"
         }
         Some(Refusal::OtherSource) => {
-            "give these files an out of their own, or say any_source = true to have both in one"
+            "set another out for these files, or any_source = true to store both in one dataset"
         }
         _ => return error.to_string(),
     };
@@ -27,7 +27,7 @@ mod tests {
     fn settings_are_named_as_the_configuration_spells_them() {
         let exists = Error::EpochExists { epoch: 5, path: "ds".into() };
         let words = in_words(&exists);
-        assert!(words.starts_with("epoch 5 exists already in ds; if_exists = \"replace\" "), "{words}");
+        assert!(words.starts_with("epoch 5 already exists in ds; if_exists = \"replace\" "), "{words}");
         let others = [
             (Error::EpochsExist { path: "ds".into(), count: 2, first: 5, last: 7 }, "truncate_after = "),
             (

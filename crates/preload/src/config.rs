@@ -213,7 +213,7 @@ fn refuse_twice(plans: &[DatasetPlan], plan: DatasetPlan) -> Result<DatasetPlan,
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match plans.iter().position(|other| real(&other.out) == real(&plan.out)) {
         None => Ok(plan),
-        Some(other) => Err(format!("[[dataset]] {} has the same out; each needs a folder of its own", other + 1)),
+        Some(other) => Err(format!("[[dataset]] {} has the same out; each dataset needs its own folder", other + 1)),
     }
 }
 
@@ -257,10 +257,10 @@ fn check_format(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), Str
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
         Format::Records if !pattern.names_epochs() => unnamed(),
-        Format::Records if written.fields.is_empty() => Err(
-            "there are no [[dataset.field]]: they name what is in a record, unless format says whose files these are"
-                .to_owned(),
-        ),
+        Format::Records if written.fields.is_empty() => {
+            Err("[[dataset.field]] is missing: records need at least one, unless format names a known format"
+                .to_owned())
+        }
         Format::Records => Ok(()),
         Format::Vpic if !pattern.names_epochs() => unnamed(),
         Format::Vpic => check_vpic(written, pattern),
@@ -275,7 +275,7 @@ fn check_vpic(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), Strin
     }
     if !given.is_empty() {
         return Err(format!(
-            "format = \"vpic\" knows header, fields and constants of the files: leave {} out, or leave format out",
+            "format = \"vpic\" defines header, fields and constants of the files: omit {}, or omit format",
             given.join(", ")
         ));
     }
@@ -289,8 +289,8 @@ fn check_lammps(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), Str
     let given = written.descriptions();
     if !given.is_empty() || written.fields.iter().any(|field| field.offset.is_some()) {
         return Err(
-            "LAMMPS' files say how long headers and records are: no header_bytes, record_bytes, offset or constant is \
-             needed, nor records or magic"
+            "LAMMPS' files state the lengths of headers and records: omit header_bytes, record_bytes, offsets, \
+             constants, records and magic"
                 .to_owned(),
         );
     }
@@ -299,8 +299,8 @@ fn check_lammps(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), Str
     }
     if !pattern.names_epochs() && written.mode == Mode::Replace {
         return Err(format!(
-            "'{}' has no {{epoch}}: a file of several steps cannot be replaced step by step; mode \"keep\" it is, or a \
-             file for each step",
+            "'{}' has no {{epoch}}: a file of several steps cannot be replaced step by step; set mode = \"keep\", or \
+             write one file per step",
             written.files
         ));
     }
@@ -328,15 +328,15 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     if written.format == Format::Lammps
         && let Some(opaque) = fields.iter().find(|field| matches!(field.column.data_type, DataType::FixedBytes(_)))
     {
-        return Err(format!("'{}' has to be a number, as all of LAMMPS' columns are", opaque.column.name));
+        return Err(format!("'{}' must have a number type, like all of LAMMPS' columns", opaque.column.name));
     }
     let record_bytes = written.record_bytes.unwrap_or_else(|| end(&fields));
     if record_bytes == 0 || end(&fields) > record_bytes {
-        return Err(format!("a field ends behind a record of {record_bytes} bytes"));
+        return Err(format!("a field ends beyond the record of {record_bytes} bytes"));
     }
     let constants = self::constants(written.constants, written.format)?;
     if written.format == Format::Records && end(&constants) > header_bytes {
-        return Err(format!("a constant ends behind a header of {header_bytes} bytes"));
+        return Err(format!("a constant ends beyond the header of {header_bytes} bytes"));
     }
     let checks = Checks::parse(written.records.as_deref(), written.magic.as_ref(), header_bytes as u64)?;
     let mut total_bytes = record_bytes;
@@ -350,7 +350,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let derivations = DerivationSet::parse(&written.derive, &columns, &known).map_err(|error| error.to_string())?;
     let all: Vec<Column> = columns.into_iter().chain(derivations.columns().cloned()).collect();
     if let Some(unknown) = written.drop.iter().find(|name| all.iter().all(|column| column.name != **name)) {
-        return Err(format!("there is no column '{unknown}' to drop"));
+        return Err(format!("drop: there is no column '{unknown}'"));
     }
     let stored: Vec<usize> = (0..all.len()).filter(|&index| !written.drop.contains(&all[index].name)).collect();
     let kept = stored.iter().map(|&index| all[index].clone()).collect();
@@ -453,15 +453,15 @@ mod tests {
     fn what_vpic_knows_is_not_given() {
         let constant = "[[dataset.constant]]\nname = 'header.x0'\ntype = 'f32'\noffset = 63\n";
         for (given, setting) in [
-            ("header_bytes = 115", "leave header_bytes out"),
-            ("header_bytes = 0", "leave header_bytes out"),
-            ("record_bytes = 32\nmagic = '08@0'", "leave record_bytes, magic out"),
-            ("records = 'i32@111'", "leave records out"),
-            (constant, "leave [[dataset.constant]] out"),
-            (FIELD, "leave [[dataset.field]] out, or leave format out"),
+            ("header_bytes = 115", "omit header_bytes"),
+            ("header_bytes = 0", "omit header_bytes"),
+            ("record_bytes = 32\nmagic = '08@0'", "omit record_bytes, magic"),
+            ("records = 'i32@111'", "omit records"),
+            (constant, "omit [[dataset.constant]]"),
+            (FIELD, "omit [[dataset.field]], or omit format"),
         ] {
             let said = read_text(&format!("{VPIC}key = 'ux'\n{given}")).unwrap_err();
-            assert!(said.contains("format = \"vpic\" knows") && said.contains(setting), "{said}");
+            assert!(said.contains("format = \"vpic\" defines") && said.contains(setting), "{said}");
         }
         for (files, what) in [("e.{rank}", "has no {epoch}"), ("T.{epoch}/{id}", "has an {id}")] {
             let said = read_text(&format!("{}key = 'ux'\n", VPIC.replace("T.{epoch}/e.{epoch}.{rank}", files)));
@@ -477,15 +477,15 @@ mod tests {
         assert_eq!(checks("magic = 'fe ca@0'"), checks("magic = ['fe ca@0']"));
         assert_ne!(with("records = 'u32@4'").unwrap().summary(), with("").unwrap().summary());
         for (settings, what) in [
-            ("records = 'u32@5'", "records = \"u32@5\" ends behind a header of 8 bytes"),
+            ("records = 'u32@5'", "records = \"u32@5\" ends beyond the header of 8 bytes"),
             ("records = 4", "invalid type: integer `4`"),
             ("magic = [['00@0']]", "expected a text such as"),
             ("magic = 'x@0'", "is not BYTES@OFFSET"),
-            ("format = 'lammps'\nmagic = '00@0'", "needed, nor records or magic"),
+            ("format = 'lammps'\nmagic = '00@0'", "constants, records and magic"),
         ] {
             let said = with(settings).unwrap_err();
             assert!(said.contains(what), "{said}");
         }
-        assert!(read_text(RAW).unwrap_err().contains("there are no [[dataset.field]]"));
+        assert!(read_text(RAW).unwrap_err().contains("[[dataset.field]] is missing"));
     }
 }

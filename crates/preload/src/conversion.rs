@@ -17,7 +17,7 @@ pub(crate) fn places(plan: &DatasetPlan, step: &Step) -> Result<Vec<usize>, Stri
         // Old releases name no columns: the fields must be all of them, in order.
         if step.values != plan.fields.len() {
             return Err(format!(
-                "has {} values for each atom, and {} fields are named",
+                "has {} values per atom, but the configuration has {} fields",
                 step.values,
                 plan.fields.len()
             ));
@@ -47,7 +47,10 @@ pub(crate) fn convert(
             let value = row[place * 8..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
             if !push(records, value, field.column.data_type) {
                 let Field { column, .. } = field;
-                return Err(format!("'{}' is {value:e} once, which is no {}", column.name, column.data_type));
+                return Err(format!(
+                    "'{}' has the value {value:e}, which does not fit {}",
+                    column.name, column.data_type
+                ));
             }
         }
     }

@@ -152,7 +152,7 @@ impl Dataset {
     /// Returns the message about an epoch that is not indexed.
     fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles) -> String {
         if !self.given_up {
-            let stored = if self.past.has(epoch) { "; it keeps what was indexed of it before" } else { "" };
+            let stored = if self.past.has(epoch) { "; the dataset keeps the previous version" } else { "" };
             return format!("{what}; the files of epoch {epoch} stay as the program wrote them{stored}");
         }
         let example = files.finished.first().map(|file| file.path.as_path());
@@ -173,7 +173,7 @@ impl Dataset {
             return job.keep_failed();
         }
         if let Err(error) = job.discard_failed() {
-            complain(&format!("cannot remove what was written of a failed epoch: {error}"));
+            complain(&format!("cannot remove the files of a failed epoch: {error}"));
         }
     }
 
@@ -320,7 +320,7 @@ fn finish(plan: &DatasetPlan, files: &mut EpochFiles, named: Named, file: Finish
 fn remove_spooled(files: &[Finished]) {
     for spool in files.iter().filter_map(|file| file.spool.as_ref()) {
         if let Err(error) = spool.remove() {
-            complain(&format!("cannot remove {}: {error}; it is indexed", spool.place().display()));
+            complain(&format!("cannot remove {}: {error}; its records are indexed", spool.place().display()));
         }
     }
 }

@@ -95,7 +95,8 @@ pub(crate) fn only_record<'a>(plan: &DatasetPlan, content: &'a [u8]) -> Result<&
     let (header_bytes, record_bytes) = (plan.header_bytes, plan.file_record_bytes());
     let rest = content.get(header_bytes..).filter(|rest| rest.len() == record_bytes);
     let wanted = header_bytes + record_bytes;
-    let record = rest.ok_or_else(|| format!("has {} bytes where a record's file has {wanted}", content.len()))?;
+    let record =
+        rest.ok_or_else(|| format!("has {} bytes, expected {wanted} for a file of one record", content.len()))?;
     check_header(plan, &content[..header_bytes], content.len() as u64)?;
     Ok(record)
 }
@@ -105,13 +106,13 @@ fn append_file(plan: &DatasetPlan, path: &Path, job: &mut RankJob, blocks: &mut 
     let offset = plan.header_bytes as u64;
     let stride = plan.record_bytes as u64;
     let Some(body) = bytes.checked_sub(offset) else {
-        return Err(format!("has {bytes} bytes, less than a header of {offset}"));
+        return Err(format!("has {bytes} bytes, less than the header of {offset}"));
     };
     let mut header = vec![0; plan.header_bytes];
     file.read_exact_at(&mut header, 0).map_err(|error| error.to_string())?;
     check_header(plan, &header, bytes)?;
     if !body.is_multiple_of(stride) {
-        return Err(format!("has {bytes} bytes, no header of {offset} and records of {stride}"));
+        return Err(format!("has {bytes} bytes, expected a header of {offset} and whole records of {stride}"));
     }
     let constants: Vec<f64> = plan.constants.iter().map(|field| number(&header[field.offset..], field)).collect();
     let span = Span { offset, records: body / stride, stride };
@@ -132,10 +133,10 @@ fn append_step(
     let step = step.ok_or_else(|| format!("has {bytes} bytes and ends within the step at byte {begin}"))?;
     match found {
         None if step.end < bytes => {
-            return Err("has more than one step; its pattern is to be without {epoch}".to_owned());
+            return Err("has several steps; its pattern must not contain {epoch}".to_owned());
         }
         Some((_, epoch)) if step.step != epoch => {
-            return Err(format!("has step {} at byte {begin}, where step {epoch} was before", step.step));
+            return Err(format!("has step {} at byte {begin}, where step {epoch} was found before", step.step));
         }
         _ => {}
     }

@@ -26,7 +26,7 @@ fn call_together(body: impl FnOnce()) {
 fn call(body: impl FnOnce()) {
     let Some(_guard) = Guard::enter() else { return };
     if catch_unwind(AssertUnwindSafe(body)).is_err() {
-        complain("met a state it does not expect, please report it");
+        complain("internal error, please report it");
     }
 }
 
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
             return complain("the MPI shim has no transport; nothing is indexed");
         };
         if agreement.struct_size as usize != size_of::<AgreementTable>() {
-            return complain("the two preloaded libraries are of different releases; nothing is indexed");
+            return complain("the two preloaded libraries belong to different releases; nothing is indexed");
         }
         starting::mpi_started(World::Ranks { transport, agreement });
     });

@@ -22,8 +22,8 @@ pub(crate) fn complain_in_lines(lines: &[String]) {
 /// Reports that a file stays in the spool because it could not be moved to its original path.
 pub(crate) fn complain_of_place(spool: &Spooled, error: &io::Error) {
     complain(&format!(
-        "cannot put {} in its place: {error}; the file is complete in the spool, {}: copy it before the node is given back, or \
-         run 'turbidite salvage --spool {} --put-in-place' on it",
+        "cannot move {} out of the spool: {error}; the complete file is {}: copy it before the job loses this node, or run \
+         'turbidite salvage --spool {} --put-in-place' on this node",
         spool.path().display(),
         spool.place().display(),
         spool.root().display(),
@@ -104,17 +104,15 @@ fn quoted(word: &str) -> String {
 /// Returns the message about files that a killed run left in a spool.
 pub(crate) fn of_leftover(leftover: &Leftover, root: &Path, plans: &[&DatasetPlan]) -> String {
     let who = leftover.owner.as_ref().map_or_else(
-        || "a run that was killed".to_owned(),
-        |owner| {
-            format!("a run that was killed (process {} on {}, {})", owner.process, owner.host, owner.config.display())
-        },
+        || "a killed run".to_owned(),
+        |owner| format!("a killed run (process {} on {}, {})", owner.process, owner.host, owner.config.display()),
     );
     let first = leftover.paths.first();
     let of = |plan: &&&DatasetPlan| first.is_some_and(|path| plan.pattern.matches(&path.to_string_lossy()).is_some());
     let later = plans.iter().find(of).map(|plan| ingest_command(plan, first.map(|path| path.as_path())));
     format!(
-        "{who} left {} of {:.1} MB in the spool, {}: {}{}; put them in their places with: turbidite salvage --spool {} \
-         --put-in-place{}",
+        "{who} left {} of {:.1} MB in the spool, {}: {}{}; move them to their original paths with: turbidite salvage \
+         --spool {} --put-in-place{}",
         count(leftover.paths.len() as u64, "file"),
         leftover.bytes as f64 / 1e6,
         leftover.folder.display(),

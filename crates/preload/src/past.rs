@@ -77,11 +77,13 @@ impl Past {
         for (path, stamp) in &entry.files {
             let why = match files.finished.iter().find(|file| file.path == *path) {
                 Some(file) if stamp.is_some() || file.anew => continue,
-                Some(_) => "was removed when it was indexed, and what is there now was not begun anew",
-                None if stamp.is_none() => "was removed when it was indexed, and only others were written again",
-                None if Stamp::of(path) != *stamp => {
-                    "is not the file that was indexed, and this rank has not written it"
+                Some(_) => {
+                    "was removed after it was indexed, and the file at its path now was not rewritten from its start"
                 }
+                None if stamp.is_none() => {
+                    "was removed after it was indexed, and was not rewritten with the others of its epoch"
+                }
+                None if Stamp::of(path) != *stamp => "has changed since it was indexed, but not on this rank",
                 None => {
                     files.finished.push(Finished::whole(path.clone(), None));
                     continue;
@@ -121,7 +123,7 @@ mod tests {
         assert_eq!(again(&past, 6, vec![file(&other, false)]), Ok(vec![other.clone()]));
         std::fs::write(&one, "something else").unwrap();
         let said = again(&past, 5, vec![file(&other, true)]).unwrap_err();
-        assert!(said.contains("one: is not the file that was indexed"), "{said}");
+        assert!(said.contains("one: has changed since it was indexed"), "{said}");
         assert_eq!(again(&past, 5, vec![file(&one, false)]), Ok(vec![one, other]));
     }
 
@@ -133,9 +135,9 @@ mod tests {
         past.remember(5, &[file(&one, true), file(&other, true)], true);
         assert_eq!(again(&past, 5, vec![file(&one, true), file(&other, true)]).unwrap().len(), 2);
         let said = again(&past, 5, vec![file(&one, true)]).unwrap_err();
-        assert!(said.contains("other: was removed when it was indexed, and only others"), "{said}");
+        assert!(said.contains("other: was removed after it was indexed, and was not rewritten"), "{said}");
         let said = again(&past, 5, vec![file(&one, false), file(&other, true)]).unwrap_err();
-        assert!(said.contains("one: was removed when it was indexed, and what is there now"), "{said}");
+        assert!(said.contains("one: was removed after it was indexed, and the file at its path now"), "{said}");
         // The attempt with one of them has failed: the file is at its original path, the other one still missing.
         std::fs::write(&one, "one").unwrap();
         past.remember(5, &[file(&one, true)], false);

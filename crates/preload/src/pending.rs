@@ -83,7 +83,10 @@ impl Gathered {
             let file = match &mut self.file {
                 Some(file) => file,
                 none => none.insert(nameless(spool).map_err(|error| {
-                    std::io::Error::other(format!("no file for its record in {}: {error}", spool.display()))
+                    std::io::Error::other(format!(
+                        "cannot create a temporary file for its record in {}: {error}",
+                        spool.display()
+                    ))
                 })?),
             };
             file.write_all(&self.memory)?;

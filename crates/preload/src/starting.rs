@@ -33,7 +33,7 @@ pub(crate) fn mpi_started(world: World) {
         complain("ranks have different configurations; nothing is indexed");
     } else if agrees && state == UNSET && rank == 0 {
         complain(
-            "TURBIDITE_CONFIG is not set; nothing is indexed. It is the path of a configuration, docs/simulation.md",
+            "TURBIDITE_CONFIG is not set; nothing is indexed. Set it to the path of a configuration (docs/simulation.md)",
         );
     }
     process::keep_broken_unsaid();

@@ -29,7 +29,7 @@ pub(crate) fn say(datasets: &[Dataset], world: &World) {
             let path = process::nearest(index).map(|nearest| nearest.path).unwrap_or_default();
             lines.push(format!("no file matched '{}'; closest: {}", dataset.plan.pattern, path));
         } else if nearest[index] == i64::MAX && speaks && !world.is_alone() {
-            lines.push(format!("no file matched '{}', nor nearly; nothing is indexed", dataset.plan.pattern));
+            lines.push(format!("no file matched '{}' or resembled it; nothing is indexed", dataset.plan.pattern));
         }
     }
     if !lines.is_empty() {
@@ -41,8 +41,11 @@ fn of_tally(tally: &Tally, unspooled: u64, out: &str) -> String {
     let (epochs, records) = (tally.indexed.len() as u64, tally.indexed.values().sum::<u64>());
     let mut line = format!("indexed {}, {} into {out}", count(epochs, "epoch"), count(records, "record"));
     if tally.skipped > 0 {
-        line +=
-            &format!("; skipped {}, which {} there already", count(tally.skipped, "epoch"), is_or_are(tally.skipped));
+        line += &format!(
+            "; skipped {}, which {} in the dataset already",
+            count(tally.skipped, "epoch"),
+            is_or_are(tally.skipped)
+        );
     }
     if tally.failed > 0 {
         line += &format!("; {} not indexed, see above", count_is(tally.failed, "epoch"));
@@ -73,8 +76,8 @@ mod tests {
         let tally = Tally { files: 4, indexed: [(0, 1)].into(), skipped: 2, failed: 1, unspooled: 0 };
         assert_eq!(
             of_tally(&tally, 1, "e"),
-            "indexed 1 epoch, 1 record into e; skipped 2 epochs, which are there already; 1 epoch is not indexed, see above; \
-             1 file stays where the program wrote it"
+            "indexed 1 epoch, 1 record into e; skipped 2 epochs, which are in the dataset already; 1 epoch is not indexed, \
+             see above; 1 file stays where the program wrote it"
         );
     }
 }

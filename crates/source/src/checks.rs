@@ -89,7 +89,9 @@ fn split(text: &str) -> Option<(&str, usize)> {
 fn check_place(setting: &str, offset: usize, width: usize, header_bytes: u64) -> Result<(), String> {
     match offset.checked_add(width) {
         Some(end) if end as u64 <= header_bytes => Ok(()),
-        _ => Err(format!("{setting} ends behind a header of {header_bytes} bytes; header_bytes says how long it is")),
+        _ => {
+            Err(format!("{setting} ends beyond the header of {header_bytes} bytes; correct the offset or header_bytes"))
+        }
     }
 }
 
@@ -123,8 +125,9 @@ fn parse_count(text: &str, header_bytes: u64) -> Result<Count, String> {
         };
         Some((count_type, offset))
     });
-    let (count_type, offset) = parsed
-        .ok_or_else(|| format!("{setting} is not TYPE@OFFSET: i32, u32, i64 or u64, and a byte, as in \"i32@111\""))?;
+    let (count_type, offset) = parsed.ok_or_else(|| {
+        format!("{setting} is not TYPE@OFFSET: i32, u32, i64 or u64, and a byte offset, as in \"i32@111\"")
+    })?;
     check_place(&setting, offset, count_type.width(), header_bytes)?;
     Ok(Count { text: text.to_owned(), count_type, offset })
 }
@@ -167,15 +170,15 @@ impl Checks {
             let found = header.get(*offset..*offset + bytes.len()).unwrap_or_default();
             if found != bytes {
                 return Err(format!(
-                    "has the bytes {} at {offset}, expected magic = \"{text}\"; it is another kind of file, or of \
-                     another byte order",
+                    "has the bytes {} at {offset}, expected magic = \"{text}\"; the file has another format \
+                     or byte order",
                     hexadecimal(found)
                 ));
             }
         }
         let Some(count) = &self.records else { return Ok(()) };
         let stated = header.get(count.offset..).and_then(|bytes| count.count_type.read(bytes));
-        let advice = "correct header_bytes or record_bytes, unless the file was not written to its end";
+        let advice = "header_bytes or record_bytes is wrong, or the file is incomplete";
         check_count(stated.unwrap_or(-1), lengths)
             .map_err(|what| format!("{what} (records = \"{}\"); {advice}", count.text))
     }
@@ -189,10 +192,10 @@ pub(crate) fn check_count(stated: i128, lengths: Lengths) -> Result<(), String> 
     if stated == i128::from(held) && rest == 0 {
         return Ok(());
     }
-    let rest = if rest > 0 { format!(" and {rest} bytes more") } else { String::new() };
+    let rest = if rest > 0 { format!(" and {rest} more bytes") } else { String::new() };
     Err(format!(
-        "has a header that states {stated} records, but its {file} bytes hold {held}{rest}, with {header} bytes of header \
-         and {record} of each record"
+        "has a header that states {stated} records, but its {file} bytes hold {held}{rest}, with a header of \
+         {header} bytes and records of {record}"
     ))
 }
 
@@ -215,13 +218,13 @@ mod tests {
             (Some("i32"), None, "records = \"i32\" is not TYPE@OFFSET"),
             (Some("i16@0"), None, "i32, u32, i64 or u64"),
             (Some("i32@-1"), None, "is not TYPE@OFFSET"),
-            (Some("i32@13"), None, "records = \"i32@13\" ends behind a header of 16 bytes"),
-            (Some("u64@18446744073709551615"), None, "ends behind a header of 16 bytes"),
+            (Some("i32@13"), None, "records = \"i32@13\" ends beyond the header of 16 bytes"),
+            (Some("u64@18446744073709551615"), None, "ends beyond the header of 16 bytes"),
             (None, Some("fe c@5"), "magic = \"fe c@5\" is not BYTES@OFFSET"),
             (None, Some("@5"), "is not BYTES@OFFSET"),
             (None, Some("fe"), "is not BYTES@OFFSET"),
             (None, Some("8,2@0"), "two hexadecimal digits"),
-            (None, Some("fe ca@15"), "ends behind a header of 16 bytes; header_bytes says"),
+            (None, Some("fe ca@15"), "ends beyond the header of 16 bytes; correct the offset"),
         ] {
             let magic = magic.map(|text| Texts::One(text.to_owned()));
             let said = Checks::parse(records, magic.as_ref(), 16).unwrap_err();
@@ -238,11 +241,11 @@ mod tests {
         let said = |header: &[u8], file| checks.check(header, lengths(file)).unwrap_err();
         let longer = said(&header, 136);
         assert!(
-            longer.contains("states 3 records, but its 136 bytes hold 4, with 8 bytes of header and 32"),
+            longer.contains("states 3 records, but its 136 bytes hold 4, with a header of 8 bytes and records of 32"),
             "{longer}"
         );
-        assert!(longer.contains("(records = \"i32@4\"); correct header_bytes or record_bytes"), "{longer}");
-        assert!(said(&header, 105).contains("hold 3 and 1 bytes more"));
+        assert!(longer.contains("(records = \"i32@4\"); header_bytes or record_bytes is wrong"), "{longer}");
+        assert!(said(&header, 105).contains("hold 3 and 1 more bytes"));
         assert!(said(&[0xfe, 0xca, 1, 0, 255, 255, 255, 255], 104).contains("states -1 records"));
         assert!(said(&[0xca, 0xfe, 1, 0, 3, 0, 0, 0], 104).contains("bytes ca fe at 0, expected magic = \"fe ca@0\""));
         assert!(said(&[0xfe, 0xca, 2, 0, 3, 0, 0, 0], 104).contains("bytes 02 at 2, expected magic = \"01@2\""));

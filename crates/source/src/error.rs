@@ -41,7 +41,7 @@ pub enum SourceError {
         expected: String,
     },
     /// A file shrank while it was read.
-    #[error("{}: the file ends before offset {end}; is something still writing to it?", path.display())]
+    #[error("{}: the file ends before offset {end}; is another process still writing it?", path.display())]
     Shrunk {
         /// The file.
         path: PathBuf,

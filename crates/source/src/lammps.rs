@@ -127,10 +127,10 @@ impl Cursor<'_> {
 
     fn text(&mut self, bytes: i64) -> Result<String, Missing> {
         let bytes = usize::try_from(bytes).ok().filter(|&bytes| bytes <= LONGEST_TEXT_BYTES);
-        let Some(bytes) = bytes else { return wrong(format!("a text at byte {} has an impossible length", self.at)) };
+        let Some(bytes) = bytes else { return wrong(format!("a string at byte {} has an invalid length", self.at)) };
         let mut text = vec![0; bytes];
         self.fill(&mut text)?;
-        String::from_utf8(text).map_err(|_| Missing::Wrong(format!("a text before byte {} is none", self.at)))
+        String::from_utf8(text).map_err(|_| Missing::Wrong(format!("a string before byte {} is not UTF-8", self.at)))
     }
 
     /// Reads the revision of the format, 0 for files of old releases, and the step.
@@ -141,7 +141,7 @@ impl Cursor<'_> {
         if step < 0 {
             let magic = self.text(step.checked_neg().unwrap_or(i64::MAX))?;
             if !magic.starts_with("DUMP") {
-                return wrong(format!("has no step of LAMMPS at byte {at}"));
+                return wrong(format!("has no LAMMPS step at byte {at}"));
             }
             if self.i32()? != 1 {
                 return wrong("was written in another byte order".to_owned());
@@ -181,7 +181,7 @@ impl Cursor<'_> {
         let at = self.at;
         let count = self.i32()?;
         let Some(count) = u64::try_from(count).ok().filter(|count| count.is_multiple_of(values as u64)) else {
-            return wrong(format!("a chunk at byte {at} has {count} values, no multiple of {values}"));
+            return wrong(format!("a chunk at byte {at} has {count} values, not a multiple of {values}"));
         };
         // At most 2^31 values.
         let offset = self.skip(count * 8)?;
@@ -194,11 +194,11 @@ impl Cursor<'_> {
         let domain = self.domain()?;
         let values = self.i32()?;
         let Some(values) = usize::try_from(values).ok().filter(|&values| values > 0) else {
-            return wrong(format!("step {step} has {values} values for each atom"));
+            return wrong(format!("step {step} has {values} values per atom"));
         };
         let names = if revision >= 2 { self.names()? } else { Vec::new() };
         if !names.is_empty() && names.len() != values {
-            return wrong(format!("step {step} has {values} values for each atom and {} names for them", names.len()));
+            return wrong(format!("step {step} has {values} values per atom, but {} column names", names.len()));
         }
         let wanted = self.i32()?;
         let mut chunks = Vec::new();
@@ -207,7 +207,7 @@ impl Cursor<'_> {
         }
         let rows: u64 = chunks.iter().map(|chunk| chunk.rows).sum();
         if i64::try_from(rows) != Ok(atoms) {
-            return wrong(format!("step {step} is to have {atoms} atoms and has {rows}"));
+            return wrong(format!("step {step} states {atoms} atoms, but has {rows}"));
         }
         Ok(Step { step, names, values, domain, chunks, end: self.at })
     }
@@ -325,11 +325,11 @@ mod tests {
         let mut minimum = written(2, 50, false, [1, 1]);
         minimum[..8].copy_from_slice(&i64::MIN.to_le_bytes());
         for (bytes, complaint) in [
-            (b"\xf6\xff\xff\xff\xff\xff\xff\xffSOMETHING_ELSE".to_vec(), "no step of LAMMPS"),
-            (vec![0; 200], "0 values for each atom"),
+            (b"\xf6\xff\xff\xff\xff\xff\xff\xffSOMETHING_ELSE".to_vec(), "no LAMMPS step"),
+            (vec![0; 200], "0 values per atom"),
             (other_order, "another byte order"),
-            (fewer, "3 atoms and has 2"),
-            (minimum, "impossible length"),
+            (fewer, "3 atoms, but has 2"),
+            (minimum, "invalid length"),
         ] {
             let said = read_all(&bytes).unwrap_err();
             assert!(said.contains(complaint), "{said}");

@@ -19,11 +19,11 @@ impl Source {
             (None, false) => open_file(path, options),
             (Some(_), false) => usage("--layout describes the files of a folder; SOURCE is a file"),
             (_, true) if options.epoch.is_some() => {
-                usage("--epoch is for a source that is a single file; --epochs chooses among those of a folder")
+                usage("--epoch is for a source that is a single file; --epochs selects epochs of a folder")
             }
             (Some(layout), true) => layout::open(path, layout, options),
             (None, true) if options.columns.is_some() => {
-                usage("--columns is for Parquet files; --drop leaves out columns of other sources")
+                usage("--columns is for Parquet files; use --drop for columns of other sources")
             }
             (None, true) => vpic::open(path, options),
         }

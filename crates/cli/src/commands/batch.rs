@@ -88,7 +88,10 @@ fn parse(path: &Path, content: &str) -> Result<Vec<RangeQuery>, Failure> {
             continue;
         }
         queries.push(parse_line(line).ok_or_else(|| {
-            Failure::Usage(format!("{}: line {number}: '{line}' is not epoch,begin,end (numbers)", path.display()))
+            Failure::Usage(format!(
+                "{}: line {number}: expected epoch,begin,end (numbers), found '{line}'",
+                path.display()
+            ))
         })?);
     }
     Ok(queries)
@@ -150,7 +153,8 @@ impl Summary {
     fn in_words(&self) -> String {
         let seconds = |value: f64| text::duration(std::time::Duration::from_secs_f64(value));
         format!(
-            "{} in {}: {} matched, {} read\nper query: half within {}, 99 % within {}\nwork: read {}, filter {}, merge {}",
+            "{} in {}: {} matched, {} read\nper query: median {}, 99th percentile {}\n\
+             over all threads: read {}, filter {}, merge {}",
             text::counted(self.queries, "query", "queries"),
             seconds(self.total_s),
             text::counted(self.matches, "row", "rows"),

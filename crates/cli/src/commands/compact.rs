@@ -17,32 +17,32 @@ use super::epochs::{Existing, chosen_epochs};
 use crate::failure::{Failure, complain};
 use crate::text;
 
-/// Make a copy of a dataset in which every epoch is sorted as a whole
+/// Copy a dataset, with every epoch fully sorted
 ///
-/// Ingested epochs are sorted run by run, and the runs of one receiver overlap. In the copy no two do, and its files are in
-/// the order of the key by their names. It is a dataset like any other, written epoch by epoch as ingest writes; the
-/// original is only read, and whoever reads it meanwhile is not disturbed. A copy that was interrupted can be made again:
-/// with --if-exists skip it goes on where it was.
+/// Ingest sorts each run by itself, and the key ranges of a receiver's runs overlap. In the copy no two runs overlap, and
+/// the order of the file names is the order of the key. The copy is an ordinary dataset, committed epoch by epoch. The
+/// original is only read, and its readers are not affected. To continue an interrupted copy, repeat the command with
+/// --if-exists skip.
 #[derive(Debug, Args)]
 pub(crate) struct Compact {
     /// The dataset to copy
     dataset: PathBuf,
-    /// The copy: created, or added to if it has the same columns and key
+    /// The copy: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
     out: PathBuf,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// What to do with an epoch that is in the copy already
+    /// What to do with an epoch that exists in the copy
     #[arg(long, value_enum, default_value = "error")]
     if_exists: Existing,
-    /// Take over the copy's lock; only when its holder is gone for certain
+    /// Take over the copy's lock; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
     /// Threads that read, sort and write [default: two per core, since they also wait for storage]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Memory in which each thread sorts [default: 48MiB]; with more, fewer pages are read twice
+    /// Sort buffer of each thread [default: 48MiB]; with a larger one, fewer pages are read twice
     #[arg(long, value_name = "SIZE", value_parser = text::parse_bytes)]
     memory: Option<usize>,
     #[command(flatten)]
@@ -53,10 +53,10 @@ pub(crate) struct Compact {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Tuning")]
 struct Tuning {
-    /// Rows per page, the unit of reading
+    /// Rows per page, the unit of reads
     #[arg(long, value_name = "N", hide_short_help = true)]
     page_rows: Option<u32>,
-    /// Row groups into which a run is cut
+    /// Row groups per run
     #[arg(long, value_name = "N", hide_short_help = true)]
     row_groups_per_run: Option<u32>,
 }
@@ -188,11 +188,11 @@ impl Report {
         let skipped: Vec<String> =
             self.epochs.iter().filter(|epoch| epoch.skipped).map(|epoch| epoch.epoch.to_string()).collect();
         if !skipped.is_empty() {
-            lines.push(format!("left as they were: epochs {}", skipped.join(", ")));
+            lines.push(format!("skipped existing epochs: {}", skipped.join(", ")));
         }
         if self.rows > 0 {
             lines.push(format!(
-                "read {} ({:.3} of what there is) and wrote {} with {}, at most {} of memory",
+                "read {} ({:.3} times the source) and wrote {} with {}, in at most {} of memory",
                 text::bytes(self.bytes_read),
                 self.read_factor,
                 text::bytes(self.bytes_written),

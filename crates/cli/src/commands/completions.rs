@@ -7,14 +7,14 @@ use serde_json::json;
 use super::answers::{say, say_json};
 use crate::failure::Failure;
 
-/// Print a script that completes commands and options in a shell
+/// Print a shell completion script
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   bash: turbidite completions bash > ~/.local/share/bash-completion/completions/turbidite
   zsh:  turbidite completions zsh > DIRECTORY/_turbidite      (a directory of $fpath)
   fish: turbidite completions fish > ~/.config/fish/completions/turbidite.fish")]
 pub(crate) struct Completions {
-    /// The shell that is to complete
+    /// The shell to complete in
     #[arg(value_enum)]
     shell: Shell,
 }

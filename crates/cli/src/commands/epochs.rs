@@ -10,14 +10,14 @@ use turbidite::store::{EpochRange, IfExists};
 use crate::failure::Failure;
 use crate::text;
 
-/// What to do with an epoch that the dataset has already.
+/// What to do with an epoch that exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Existing {
     /// Fail
     Error,
-    /// Write it anew; the old one stays readable until then
+    /// Rewrite it; the old version stays readable until the commit
     Replace,
-    /// Leave it and go on
+    /// Keep it and continue with the next one
     Skip,
 }
 

@@ -143,7 +143,7 @@ impl RecordMapping<'_> {
         let derived = derivations.evaluate(&views, chunk.records, &constant).map_err(|error| {
             let from = chunk.first;
             Failure::Usage(format!(
-                "{}: in the {} records from record {from} on: {error}",
+                "{}: in the {} records that begin at record {from}: {error}",
                 chunk.file.path.display(),
                 chunk.records
             ))

@@ -16,14 +16,14 @@ use crate::text;
 /// Width of the longest bar, in terminal columns.
 const BAR_WIDTH: usize = 40;
 
-/// Show how the values of a column are distributed
+/// Show a histogram of a column
 ///
-/// Told from the manifests alone, with bounds that hold whatever the data; narrow for the key, wide for columns the data
-/// is not clustered by. NaN, infinities and what lies outside of the range are counted apart.
+/// Estimated from the manifests alone, with guaranteed bounds, which are narrow for the key and wide for columns that the
+/// data is not clustered by. NaN, infinities and values outside the range are counted separately.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-A bin holds the values from its lower edge to below its upper edge; the last one includes its upper edge. Bins of an
-integer column are told by their first and last integer, and there are no more of them than integers.
+A bin includes its lower edge and excludes its upper edge; the last bin includes both. Bins of an integer column are
+printed with their first and last integer, and there are at most as many bins as integers.
 
   turbidite hist particles --column energy --log
   turbidite hist particles --column ux --bins 40 --range -5..5 --epoch 4000 --exact")]
@@ -39,13 +39,13 @@ pub(crate) struct Hist {
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// From where to where, both included [default: all finite values]
+    /// Range of values, both ends included [default: all finite values]
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     range: Option<ValueRange>,
-    /// Bins of equal ratio instead of equal width
+    /// Logarithmic bins, of equal ratio instead of equal width
     #[arg(long)]
     log: bool,
-    /// Count what the manifests leave open, reading no more of the data than needed
+    /// Count exactly, reading only the pages that the manifests leave undecided
     #[arg(long)]
     exact: bool,
 }
@@ -117,7 +117,11 @@ impl Hist {
             histogram.column,
             of_epochs(histogram.epochs, self.epoch),
             text::counted(histogram.rows, "row", "rows"),
-            if self.exact { "counted" } else { "from the manifests; between 'least' and 'most' for certain" },
+            if self.exact {
+                "counted"
+            } else {
+                "estimated from the manifests; 'least' and 'most' are guaranteed bounds"
+            },
         )];
         lines.push(String::new());
         lines.push(if histogram.bins.is_empty() { "no finite values".to_owned() } else { self.bars(histogram) });

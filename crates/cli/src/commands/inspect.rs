@@ -15,12 +15,12 @@ use super::epochs::chosen_epochs;
 use crate::failure::Failure;
 use crate::text;
 
-/// Say what a dataset holds: columns, epochs, and with --epoch the runs
+/// Describe a dataset: its columns and epochs, and with --epoch the row groups
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// The dataset, or the folder of an epoch or a part file in it
+    /// The dataset, or an epoch's folder or a part file in it
     path: PathBuf,
-    /// List the runs of one epoch, or of a range with both ends included
+    /// List the row groups of one epoch, or of a range with both ends included
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
 }
@@ -106,7 +106,9 @@ impl Inspect {
             }
         } else if !manifests.is_empty() {
             let dataset = target.dataset.display();
-            blocks.push(format!("runs of an epoch: turbidite inspect {dataset} --epoch E; how well they are clustered: turbidite stats {dataset}"));
+            blocks.push(format!(
+                "row groups of an epoch: turbidite inspect {dataset} --epoch E; clustering: turbidite stats {dataset}"
+            ));
         }
         say(&blocks.join("\n\n"))
     }
@@ -134,7 +136,7 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
         vec![format!("{}: dataset {}, format version {}", path.display(), descriptor.uuid, descriptor.format_version)];
     lines.extend(descriptor.source.iter().map(|source| format!("written from {source}")));
     lines.push(format!(
-        "{} columns, {} bytes a row, ordered by {}:",
+        "{} columns, {} bytes per row, sorted by {}:",
         schema.columns().len(),
         schema.row_bytes(),
         schema.key().name

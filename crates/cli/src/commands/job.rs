@@ -72,7 +72,7 @@ impl Job {
             && let Err(error) = self.discard_failed()
         {
             let what = format!(
-                "turbidite: cannot remove what was written of epoch {epoch}: {error}; 'turbidite salvage' lists it"
+                "turbidite: cannot remove the files of failed epoch {epoch}: {error}; 'turbidite salvage' lists them"
             );
             complain(&what);
         }

@@ -6,13 +6,13 @@ use serde_json::json;
 use super::answers::{say, say_json};
 use crate::failure::{Failure, on_stdout};
 
-/// Print a manual page: of turbidite as a whole, or of one of its commands
+/// Print the manual page of turbidite or of one of its commands
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   turbidite man | man -l -
   turbidite man ingest > ~/.local/share/man/man1/turbidite-ingest.1")]
 pub(crate) struct Man {
-    /// The command whose page to print, such as ingest
+    /// The command to print the page of, such as ingest
     command: Option<String>,
 }
 

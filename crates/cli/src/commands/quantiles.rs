@@ -13,10 +13,10 @@ use super::epochs::of_epochs;
 use crate::failure::Failure;
 use crate::text;
 
-/// Show the values below which given shares of a column lie
+/// Show quantiles of a column
 ///
-/// A quantile is the smallest value that the share of the values does not exceed, so always one that occurs. Told from
-/// the manifests alone, with bounds that hold whatever the data. NaN is left out, infinities are values.
+/// A quantile is the smallest stored value that at least the given share of the values does not exceed. Estimated from the
+/// manifests alone, with guaranteed bounds. NaN is excluded, infinities are included.
 #[derive(Debug, Args)]
 pub(crate) struct QuantilesCommand {
     /// The dataset
@@ -24,13 +24,13 @@ pub(crate) struct QuantilesCommand {
     /// The column [default: the key]
     #[arg(long, value_name = "NAME")]
     column: Option<String>,
-    /// Shares from 0 to 1
+    /// Shares of the values, from 0 to 1
     #[arg(long, value_name = "A,B,…", value_delimiter = ',', default_value = "0,0.01,0.1,0.25,0.5,0.75,0.9,0.99,1")]
     at: Vec<f64>,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// Read what is needed to tell the values themselves
+    /// Return exact values, reading the pages that are needed
     #[arg(long)]
     exact: bool,
 }
@@ -69,14 +69,18 @@ impl QuantilesCommand {
     fn in_words(&self, dataset: &Dataset, found: &Quantiles) -> String {
         let nan = match found.nan {
             0 => String::new(),
-            nan => format!(", {} NaN left out", text::count(nan)),
+            nan => format!(", {} NaN excluded", text::count(nan)),
         };
         let heading = format!(
             "{} {}: {}{nan}, {}",
             found.column,
             of_epochs(found.epochs, self.epoch),
             text::counted(found.rows, "row", "rows"),
-            if self.exact { "exact" } else { "from the manifests; between 'at least' and 'at most' for certain" },
+            if self.exact {
+                "exact"
+            } else {
+                "estimated from the manifests; 'at least' and 'at most' are guaranteed bounds"
+            },
         );
         if found.quantiles.is_empty() {
             return format!("{heading}\n\nno values");

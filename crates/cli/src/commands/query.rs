@@ -17,10 +17,10 @@ use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
 
-/// Find rows
+/// Return the rows that match a predicate
 ///
-/// Prints the rows that match: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. Columns
-/// are all that are stored, then the epoch.
+/// Prints the matching rows: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. The columns
+/// are all stored columns, then the epoch.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32;
@@ -30,52 +30,52 @@ Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT
   --where 'ux > 5 AND abs(uy) < 1 AND energy > 10'
   --where 'id = 81234' --epoch 500..4000
 
-Queries for --batch are lines 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both included, in
-key order. The log has one line for each: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s, merge_s,
-total_s. Read, filter and merge times are work, summed over threads; total_s is wall time.")]
+Each line of a --batch file is a query 'epoch,begin,end': all rows of the epoch whose key is from begin to end, both
+included, in key order. The log has one line per query: epoch, begin, end, matches, runs, bytes_read, read_s, filter_s,
+merge_s, total_s. Read, filter and merge times are summed over threads; total_s is wall time.")]
 pub(crate) struct QueryCommand {
     /// The dataset
     dataset: PathBuf,
     /// One epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// Only rows for which this holds
+    /// Return only rows that match this expression
     #[arg(long = "where", value_name = "EXPRESSION")]
     filter: Option<String>,
-    /// Only these columns, in this order
+    /// Return only these columns, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// Rows in key order within each epoch
+    /// Sort rows by key within each epoch
     #[arg(long)]
     order: bool,
-    /// End after N rows
+    /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Print how many rows match, not the rows
+    /// Print the number of matching rows instead of the rows
     #[arg(long, conflicts_with_all = ["columns", "order", "limit", "output", "explain"])]
     count: bool,
-    /// Say what the query would read, and why, without reading it
+    /// Explain what the query would read, and why, without reading it
     #[arg(long, conflicts_with = "output")]
     explain: bool,
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
     #[arg(long, value_enum, conflicts_with_all = ["output", "count", "explain"])]
     format: Option<TextFormat>,
-    /// Say on standard error what was read (a terminal always gets it)
+    /// Print the cost of the query on standard error [default: on a terminal]
     #[arg(long = "figures")]
     metrics: bool,
     /// Run a list of range queries: lines 'epoch,begin,end'
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epoch", "filter", "columns", "order", "limit", "count", "explain", "output", "format"])]
     batch: Option<PathBuf>,
-    /// Where to write matches, bytes and times of each query of the list
+    /// Write matches, bytes and times of each query of the list to a file
     #[arg(long, value_name = "FILE", requires = "batch")]
     log: Option<PathBuf>,
     /// Threads [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Do not check the checksums of the pages that are read
+    /// Do not verify page checksums
     #[arg(long, hide_short_help = true)]
     no_check: bool,
 }

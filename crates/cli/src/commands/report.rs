@@ -15,14 +15,14 @@ use crate::output::PendingFile;
 use crate::report::{ReportData, render};
 use crate::text;
 
-/// Write a page with plots: keys, loads, selectivity, times, sizes
+/// Write an HTML report with plots: keys, loads, selectivity, times, sizes
 ///
-/// One HTML file that needs nothing else, told from the manifests alone.
+/// The report is one self-contained HTML file, computed from the manifests alone.
 #[derive(Debug, Args)]
 pub(crate) struct Report {
     /// The dataset
     dataset: PathBuf,
-    /// The page to write
+    /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     output: PathBuf,
     /// One epoch, or a range with both ends included [default: all]

@@ -14,22 +14,22 @@ use super::spooled;
 use crate::failure::{Failure, complain};
 use crate::text;
 
-/// List unfinished epochs, and recover what is left of them
+/// List unfinished epochs, and recover their complete runs
 ///
-/// A writer that dies or fails leaves the runs it had completed. They never become part of the dataset by themselves,
-/// since nobody knows what an unfinished epoch lacks; --out copies them into plain Parquet files elsewhere.
+/// A writer that dies or fails leaves the runs that it completed. They never become part of the dataset, since the records
+/// that an unfinished epoch lacks are unknown; --out copies them to plain Parquet files elsewhere.
 ///
-/// A program under the preload library that is killed leaves files in the spool when the index was to replace them. --spool
-/// lists them on the node where they are, and --put-in-place moves them to where the program believes them to be.
+/// A killed program leaves files in the spool of the preload library if its mode is "replace". --spool lists them on the
+/// node that has them, and --put-in-place moves them to the paths that the program used.
 #[derive(Debug, Args)]
 pub(crate) struct Salvage {
     /// The dataset
     #[arg(required_unless_present = "spool")]
     dataset: Option<PathBuf>,
-    /// List the files that killed runs of yours left in this spool, such as /dev/shm, instead
+    /// Instead, list the files that your killed runs left in this spool, such as /dev/shm
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["dataset", "out", "epoch", "discard"])]
     spool: Option<PathBuf>,
-    /// Move the files of the spool to their places; no file that exists is written over
+    /// Move the files of the spool to their original paths; existing files are not overwritten
     #[arg(long, requires = "spool", conflicts_with = "dataset")]
     put_in_place: bool,
     /// Copy the complete runs of unfinished epochs to DIR/epoch=N
@@ -38,7 +38,7 @@ pub(crate) struct Salvage {
     /// Only this epoch
     #[arg(long, value_name = "E")]
     epoch: Option<u64>,
-    /// Remove the unfinished epochs for good, after they were recovered if --out is given
+    /// Remove the unfinished epochs permanently, after recovering them if --out is given
     #[arg(long)]
     discard: bool,
 }
@@ -127,8 +127,8 @@ impl Salvage {
     fn check_labels(&self, out: &Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
         match attempts.windows(2).find(|pair| pair[0].epoch == pair[1].epoch) {
             Some(pair) => Err(Failure::Usage(format!(
-                "epoch {} was begun more than once and {} can take one attempt only; remove those that are not wanted: \
-                 they lie in {}",
+                "epoch {} has several unfinished attempts, and {} can hold only one of them; remove the unwanted ones \
+                 from {}",
                 pair[0].epoch,
                 out.display(),
                 pair[0].directory.parent().unwrap_or(&pair[0].directory).display()
@@ -160,7 +160,7 @@ impl Found {
 
     fn print_corruption(&self) {
         for corruption in self.recovered.iter().flat_map(|recovered| &recovered.corrupt) {
-            complain(&format!("turbidite: left out: {corruption}"));
+            complain(&format!("turbidite: not recovered: {corruption}"));
         }
     }
 }
@@ -204,7 +204,7 @@ impl Report {
             }
         }
         if may_recover && self.unfinished.iter().any(|found| found.rows > 0 && !found.discarded) {
-            lines.push(format!("copy them out with: turbidite salvage {} --out FOLDER", self.dataset.display()));
+            lines.push(format!("recover them with: turbidite salvage {} --out FOLDER", self.dataset.display()));
         }
         lines.join("\n")
     }
@@ -217,6 +217,6 @@ impl Report {
             return Ok(());
         }
         let runs = text::counted(corrupt as u64, "run is", "runs are");
-        Err(Failure::CorruptionFound(format!("{runs} damaged and could not be recovered")))
+        Err(Failure::CorruptionFound(format!("{runs} corrupt and could not be recovered")))
     }
 }

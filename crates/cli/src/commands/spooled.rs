@@ -85,7 +85,7 @@ pub(super) fn hint(dataset: &Path) -> Option<String> {
     let files: u64 = of_dataset.iter().map(|leftover| leftover.files.len() as u64).sum();
     (files > 0).then(|| {
         format!(
-            "a killed run of this dataset left {} in {}: see turbidite salvage --spool {}",
+            "a killed run of this dataset left {} in {}: list them with turbidite salvage --spool {}",
             text::counted(files, "file", "files"),
             spool::DEFAULT,
             spool::DEFAULT
@@ -99,7 +99,7 @@ impl Report {
         for run in self.runs.iter().filter(|run| !run.files.is_empty()) {
             let bytes = run.files.iter().map(|entry| entry.file.bytes).sum();
             lines.push(format!(
-                "process {} on {}, which is gone, left {}, {}, in {}",
+                "process {} on {}, which has ended, left {}, {}, in {}",
                 run.process,
                 run.host,
                 text::counted(run.files.len() as u64, "file", "files"),
@@ -112,19 +112,24 @@ impl Report {
             lines.extend(run.files.iter().map(Entry::in_words));
         }
         if lines.is_empty() {
-            lines.push(format!("no run that is gone left files in {}", self.spool.display()));
+            lines.push(format!("no files of ended processes in {}", self.spool.display()));
         } else if !put_in_place {
             let spool = self.spool.display();
-            lines.push(format!("move them to their places with: turbidite salvage --spool {spool} --put-in-place"));
+            lines.push(format!(
+                "move them to their original paths with: turbidite salvage --spool {spool} --put-in-place"
+            ));
         } else if self.runs.iter().flat_map(|run| &run.files).any(|entry| entry.placed) {
             lines.push("index them with: turbidite ingest (--if-exists skip)".to_owned());
         }
         if self.living > 0 {
             let processes = text::counted(self.living as u64, "running process", "running processes");
-            lines.push(format!("files of {processes} are left alone"));
+            lines.push(format!("files of {processes} are not listed"));
         }
         for folder in &self.unknown {
-            lines.push(format!("{} is of another host or nobody's: look on that host", folder.display()));
+            lines.push(format!(
+                "{} belongs to another host, or its owner is unknown: run this command on that host",
+                folder.display()
+            ));
         }
         lines.join("\n")
     }
@@ -148,9 +153,9 @@ impl Entry {
         let size = text::bytes(self.file.bytes);
         let path = self.file.path.display();
         let note = match (&self.error, self.placed, self.exists) {
-            (Some(error), _, _) => format!(" STAYS: {error}"),
-            (None, true, _) => " is in its place".to_owned(),
-            (None, false, true) => " (a file of this name exists and will not be written over)".to_owned(),
+            (Some(error), _, _) => format!(" NOT MOVED: {error}"),
+            (None, true, _) => " (moved)".to_owned(),
+            (None, false, true) => " (exists, and will not be overwritten)".to_owned(),
             (None, false, false) => String::new(),
         };
         format!("  {size:>10}  {path}{note}")

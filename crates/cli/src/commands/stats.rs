@@ -14,12 +14,12 @@ use super::epochs::chosen_epochs;
 use crate::failure::Failure;
 use crate::text;
 
-/// Show how epochs are laid out and what writing them took
+/// Show the layout of epochs and the cost of writing them
 ///
-/// Read amplification of a key is CARP's: rows in row groups whose range holds the key, over the rows of one perfectly
-/// balanced receiver. It is told for the median and the 99th percentile over the key space. Load imbalance is the
-/// standard deviation of the receivers' rows over their mean. Where the key's percentiles lie is told as `quantiles` tells it:
-/// about, and between bounds that hold whatever the data.
+/// Read amplification of a key, as CARP defines it, is the number of rows in row groups whose range contains the key, over
+/// the rows of one perfectly balanced receiver. The median and the 99th percentile over the key space are printed. Load
+/// imbalance is the standard deviation of the receivers' rows over their mean. Percentiles of the key are printed as by
+/// `quantiles`: an estimate and guaranteed bounds.
 #[derive(Debug, Args)]
 pub(crate) struct Stats {
     /// The dataset
@@ -62,9 +62,12 @@ impl Stats {
         let key = &dataset.schema().key().name;
         let parts = [
             overview(&epochs),
-            "share of the rows (and row groups) that a query for the key at about a percentile must touch:".to_owned(),
+            "share of rows (and number of row groups) that a query for the key at each percentile must touch:"
+                .to_owned(),
             percentiles(&epochs),
-            format!("{key} at these percentiles, from the manifests; between 'at least' and 'at most' for certain:"),
+            format!(
+                "{key} at these percentiles, estimated from the manifests; 'at least' and 'at most' are guaranteed bounds:"
+            ),
             keys(&epochs),
             "seconds by stage, summed over threads:".to_owned(),
             stages(&epochs),

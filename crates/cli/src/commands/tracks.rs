@@ -16,49 +16,49 @@ use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
 use crate::text;
 
-/// Follow particles through the epochs
+/// Track particles through epochs
 ///
-/// Finds the particles for which --of holds at epoch --at, by their ids, and prints their rows in all epochs: the id, the
-/// epoch, then the other columns, sorted by id and epoch. Particles that are missing at some epochs, and rows that share
-/// id and epoch with another, are counted on standard error.
+/// Selects the particles that match --of at epoch --at, and prints their rows in all epochs: the id, the epoch, then the
+/// other columns, sorted by id and epoch. Particles that are missing in some epochs, and rows with a duplicate id and
+/// epoch, are counted on standard error.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id -o hot.parquet
   turbidite tracks particles --of 'energy > 100' --at 4000 --id id --epoch 2000..4000 --columns energy,ux
 
-An id is an integer or fixed_bytes; at most 1,000,000 particles are followed at once. Rows are sorted in 64 MiB of memory;
-more than that goes to a file without a name in the folder of the output, or, without -o, in $TMPDIR.")]
+An id is an integer or fixed_bytes; at most 1,000,000 particles are tracked at once. Rows are sorted in 64 MiB of memory;
+beyond that they spill to an unnamed temporary file in the output's folder, or, without -o, in $TMPDIR.")]
 pub(crate) struct TracksCommand {
     /// The dataset
     dataset: PathBuf,
-    /// Which particles: those for which this holds at the epoch --at
+    /// Select the particles that match this expression at epoch --at
     #[arg(long, value_name = "EXPRESSION")]
     of: String,
-    /// The epoch at which particles are chosen
+    /// The epoch at which particles are selected
     #[arg(long, value_name = "E")]
     at: u64,
-    /// The column that tells particles apart
+    /// The column that identifies particles
     #[arg(long, value_name = "COLUMN")]
     id: String,
-    /// Follow them through one epoch, or a range with both ends included [default: all]
+    /// Track them through one epoch, or a range with both ends included [default: all]
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// Only these columns after id and epoch, in this order
+    /// Return only these columns after id and epoch, in this order
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// End after N rows
+    /// Stop after N rows
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Write the rows to a file; its name ends in .parquet, .arrow, .csv or .jsonl
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// How to print rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
+    /// Format of printed rows [default: a table on a terminal, csv elsewhere, jsonl with --json]
     #[arg(long, value_enum, conflicts_with = "output")]
     format: Option<TextFormat>,
     /// Threads [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Do not check the checksums of the pages that are read
+    /// Do not verify page checksums
     #[arg(long, hide_short_help = true)]
     no_check: bool,
 }
@@ -147,7 +147,7 @@ impl TracksCommand {
         let found = &summary.found;
         if found.incomplete_ids > 0 {
             complain(&format!(
-                "turbidite: {} of {} {} missing at one epoch or more, {} in all",
+                "turbidite: {} of {} {} missing in at least one epoch, {} in total",
                 text::count(found.incomplete_ids),
                 text::counted(found.ids, "particle", "particles"),
                 if found.incomplete_ids == 1 { "is" } else { "are" },
@@ -156,7 +156,7 @@ impl TracksCommand {
         }
         if found.duplicates > 0 {
             complain(&format!(
-                "turbidite: {} beyond the first of their id and epoch: '{}' does not tell all particles apart",
+                "turbidite: {} with a duplicate id and epoch: '{}' does not identify particles uniquely",
                 text::counted(found.duplicates, "row", "rows"),
                 self.id,
             ));

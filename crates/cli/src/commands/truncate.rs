@@ -12,15 +12,15 @@ use super::answers::{say, say_json};
 use crate::failure::{Failure, complain};
 use crate::text;
 
-/// Remove all epochs after one, for a restart from a checkpoint
+/// Remove all epochs after a given one, for a restart from a checkpoint
 #[derive(Debug, Args)]
 pub(crate) struct Truncate {
     /// The dataset
     dataset: PathBuf,
-    /// The last epoch to keep; it need not be there
+    /// The last epoch to keep; it need not exist
     #[arg(long, value_name = "E")]
     after: u64,
-    /// Take over the dataset's lock; only when its holder is gone for certain
+    /// Take over the dataset's lock; use it only if the holder is certainly gone
     #[arg(long)]
     break_lock: bool,
 }

@@ -15,10 +15,10 @@ use crate::text;
 /// Maximum number of findings that are printed individually.
 const MOST_FINDINGS: usize = 50;
 
-/// Check a dataset: all of its bytes, and whether its parts agree
+/// Verify a dataset: all checksums, and the consistency of its files
 ///
-/// Reads everything. Ends with exit code 3 if anything is damaged or missing, naming each file and place. A dataset without
-/// epochs has nothing to be damaged and ends with 0.
+/// Reads every byte. Exits with code 3 if anything is corrupt or missing, and prints each file and place. A dataset without
+/// epochs has nothing to verify, and the exit code is 0.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {
     /// The dataset
@@ -26,7 +26,7 @@ pub(crate) struct Verify {
     /// Only one epoch, or a range with both ends included
     #[arg(long, value_name = "E|A..B")]
     epoch: Option<EpochRange>,
-    /// Files read at the same time [default: the number of cores]
+    /// Files read concurrently [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
 }
@@ -85,7 +85,7 @@ impl Verify {
         let unfinished = match report.unfinished {
             0 => String::new(),
             attempts => format!(
-                "\n{} at epochs (failed, killed, or being written): see turbidite salvage {}",
+                "\n{} at epochs (failed, killed, or being written): list them with turbidite salvage {}",
                 text::counted(attempts, "unfinished attempt", "unfinished attempts"),
                 self.dataset.display()
             ),
@@ -94,9 +94,9 @@ impl Verify {
             let epoch = self.epoch.map_or("epoch".to_owned(), |range| format!("epoch {range}"));
             return format!("no {epoch} in {}: nothing was checked{unfinished}", self.dataset.display());
         }
-        let verdict = if report.is_clean() { "all is well" } else { "NOT all is well" };
+        let verdict = if report.is_clean() { "no problems found" } else { "PROBLEMS FOUND" };
         format!(
-            "{verdict} with {}: {}, {}, {}, {}, {} checked in {}{unfinished}",
+            "{verdict} in {}: {}, {}, {}, {}, {} checked in {}{unfinished}",
             self.dataset.display(),
             text::counted(report.epochs, "epoch", "epochs"),
             text::counted(report.parts, "file", "files"),
@@ -133,13 +133,11 @@ fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure
     let dataset = dataset.display();
     if corrupt > 0 {
         let found = text::counted(corrupt, "finding", "findings");
-        return Err(Failure::CorruptionFound(format!("{dataset} is damaged: {found}")));
+        return Err(Failure::CorruptionFound(format!("{dataset} is corrupt: {found}")));
     }
     if unreadable > 0 {
         let found = text::counted(unreadable, "place", "places");
-        return Err(Failure::Unverified(format!(
-            "{found} of {dataset} could not be read, so nothing can be said of them"
-        )));
+        return Err(Failure::Unverified(format!("verification is incomplete: {found} of {dataset} could not be read")));
     }
     Ok(())
 }

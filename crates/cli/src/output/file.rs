@@ -19,7 +19,7 @@ impl PendingFile {
     /// Creates a file with the final name `path`.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let name =
-            path.file_name().ok_or_else(|| Failure::Usage(format!("'{}' is not a file's name", path.display())))?;
+            path.file_name().ok_or_else(|| Failure::Usage(format!("'{}' is not a file name", path.display())))?;
         if path.is_dir() {
             return Err(Failure::Usage(format!("{} is a folder; give the name of a file", path.display())));
         }

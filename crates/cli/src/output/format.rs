@@ -23,7 +23,7 @@ impl FileFormat {
             Some("csv") => Ok(Self::Csv),
             Some("jsonl") => Ok(Self::JsonLines),
             _ => Err(Failure::Usage(format!(
-                "cannot tell the format of '{}' by its name; use one that ends in .parquet, .arrow, .csv or .jsonl",
+                "unknown format: '{}'; use a name that ends in .parquet, .arrow, .csv or .jsonl",
                 path.display()
             ))),
         }
@@ -33,11 +33,11 @@ impl FileFormat {
 /// Text on standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum TextFormat {
-    /// Columns aligned for reading
+    /// Aligned columns
     Table,
-    /// Comma-separated, names first
+    /// Comma-separated values, with a header
     Csv,
-    /// One JSON object a row
+    /// One JSON object per row
     #[value(name = "jsonl")]
     JsonLines,
 }

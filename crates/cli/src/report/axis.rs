@@ -136,7 +136,7 @@ pub(super) fn about((least, estimate, most): (f64, f64, f64)) -> String {
         return power(estimate, 4);
     }
     let (least, most) = (text::rounded_out(least, 4, true), text::rounded_out(most, 4, false));
-    format!("about {} ({} to {} for certain)", power(estimate, 4), power(least, 4), power(most, 4))
+    format!("about {} (between {} and {})", power(estimate, 4), power(least, 4), power(most, 4))
 }
 
 #[cfg(test)]

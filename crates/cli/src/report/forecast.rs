@@ -26,7 +26,7 @@ pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{title} · Turbidite forecast</title>\n\
 <style>\n{}</style></head>\n<body><main>\n<header><div><h1>{title}</h1><p>simulated</p></div></header>\n\
 <div class=\"cards\">\n<section><h2>Records of each receiver</h2>{}</section>\n\
-<section><h2>Agreeing on partitions</h2>{}</section>\n</div>\n</main></body></html>\n",
+<section><h2>Renegotiation</h2>{}</section>\n</div>\n</main></body></html>\n",
         include_str!("page.css"),
         loads(&plots.loads),
         rounds(&plots.rounds),

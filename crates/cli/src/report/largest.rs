@@ -68,11 +68,11 @@ impl Largest {
     pub(super) fn heading(&self) -> String {
         let Bounded { least, estimate, most } = self.selected;
         let is_close = (text::share(estimate, self.rows) - SHARE).abs() <= CLOSE;
-        let what = if is_close { "About the largest one in a hundred" } else { "The largest" };
+        let what = if is_close { "About the top 1 % of keys" } else { "The top keys" };
         let rows = match least == most {
             true => text::counted(most, "row", "rows"),
             false => format!(
-                "about {} ({} to {} for certain)",
+                "about {} (between {} and {})",
                 text::counted(estimate, "row", "rows"),
                 text::count(least),
                 text::count(most)
@@ -130,10 +130,7 @@ mod tests {
             let selected = Bounded { least, estimate, most };
             Largest { epoch: 5, literal: "1".to_owned(), is_included: false, selected, rows: 10_000 }.heading()
         };
-        assert_eq!(
-            heading(80, 101, 130),
-            "About the largest one in a hundred of epoch 5: about 101 rows (80 to 130 for certain)"
-        );
-        assert_eq!(heading(900, 900, 900), "The largest of epoch 5: 900 rows");
+        assert_eq!(heading(80, 101, 130), "About the top 1 % of keys of epoch 5: about 101 rows (between 80 and 130)");
+        assert_eq!(heading(900, 900, 900), "The top keys of epoch 5: 900 rows");
     }
 }

@@ -26,7 +26,7 @@ const FADE_LEGEND: &str = "<ul class=\"legend\"><li>earliest epoch<span class=\"
 
 const STAGES: Stack = Stack {
     name: "stages",
-    description: "Work by stage and epoch",
+    description: "Time by stage and epoch",
     series: &[
         Series { name: "route", class: "route", value: |epoch, _| epoch.stages()[0] },
         Series { name: "sort", class: "sort", value: |epoch, _| epoch.stages()[1] },
@@ -72,7 +72,7 @@ fn seconds(seconds: f64) -> String {
 }
 
 fn seconds_unit(most: f64) -> (f64, &'static str) {
-    if most < 1.0 { (1e3, "work in ms, summed over threads") } else { (1.0, "work in seconds, summed over threads") }
+    if most < 1.0 { (1e3, "time in ms, summed over threads") } else { (1.0, "time in seconds, summed over threads") }
 }
 
 fn bytes_unit(most: f64) -> (f64, &'static str) {
@@ -95,7 +95,7 @@ pub(crate) fn render(model: &ReportData) -> String {
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/><title>{} · Turbidite report</title>\n\
 <style>\n{}</style></head>\n<body><main>\n<header>{LOGO}<div><h1>{}</h1><p>{}</p></div></header>\n{}\n\
 <div class=\"cards\">\n{sections}</div>\n<footer>Written by turbidite {} from the dataset's manifests; no record was read. \
-Terms: <i>read amplification</i> of a key is the rows of all row groups whose range holds it over the rows of one \
+Terms: <i>read amplification</i> of a key is the rows of all row groups whose range contains it over the rows of one \
 perfectly balanced receiver; <i>load imbalance</i> is the standard deviation of the receivers' rows over their mean; \
 <i>write amplification</i> is bytes written over bytes of records.</footer>\n</main><div id=\"tip\" hidden=\"hidden\">\u{200b}</div>\n\
 <script>\n{}</script></body></html>\n",
@@ -118,7 +118,7 @@ fn subtitle(model: &ReportData) -> String {
         }
     };
     format!(
-        "{epochs} · {} columns, {} bytes a row, clustered by {}",
+        "{epochs} · {} columns, {} bytes per row, clustered by {}",
         model.columns.len(),
         model.row_bytes,
         model.key.name
@@ -160,36 +160,36 @@ fn plots_of_keys(model: &ReportData) -> String {
     let buckets = Buckets::of(&model.epochs);
     let cards = [
         card(
-            "Where the keys lie",
+            "Distribution of keys",
             &format!(
-                "Distribution of {} by epoch, about as the manifests tell it; {}.{}{selection}",
+                "Distribution of {} by epoch, estimated from the manifests; {}.{}{selection}",
                 escape(&model.key.name),
-                if is_single { "the line is about the median" } else { "the dashed line follows the median" },
+                if is_single { "the line is the approximate median" } else { "the dashed line follows the median" },
                 escape(&distribution::beyond(model))
             ),
             with_fade(distribution::ridges(model)),
         ),
         card(
-            "How evenly receivers were loaded",
+            "Load of receivers",
             &format!(
-                "Each dot a receiver, in their order; where those are too many, from least to most, with a band for eight of \
-ten. Above stands the load imbalance.{}",
+                "Each dot is a receiver, in order of rank. If there are too many, a line shows their range and a band the \
+middle 80 %. The number above is the load imbalance.{}",
                 escape(&buckets.remark("extremes"))
             ),
             loads::loads(model),
         ),
         card(
-            "What a query for one key must touch",
+            "Rows that a query for one key must touch",
             &format!(
-                "Share of an epoch's rows, by where the key lies; lower is better.{}{selection}",
-                if is_single { "" } else { " The strong line is the median." }
+                "Share of an epoch's rows, by the key's percentile; lower is better.{}{selection}",
+                if is_single { "" } else { " The bold line is the median." }
             ),
             with_fade(selectivity::SHARE.draw(model)),
         ),
         card(
-            "… and in how many row groups",
+            "Row groups that a query for one key must touch",
             &format!(
-                "Row groups whose range holds the key; of each only the pages that may hold it are read.{selection}"
+                "Row groups whose range contains the key; only their pages that may contain it are read.{selection}"
             ),
             with_fade(selectivity::ROW_GROUPS.draw(model)),
         ),
@@ -205,22 +205,18 @@ fn plots_by_epoch(model: &ReportData) -> String {
         card(
             "Read amplification",
             &format!(
-                "For the median key (filled) and the 99th percentile of keys (hollow); the dashed line is one receiver, \
-perfectly balanced.{worst}"
+                "For the median key (filled) and the 99th percentile of keys (hollow); the dashed line is one perfectly \
+balanced receiver.{worst}"
             ),
             selectivity::amplification(model),
         ),
+        card("Time by stage", &format!("Time to write an epoch, summed over threads.{mean}"), STAGES.draw(model)),
+        card("Bytes written", &format!("Records and their metadata.{mean}"), STORED.draw(model)),
         card(
-            "Time by stage",
-            &format!("What writing an epoch took, as work of all threads.{mean}"),
-            STAGES.draw(model),
-        ),
-        card("What was written", &format!("Records and what comes with them.{mean}"), STORED.draw(model)),
-        card(
-            "Rows outside of their partition",
+            "Rows outside their partition",
             &format!(
-                "Strays reached a receiver whose partition no longer held their key; spills stayed with their sender for \
-want of credit. Both, and NaN keys, lie in runs of their own.{mean}"
+                "Strays reached a receiver whose partition no longer contained their key; spills stayed with their sender \
+because it had no credit. Both, and NaN keys, are stored in separate runs.{mean}"
             ),
             OUTSIDE.draw(model),
         ),
@@ -283,7 +279,7 @@ fn epochs_table(model: &ReportData) -> String {
     ];
     let header = row("th", &names.map(str::to_owned));
     format!(
-        "<section class=\"wide\"><h2>Epochs</h2><p>How each is laid out and what writing it took.{}</p><div class=\"scroll\">\
+        "<section class=\"wide\"><h2>Epochs</h2><p>Layout of each epoch and the cost of writing it.{}</p><div class=\"scroll\">\
 <table id=\"epochs\"><thead>{header}</thead><tbody>{lines}</tbody><tfoot>{}</tfoot></table></div></section>\n",
         escape(&model.selection()),
         row("td", &totals)
@@ -317,7 +313,7 @@ fn identity(model: &ReportData) -> String {
     }
     let header = row("th", &["column", "type", "unit", ""].map(str::to_owned));
     format!(
-        "<section><h2>The dataset</h2><p>What it is and where it came from.</p><dl>{terms}</dl>\
+        "<section><h2>The dataset</h2><p>Identity, source and columns.</p><dl>{terms}</dl>\
 <table class=\"words\"><thead>{header}</thead><tbody>{lines}</tbody></table></section>\n"
     )
 }
@@ -361,9 +357,12 @@ fn commands(model: &ReportData) -> String {
     );
     let groups = [
         (heading.as_str(), format!("turbidite query {dataset} --epoch {epoch} --where {filter} --order --limit 20")),
-        ("What that reads, and why", format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain")),
-        ("How a column is distributed", format!("turbidite hist {dataset} --column {}", shell_quoted(&model.key.name))),
-        ("Check every byte", format!("turbidite verify {dataset}")),
+        (
+            "What this query reads, and why",
+            format!("turbidite query {dataset} --epoch {epoch} --where {filter} --explain"),
+        ),
+        ("Histogram of a column", format!("turbidite hist {dataset} --column {}", shell_quoted(&model.key.name))),
+        ("Verify every byte", format!("turbidite verify {dataset}")),
         ("DuckDB", sql),
         ("Polars", python),
     ];
@@ -375,7 +374,7 @@ fn commands(model: &ReportData) -> String {
         )
     };
     format!(
-        "<section><h2>How to query it</h2><p>The records are plain Parquet files: any tool that reads those will do.</p>{}</section>\n",
+        "<section><h2>How to query it</h2><p>The records are plain Parquet files: any Parquet reader can query them.</p>{}</section>\n",
         groups.iter().map(block).collect::<String>()
     )
 }

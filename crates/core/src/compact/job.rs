@@ -59,14 +59,14 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
 /// Returns an error for a copy into its own source.
 fn check_target(source: &Dataset, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
     let refuse = |what: &str| {
-        let what = format!("{} {what}; give another folder", layout.root().display());
+        let what = format!("{} {what}; use another folder", layout.root().display());
         Err(UsageError::Option { option: "out", what }.into())
     };
     if layout.root().starts_with(source.root()) {
-        return refuse("lies in the dataset that is to be copied");
+        return refuse("is inside the dataset to copy");
     }
     match DatasetDescriptor::read(storage, layout) {
-        Ok(found) if found.uuid == source.descriptor().uuid => refuse("is the dataset that is to be copied"),
+        Ok(found) if found.uuid == source.descriptor().uuid => refuse("is the dataset to copy"),
         Ok(_) | Err(Error::NotADataset { .. }) => Ok(()),
         Err(error) => Err(error),
     }

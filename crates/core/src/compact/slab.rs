@@ -142,7 +142,7 @@ impl SlabReader {
         let pages = group.pages(column)?;
         let number = pages.partition_point(|page| page.first_row < u64::from(expected.first_row));
         let extent =
-            pages.get(number).map(Extent::of).ok_or_else(|| group.corruption("page list", "a page is gone"))?;
+            pages.get(number).map(Extent::of).ok_or_else(|| group.corruption("page list", "a page is missing"))?;
         self.fetch(group, extent)?;
         self.page.clear();
         group.decode(&self.raw[..extent.bytes as usize], column, number, true, &mut self.page)?;
@@ -183,7 +183,7 @@ impl SlabReader {
                     let group = sequences.group(*sequence)?;
                     let place =
                         format!("{}, rows {} to {}", group.column_name(self.schema.key_index()), rows.start, rows.end);
-                    return Err(group.corruption(place, "its keys are not in the order that the page index tells"));
+                    return Err(group.corruption(place, "its keys are not in the order of the page index"));
                 }
             }
             Ok(())

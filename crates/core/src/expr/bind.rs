@@ -192,7 +192,7 @@ impl<'a> Binder<'a> {
                 let list = list.iter().map(item).collect::<Result<Vec<_>>>()?;
                 Ok(Bound::Condition(Condition::In { value, list, negated: *negated }))
             }
-            _ => Err(self.source.syntax(place(expr), "this has no meaning in an expression")),
+            _ => Err(self.source.syntax(place(expr), "not supported in an expression")),
         }
     }
 
@@ -224,7 +224,7 @@ impl<'a> Binder<'a> {
             UnaryOperator::Not => Ok(Bound::Condition(Condition::Not(Box::new(self.condition(operand, depth)?)))),
             UnaryOperator::Minus => Ok(Bound::Number(fold_unary(UnaryOp::Negate, self.number(operand, depth)?))),
             UnaryOperator::Plus => Ok(Bound::Number(self.number(operand, depth)?)),
-            _ => Err(self.source.syntax(place(whole), "this has no meaning in an expression")),
+            _ => Err(self.source.syntax(place(whole), "not supported in an expression")),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a> Binder<'a> {
             _ => None,
         };
         if arithmetic.is_none() && comparison.is_none() {
-            return Err(self.source.syntax(place(whole), "this has no meaning in an expression"));
+            return Err(self.source.syntax(place(whole), "not supported in an expression"));
         }
         let left = self.number(left, depth)?;
         let right = self.number(right, depth)?;
@@ -277,10 +277,10 @@ impl<'a> Binder<'a> {
                 if let Some(whole) = text.parse::<i128>().ok().filter(|whole| *whole <= MAX_WHOLE) {
                     return Ok(Bound::Number(Number::Literal(Value::Int(whole))));
                 }
-                let number = text.parse().map_err(|_| self.source.syntax(place, "this is not a number"))?;
+                let number = text.parse().map_err(|_| self.source.syntax(place, "not a number"))?;
                 Ok(Bound::Number(Number::Literal(Value::Float(number))))
             }
-            _ => Err(self.source.syntax(place, "only numbers, TRUE and FALSE can be written out")),
+            _ => Err(self.source.syntax(place, "only numbers, TRUE and FALSE are supported as literals")),
         }
     }
 

@@ -80,7 +80,7 @@ fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
         return Err(form());
     }
     if name.eq_ignore_ascii_case(EPOCH_COLUMN) {
-        return Err(refused("it stands for the timestep"));
+        return Err(refused("the name is reserved for the timestep"));
     }
     if name.chars().any(|part| part.is_whitespace() || ".\"'`<>!()+-*/%,".contains(part)) {
         return Err(refused("use letters, digits and _"));

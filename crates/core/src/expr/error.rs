@@ -19,18 +19,18 @@ pub enum ExpressionError {
     Empty,
     #[error("at character {position}, near '{near}': {what}")]
     Syntax { position: usize, near: String, what: String },
-    #[error("the expression has {bytes} bytes; {MAX_TEXT_BYTES} are allowed")]
+    #[error("the expression has {bytes} bytes; the maximum is {MAX_TEXT_BYTES}")]
     TooLong { bytes: usize },
     #[error("the expression has more than {MAX_OPERATORS} operators; use IN (…) for lists, or several queries")]
     TooManyOperators,
-    #[error("at character {position}: the expression nests too deeply here; take out parentheses, or split it")]
+    #[error("at character {position}: the expression nests too deeply here; remove parentheses, or split it")]
     TooDeep { position: usize },
     #[error("at character {position}: there is no column '{name}'; the columns are {}", known.join(", "))]
     UnknownColumn { position: usize, name: String, known: Vec<String> },
-    #[error("at character {position}: '{name}' could be any of {}; write one exactly", candidates.join(", "))]
+    #[error("at character {position}: '{name}' is ambiguous: {}; use the exact name", candidates.join(", "))]
     AmbiguousColumn { position: usize, name: String, candidates: Vec<String> },
     #[error(
-        "at character {position}: column '{name}' is {data_type}, which can be stored and returned but not compared or computed with"
+        "at character {position}: column '{name}' is {data_type}, which can be stored and returned, but not used in expressions"
     )]
     Opaque { position: usize, name: String, data_type: DataType },
     #[error(
@@ -41,22 +41,22 @@ pub enum ExpressionError {
     ArgumentCount { position: usize, function: String, found: usize },
     #[error("at character {position}: bits_i32 takes an f32 column by name; '{argument}' is not one")]
     BitsArgument { position: usize, argument: String },
-    #[error("at character {position}, near '{near}': a condition is needed here, such as 'energy > 0.5', not a number")]
+    #[error("at character {position}, near '{near}': expected a condition, such as 'energy > 0.5', found a number")]
     NotACondition { position: usize, near: String },
-    #[error("at character {position}, near '{near}': a number is needed here, not a condition")]
+    #[error("at character {position}, near '{near}': expected a number, found a condition")]
     NotANumber { position: usize, near: String },
     #[error("at character {position}: the source has no constant '{name}'")]
     UnknownConstant { position: usize, name: String },
-    #[error("at character {position}: '{name}' is a constant of source files; predicates know columns only")]
+    #[error("at character {position}: '{name}' is a constant of source files; predicates can use columns only")]
     ConstantInPredicate { position: usize, name: String },
-    #[error("'{text}' derives no column; write name = expression, or name:type = expression")]
+    #[error("'{text}' is not a derivation; write name = expression, or name:type = expression")]
     DerivationForm { text: String },
     #[error("'{name}' cannot name a derived column: {reason}")]
     DerivationName { name: String, reason: &'static str },
     #[error("derived column '{name}': '{type_name}' is not a number type; use i8 to i64, u8 to u64, f32 or f64")]
     DerivationType { name: String, type_name: String },
     #[error(
-        "derived column '{column}', row {row}: {value} does not fit {data_type}; derive it as f32 or f64, or mend the expression"
+        "derived column '{column}', row {row}: {value} does not fit {data_type}; derive it as f32 or f64, or fix the expression"
     )]
     ValueRange { column: String, row: usize, value: String, data_type: DataType },
     #[error("{0}")]

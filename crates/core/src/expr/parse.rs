@@ -92,7 +92,7 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     })?;
     match parser.peek_token_ref().token {
         Token::EOF => Ok(expr),
-        _ => Err(source.syntax(place, "the expression should end here, or go on with an operator")),
+        _ => Err(source.syntax(place, "expected an operator or the end of the expression")),
     }
 }
 
@@ -119,7 +119,9 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
         let mut is_operator = false;
         match &mut token.token {
             Token::Whitespace(Whitespace::SingleLineComment { .. } | Whitespace::MultiLineComment(_)) => {
-                return Err(source.syntax(place, "this begins a comment in SQL; put a space between the signs"));
+                return Err(
+                    source.syntax(place, "this starts a comment in SQL; put a space between the two characters")
+                );
             }
             // Dropped here: the parser's look-ahead walks over it one by one.
             Token::Whitespace(_) => continue,
@@ -144,7 +146,7 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
             Token::Eq | Token::DoubleEq | Token::Neq | Token::Lt | Token::LtEq | Token::Gt | Token::GtEq => {
                 is_operator = true;
             }
-            _ => return Err(source.syntax(place, "this has no meaning in an expression")),
+            _ => return Err(source.syntax(place, "not supported in an expression")),
         }
         let is_prefix = match &token.token {
             Token::Word(word) => word.keyword == Keyword::NOT,

@@ -368,7 +368,7 @@ impl Predicate {
         values: impl Iterator<Item = i128>,
     ) -> Result<Self, ExpressionError> {
         let Some(stated) = schema.columns().get(column).filter(|stated| stated.data_type.is_integer()) else {
-            return Err(ExpressionError::Input(format!("column {column} holds no integers to look for")));
+            return Err(ExpressionError::Input(format!("column {column} is not an integer column")));
         };
         let source = Source::Column { slot: 0, index: column, data_type: stated.data_type };
         let (least, greatest) = type_range(stated.data_type);

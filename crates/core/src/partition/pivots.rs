@@ -215,14 +215,14 @@ impl Pivots {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return refuse("pivots cut short");
+            return refuse("truncated pivots");
         };
         let long = |at: usize| header[at..].first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw));
         let short = |at: usize| header[at..].first_chunk::<4>().map_or(0, |raw| u32::from_le_bytes(*raw));
         let (atom_count, point_count) = (short(28) as usize, short(32) as usize);
         let (words, tail) = body.as_chunks::<8>();
         if !tail.is_empty() || words.len() != atom_count.saturating_mul(2).saturating_add(point_count) {
-            return refuse("pivots of the wrong length");
+            return refuse("pivots of an invalid length");
         }
         let words: Vec<u64> = words.iter().map(|raw| u64::from_le_bytes(*raw)).collect();
         let (atoms, points) = words.split_at(2 * atom_count);
@@ -249,7 +249,7 @@ impl Pivots {
         if this.points.first().is_some_and(|first| *first < this.bounds.0)
             || this.points.last().is_some_and(|last| *last > this.bounds.1)
         {
-            return refuse("pivots outside of their extremes");
+            return refuse("pivots outside their bounds");
         }
         Ok(this)
     }

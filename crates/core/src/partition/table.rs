@@ -267,13 +267,13 @@ impl PartitionTable {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
-            return refuse("a table cut short");
+            return refuse("a truncated table");
         };
         let field = |raw: &[u8]| raw.first_chunk::<4>().map_or(0, |raw| u32::from_le_bytes(*raw));
         let (version, partitions, count) = (field(&header[..4]), field(&header[4..8]), field(&header[8..]));
         let (entries, tail) = rest.as_chunks::<CUT_BYTES>();
         if !tail.is_empty() || entries.len() != count as usize {
-            return refuse("a table of the wrong length");
+            return refuse("a table of an invalid length");
         }
         let cut = |raw: &[u8; CUT_BYTES]| CutPoint {
             ordinal: raw.first_chunk::<8>().map_or(0, |raw| u64::from_le_bytes(*raw)),

@@ -159,7 +159,10 @@ impl Catalog {
         let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
             Error::corruption(
                 &path,
-                format!("the manifest of epoch {} has a run in it but does not list it", manifest.epoch),
+                format!(
+                    "the manifest of epoch {} has a row group in this part, but does not list the part",
+                    manifest.epoch
+                ),
             )
         })?;
         let storage = self.storage.as_ref();

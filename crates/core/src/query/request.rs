@@ -203,11 +203,13 @@ impl ResolvedQuery {
     pub(super) fn resolve(query: &Query, schema: &Arc<Schema>) -> Result<Self> {
         let threads = match query.threads {
             None => cores(),
-            Some(0) => return Err(UsageError::Option { option: "threads", what: "at least 1".to_owned() }.into()),
+            Some(0) => {
+                return Err(UsageError::Option { option: "threads", what: "must be at least 1".to_owned() }.into());
+            }
             Some(threads) => threads,
         };
         if query.batch_rows == 0 || query.batch_rows > MOST_BATCH_ROWS {
-            let what = format!("1 to {MOST_BATCH_ROWS} rows, not {}", query.batch_rows);
+            let what = format!("must be 1 to {MOST_BATCH_ROWS}, not {}", query.batch_rows);
             return Err(UsageError::Option { option: "batch_rows", what }.into());
         }
         let predicate = query.filter.as_deref().map(|text| Predicate::parse(text, schema)).transpose()?;
@@ -308,7 +310,7 @@ pub(super) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<O
             },
         };
         if found.contains(&column) {
-            return Err(UsageError::Option { option: "columns", what: format!("'{name}' is named twice") }.into());
+            return Err(UsageError::Option { option: "columns", what: format!("'{name}' is listed twice") }.into());
         }
         found.push(column);
     }

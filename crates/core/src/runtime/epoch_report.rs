@@ -239,7 +239,7 @@ mod tests {
             (vec![payload(0, 0, 8, &schema)], "they are of epoch 8"),
             (
                 vec![payload(0, 0, 7, &schema), payload(1, 1, 8, &schema)],
-                "report of rank 1 is damaged: it is of epoch 8",
+                "report of rank 1 is corrupt: it is of epoch 8",
             ),
         ] {
             let error = join(payloads).unwrap_err().to_string();

@@ -102,11 +102,11 @@ impl WriteOptions {
         within("row groups per part", self.row_groups_per_part as usize, 1, MAX_ROW_GROUPS as usize)?;
         within("credit", self.credit_batches, 1, 1 << 16)?;
         if !self.topology.fits(self.ranks) {
-            let what = format!("it does not name the node of each of {} ranks", self.ranks);
+            let what = format!("must name the node of each of the {} ranks", self.ranks);
             return Err(UsageError::Option { option: "topology", what });
         }
         if self.renegotiation == Renegotiation::Every(0) {
-            return Err(UsageError::Option { option: "renegotiate", what: "an interval has at least 1 record".into() });
+            return Err(UsageError::Option { option: "renegotiate", what: "must be at least 1 record".into() });
         }
         Ok(())
     }

@@ -154,9 +154,9 @@ impl Column {
 pub enum SchemaError {
     #[error("a schema has 1 to {MAX_COLUMNS} columns, not {columns}")]
     ColumnCount { columns: usize },
-    #[error("'{name}' cannot name a column: 'epoch' is taken, a dot or nothing at all cannot be used")]
+    #[error("'{name}' is not a valid column name: 'epoch' is reserved, and names must not be empty or contain a dot")]
     Name { name: String },
-    #[error("two columns are called '{name}' (names that differ only in case are the same to most engines)")]
+    #[error("two columns are called '{name}' (most engines ignore case)")]
     Repeated { name: String },
     #[error("column '{name}': fixed_bytes({bytes}) is outside 1 to {MAX_FIXED_BYTES}")]
     Width { name: String, bytes: u32 },

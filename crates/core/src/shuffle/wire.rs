@@ -5,22 +5,22 @@
 #[non_exhaustive]
 pub enum MessageError {
     /// The message ends before its fields do.
-    #[error("a message ends before its fields do")]
+    #[error("a message is truncated")]
     Short,
     /// The message continues after its fields.
-    #[error("a message has {surplus_bytes} bytes more than its fields")]
+    #[error("a message has {surplus_bytes} bytes after its fields")]
     Long {
         /// Bytes left over.
         surplus_bytes: usize,
     },
     /// The kind is unknown.
-    #[error("a message has the unknown kind {kind}")]
+    #[error("a message has an unknown kind, {kind}")]
     Kind {
         /// The first byte.
         kind: u8,
     },
     /// A field is outside its valid range.
-    #[error("a message has an impossible {field}")]
+    #[error("a message has an invalid {field}")]
     Field {
         /// The field.
         field: &'static str,

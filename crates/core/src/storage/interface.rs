@@ -88,7 +88,7 @@ pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> 
     if file.bytes() > limit_bytes {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("{} bytes are more than it can hold", file.bytes()),
+            format!("its size of {} bytes exceeds the maximum", file.bytes()),
         ));
     }
     let mut content = vec![0; file.bytes() as usize];

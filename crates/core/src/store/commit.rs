@@ -160,7 +160,7 @@ impl EpochCommit {
             return refuse(format!("the manifest given is of epoch {}, commit {}", manifest.epoch, manifest.commit));
         }
         if manifest.parts.is_empty() {
-            return refuse("an epoch has at least one part, be it without rows".to_owned());
+            return refuse("an epoch has at least one part, even without rows".to_owned());
         }
         let mut listed: Vec<String> = manifest.parts.iter().map(|part| part.part.file_name()).collect();
         listed.sort_unstable();

@@ -99,7 +99,7 @@ impl DatasetDescriptor {
         let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
         let covered = covered.ok_or_else(|| corruption("it is too short"))?;
         if bytes[covered.len()..] != *closing(covered).as_bytes() {
-            return Err(corruption("its checksum is wrong; if it was edited by hand, undo that"));
+            return Err(corruption("checksum mismatch; if it was edited by hand, undo the edit"));
         }
         let version: VersionField =
             serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it has no format version: {error}")))?;
@@ -111,7 +111,7 @@ impl DatasetDescriptor {
             });
         }
         let fields: Fields =
-            serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be read: {error}")))?;
+            serde_json::from_slice(bytes).map_err(|error| corruption(&format!("it cannot be decoded: {error}")))?;
         let schema = Schema::new(fields.columns, &fields.key).map_err(|error| corruption(&error.to_string()))?;
         let uuid = Uuid::try_parse(&fields.uuid).map_err(|error| corruption(&error.to_string()))?;
         Ok(Self {
@@ -147,10 +147,10 @@ impl DatasetDescriptor {
         let root = layout.root();
         let not = |what| Error::NotADataset { path: root.to_owned(), what };
         Ok(match storage.kind(root).at("look up", root)? {
-            None => not("there is no such folder"),
-            Some(FileKind::File) => not("it is a file; give the folder that holds '_turbidite' and 'data'"),
+            None => not("the folder does not exist"),
+            Some(FileKind::File) => not("it is a file; use the folder that contains '_turbidite' and 'data'"),
             Some(FileKind::Directory) if !super::listing::list_epochs(storage, layout)?.is_empty() => {
-                Error::corruption(&layout.descriptor(), "it is missing, though there are epochs")
+                Error::corruption(&layout.descriptor(), "it is missing, but epochs exist")
             }
             Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
         })
@@ -178,7 +178,7 @@ impl DatasetDescriptor {
     fn create(&self, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
         let data = layout.data();
         if storage.kind(&data).at("look up", &data)?.is_some() && !storage.list(&data).at("list", &data)?.is_empty() {
-            let what = "its folder 'data' holds something else already";
+            let what = "its folder 'data' has other files";
             return Err(Error::NotADataset { path: layout.root().to_owned(), what });
         }
         for folder in [layout.control(), layout.manifests(), layout.unfinished(), data] {
@@ -205,24 +205,24 @@ impl DatasetDescriptor {
         for (stored, asked) in ours.columns().iter().zip(theirs.columns()) {
             if (&stored.name, stored.data_type) != (&asked.name, asked.data_type) {
                 return mismatch(format!(
-                    "its column '{}' is {}, where '{}' of {} was asked for",
+                    "its column '{}' is {}, but '{}' of type {} was requested",
                     stored.name, stored.data_type, asked.name, asked.data_type
                 ));
             }
         }
         if ours.columns().len() != theirs.columns().len() {
             return mismatch(format!(
-                "it has {} columns, where {} were asked for",
+                "it has {} columns, but {} were requested",
                 ours.columns().len(),
                 theirs.columns().len()
             ));
         }
         if ours.key_index() != theirs.key_index() {
-            return mismatch(format!("its key is '{}', where '{}' was asked for", ours.key().name, theirs.key().name));
+            return mismatch(format!("its key is '{}', but '{}' was requested", ours.key().name, theirs.key().name));
         }
         if !wanted.derivations.is_empty() && self.derivations != wanted.derivations {
             return mismatch(format!(
-                "its derivations are [{}], where [{}] were asked for",
+                "its derivations are [{}], but [{}] were requested",
                 self.derivations.join("; "),
                 wanted.derivations.join("; ")
             ));

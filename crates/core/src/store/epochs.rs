@@ -79,7 +79,7 @@ pub fn load_manifest(
         // parts; the right one of two cannot be determined.
         None => match manifest_commits(storage, layout, epoch)?.as_slice() {
             [commit] => *commit,
-            _ => return Err(Error::corruption(&folder, "no part in it has a footer that can be read")),
+            _ => return Err(Error::corruption(&folder, "no part has a readable footer")),
         },
     };
     read_manifest(storage, layout, descriptor, epoch, commit)

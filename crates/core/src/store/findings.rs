@@ -46,7 +46,7 @@ impl Finding {
                 Self::new(FindingKind::Corruption, &path, "it is missing")
             }
             Error::Io { path, source, .. } if source.kind() == std::io::ErrorKind::UnexpectedEof => {
-                Self::new(FindingKind::Corruption, &path, "it ends before its end")
+                Self::new(FindingKind::Corruption, &path, "it is truncated")
             }
             Error::Io { operation, path, source } => {
                 Self::new(FindingKind::Unreadable, &path, format!("cannot {operation} it: {source}"))
@@ -59,7 +59,7 @@ impl Finding {
 impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = match self.kind {
-            FindingKind::Corruption => "damage",
+            FindingKind::Corruption => "corruption",
             FindingKind::Unreadable => "unreadable",
             FindingKind::Notice => "notice",
         };

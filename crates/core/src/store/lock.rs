@@ -300,14 +300,14 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             }
             Found::Held(holder) => return Err(locked_by(path, holder, me)),
             Found::Unreadable(_) if force => notice = Some(LockNotice::Broken(None)),
-            Found::Unreadable(_) => return Err(locked(path, "an unknown process (its content cannot be read)")),
+            Found::Unreadable(_) => return Err(locked(path, "an unknown process (the lock file cannot be read)")),
         }
         if !remove_as(storage, path, me, &found.token(), force, depth)? {
             // Another process was faster.
             notice = None;
         }
     }
-    Err(locked(path, "several processes that keep taking it from each other"))
+    Err(locked(path, "several processes that keep taking it over from each other"))
 }
 
 /// Removes the lock at `path` if its token is still `token`. Returns whether it did.
@@ -320,7 +320,7 @@ fn remove_as(
     depth: u32,
 ) -> Result<bool> {
     if depth >= MAX_DEPTH {
-        return Err(locked(path, "writers that all died while taking it over; remove the files named lock by hand"));
+        return Err(locked(path, "writers that died while taking it over; remove the lock files by hand"));
     }
     let claim = with_suffix(path, token);
     acquire(storage, &claim, me, force, depth + 1)?;
@@ -400,7 +400,9 @@ impl WriterLock {
         match look(&*self.storage, &self.path)? {
             Found::Held(holder) if holder == self.holder => Ok(()),
             Found::Held(holder) => Err(locked(&self.path, format!("{holder}, which broke this writer's lock"))),
-            Found::Nothing | Found::Unreadable(_) => Err(locked(&self.path, "someone who broke this writer's lock")),
+            Found::Nothing | Found::Unreadable(_) => {
+                Err(locked(&self.path, "an unknown process, which broke this writer's lock"))
+            }
         }
     }
 

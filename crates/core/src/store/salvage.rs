@@ -119,7 +119,7 @@ pub fn recover_into(
     out: &Path,
 ) -> Result<SalvagedEpoch> {
     if out.starts_with(layout.root()) {
-        let what = format!("{} lies in the dataset; give a folder outside of it", out.display());
+        let what = format!("{} is inside the dataset; use a folder outside it", out.display());
         return Err(UsageError::Option { option: "out", what }.into());
     }
     let epoch = unfinished.epoch;

@@ -21,17 +21,17 @@ pub(crate) fn check_vacant(storage: &dyn Storage, layout: &DatasetPaths) -> Resu
     match storage.kind(root).at("look up", root)? {
         None => match root.ancestors().find(|above| storage.kind(above).is_ok_and(|kind| kind == Some(FileKind::File)))
         {
-            Some(file) => occupied(format!("cannot be a folder, since {} is a file", file.display())),
+            Some(file) => occupied(format!("cannot be created, since {} is a file", file.display())),
             None => Ok(()),
         },
-        Some(FileKind::File) => occupied("is a file, and a dataset is a folder".to_owned()),
+        Some(FileKind::File) => occupied("is a file, but a dataset is a folder".to_owned()),
         Some(FileKind::Directory) => {
             let descriptor = layout.descriptor();
             if storage.kind(&descriptor).at("look up", &descriptor)?.is_some() {
                 return Ok(());
             }
             match foreign(storage, layout)? {
-                Some(name) => occupied(format!("is a folder with other files, such as {name}, and no dataset")),
+                Some(name) => occupied(format!("has other files, such as {name}, and is not a dataset")),
                 None => Ok(()),
             }
         }
@@ -80,18 +80,18 @@ mod tests {
     fn a_dataset_is_not_created_among_other_files() {
         let layout = DatasetPaths::new("/home/ds");
         for (file, words) in [
-            ("/home/ds/notes.txt", "/home/ds is a folder with other files, such as notes.txt, and no dataset; "),
+            ("/home/ds/notes.txt", "/home/ds has other files, such as notes.txt, and is not a dataset; "),
             ("/home/ds/run/1.dat", "such as run"),
             ("/home/ds/data/energies.csv", "such as data/energies.csv"),
             ("/home/ds/_turbidite/mine", "such as _turbidite/mine"),
             ("/home/ds/data", "such as data"),
-            ("/home/ds", "/home/ds is a file, and a dataset is a folder; "),
-            ("/home", "/home/ds cannot be a folder, since /home is a file; "),
+            ("/home/ds", "/home/ds is a file, but a dataset is a folder; "),
+            ("/home", "/home/ds cannot be created, since /home is a file; "),
         ] {
             let storage = MemoryStorage::new();
             create_file(&storage, file);
             let error = check_vacant(&storage, &layout).unwrap_err().to_string();
-            assert!(error.contains(words) && error.ends_with("; give a new or empty folder"), "{file}: {error}");
+            assert!(error.contains(words) && error.ends_with("; use a new or empty folder"), "{file}: {error}");
         }
         let storage = MemoryStorage::new();
         for folder in ["/", "/home/ds", "/home/ds/lost+found", "/home/ds/data/epoch=5"] {

@@ -162,7 +162,7 @@ fn check_parts(
     let folder = layout.epoch(manifest.epoch);
     for entry in list_or_empty(storage, &folder)? {
         if !PartId::parse(&entry.name).is_some_and(|part| listed.contains(&part)) {
-            let what = "it is not part of the epoch, yet other tools read it with the epoch";
+            let what = "it is not part of the epoch, but other tools read it with the epoch";
             findings.push(Finding::new(FindingKind::Corruption, &folder.join(&entry.name), what));
         }
     }
@@ -184,7 +184,7 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     ];
     for (name, said, found) in pairs {
         if said != found {
-            let what = format!("it says that the epoch has {said} {name}, and lists {found}");
+            let what = format!("it states {said} {name}, but lists {found}");
             findings.push(Finding::new(FindingKind::Corruption, path, what));
         }
     }
@@ -201,12 +201,12 @@ fn check_folders(
     let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));
     for entry in list_or_empty(storage, &layout.data())? {
         if !parse_epoch_folder(&entry.name).is_some_and(exists) {
-            notice(layout.data().join(&entry.name), "it is no epoch of ours; other tools may stumble over it");
+            notice(layout.data().join(&entry.name), "it is not an epoch of this dataset; other tools may read it");
         }
     }
     for entry in list_or_empty(storage, &layout.manifests())? {
         if !parse_manifest(&entry.name).is_some_and(|(epoch, _)| exists(epoch)) {
-            notice(layout.manifests().join(&entry.name), "it belongs to no data; the next writer removes it");
+            notice(layout.manifests().join(&entry.name), "it has no data; the next writer removes it");
         }
     }
     let mut unfinished = 0;
@@ -216,12 +216,12 @@ fn check_folders(
             Some((epoch, _, Leftover::SetAside)) if !exists(epoch) => {
                 notice(
                     path,
-                    "a replacement was cut short; the next writer completes it, until then the epoch is missing",
+                    "a replacement was interrupted; the next writer completes it, and until then the epoch is missing",
                 );
             }
             Some((_, _, Leftover::Attempt)) => {
                 unfinished += 1;
-                notice(path, "an epoch that was never finished, or one being written; 'salvage' shows what is in it");
+                notice(path, "an unfinished epoch, or one being written; 'turbidite salvage' lists it");
             }
             _ => notice(path, "the next writer removes it"),
         }

@@ -151,7 +151,7 @@ impl PartCheck<'_> {
         let mut magic = [0; 4];
         let read = self.reader.file().read_at(0, &mut magic).at("read", self.path);
         if self.take(read).is_some() && magic != *MAGIC {
-            self.corruption("its first bytes", "they are not those of a Parquet file");
+            self.corruption("its first bytes", "they are not the Parquet magic");
         }
     }
 
@@ -159,7 +159,7 @@ impl PartCheck<'_> {
     fn row_groups(&mut self, runs: &[&RowGroupEntry]) {
         let found = self.reader.row_groups();
         if runs.len() as u64 != u64::from(found) {
-            let what = format!("it has {found} row groups where the manifest has {}", runs.len());
+            let what = format!("it has {found} row groups, the manifest has {}", runs.len());
             self.corruption("footer", what);
         }
         for (index, run) in runs.iter().enumerate() {
@@ -178,7 +178,7 @@ impl PartCheck<'_> {
         for run in runs.chunk_by(|one, other| one.run == other.run) {
             let expected = expected_seal(self.reader.identity(), run);
             if !seals.contains(&expected) {
-                self.corruption(format!("seal of run {}", run[0].run), "it is not what was written");
+                self.corruption(format!("seal of run {}", run[0].run), "it does not match the run");
             }
         }
     }
@@ -222,11 +222,11 @@ impl PartCheck<'_> {
             whole &= observed.is_some();
         }
         if position != run.offset.saturating_add(run.bytes) || checksum.digest() != run.checksum {
-            self.corruption(place(run), "its checksum is not the manifest's");
+            self.corruption(place(run), "checksum mismatch with the manifest");
         }
         let rows = self.reader.rows(run.row_group);
         if self.take(rows).is_some_and(|rows| rows != run.rows) {
-            self.corruption(place(run), "it has another number of records than the manifest says");
+            self.corruption(place(run), "its number of records differs from the manifest");
         }
         if whole {
             self.report.rows += run.rows;
@@ -248,7 +248,7 @@ impl PartCheck<'_> {
         let at = || format!("{}, column '{}'", place(run), self.schema.columns()[column].name);
         let range = self.take(self.reader.chunk_range(run.row_group, column))?;
         if range.start != *position {
-            let what = format!("it begins at byte {} where the manifest has {position}", range.start);
+            let what = format!("it begins at byte {}, the manifest has {position}", range.start);
             self.corruption(at(), what);
         }
         *position = range.end;
@@ -268,7 +268,7 @@ impl PartCheck<'_> {
             match self.reader.decode_page(&raw[start..start + page.bytes as usize], column, true, &mut values) {
                 Ok(rows) if rows == page.rows as usize => {}
                 Ok(rows) => {
-                    self.corruption(at(), format!("it has {rows} records where the page index has {}", page.rows));
+                    self.corruption(at(), format!("it has {rows} records, the page index has {}", page.rows));
                 }
                 Err(error) => {
                     let finding = Finding::from_error(error, self.path);
@@ -280,7 +280,8 @@ impl PartCheck<'_> {
             let found = observe(data_type, &values);
             let said = self.reader.page_range(run.row_group, column, index);
             if said.is_some() && !(same_range(said, found.range) && found.nan_count == 0) {
-                let what = format!("the page index says {}, it has {}", show_range(said), show_range(found.range));
+                let what =
+                    format!("the page index states {}, but it has {}", show_range(said), show_range(found.range));
                 self.corruption(at(), what);
             }
             observed.add(found);
@@ -296,13 +297,16 @@ impl PartCheck<'_> {
         let name = self.schema.columns()[column].name.clone();
         let at = format!("{}, column '{name}'", place(run));
         let Some(said) = run.columns.get(column) else {
-            return self.corruption(at, "the manifest says nothing of it");
+            return self.corruption(at, "the manifest has no statistics for it");
         };
         if !same_range(said.range, observed.range) {
             let (said, found) = (show_range(said.range), show_range(observed.range));
-            self.corruption(at, format!("the manifest says {said}, it has {found}"));
+            self.corruption(at, format!("the manifest states {said}, but it has {found}"));
         } else if said.nan_count != observed.nan_count {
-            self.corruption(at, format!("the manifest says {} NaN, it has {}", said.nan_count, observed.nan_count));
+            self.corruption(
+                at,
+                format!("the manifest states {} NaN, but it has {}", said.nan_count, observed.nan_count),
+            );
         }
         if column == self.schema.key_index() {
             self.kind(run, observed);
@@ -313,9 +317,9 @@ impl PartCheck<'_> {
     fn kind(&mut self, run: &RowGroupEntry, keys: Observed) {
         let nan_run = run.kind == RunKind::NanKey;
         if nan_run && keys.nan_count != run.rows {
-            self.corruption(place(run), "it is a run of NaN keys and has others");
+            self.corruption(place(run), "it is a run of NaN keys, but has other keys");
         } else if !nan_run && keys.nan_count != 0 {
-            self.corruption(place(run), "it has NaN keys without being a run of them");
+            self.corruption(place(run), "it has NaN keys, but is not a run of NaN keys");
         }
         let (RunKind::Regular, Some(bounds), Some(range)) = (run.kind, run.bounds, keys.range) else { return };
         // Older datasets have 0 and -1 as the outermost bounds of narrow signed keys.
@@ -325,7 +329,7 @@ impl PartCheck<'_> {
         let above = !holds(bounds.1, -1) && range.1.compare(bounds.1).is_some_and(|order| order.is_gt());
         if below || above {
             let (range, bounds) = (show_range(Some(range)), show_range(Some(bounds)));
-            self.corruption(place(run), format!("its keys are {range}, outside of its partition, {bounds}"));
+            self.corruption(place(run), format!("its keys are {range}, outside its partition, {bounds}"));
         }
     }
 

@@ -301,7 +301,7 @@ impl Launch {
         let broken = lock(&self.progress).lock_broken;
         if broken && what.contains("broke this writer's lock") {
             self.met("job: broken lock noticed by its writer");
-        } else if exists && what.contains("exists already") {
+        } else if exists && what.contains("already exists") {
             self.met("job: epoch refused since it exists");
         } else if !self.may_fail(number) {
             self.blame(format!("liveness: epoch {epoch} is refused without a cause: {what}"));

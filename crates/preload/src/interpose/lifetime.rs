@@ -21,7 +21,7 @@ extern "C" fn at_exit() {
         process::ended();
     });
     if ended.is_err() {
-        complain("met a state it does not expect, please report it");
+        complain("internal error, please report it");
     }
 }
 

@@ -78,7 +78,7 @@ impl Session {
             }
         }
         if self.world.rank() == 0 {
-            complain("ranks cannot reach each other any more; what is not indexed stays in its files");
+            complain("ranks can no longer reach each other; records that are not indexed remain in their files");
         }
         self.abandon();
     }
@@ -138,6 +138,6 @@ pub(super) fn say_full(speaks: bool) {
     if let Some(what) = spool::take_full()
         && speaks
     {
-        complain(&format!("{what}; files are written in their own places then, and stay there when they are indexed"));
+        complain(&format!("{what}; further files are written to their original paths, and stay there after indexing"));
     }
 }

@@ -32,8 +32,8 @@ pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     let session = lock_unless(shared()?, hopeless);
     if session.is_none() {
         complain(
-            "the program ended while another of its threads waited for other ranks: epochs that are complete are not all \
-             indexed, and files may be left in the spool",
+            "the program ended while another of its threads waited for other ranks: some complete epochs are not \
+             indexed, and files may remain in the spool",
         );
     }
     session

@@ -22,7 +22,7 @@ pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     let total = about.f_blocks.saturating_mul(about.f_frsize);
     let free = about.f_bavail.saturating_mul(about.f_frsize);
     if total > 0 && free < bytes.saturating_add(total / FREE_SHARE) {
-        return Err(format!("is full: less than an eighth of its {} would stay free", megabytes(total)));
+        return Err(format!("is full: less than an eighth of its {} would remain free", megabytes(total)));
     }
     if !is_memory(root) {
         return Ok(());
@@ -32,7 +32,7 @@ pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     for (Memory { limit, available }, what) in machine.chain(groups) {
         if available < bytes.saturating_add(limit / FREE_SHARE) {
             return Err(format!(
-                "is full: it is memory, and less than an eighth of {what}, {}, would stay free",
+                "is full: it is in memory, and less than an eighth of {what}, {}, would remain free",
                 megabytes(limit)
             ));
         }

@@ -77,7 +77,7 @@ impl Layout {
     /// Reads a layout file.
     pub(super) fn read(path: &Path) -> Result<Self, SourceError> {
         if file_bytes(path)? > MAX_LAYOUT_BYTES {
-            return Err(SourceError::Layout { path: path.to_owned(), what: "too long for a layout".into() });
+            return Err(SourceError::Layout { path: path.to_owned(), what: "too large for a layout file".into() });
         }
         let text = std::fs::read_to_string(path).of("read", path)?;
         toml::from_str(&text).map_err(|error| SourceError::Layout { path: path.to_owned(), what: error.to_string() })

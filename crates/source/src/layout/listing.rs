@@ -23,7 +23,7 @@ pub(super) fn find(
         }
     }
     if files.is_empty() {
-        let what = format!("no files called {} in it, as {} says", layout.path, layout_path.display());
+        let what = format!("no files match {}, the path in {}", layout.path, layout_path.display());
         return Err(SourceError::Unfit { path: root.to_owned(), what });
     }
     for (&epoch, files) in &files {

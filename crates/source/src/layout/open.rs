@@ -14,7 +14,7 @@ use crate::pattern::FolderPattern;
 pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
     if options.species.is_some() || !options.extra.is_empty() {
         return Err(SourceError::Usage(
-            "--species and --extra are for VPIC dumps; with --layout the layout says it".into(),
+            "--species and --extra are for VPIC dumps; with --layout, the layout file describes the records".into(),
         ));
     }
     let layout = Layout::read(layout_path)?;
@@ -23,7 +23,7 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
     let find = || find(root, layout_path, &layout, &pattern);
     match layout.format {
         Format::Raw if options.columns.is_some() => {
-            Err(SourceError::Usage("--columns is for Parquet files; --drop leaves out columns of other sources".into()))
+            Err(SourceError::Usage("--columns is for Parquet files; use --drop for columns of other sources".into()))
         }
         Format::Raw => {
             let records = RawRecords::of(&layout).map_err(wrong)?;
@@ -36,9 +36,9 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
             let notes = notes(&files);
             open_parquet(root, files, options, notes)
         }
-        Format::Parquet => {
-            Err(wrong("Parquet files say themselves what lies in them: leave all but path and ranks out".into()))
-        }
+        Format::Parquet => Err(wrong(
+            "Parquet files describe their own columns: omit all settings except format, path and ranks".into(),
+        )),
     }
 }
 

@@ -93,14 +93,14 @@ fn fields(layout: &Layout) -> Result<(Vec<Field>, usize), String> {
         column.unit.clone_from(&field.unit);
         let offset = field.offset.unwrap_or(next);
         next = offset.checked_add(data_type.width()).filter(|next| *next <= MAX_RECORD_BYTES).ok_or_else(|| {
-            format!("field '{}' ends beyond the longest record, {MAX_RECORD_BYTES} bytes", field.name)
+            format!("field '{}' ends beyond the maximum record size, {MAX_RECORD_BYTES} bytes", field.name)
         })?;
         end = end.max(next);
         fields.push(Field { column, offset });
     }
     let record_bytes = layout.record_bytes.unwrap_or(end);
     if fields.is_empty() {
-        return Err("there are no [[field]]".into());
+        return Err("[[field]] is missing: raw records need at least one".into());
     }
     if record_bytes < end || record_bytes > MAX_RECORD_BYTES {
         return Err(format!(
@@ -190,19 +190,19 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_refused() {
         for (layout, word) in [
-            ("path = 'x.{epoch}'", "there are no [[field]]"),
+            ("path = 'x.{epoch}'", "[[field]] is missing"),
             (&CARP.replace("name", "nome"), "unknown field `nome`"),
             (&CARP.replace("f32", "f33"), "'f33' is not a type"),
             (&CARP.replace("{epoch}", "5"), "no {epoch}"),
             (&format!("record_bytes = 3\n{CARP}"), "record_bytes is 3, expected 4"),
             (&format!("record_bytes = 0\n{CARP}"), "record_bytes is 0, expected 4"),
             (&format!("{CARP}offset = 18446744073709551000"), ""),
-            (&format!("{CARP}offset = 9223372036854775800"), "beyond the longest record"),
+            (&format!("{CARP}offset = 9223372036854775800"), "beyond the maximum record size"),
             (&format!("{CARP}[filler]\nname = 'p'\nbytes = 0"), "outside 1 to 65536"),
-            (&CARP.replace("T.", "U."), "no files called U.{epoch}"),
-            (&format!("header_bytes = 4\nrecords = 'i32@1'\n{CARP}"), "ends behind a header of 4 bytes"),
+            (&CARP.replace("T.", "U."), "no files match U.{epoch}"),
+            (&format!("header_bytes = 4\nrecords = 'i32@1'\n{CARP}"), "ends beyond the header of 4 bytes"),
             (&format!("header_bytes = 4\nmagic = ['00@0', '0@1']\n{CARP}"), "magic = \"0@1\" is not BYTES@OFFSET"),
-            ("format = 'parquet'\nmagic = '00@0'\npath = 'T.{epoch}/e.{epoch}.{rank}'", "leave all but"),
+            ("format = 'parquet'\nmagic = '00@0'\npath = 'T.{epoch}/e.{epoch}.{rank}'", "omit all settings"),
         ] {
             let message = refused(layout);
             assert!(message.contains("layout.toml") && message.contains(word), "{layout}: {message}");
@@ -233,7 +233,7 @@ mod tests {
         for (header, what) in [
             (
                 [0xfe, 0xca, 1, 0, 4, 0, 0, 0],
-                "e.1000.1: has a header that states 4 records, but its 20 bytes hold 3, with 8",
+                "e.1000.1: has a header that states 4 records, but its 20 bytes hold 3, with a header of 8",
             ),
             ([0xca, 0xfe, 1, 0, 3, 0, 0, 0], "e.1000.1: has the bytes ca fe at 0, expected magic = \"fe ca@0\""),
             ([0xfe, 0xca, 2, 0, 3, 0, 0, 0], "e.1000.1: has the bytes 02 at 2, expected magic = \"01@2\""),

@@ -38,12 +38,13 @@ impl Chosen {
                 let names = fields.iter().filter(|field| stored_type(field.data_type()).is_some());
                 let names: Vec<&str> = names.map(|field| field.name().as_str()).collect();
                 SourceError::Usage(format!(
-                    "{}: column '{}' is {}; integers, floats of 32 and 64 bits and bytes of fixed size can be read: {}",
+                    "{}: column '{}' has the unsupported type {}; integers, 32- and 64-bit floats and \
+                     fixed-size binary can be read: {}",
                     path.display(),
                     field.name(),
                     in_words(field.data_type()),
                     if names.is_empty() {
-                        "it has no such column".to_owned()
+                        "the file has no such columns".to_owned()
                     } else {
                         format!("--columns {}", names.join(","))
                     },
@@ -52,7 +53,7 @@ impl Chosen {
             columns.push(Column::new(field.name(), data_type));
         }
         if columns.is_empty() {
-            return Err(SourceError::Unfit { path: path.to_owned(), what: "it has no columns".into() });
+            return Err(SourceError::Unfit { path: path.to_owned(), what: "the file has no columns".into() });
         }
         Ok(Self { columns, places })
     }
@@ -80,7 +81,7 @@ impl Chosen {
                 if chunk.compression() == Compression::LZO {
                     let name = &column.name;
                     let what =
-                        format!("column '{name}' is compressed with LZO, which cannot be read; write it with zstd");
+                        format!("column '{name}' is compressed with LZO, which is not supported; write it with zstd");
                     return Err(SourceError::Unfit { path: path.to_owned(), what });
                 }
                 if chunk.statistics().and_then(|statistics| statistics.null_count_opt()).is_some_and(|nulls| nulls > 0)
@@ -98,11 +99,10 @@ impl Chosen {
             self.columns.iter().filter(|other| *other != column).map(|other| other.name.as_str()).collect();
         let advice = match others.as_slice() {
             [] => String::new(),
-            others => format!(", or leave it out: --columns {}", others.join(",")),
+            others => format!(", or omit the column: --columns {}", others.join(",")),
         };
         let name = &column.name;
-        let what =
-            format!("column '{name}' has nulls ({place}), and there is no value to store for them; fill them{advice}");
+        let what = format!("column '{name}' has nulls ({place}), which cannot be stored; fill them{advice}");
         SourceError::Unfit { path: path.to_owned(), what }
     }
 }
@@ -113,9 +113,10 @@ fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize,
     let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name).map(|(place, _)| place);
     match (found.next(), found.next()) {
         (Some(place), None) => Ok(place),
-        (Some(_), Some(_)) => {
-            Err(SourceError::Unfit { path: path.to_owned(), what: format!("it has several columns called '{name}'") })
-        }
+        (Some(_), Some(_)) => Err(SourceError::Unfit {
+            path: path.to_owned(),
+            what: format!("the file has several columns called '{name}'"),
+        }),
         (None, _) => {
             let known: Vec<&str> = fields.iter().map(|field| field.name().as_str()).collect();
             Err(SourceError::Usage(format!(
@@ -150,20 +151,20 @@ fn stored_type(found: &ArrowType) -> Option<DataType> {
 /// Returns the name of a type that cannot be stored, for people.
 fn in_words(found: &ArrowType) -> String {
     match found {
-        ArrowType::Boolean => "of truth values".to_owned(),
-        ArrowType::Float16 => "of 16-bit floats".to_owned(),
+        ArrowType::Boolean => "boolean".to_owned(),
+        ArrowType::Float16 => "16-bit float".to_owned(),
         ArrowType::Utf8 | ArrowType::LargeUtf8 | ArrowType::Utf8View => "text".to_owned(),
-        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => "of bytes of varying length".to_owned(),
+        ArrowType::Binary | ArrowType::LargeBinary | ArrowType::BinaryView => "variable-length binary".to_owned(),
         ArrowType::Timestamp(..)
         | ArrowType::Date32
         | ArrowType::Date64
         | ArrowType::Time32(_)
-        | ArrowType::Time64(_) => "of dates or times".to_owned(),
+        | ArrowType::Time64(_) => "date or time".to_owned(),
         ArrowType::Decimal32(..) | ArrowType::Decimal64(..) | ArrowType::Decimal128(..) | ArrowType::Decimal256(..) => {
-            "of decimals".to_owned()
+            "decimal".to_owned()
         }
         other if other.is_nested() => "nested".to_owned(),
-        other => format!("of type {other}"),
+        other => format!("{other}"),
     }
 }
 
@@ -181,7 +182,7 @@ pub(super) fn same_columns(
         return Ok(());
     }
     let what = format!(
-        "its columns are {}, but those of {} are {}; --columns reads what they have in common",
+        "its columns are {}, but those of {} are {}; use --columns to read their common columns",
         words(columns),
         first.display(),
         words(expected)

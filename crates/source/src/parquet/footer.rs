@@ -12,7 +12,7 @@ use crate::panics;
 /// Reads a file's footer.
 pub(super) fn load(file: &PagedFile, path: &Path) -> Result<ArrowReaderMetadata, SourceError> {
     let options = ArrowReaderOptions::new().with_skip_arrow_metadata(true);
-    guarded(path, "its footer", || ArrowReaderMetadata::load(file, options))
+    guarded(path, "the footer", || ArrowReaderMetadata::load(file, options))
 }
 
 /// Runs a decoding step. The `parquet` crate panics on some corrupt files; this converts the panic to an error.
@@ -45,7 +45,7 @@ pub(super) fn row_groups(path: &Path, footer: &ArrowReaderMetadata) -> Result<Bo
     let stated = u64::try_from(footer.metadata().file_metadata().num_rows()).ok();
     rows.filter(|rows| total(rows).is_some_and(|total| Some(total) == stated)).ok_or_else(|| SourceError::Undecodable {
         path: path.to_owned(),
-        place: "its footer".into(),
-        what: "the rows of its row groups are not those of the file".into(),
+        place: "the footer".into(),
+        what: "the rows of the row groups do not add up to the file's".into(),
     })
 }

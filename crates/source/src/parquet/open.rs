@@ -26,15 +26,18 @@ pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, 
         File::open(path).of("open", path)?.read_exact(&mut begin).of("read", path)?;
     }
     if begin != MAGIC {
-        let what = "neither a folder nor a Parquet file; give the folder that holds the dumps of all epochs".into();
+        let what = "neither a folder nor a Parquet file; give the folder that contains the dumps of all epochs".into();
         return Err(SourceError::Unfit { path: path.to_owned(), what });
     }
     let usage = |what: String| Err(SourceError::Usage(what));
     if options.species.is_some() || !options.extra.is_empty() {
-        return usage("--species and --extra are for VPIC dumps; a Parquet file says itself what it holds".into());
+        return usage("--species and --extra are for VPIC dumps; a Parquet file describes its own columns".into());
     }
     let Some(epoch) = options.epoch else {
-        return usage(format!("{} holds the records of which epoch? Say it with --epoch", path.display()));
+        return usage(format!(
+            "{}: the epoch of a single Parquet file is not known; set it with --epoch",
+            path.display()
+        ));
     };
     open(FilesByRank::from([(epoch, BTreeMap::from([(0, path.to_owned())]))]), options, Vec::new())
 }

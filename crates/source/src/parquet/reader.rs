@@ -121,7 +121,7 @@ impl OpenGroup {
             return if found == stated {
                 Ok(false)
             } else {
-                Err(self.wrong(file, format!("it holds {found} records where the footer states {stated}")))
+                Err(self.wrong(file, format!("it has {found} records where the footer states {stated}")))
             };
         };
         self.batch = self.chosen.decoded_places().into_iter().map(|place| batch.column(place).clone()).collect();
@@ -137,7 +137,7 @@ impl OpenGroup {
         self.decoded += self.rows as u64;
         if self.decoded > self.group.records {
             return Err(
-                self.wrong(file, format!("it holds more than the {} records the footer states", self.group.records))
+                self.wrong(file, format!("it has more than the {} records that the footer states", self.group.records))
             );
         }
         Ok(true)

@@ -120,7 +120,7 @@ fn folders_are_found_by_their_layout() {
     assert_eq!(read(&source, 2, 1000).unwrap().len(), 600);
 
     std::fs::write(&layout, format!("{text}record_bytes = 4\n")).unwrap();
-    assert!(refused(root, &with_layout).contains("leave all but path and ranks out"));
+    assert!(refused(root, &with_layout).contains("omit all settings except format, path and ranks"));
     std::fs::write(&layout, format!("ranks = 3\n{text}")).unwrap();
     assert!(refused(root, &with_layout).contains("part-2.parquet is missing"));
     std::fs::write(&layout, text.replace("'parquet'", "'hdf5'")).unwrap();

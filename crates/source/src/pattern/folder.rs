@@ -89,12 +89,14 @@ fn parse_component(text: &str) -> Result<Vec<Token>, String> {
         let after_place = matches!(pieces.last(), Some(Token::Epoch | Token::Rank));
         match &piece {
             Ok(Token::Epoch | Token::Rank) if after_place => {
-                return Err(format!("in '{text}' two numbers touch; put something between them"));
+                return Err(format!("in '{text}' two placeholders are adjacent; put a separator between them"));
             }
             Ok(Token::Text(plain)) if after_place && plain.starts_with(|first: char| first.is_ascii_digit()) => {
-                return Err(format!("in '{text}' a digit follows a number; it cannot be told where the number ends"));
+                return Err(format!(
+                    "in '{text}' a digit follows a placeholder, so the end of its number is ambiguous"
+                ));
             }
-            Ok(Token::Id) | Err(_) => return Err(format!("'{from_here}' is not {{epoch}} or {{rank}}")),
+            Ok(Token::Id) | Err(_) => return Err(format!("'{from_here}' is neither {{epoch}} nor {{rank}}")),
             Ok(_) => {}
         }
         pieces.extend(piece);

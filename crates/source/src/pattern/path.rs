@@ -40,7 +40,7 @@ impl PathPattern {
             Malformed::Unknown(other) => format!("'{other}' in '{text}' is none of {{epoch}}, {{rank}}, {{id}}"),
         })?;
         if pieces.windows(2).any(|pair| pair.iter().all(|piece| !matches!(piece, Token::Text(_)))) {
-            return Err(format!("'{text}' has two placeholders with nothing between them"));
+            return Err(format!("'{text}' has two adjacent placeholders; put a separator between them"));
         }
         Ok(Self { pieces })
     }
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, complaint) in
-            [("T.{epoch", "without a }"), ("T.{step}", "'{step}'"), ("T.{epoch}{rank}", "nothing between")]
+            [("T.{epoch", "without a }"), ("T.{step}", "'{step}'"), ("T.{epoch}{rank}", "two adjacent placeholders")]
         {
             assert!(PathPattern::parse(text).unwrap_err().contains(complaint), "{text}");
         }

@@ -17,7 +17,7 @@ pub fn check(header: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(), String>
     }
     if let Some(mark) = MARKS.iter().find(|mark| !mark.is_in(header)) {
         return Err(format!(
-            "is no particle dump of VPIC: {} is expected at byte {}, as {}, found {}; leave format = \"vpic\" out for other \
+            "is not a VPIC particle dump: {} is expected at byte {}, as {}, found {}; omit format = \"vpic\" for other \
              files, and describe their records",
             mark.meaning,
             mark.offset,
@@ -33,7 +33,7 @@ pub fn check(header: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(), String>
         ));
     }
     let lengths = Lengths { file: file_bytes, header: HEADER_BYTES as u64, record: PARTICLE_BYTES as u64 };
-    let advice = "the file was not written to its end, or is written to by somebody else";
+    let advice = "the file is incomplete, or another process is writing it";
     check_count(particles.into(), lengths).map_err(|what| format!("{what}; {advice}"))
 }
 
@@ -80,7 +80,7 @@ mod tests {
         assert!(said(5, &[0xca, 0xfe]).contains("big-endian machine; only little-endian"));
         let type_of_fields = said(27, &[1, 0, 0, 0]);
         let words =
-            "the dump type 3 of particles is expected at byte 27, as 03 00 00 00, found 01 00 00 00; leave format";
+            "the dump type 3 of particles is expected at byte 27, as 03 00 00 00, found 01 00 00 00; omit format";
         assert!(type_of_fields.contains(words), "{type_of_fields}");
         let longer = said(103, &[48, 0, 0, 0]);
         assert!(longer.contains("particles of 48 bytes, expected VPIC's own 32"), "{longer}");

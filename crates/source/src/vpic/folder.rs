@@ -110,13 +110,13 @@ fn nothing_found(root: &Path) -> String {
     let is_step = |name: &str| name.strip_prefix("T.").and_then(plain::<u64>).is_some();
     let base = "no folders called T.<step> in it";
     if root.file_name().and_then(|name| name.to_str()).is_some_and(is_step) {
-        return format!("{base}; this is the folder of one step, give the one above");
+        return format!("{base}; this is the folder of one step: give its parent");
     }
     let children = names(root).unwrap_or_default();
     let below =
         children.iter().find(|child| names(&root.join(child)).unwrap_or_default().iter().any(|name| is_step(name)));
     match below {
-        Some(child) => format!("{base}, but in {}: give that one", root.join(child).display()),
+        Some(child) => format!("{base}, but in {}: give that folder", root.join(child).display()),
         None => format!("{base}; describe other files, raw records or Parquet, with --layout"),
     }
 }
@@ -127,7 +127,7 @@ fn choose_species(root: &Path, listing: &Listing, wanted: Option<&str>) -> Resul
     let joined = |names: &[&String]| names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
     if let Some(wanted) = wanted {
         return known.iter().find(|name| name.as_str() == wanted).map(|name| (*name).clone()).ok_or_else(|| {
-            SourceError::Usage(format!("{} holds no dumps of '{wanted}'; it holds {}", root.display(), joined(&known)))
+            SourceError::Usage(format!("{} has no dumps of '{wanted}'; it has {}", root.display(), joined(&known)))
         });
     }
     let first_file = |name: &String| listing.dumps[name].values().flat_map(BTreeMap::values).next();
@@ -137,14 +137,14 @@ fn choose_species(root: &Path, listing: &Listing, wanted: Option<&str>) -> Resul
         ([one], _) | ([], [one]) => Ok((*one).clone()),
         ([], []) => Err(SourceError::Unfit {
             path: root.to_owned(),
-            what: "the folders T.<step> hold no files called <species>.<step>.<rank>".into(),
+            what: "the folders T.<step> have no files called <species>.<step>.<rank>".into(),
         }),
         ([], names) => Err(SourceError::Unfit {
             path: root.to_owned(),
             what: format!("none of {} are VPIC particle dumps; describe other records with --layout", joined(names)),
         }),
         (several, _) => Err(SourceError::Usage(format!(
-            "{} holds dumps of several species; choose one with --species: {}",
+            "{} has dumps of several species; choose one with --species: {}",
             root.display(),
             joined(several)
         ))),
@@ -165,7 +165,7 @@ fn notes(root: &Path, listing: &Listing, species: &str, steps: &BTreeMap<u64, BT
     left_out.extend(listing.dumps.values().flat_map(BTreeMap::values).flat_map(BTreeMap::values));
     if let Some(example) = left_out.first() {
         let example = example.strip_prefix(root).unwrap_or(example).display();
-        notes.push(format!("left out {} files that are not dumps of {species}, such as {example}", left_out.len()));
+        notes.push(format!("ignored {} files that are not dumps of {species}, such as {example}", left_out.len()));
     }
     let without: Vec<String> =
         listing.steps.iter().filter(|step| !steps.contains_key(step)).map(|step| format!("T.{step}")).collect();
@@ -218,7 +218,7 @@ fn check_ranks(first: &Path, dumps: &BTreeMap<u32, PathBuf>, ranks: u32) -> Resu
     let Some(rank) = missing.first() else { return Ok(()) };
     let name = first.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
-    let more = if missing.len() > 1 { " and it is not the only one" } else { "" };
+    let more = if missing.len() > 1 { "; files of other ranks are missing as well" } else { "" };
     Err(SourceError::MissingRank {
         path: first.with_file_name(format!("{stem}.{rank}")),
         reason: format!("{} says that {ranks} ranks wrote this step{more}", first.display()),
@@ -262,7 +262,7 @@ fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Fie
     if offset != element_bytes {
         let (more, declared) = (element_bytes - PARTICLE_BYTES, offset - PARTICLE_BYTES);
         let advice = match more {
-            0 => "leave --extra out".to_owned(),
+            0 => "omit --extra".to_owned(),
             _ if more.is_multiple_of(8) => {
                 let tags: Vec<String> = (0..more / 8).map(|tag| format!("tag{tag}:i64")).collect();
                 format!("declare them with --extra, for example --extra '{}'", tags.join(","))
@@ -391,8 +391,8 @@ mod tests {
         let options = SourceOptions::default();
         assert!(refused(root.path(), &options).contains("--layout"));
         dump(&root.path().join("particle"), "e", 500, 0, 1, 32);
-        assert!(refused(root.path(), &options).contains("particle: give that one"));
-        assert!(refused(&root.path().join("particle/T.500"), &options).contains("give the one above"));
+        assert!(refused(root.path(), &options).contains("particle: give that folder"));
+        assert!(refused(&root.path().join("particle/T.500"), &options).contains("give its parent"));
         assert!(refused(&root.path().join("nowhere"), &options).starts_with("cannot read "));
         std::fs::write(root.path().join("file"), b"").unwrap();
         assert!(refused(&root.path().join("file"), &options).contains("neither a folder"));
@@ -417,6 +417,6 @@ mod tests {
         assert!(message.contains("e.600.0: the element size at offset 103 is 32, expected 48 as in"), "{message}");
         let plain = tempfile::tempdir().unwrap();
         dump(plain.path(), "e", 500, 0, 1, 32);
-        assert!(refused(plain.path(), &extra("tag0:i64")).contains("leave --extra out"));
+        assert!(refused(plain.path(), &extra("tag0:i64")).contains("omit --extra"));
     }
 }

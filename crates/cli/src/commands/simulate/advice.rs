@@ -56,7 +56,8 @@ fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure>
     let told: Vec<String> =
         tries.iter().map(|(pivots, found)| format!("{pivots}: {}", text::percent(*found))).collect();
     let reason = format!(
-        "imbalance of {ranks} ranks with {} records each, by pivots: {}; {chosen} is the fewest close to the best",
+        "load imbalance of {ranks} ranks with {} records each, by pivots: {}; {chosen} is the smallest number close \
+         to the best",
         text::count(plan.records),
         told.join(", ")
     );
@@ -69,8 +70,8 @@ fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failur
     let every = (plan.records / 7).max(1);
     let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &mut |_| {})?;
     let told = format!(
-        "with {ranks} ranks adapting agrees {} times and leaves {} of imbalance and {} of strays; seven equal intervals {} \
-         times, {} and {}",
+        "with {ranks} ranks, adaptive renegotiation makes {} tables, with {} imbalance and {} strays; seven equal \
+         intervals make {}, with {} and {}",
         adaptive.tables,
         text::percent(adaptive.load_imbalance),
         text::percent(adaptive.strays),
@@ -94,19 +95,19 @@ fn receivers(plan: &Plan, forecast: &Forecast) -> Advice {
     let total = u64::from(chosen) * u64::from(forecast.nodes);
     let reason = if chosen == per_node {
         format!(
-            "all ranks: a part has {} and the epoch's folder {} files",
+            "all ranks: a part has {} and an epoch {} files",
             text::bytes(node_bytes / u64::from(per_node)),
             text::count(total)
         )
     } else if by_folder < by_size {
         format!(
-            "with all ranks an epoch would have {} files; so it has {}",
+            "with all ranks an epoch would have {} files; with this setting it has {}",
             text::count(forecast.files),
             text::count(total)
         )
     } else {
         format!(
-            "with all ranks a part would have {}; so it has {} and other engines open {} files",
+            "with all ranks a part would have {}; with this setting it has {}, and an epoch {} files",
             text::bytes(node_bytes / u64::from(per_node)),
             text::bytes(node_bytes / u64::from(chosen)),
             text::count(total)

@@ -18,22 +18,22 @@ use crate::output::PendingFile;
 use crate::report::render_forecast;
 use turbidite_source::{Source, SourceOptions};
 
-/// Foretell how a run on your machine would go, and what to choose for it
+/// Forecast a run on your machine and recommend settings
 ///
-/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch happen as they
-/// would. Processors, network and storage are a model with the figures given here. The records' keys come from a trace (as
-/// `ingest` reads it) or from a named distribution.
+/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch are those of
+/// a run. Processors, network and storage are modelled with the numbers given here. The keys come from a trace (as `ingest`
+/// reads it) or from a named distribution.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Where a run has more records than can be simulated (--most-records), every rank appends the first part of its own, at the
-same rate; times, messages and files are then scaled up, and the answer says so.
+If a run has more records than --most-records, every rank appends only the first part of its records, at the same rate;
+times, messages and files are then scaled up, and the output says so.
 
   turbidite simulate --nodes 32 --ranks-per-node 64 --records 1000000 --record-bytes 64
   turbidite simulate dumps --key energy --derive 'energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1' --nodes 16 --ranks-per-node 128")]
 pub(crate) struct Simulate {
-    /// A folder or file whose records give the keys, in their order; without it --distribution does
+    /// A folder or file with a trace of keys, in the order of its records; without it, keys come from --distribution
     source: Option<PathBuf>,
-    /// The trace's key
+    /// The key column of the trace
     #[arg(long, value_name = "COLUMN", requires = "source")]
     key: Option<String>,
     /// A column of the trace to compute, as for `ingest` (may be repeated)
@@ -42,81 +42,81 @@ pub(crate) struct Simulate {
     /// A TOML file that describes the trace's records, as for `ingest`
     #[arg(long, value_name = "FILE", requires = "source")]
     layout: Option<PathBuf>,
-    /// Which particles of a trace of several species
+    /// The species to read, if the trace has several
     #[arg(long, value_name = "NAME", requires = "source")]
     species: Option<String>,
-    /// Which epoch of the trace [default: the first]
+    /// The epoch of the trace [default: the first]
     #[arg(long, value_name = "E", requires = "source")]
     epoch: Option<u64>,
-    /// How keys are distributed where there is no trace
+    /// Distribution of the keys, without a trace
     #[arg(long, value_enum, default_value_t = Distribution::Lognormal, conflicts_with = "source")]
     distribution: Distribution,
-    /// By what factor keys grow from the beginning of the epoch to its end
+    /// Factor by which keys grow from the beginning of the epoch to its end
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     drift: f64,
     /// Nodes of the run
     #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: u32,
-    /// Ranks on each node
+    /// Ranks per node
     #[arg(long, value_name = "N", default_value_t = 16)]
     ranks_per_node: u32,
-    /// Records of each rank and epoch
+    /// Records per rank and epoch
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     records: u64,
-    /// Bytes of a record
+    /// Bytes per record
     #[arg(long, value_name = "BYTES", default_value_t = 64)]
     record_bytes: usize,
-    /// Records a second that each rank makes [default: all are there at once, as in a dump]
+    /// Records per second that each rank appends [default: all at once, as in a dump]
     #[arg(long, value_name = "N")]
     rate: Option<f64>,
     /// Ranks that receive and store records [default: all]
     #[arg(long, value_name = "N")]
     receivers: Option<u32>,
-    /// Pivots a rank sends to agree on partitions
+    /// Pivots that each rank sends for a partition table
     #[arg(long, value_name = "N", default_value_t = 512)]
     pivots: u32,
-    /// Records of a rank after which partitions are agreed on anew [default: adapts]
+    /// Records of a rank between two renegotiations [default: adaptive]
     #[arg(long, value_name = "RECORDS")]
     renegotiate: Option<u64>,
-    /// Simulate no more records than this in all
+    /// Maximum number of records to simulate, over all ranks
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     most_records: u64,
-    /// Seed of everything random
+    /// Seed of the random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Write a page with plots
+    /// Write an HTML page with plots
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Leave out the runs that recommendations are made from
+    /// Skip the recommendations, and the simulations that they need
     #[arg(long)]
     no_advice: bool,
     #[command(flatten)]
     model: MachineModel,
 }
 
-/// What the machine is like.
+/// The model of the machine.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The machine")]
 struct MachineModel {
-    /// Processors of a node [default: one for each rank]
+    /// Cores per node [default: one per rank]
     #[arg(long, value_name = "N")]
     cores: Option<u32>,
-    /// Microseconds a message takes between nodes
+    /// Network latency between nodes, in microseconds
     #[arg(long, value_name = "US", default_value_t = 2.0)]
     latency_us: f64,
-    /// Gigabytes a second into and out of a node
+    /// Network bandwidth of a node in each direction, in GB/s
     #[arg(long, value_name = "GB", default_value_t = 25.0)]
     network_gb_per_s: f64,
-    /// Gigabytes a second that a node can store
+    /// Storage bandwidth of a node, in GB/s
     #[arg(long, value_name = "GB", default_value_t = 2.0)]
     node_storage_gb_per_s: f64,
-    /// Gigabytes a second that all nodes together can store
+    /// Storage bandwidth of all nodes together, in GB/s
     #[arg(long, value_name = "GB", default_value_t = 500.0)]
     storage_gb_per_s: f64,
-    /// Files that all nodes together can create in a second
+    /// Files that all nodes together can create per second
     #[arg(long, value_name = "N", default_value_t = 50_000.0)]
     files_per_s: f64,
-    /// How fast a processor is next to the one that costs are estimated for
+    /// Speed of a core, relative to the one that the costs were fitted on
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     speed: f64,
 }
@@ -153,15 +153,13 @@ impl Simulate {
             return refuse(format!("--nodes times --ranks-per-node is {ranks}; 1 to 1,048,576 ranks can be simulated"));
         }
         if self.receivers.is_some_and(|receivers| receivers == 0 || u64::from(receivers) > ranks) {
-            return refuse(format!("--receivers: there are 1 to {ranks}"));
+            return refuse(format!("--receivers: must be 1 to {ranks}"));
         }
         if !(2..=1 << 16).contains(&self.pivots) {
             return refuse(format!("--pivots: {} is outside 2 to 65536", self.pivots));
         }
         if self.renegotiate == Some(0) || self.records == 0 || self.most_records < ranks {
-            return refuse(
-                "--renegotiate and --records are at least 1, --most-records at least 1 for each rank".into(),
-            );
+            return refuse("--renegotiate and --records must be at least 1, --most-records at least 1 per rank".into());
         }
         let numbers = [
             ("--rate", self.rate.unwrap_or(1.0)),
@@ -173,9 +171,9 @@ impl Simulate {
             ("--speed", self.model.speed),
         ];
         match numbers.into_iter().find(|(_, number)| !(*number > 0.0 && number.is_finite())) {
-            Some((name, number)) => refuse(format!("{name}: {number} is not above 0")),
+            Some((name, number)) => refuse(format!("{name}: must be above 0, not {number}")),
             None if !(self.model.latency_us >= 0.0 && self.model.latency_us.is_finite()) => {
-                refuse(format!("--latency-us: {} is no duration", self.model.latency_us))
+                refuse(format!("--latency-us: must be 0 or more, not {}", self.model.latency_us))
             }
             None => Ok(()),
         }
@@ -229,7 +227,7 @@ impl Simulate {
         let mut recipe = RecordMapping { source: &source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
         let Some(name) = &self.key else {
-            return Err(Failure::Usage("--key says which column of the trace is the key".into()));
+            return Err(Failure::Usage("--key is required with a trace: the name of its key column".into()));
         };
         let Some(index) = columns.iter().position(|column| column.name == *name) else {
             let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();

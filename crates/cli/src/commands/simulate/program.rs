@@ -17,13 +17,13 @@ pub(super) const MOST_TRACED: usize = 4_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Distribution {
-    /// From 0 to 1
+    /// Uniform from 0 to 1
     Uniform,
-    /// Around 0
+    /// Normal around 0
     Normal,
-    /// As energies of particles are: most small, a thin tail of large ones
+    /// Lognormal, like particle energies: most are small, with a thin tail of large ones
     Lognormal,
-    /// Half of all keys are 0, the others as in lognormal
+    /// Half of all keys are 0, the others lognormal
     HalfZero,
 }
 
@@ -54,7 +54,7 @@ impl Records {
             Keys::Traced { data_type, .. } => *data_type,
         };
         if record_bytes < data_type.width() {
-            let what = format!("--record-bytes: a record has its key, {} bytes, at least", data_type.width());
+            let what = format!("--record-bytes: must be at least {}, the size of the key", data_type.width());
             return Err(Failure::Usage(what));
         }
         let mut columns = vec![Column::new("key", data_type)];

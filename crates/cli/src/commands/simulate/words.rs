@@ -18,15 +18,15 @@ pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Opti
         row("strays", text::percent(forecast.strays)),
         row("spills", text::percent(forecast.spills)),
         row("partition tables", text::count(forecast.tables as u64)),
-        row("messages for each", text::count(forecast.negotiation_messages_per_table)),
-        row("depth of the tree", forecast.tree_depth.to_string()),
-        row("time for each, mean", seconds(forecast.negotiation_s_mean)),
-        row("time for each, most", seconds(forecast.negotiation_s_most)),
-        row("a table", bytes(forecast.table_bytes as u64)),
-        row("messages in all", text::count(forecast.messages)),
+        row("messages per table", text::count(forecast.negotiation_messages_per_table)),
+        row("depth of the control tree", forecast.tree_depth.to_string()),
+        row("renegotiation time, mean", seconds(forecast.negotiation_s_mean)),
+        row("renegotiation time, maximum", seconds(forecast.negotiation_s_most)),
+        row("table size", bytes(forecast.table_bytes as u64)),
+        row("messages in total", text::count(forecast.messages)),
         row("open batches of a rank, 3 hops", bytes(forecast.buffer_bytes_three_hops)),
         row("open batches of a rank, 1 hop", bytes(forecast.buffer_bytes_one_hop)),
-        row("buffers of a rank as seen", bytes(forecast.buffer_bytes_seen as u64)),
+        row("buffers of a rank, observed", bytes(forecast.buffer_bytes_seen as u64)),
         row("files", text::count(forecast.files)),
         row("runs", text::count(forecast.runs)),
         row("manifest", bytes(forecast.manifest_bytes)),
@@ -48,12 +48,12 @@ pub(super) fn of(plan: &Plan, forecast: &Forecast, advice: &[Advice], page: Opti
     ];
     if forecast.simulated_per_rank < plan.records {
         lines.push(format!(
-            "simulated: the first {} records of each rank; times, messages, runs and files follow from these",
+            "simulated: the first {} records of each rank; times, messages, runs and files are scaled up",
             text::count(forecast.simulated_per_rank)
         ));
     }
     for Advice { option, value, reason } in advice {
-        lines.push(format!("choose {option} = {value}: {reason}"));
+        lines.push(format!("recommended: {option} = {value}: {reason}"));
     }
     if let Some(page) = page {
         lines.push(format!("plots: {}", page.display()));

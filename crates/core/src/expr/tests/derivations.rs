@@ -132,7 +132,7 @@ fn integers_are_rounded_to_nearest_and_checked() {
     let error = derive("a:u16 = (bits_i32(w) - 1024608549) * 32", 3_000).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "derived column 'a', row 2048: 65536.0 does not fit u16; derive it as f32 or f64, or mend the expression"
+        "derived column 'a', row 2048: 65536.0 does not fit u16; derive it as f32 or f64, or fix the expression"
     );
 }
 
@@ -167,17 +167,17 @@ fn no_rows_give_no_values() {
 #[test]
 fn each_mistake_has_its_message() {
     for (text, beginning) in [
-        ("sqrt(ux)", "'sqrt(ux)' derives no column; write name = expression"),
-        ("a == 1", "'a == 1' derives no column"),
-        (" = 1", "' = 1' derives no column"),
+        ("sqrt(ux)", "'sqrt(ux)' is not a derivation; write name = expression"),
+        ("a == 1", "'a == 1' is not a derivation"),
+        (" = 1", "' = 1' is not a derivation"),
         ("a >= 1", "'a >' cannot name a derived column: use letters, digits and _"),
-        ("epoch = 1", "'epoch' cannot name a derived column: it stands for the timestep"),
+        ("epoch = 1", "'epoch' cannot name a derived column: the name is reserved for the timestep"),
         ("a.b = 1", "'a.b' cannot name a derived column"),
         ("a:i31 = 1", "derived column 'a': 'i31' is not a number type; use i8 to i64"),
         ("a:fixed_bytes(4) = 1", "derived column 'a': 'fixed_bytes(4)' is not a number type"),
         ("a =", "the expression is empty"),
         ("a = header.y0", "at character 5: the source has no constant 'header.y0'"),
-        ("a = ux > 1", "at character 5, near 'ux > 1': a number is needed here"),
+        ("a = ux > 1", "at character 5, near 'ux > 1': expected a number"),
         ("a = epoch + 1", "at character 5: there is no column 'epoch'"),
         (
             "energy:f32 = vx + 1",

@@ -27,7 +27,7 @@ fn each_mistake_has_its_message() {
         ("single > 1 and\n nope < 2", "at character 17: there is no column 'nope'"),
         (
             "single > payload",
-            "at character 10: column 'payload' is fixed_bytes(3), which can be stored and returned but not",
+            "at character 10: column 'payload' is fixed_bytes(3), which can be stored and returned, but not",
         ),
         ("isnan(PAYLOAD)", "at character 7: column 'payload' is fixed_bytes(3)"),
         (
@@ -39,32 +39,32 @@ fn each_mistake_has_its_message() {
         ("1 < abs()", "at character 5: abs takes one argument, not 0"),
         ("bits_i32(int) > 1", "at character 1: bits_i32 takes an f32 column by name; 'int' is not one"),
         ("bits_i32(single + 1) > 1", "at character 1: bits_i32 takes an f32 column by name; 'single + 1' is not one"),
-        ("single", "at character 1, near 'single': a condition is needed here"),
-        ("single > 1 and int + 1", "at character 16, near 'int + 1': a condition is needed here"),
-        ("not 3", "at character 5, near '3': a condition is needed here"),
-        ("(single > 1) + 2 > 1", "at character 2, near 'single > 1) + 2 > 1': a number is needed here"),
-        ("1 < single < 3", "at character 1, near '1 < single < 3': a number is needed here"),
-        ("single = TRUE", "at character 10, near 'TRUE': a number is needed here"),
+        ("single", "at character 1, near 'single': expected a condition"),
+        ("single > 1 and int + 1", "at character 16, near 'int + 1': expected a condition"),
+        ("not 3", "at character 5, near '3': expected a condition"),
+        ("(single > 1) + 2 > 1", "at character 2, near 'single > 1) + 2 > 1': expected a number"),
+        ("1 < single < 3", "at character 1, near '1 < single < 3': expected a number"),
+        ("single = TRUE", "at character 10, near 'TRUE': expected a number"),
         (
             "single > header.x0",
-            "at character 10: 'header.x0' is a constant of source files; predicates know columns only",
+            "at character 10: 'header.x0' is a constant of source files; predicates can use columns only",
         ),
-        ("single > 1 2", "at character 12, near '2': the expression should end here"),
-        ("single > 1)", "at character 11, near ')': the expression should end here"),
+        ("single > 1 2", "at character 12, near '2': expected an operator"),
+        ("single > 1)", "at character 11, near ')': expected an operator"),
         ("single >", "at character 9, near 'the end': expected an expression"),
         ("single in ()", "at character 12, near ')': expected an expression, found )"),
         ("(single > 1", "at character 12, near 'the end': "),
-        ("single > 'a'", "at character 10, near ''a'': this has no meaning"),
+        ("single > 'a'", "at character 10, near ''a'': not supported"),
         ("single > 'a", "at character 10, near ''a': "),
-        ("single > 1 -- 2", "at character 12, near '-- 2': this begins a comment in SQL"),
-        ("single > /* a */ 2", "at character 10, near '/* a */ 2': this begins a comment in SQL"),
-        ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': this has no meaning"),
-        ("single && 2", "at character 8, near '&& 2': this has no meaning"),
-        ("single >= 1 and (single, int) > 2", "at character 18, near 'single, int) > 2': this has no meaning"),
-        ("single IS NULL", "at character 8, near 'IS NULL': the expression should end here"),
+        ("single > 1 -- 2", "at character 12, near '-- 2': this starts a comment in SQL"),
+        ("single > /* a */ 2", "at character 10, near '/* a */ 2': this starts a comment in SQL"),
+        ("single ^ 2 > 1", "at character 8, near '^ 2 > 1': not supported"),
+        ("single && 2", "at character 8, near '&& 2': not supported"),
+        ("single >= 1 and (single, int) > 2", "at character 18, near 'single, int) > 2': not supported"),
+        ("single IS NULL", "at character 8, near 'IS NULL': expected an operator"),
         ("single in (select 1)", "at character 19, near '1)': "),
-        ("single > 0x1F", "at character 10, near '0x1F': this has no meaning"),
-        ("single > 10L", "at character 10, near '10L': this has no meaning"),
+        ("single > 0x1F", "at character 10, near '0x1F': not supported"),
+        ("single > 10L", "at character 10, near '10L': not supported"),
     ] {
         assert!(message(text).starts_with(beginning), "{text:?} gives {:?}", message(text));
     }
@@ -82,7 +82,7 @@ fn limits_are_told() {
     assert!(
         message(&vec!["int<2"; 2_000].join(" OR ")).starts_with("the expression has more than 1000 operators; use IN")
     );
-    assert!(message(&" ".repeat(2_000_000)).starts_with("the expression has 2000000 bytes; 1048576 are allowed"));
+    assert!(message(&" ".repeat(2_000_000)).starts_with("the expression has 2000000 bytes; the maximum is 1048576"));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn ambiguity_needs_names_that_differ_only_in_case() {
     use super::super::Derivation;
     let inputs = [Column::new("Ux", DataType::F32), Column::new("uX", DataType::F32)];
     let error = Derivation::parse("a = ux + 1", &inputs, &|_| None).unwrap_err();
-    assert_eq!(error.to_string(), "at character 5: 'ux' could be any of Ux, uX; write one exactly");
+    assert_eq!(error.to_string(), "at character 5: 'ux' is ambiguous: Ux, uX; use the exact name");
     assert_eq!(Derivation::parse("a = uX + 1", &inputs, &|_| None).unwrap().inputs(), [1]);
 }
 

@@ -173,16 +173,16 @@ impl EpochManifest {
             .checked_sub(TRAILER_BYTES)
             .map(|end| &bytes[..end])
             .filter(|_| bytes.ends_with(MANIFEST_MAGIC))
-            .ok_or_else(|| corruption("it does not end as a manifest does"))?;
+            .ok_or_else(|| corruption("it has no manifest trailer"))?;
         if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
-            return Err(corruption("its checksum is wrong"));
+            return Err(corruption("checksum mismatch"));
         }
         // Arrow's decoder panics on some streams that only a forger with the right checksum can make: these count as
         // corrupt too.
         let covered = covered.len();
         let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
         let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
-            .unwrap_or_else(|_| Err("it is no Arrow stream".to_owned()))
+            .unwrap_or_else(|_| Err("it is not an Arrow stream".to_owned()))
             .map_err(|what| corruption(&what))?;
         let notes = found.metadata();
         let version = notes.get("turbidite.format_version").and_then(|version| version.parse().ok());
@@ -193,12 +193,12 @@ impl EpochManifest {
             Some(_) => {}
             None => return Err(corruption("it has no format version")),
         }
-        let mut manifest = take_notes(notes).ok_or_else(|| corruption("what it says of the epoch cannot be read"))?;
+        let mut manifest = take_notes(notes).ok_or_else(|| corruption("the epoch's metadata cannot be decoded"))?;
         let batches: Option<Vec<StoredRowGroups>> =
             batches.iter().map(|batch| StoredRowGroups::of(batch, schema)).collect();
-        let batches = batches.ok_or_else(|| corruption("one of its runs cannot be read"))?;
+        let batches = batches.ok_or_else(|| corruption("a row group cannot be decoded"))?;
         if batches.iter().any(StoredRowGroups::has_excess_nans) {
-            return Err(corruption("a row group has more NaN than rows"));
+            return Err(corruption("a row group has more NaN values than rows"));
         }
         manifest.row_groups = RowGroupEntries::stored(batches);
         manifest.check().map_err(corruption)?;
@@ -222,21 +222,21 @@ impl EpochManifest {
         // A part's runs are consecutive, and so are parts: the search for the next run begins there.
         let mut at = 0;
         for run in self.row_groups.places() {
-            let end = run.offset.checked_add(run.bytes).ok_or("a run has no valid place")?;
+            let end = run.offset.checked_add(run.bytes).ok_or("a row group has an invalid offset or size")?;
             let beside =
                 [at, at + 1].into_iter().find(|place| ends.get(*place).is_some_and(|entry| entry.0 == run.part));
             at = beside
                 .or_else(|| ends.binary_search_by_key(&run.part, |entry| entry.0).ok())
-                .ok_or("a run lies outside the parts listed")?;
+                .ok_or("a row group lies outside the listed parts")?;
             if end > ends[at].1 {
-                return Err("a run lies outside the parts listed");
+                return Err("a row group lies outside the listed parts");
             }
             // A record takes at least one byte, so no count or allocation by rows exceeds the size of the files.
             if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
                 return Err("a row group has more rows than its bytes can hold");
             }
-            rows = rows.checked_add(run.rows).ok_or("its runs have more rows than can be counted")?;
-            bytes = bytes.checked_add(run.bytes).ok_or("its runs have more bytes than can be counted")?;
+            rows = rows.checked_add(run.rows).ok_or("the total number of rows overflows")?;
+            bytes = bytes.checked_add(run.bytes).ok_or("the total number of bytes overflows")?;
         }
         Ok(())
     }
@@ -250,13 +250,13 @@ fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<
         let before = buffer.len();
         match decoder.decode(&mut buffer) {
             Ok(batch) => batches.extend(batch),
-            Err(error) => return Err(format!("it is no Arrow stream: {error}")),
+            Err(error) => return Err(format!("it is not an Arrow stream: {error}")),
         }
         if buffer.len() == before {
             return Err("bytes follow the end of its Arrow stream".to_owned());
         }
     }
-    decoder.finish().map_err(|error| format!("its Arrow stream is not complete: {error}"))?;
+    decoder.finish().map_err(|error| format!("its Arrow stream is incomplete: {error}"))?;
     let found = decoder.schema().ok_or("it is empty")?;
     let expected = fields(schema);
     let same = found.fields().len() == expected.len()
@@ -266,7 +266,7 @@ fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<
             .zip(&expected)
             .all(|(found, expected)| found.name() == expected.name() && found.data_type() == expected.data_type());
     if !same {
-        return Err("its columns are not those of the dataset's schema".to_owned());
+        return Err("its columns differ from the dataset's schema".to_owned());
     }
     Ok((found, batches))
 }

@@ -266,14 +266,14 @@ pub(in crate::format) fn decode_footer(bytes: &[u8]) -> Result<ParsedFooter, Mal
     }
     columns.remove(0);
     if row_groups.iter().any(|group: &ParsedRowGroup| group.columns.len() != columns.len()) {
-        return Err(Malformed("a row group has another number of columns than the schema"));
+        return Err(Malformed("a row group and the schema differ in the number of columns"));
     }
     let (identity, format_version, part) = notes.finish().ok_or(Malformed("it was not written by turbidite"))?;
     Ok(ParsedFooter { identity, format_version, part, row_groups, columns })
 }
 
 fn text(bytes: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed("a text is not UTF-8"))
+    std::str::from_utf8(bytes).map_err(|_| Malformed("a string is not UTF-8"))
 }
 
 fn decode_schema_element(reader: &mut Reader<'_>) -> Result<(String, i64, i64), Malformed> {
@@ -304,7 +304,7 @@ fn decode_row_group(reader: &mut Reader<'_>) -> Result<ParsedRowGroup, Malformed
         }
         Ok(true)
     })?;
-    Ok(ParsedRowGroup { rows: number(rows, "a row group has no valid number of rows")?, columns })
+    Ok(ParsedRowGroup { rows: number(rows, "a row group has an invalid number of rows")?, columns })
 }
 
 fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
@@ -337,7 +337,7 @@ fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
 }
 
 fn range(start: Option<i64>, bytes: Option<i64>) -> Result<Range<u64>, Malformed> {
-    const COMPLAINT: &str = "a column chunk has no valid place";
+    const COMPLAINT: &str = "a column chunk has an invalid offset or size";
     let (start, bytes): (u64, u64) = (number(start, COMPLAINT)?, number(bytes, COMPLAINT)?);
     // Both are below 2^63.
     Ok(start..start + bytes)

@@ -117,9 +117,9 @@ pub(in crate::format) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader,
         return Err(Malformed("it is not an uncompressed PLAIN data page"));
     }
     let header = PageHeader {
-        body_bytes: number(compressed, "a page has no valid length")?,
-        crc: number::<i32>(crc, "a page has no valid checksum")? as u32,
-        rows: number(rows, "a page has no valid number of values")?,
+        body_bytes: number(compressed, "a page has an invalid length")?,
+        crc: number::<i32>(crc, "a page has an invalid checksum")? as u32,
+        rows: number(rows, "a page has an invalid number of values")?,
     };
     Ok((header, reader.position()))
 }

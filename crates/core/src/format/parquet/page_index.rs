@@ -103,7 +103,7 @@ pub(in crate::format) fn decode_offset_index(
                 }
                 Ok(true)
             })?;
-            const COMPLAINT: &str = "a page has no valid place";
+            const COMPLAINT: &str = "a page has an invalid offset or size";
             starts.push((number(offset, COMPLAINT)?, number(length, COMPLAINT)?, number(first_row, COMPLAINT)?));
             Ok(())
         })?;
@@ -116,14 +116,14 @@ pub(in crate::format) fn decode_offset_index(
         let page_rows =
             next_row.checked_sub(first_row).and_then(|rows| u32::try_from(rows).ok()).filter(|rows| *rows > 0);
         let (true, true, Some(page_rows)) = (offset == position, first_row == row, page_rows) else {
-            return Err(Malformed("its pages do not follow each other"));
+            return Err(Malformed("its pages are not contiguous"));
         };
         pages.push(PageLocation { offset, bytes, first_row, rows: page_rows });
         position = position.checked_add(u64::from(bytes)).ok_or(Malformed("a page is too long"))?;
         row = next_row;
     }
     if position != chunk.end || row != rows {
-        return Err(Malformed("its pages do not fill the column"));
+        return Err(Malformed("its pages do not cover the column chunk"));
     }
     Ok(pages)
 }
@@ -145,8 +145,8 @@ pub(in crate::format) fn decode_column_index(
         Ok(true)
     })?;
     if low.len() != pages || high.len() != pages {
-        return Err(Malformed("its column index has another number of pages"));
+        return Err(Malformed("its column index and offset index differ in the number of pages"));
     }
     let ranges: Option<Vec<_>> = low.into_iter().zip(high).map(|(low, high)| low.zip(high)).collect();
-    ranges.ok_or(Malformed("its column index holds a bound that is no value"))
+    ranges.ok_or(Malformed("its column index has an invalid bound"))
 }

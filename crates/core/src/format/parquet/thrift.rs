@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
     }
 
     fn byte(&mut self) -> Result<u8, Malformed> {
-        let byte = *self.bytes.get(self.position).ok_or(Malformed("it ends early"))?;
+        let byte = *self.bytes.get(self.position).ok_or(Malformed("it is truncated"))?;
         self.position += 1;
         Ok(byte)
     }
@@ -237,7 +237,7 @@ impl<'a> Reader<'a> {
     ) -> Result<(), Malformed> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Malformed("it nests too deep"));
+            return Err(Malformed("it nests too deeply"));
         }
         let mut last = 0i16;
         loop {
@@ -264,14 +264,14 @@ impl<'a> Reader<'a> {
         match field.kind {
             BYTE => Ok(i64::from(self.byte()? as i8)),
             I16 | I32 | I64 => self.zigzag(),
-            _ => Err(Malformed("a field is not the number it should be")),
+            _ => Err(Malformed("a field is not a number")),
         }
     }
 
     /// Reads the value of a binary or string field.
     pub(in crate::format) fn binary(&mut self, field: Field) -> Result<&'a [u8], Malformed> {
         if field.kind != BINARY {
-            return Err(Malformed("a field is not the string it should be"));
+            return Err(Malformed("a field is not a string"));
         }
         self.raw_binary()
     }
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
     fn raw_binary(&mut self) -> Result<&'a [u8], Malformed> {
         let len = usize::try_from(self.varint()?).map_err(|_| Malformed("a string is too long"))?;
         let end = self.position.checked_add(len).ok_or(Malformed("a string is too long"))?;
-        let value = self.bytes.get(self.position..end).ok_or(Malformed("it ends early"))?;
+        let value = self.bytes.get(self.position..end).ok_or(Malformed("it is truncated"))?;
         self.position = end;
         Ok(value)
     }
@@ -291,7 +291,7 @@ impl<'a> Reader<'a> {
         visit: impl FnMut(&mut Self, Field) -> Result<bool, Malformed>,
     ) -> Result<(), Malformed> {
         if field.kind != STRUCT {
-            return Err(Malformed("a field is not the structure it should be"));
+            return Err(Malformed("a field is not a structure"));
         }
         self.structure(visit)
     }
@@ -311,11 +311,11 @@ impl<'a> Reader<'a> {
 
     fn list_of(&mut self, field: Field, kind: u8) -> Result<usize, Malformed> {
         if field.kind != LIST {
-            return Err(Malformed("a field is not the list it should be"));
+            return Err(Malformed("a field is not a list"));
         }
         match self.list_head()? {
             (found, len) if found == kind || len == 0 => Ok(len),
-            _ => Err(Malformed("a list holds something else than it should")),
+            _ => Err(Malformed("a list has elements of another type")),
         }
     }
 
@@ -352,7 +352,7 @@ impl<'a> Reader<'a> {
             DOUBLE => {
                 let end = self.position + 8;
                 if end > self.bytes.len() {
-                    return Err(Malformed("it ends early"));
+                    return Err(Malformed("it is truncated"));
                 }
                 self.position = end;
                 Ok(())
@@ -361,7 +361,7 @@ impl<'a> Reader<'a> {
             LIST | SET => {
                 self.depth += 1;
                 if self.depth > MAX_DEPTH {
-                    return Err(Malformed("it nests too deep"));
+                    return Err(Malformed("it nests too deeply"));
                 }
                 let (kind, len) = self.list_head()?;
                 (0..len).try_for_each(|_| self.skip(kind, true))?;

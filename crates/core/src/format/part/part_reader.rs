@@ -70,7 +70,7 @@ impl PartReader {
         if file.bytes() != entry.bytes {
             return Err(Error::corruption(
                 path,
-                format!("it is {} bytes long where the manifest says {}", file.bytes(), entry.bytes),
+                format!("it has {} bytes, the manifest states {}", file.bytes(), entry.bytes),
             ));
         }
         let tail_bytes = entry
@@ -78,11 +78,11 @@ impl PartReader {
             .checked_sub(entry.footer_offset)
             .and_then(|bytes| usize::try_from(bytes).ok())
             .filter(|bytes| *bytes > CLOSING_BYTES)
-            .ok_or_else(|| corruption("the manifest's place for it is not within the file".to_owned()))?;
+            .ok_or_else(|| corruption("its offset in the manifest is outside the file".to_owned()))?;
         let mut tail = vec![0; tail_bytes];
         file.read_at(entry.footer_offset, &mut tail).at("read", path)?;
         if xxh3_64(&tail) != entry.footer_checksum {
-            return Err(corruption("its checksum is not the manifest's".to_owned()));
+            return Err(corruption("checksum mismatch with the manifest".to_owned()));
         }
         let (footer, index_bytes) = split_footer(&tail).map_err(|malformed| corruption(malformed.to_string()))?;
         check_version(path, &footer)?;
@@ -95,7 +95,7 @@ impl PartReader {
             )));
         }
         if !footer.fits(&schema) {
-            return Err(corruption("its columns are not the dataset's".to_owned()));
+            return Err(corruption("its columns differ from the dataset's".to_owned()));
         }
         let indexes = entry.footer_offset..entry.footer_offset + index_bytes as u64;
         let identity = footer.identity;
@@ -114,12 +114,12 @@ impl PartReader {
         let closing_offset = file
             .bytes()
             .checked_sub(CLOSING_BYTES as u64)
-            .ok_or_else(|| corruption("the file is too short to have one"))?;
+            .ok_or_else(|| corruption("the file is too short for a footer"))?;
         file.read_at(closing_offset, &mut closing).at("read", path)?;
         let footer_bytes = closing_footer_bytes(closing).map_err(|malformed| corruption(malformed.0))?;
         let footer_offset = closing_offset
             .checked_sub(footer_bytes as u64)
-            .ok_or_else(|| corruption("its length is more than the file's"))?;
+            .ok_or_else(|| corruption("its length exceeds the file's"))?;
         let mut footer = vec![0; footer_bytes];
         file.read_at(footer_offset, &mut footer).at("read", path)?;
         let footer = decode_footer(&footer).map_err(|malformed| corruption(malformed.0))?;
@@ -244,7 +244,7 @@ impl PartReader {
     pub fn check_page(&self, header: &[u8], body: &[u8], column: usize, check: bool) -> Result<usize> {
         let (parsed, header_bytes) = self.page_header(header, column)?;
         if header_bytes != header.len() {
-            return Err(self.page_corruption(column, "its header is not as long as its index says"));
+            return Err(self.page_corruption(column, "the length of its header differs from the page index"));
         }
         self.judge_page(parsed, body, column, check)?;
         Ok(parsed.rows as usize)
@@ -262,10 +262,10 @@ impl PartReader {
     fn judge_page(&self, header: PageHeader, body: &[u8], column: usize, check: bool) -> Result<()> {
         let expected = (header.rows as usize).checked_mul(self.value_bytes(column));
         if body.len() != header.body_bytes || expected != Some(body.len()) {
-            return Err(self.page_corruption(column, "its length is not what its header says"));
+            return Err(self.page_corruption(column, "its length differs from its header"));
         }
         if check && crc32fast::hash(body) != header.crc {
-            return Err(self.page_corruption(column, "its checksum is wrong"));
+            return Err(self.page_corruption(column, "checksum mismatch"));
         }
         Ok(())
     }
@@ -290,7 +290,7 @@ impl PartReader {
         let location = *self
             .pages(row_group, column)?
             .get(page)
-            .ok_or_else(|| Error::corruption_at(&self.path, place(), "there is no such page"))?;
+            .ok_or_else(|| Error::corruption_at(&self.path, place(), "no such page"))?;
         // The footer's checks keep every page within the file.
         let mut raw = vec![0; location.bytes as usize];
         self.file.read_at(location.offset, &mut raw).at("read", &self.path)?;
@@ -299,7 +299,7 @@ impl PartReader {
             other => other,
         })?;
         if rows != location.rows as usize {
-            return Err(Error::corruption_at(&self.path, place(), "it has another number of rows than its index says"));
+            return Err(Error::corruption_at(&self.path, place(), "its number of rows differs from the page index"));
         }
         Ok(rows)
     }
@@ -321,7 +321,7 @@ fn check_version(path: &Path, footer: &ParsedFooter) -> Result<()> {
 fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed> {
     let [a, b, c, d, magic @ ..] = closing;
     if magic != *PARQUET_MAGIC {
-        return Err(Malformed("the file does not end as a Parquet file does"));
+        return Err(Malformed("the file does not end with the Parquet magic"));
     }
     Ok(u32::from_le_bytes([a, b, c, d]) as usize)
 }
@@ -330,7 +330,7 @@ fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed
 fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
     let (rest, closing) = tail.split_last_chunk::<CLOSING_BYTES>().ok_or(Malformed("it is too short"))?;
     let footer_bytes = closing_footer_bytes(*closing)?;
-    let index_bytes = rest.len().checked_sub(footer_bytes).ok_or(Malformed("it is shorter than it says"))?;
+    let index_bytes = rest.len().checked_sub(footer_bytes).ok_or(Malformed("it is shorter than its stated length"))?;
     Ok((decode_footer(&rest[index_bytes..])?, index_bytes))
 }
 
@@ -345,10 +345,10 @@ fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowG
         for place in group.columns {
             let follows = next.map_or(place.pages.start >= position, |next| place.pages.start == next);
             if !follows || place.pages.end > indexes.start {
-                return Err(Malformed("a column chunk lies where none can be"));
+                return Err(Malformed("a column chunk is at an invalid offset"));
             }
             if !within(&place.offset_index) || !place.column_index.as_ref().is_none_or(within) {
-                return Err(Malformed("a page index lies where none can be"));
+                return Err(Malformed("a page index is at an invalid offset"));
             }
             next = Some(place.pages.end);
             columns.push(Chunk { place, pages: OnceLock::new(), ranges: OnceLock::new() });

@@ -108,11 +108,11 @@ fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Sche
             .checked_add(group.bytes)
             .filter(|end| *end <= file.bytes())
             .and_then(|_| usize::try_from(group.bytes).ok())
-            .ok_or_else(|| corruption("it is said to end after the file"))?;
+            .ok_or_else(|| corruption("it ends beyond the end of the file"))?;
         let mut content = vec![0; bytes];
         file.read_at(group.offset, &mut content).at("read", path)?;
         if xxh3_64(&content) != group.checksum {
-            return Err(corruption("its checksum is wrong"));
+            return Err(corruption("checksum mismatch"));
         }
         let columns = find_pages(&content, group.rows, schema).map_err(|malformed| corruption(malformed.0))?;
         groups.push(FoundRowGroup { content, rows: group.rows, columns });
@@ -136,7 +136,7 @@ fn find_pages(content: &[u8], rows: u64, schema: &Schema) -> Result<Vec<Vec<Foun
             let body = &content[position + header_bytes..end];
             let fits = (header.rows as usize).checked_mul(physical_width(column.data_type)) == Some(body.len());
             if !fits || header.rows == 0 || crc32fast::hash(body) != header.crc {
-                return Err(Malformed("a page is not what its header says"));
+                return Err(Malformed("a page does not match its header"));
             }
             let summary = summarize(column.data_type, body);
             pages.push(FoundPage { range: position..end, rows: header.rows, summary });
@@ -149,7 +149,7 @@ fn find_pages(content: &[u8], rows: u64, schema: &Schema) -> Result<Vec<Vec<Foun
         columns.push(pages);
     }
     if position != content.len() {
-        return Err(Malformed("its pages do not fill it"));
+        return Err(Malformed("its pages do not cover it"));
     }
     Ok(columns)
 }

@@ -175,7 +175,7 @@ fn more_rows_than_bytes_are_refused() {
     let changes: [(Change, &str); 3] = [
         (|run| run.rows = run.bytes + 1, "more rows than its bytes"),
         (|run| (run.rows, run.bytes) = (1 << 32, 1 << 33), "more rows than its bytes"),
-        (|run| run.columns[0].nan_count = run.rows + 1, "more NaN than rows"),
+        (|run| run.columns[0].nan_count = run.rows + 1, "more NaN values than rows"),
     ];
     for (change, complaint) in changes {
         let mut forged = whole.clone();

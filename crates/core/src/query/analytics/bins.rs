@@ -47,13 +47,13 @@ impl Bins {
     /// positive.
     pub(in crate::query) fn edges(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
         if self.count == 0 || self.count > MOST_BINS {
-            let what = format!("1 to {MOST_BINS}, not {}", self.count);
+            let what = format!("must be 1 to {MOST_BINS}, not {}", self.count);
             return Err(UsageError::Option { option: "bins", what }.into());
         }
         let refuse = |what: String| Err(UsageError::Option { option: "range", what }.into());
         let (from, to) = range;
         if !from.as_f64().is_finite() || !to.as_f64().is_finite() || from.compare(to) == Some(Ordering::Greater) {
-            return refuse(format!("{from}..{to} is not a finite range that ascends"));
+            return refuse(format!("{from}..{to} is not a finite ascending range"));
         }
         if self.scale == BinScale::Log && from.as_f64() <= 0.0 {
             return refuse(format!("a log scale needs a range above 0, not {from}..{to}"));

@@ -132,7 +132,7 @@ fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize
     };
     let stated = &shape.schema.columns()[index];
     let order = KeyOrder::new(stated.data_type)
-        .ok_or_else(|| refuse(format!("'{}' holds {}, not numbers", stated.name, stated.data_type)))?;
+        .ok_or_else(|| refuse(format!("'{}' has the type {}, which is not numeric", stated.name, stated.data_type)))?;
     Ok((Arc::new(shape), index, order))
 }
 
@@ -324,7 +324,9 @@ pub(in crate::query) fn quantiles(
     precision: Precision,
 ) -> Result<Quantiles> {
     if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
-        return Err(UsageError::Option { option: "at", what: format!("shares from 0 to 1, not {wrong}") }.into());
+        return Err(
+            UsageError::Option { option: "at", what: format!("shares must be from 0 to 1, not {wrong}") }.into()
+        );
     }
     let (shape, index, order) = resolve(dataset, column)?;
     let mut range_counts = Vec::new();

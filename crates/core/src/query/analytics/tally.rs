@@ -170,7 +170,7 @@ impl Work {
         let expected = RangeCount::of(group.entry().columns.get(sieve.column), group.entry().rows, sieve.order).rows;
         let counted: u64 = found.counts.iter().sum();
         if counted != expected {
-            let what = format!("it has {counted} values that are not NaN, the manifest says {expected}");
+            let what = format!("it has {counted} values that are not NaN, the manifest states {expected}");
             return Err(group.corruption(group.column_name(sieve.column), what));
         }
         Ok(found)

@@ -147,7 +147,7 @@ fn place<'a>(
         }
         let header_bytes = (page.bytes as usize)
             .checked_sub(page.rows as usize * value_bytes)
-            .ok_or_else(|| group.corruption(group.page_name(column, number), "it is shorter than its rows are"))?;
+            .ok_or_else(|| group.corruption(group.page_name(column, number), "it is shorter than its rows"))?;
         let direct = value_bytes == width && count == page.rows as usize;
         let rows = if direct { Vec::new() } else { rows.to_vec() };
         page_reads.push(PageRead { page: *page, column, number, header_bytes, direct, rows, target, raw: &mut [] });

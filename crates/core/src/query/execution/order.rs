@@ -107,7 +107,7 @@ impl Window {
             && ordinals.last().is_none_or(|last| *last <= self.greatest);
         if !within || !ordinals.is_sorted() {
             let place = self.group.column_name(shape.schema.key_index());
-            return Err(self.group.corruption(place, "its keys do not ascend within the bounds that summaries give"));
+            return Err(self.group.corruption(place, "its keys do not ascend within the bounds of the statistics"));
         }
         Ok(Rows { packed, ordinals })
     }
@@ -118,7 +118,7 @@ impl Window {
             Some(Err(error)) => error.lock().unwrap_or_else(PoisonError::into_inner).take(),
             _ => None,
         };
-        told.unwrap_or_else(|| self.group.corruption("rows", "they could not be read, as was told before"))
+        told.unwrap_or_else(|| self.group.corruption("rows", "they could not be read; see the first error"))
     }
 }
 

@@ -236,7 +236,7 @@ impl fmt::Display for Explanation {
             epoch.fmt(f)?;
         }
         if self.epochs.is_empty() {
-            writeln!(f, "no epoch to look at")?;
+            writeln!(f, "no matching epochs")?;
         }
         Ok(())
     }
@@ -260,19 +260,19 @@ impl fmt::Display for EpochExplanation {
             };
             writeln!(
                 f,
-                "  {name}: {} skipped, {} match as a whole, {} to be tested",
+                "  {name}: {} pruned, {} match completely, {} to be filtered",
                 kind.skipped, kind.whole, kind.tested
             )?;
         }
         for reason in &self.runs_skipped_by {
             let PruneReason { by, runs, rows } = reason;
-            writeln!(f, "  the manifest rules out {runs} row groups ({rows} rows) by {by}")?;
+            writeln!(f, "  pruned by the manifest: {runs} row groups ({rows} rows), by {by}")?;
         }
         for PruneReason { by, rows, .. } in &self.rows_skipped_by {
-            writeln!(f, "  page ranges rule out {rows} more rows by {by}")?;
+            writeln!(f, "  pruned by page statistics: {rows} more rows, by {by}")?;
         }
         if self.pages > 0 {
-            writeln!(f, "  pages to be tested: {} of {}", self.pages_tested, self.pages)?;
+            writeln!(f, "  pages to be filtered: {} of {}", self.pages_tested, self.pages)?;
         }
         writeln!(
             f,

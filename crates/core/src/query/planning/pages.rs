@@ -28,7 +28,7 @@ pub(in crate::query) fn check_pages(entry: &RowGroupEntry, pages: &[PageLocation
         }
     }
     if row != entry.rows {
-        return Err(format!("its pages hold {row} rows, the manifest says {}", entry.rows));
+        return Err(format!("its pages have {row} rows, the manifest states {}", entry.rows));
     }
     if row > u64::from(u32::MAX) {
         return Err(format!("{row} rows are more than a row group can have"));

@@ -95,7 +95,7 @@ pub(in crate::query) fn plan_epoch_by(
 fn missing_is_corruption(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Error::corruption(&path, "the manifest lists this file, but it is not there")
+            Error::corruption(&path, "the manifest lists this file, but it does not exist")
         }
         other => other,
     }
@@ -191,9 +191,9 @@ impl EpochScan {
     /// Returns the error for an epoch of which a newer commit replaced the one being read.
     pub(in crate::query) fn replaced(&self, dataset: &Catalog) -> Error {
         let epoch = self.manifest.epoch;
-        let what = format!("epoch {epoch} was replaced while it was read; ask again to read the new one");
+        let what = format!("epoch {epoch} was replaced while it was read; repeat the query to read the new version");
         Error::Io {
-            operation: "go on reading",
+            operation: "continue to read",
             path: dataset.root().to_owned(),
             source: io::Error::new(io::ErrorKind::NotFound, what),
         }
@@ -256,7 +256,7 @@ impl Group {
         match self.part.file().read_vectored_at(offset, buffers) {
             Ok(()) => Ok(()),
             Err(cause) if cause.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(self.corruption(format_args!("bytes from {offset}"), "the file ends before"))
+                Err(self.corruption(format_args!("bytes from {offset}"), "the file is too short"))
             }
             Err(source) => Err(Error::Io { operation: "read", path: self.path().to_owned(), source }),
         }
@@ -300,7 +300,7 @@ impl Group {
         match found {
             Ok(rows) if rows == expected => Ok(()),
             Ok(rows) => {
-                let what = format!("it holds {rows} rows where {expected} were expected");
+                let what = format!("it has {rows} rows where {expected} were expected");
                 Err(self.corruption(self.page_name(column, page), what))
             }
             Err(Error::Corruption { what, .. }) => Err(self.corruption(self.page_name(column, page), what)),

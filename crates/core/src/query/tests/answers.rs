@@ -294,8 +294,8 @@ fn epochs_are_chosen_by_range_list_or_all() {
     assert_eq!(epochs(Query::new().epochs(EpochRange { first: 4, last: 100 })), [20, 100]);
     assert_eq!(epochs(Query::new().filter("epoch % 10 = 0 and epoch < 50")), [20]);
     let missing = |query: Query| dataset.run(&query).map(|_| ()).unwrap_err().to_string();
-    assert!(missing(Query::new().epochs(7)).contains("no epoch 7"));
-    assert!(missing(Query::new().epochs(EpochRange { first: 7, last: 7 })).contains("no epoch 7"));
+    assert!(missing(Query::new().epochs(7)).contains("epoch 7 does not exist"));
+    assert!(missing(Query::new().epochs(EpochRange { first: 7, last: 7 })).contains("epoch 7 does not exist"));
     assert_eq!(epochs(Query::new().epochs(EpochRange { first: 5, last: 7 })), [0u64; 0]);
 }
 
@@ -325,7 +325,7 @@ fn wrong_requests_are_usage_errors() {
     let dataset = fixture.open();
     for (query, told) in [
         (Query::new().columns(["energy", "mass"]), "no column 'mass'"),
-        (Query::new().columns(["energy", "ENERGY"]), "named twice"),
+        (Query::new().columns(["energy", "ENERGY"]), "listed twice"),
         (Query::new().threads(0), "threads"),
         (Query::new().batch_rows(0), "batch_rows"),
         (Query::new().filter("mass > 1"), "mass"),

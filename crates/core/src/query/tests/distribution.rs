@@ -305,7 +305,7 @@ fn what_has_no_distribution_is_refused() {
     assert!(refused("epoch", &Bins::new(3), 1).contains("label"));
     assert!(refused("other", &Bins::new(3), 1).contains("the columns are b, energy"));
     assert!(refused("energy", &Bins::new(0), 1).contains("bins"));
-    assert!(refused("energy", &Bins::new(3), 2).contains("no epoch 2"));
+    assert!(refused("energy", &Bins::new(3), 2).contains("epoch 2 does not exist"));
     dataset.quantiles("energy", &[1.5], 1, Precision::Bounded).unwrap_err();
     dataset.quantiles("energy", &[f64::NAN], 1, Precision::Bounded).unwrap_err();
     let empty = dataset.histogram("energy", &Bins::new(3), 1, Precision::Exact).unwrap();

@@ -158,10 +158,10 @@ fn requests_that_cannot_be_met_are_refused() {
     let refused = |request: &TrackRequest| dataset.tracks(request, &|_| {}).unwrap_err();
     for (request, words) in [
         (TrackRequest::new("a > 1", 0, "ident"), "no column 'ident'"),
-        (TrackRequest::new("a > 1", 0, "epoch"), "tells timesteps apart"),
-        (TrackRequest::new("a > 1", 0, "a"), "'a' is f32; ids are integers"),
+        (TrackRequest::new("a > 1", 0, "epoch"), "identifies timesteps"),
+        (TrackRequest::new("a > 1", 0, "a"), "'a' is f32; ids must be integers"),
         (TrackRequest::new("a >", 0, "id"), "expected an expression"),
-        (TrackRequest::new("a > 1", 0, "id").columns(["a", "a"]), "named twice"),
+        (TrackRequest::new("a > 1", 0, "id").columns(["a", "a"]), "listed twice"),
         (TrackRequest::new("a > 1", 0, "id").threads(0), "at least 1"),
     ] {
         let error = refused(&request);
@@ -169,7 +169,7 @@ fn requests_that_cannot_be_met_are_refused() {
         assert!(error.to_string().contains(words), "{error}");
     }
     let missing = refused(&TrackRequest::new("a > 1", 7, "id"));
-    assert!(missing.to_string().contains("no epoch 7"), "{missing}");
+    assert!(missing.to_string().contains("epoch 7 does not exist"), "{missing}");
     let request = TrackRequest::new("a > 1", 0, "id").epochs(vec![0, 99]);
-    assert!(refused(&request).to_string().contains("no epoch 99"));
+    assert!(refused(&request).to_string().contains("epoch 99 does not exist"));
 }

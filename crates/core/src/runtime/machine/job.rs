@@ -30,7 +30,7 @@ pub trait Program {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
     /// No action is due, and the epoch is not over.
-    #[error("the epoch has come to a stop after {steps} steps: {ranks_over} of {ranks} ranks have ended it")]
+    #[error("the epoch stalled after {steps} steps: {ranks_over} of {ranks} ranks have ended it")]
     Stuck {
         /// Steps so far.
         steps: u64,

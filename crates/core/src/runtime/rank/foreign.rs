@@ -97,7 +97,7 @@ impl TransportTable {
         let argument = |what| UsageError::Option { option: "transport", what };
         if self.struct_size as usize != size_of::<Self>() || self.abi_version != ABI_VERSION {
             let what = format!(
-                "is of version {} with {} bytes where this library has version {ABI_VERSION} with {}: build it against \
+                "has ABI version {} and {} bytes, this library has version {ABI_VERSION} and {}: rebuild it with \
                  the turbidite.h of this release",
                 self.abi_version,
                 self.struct_size,
@@ -106,7 +106,7 @@ impl TransportTable {
             return Err(argument(what).into());
         }
         if self.rank >= self.ranks {
-            return Err(argument(format!("its rank {} is outside of {} ranks", self.rank, self.ranks)).into());
+            return Err(argument(format!("its rank {} is outside a job of {} ranks", self.rank, self.ranks)).into());
         }
         let (Some(send), Some(completed), Some(poll), Some(release), Some(describe), Some(abandon)) =
             (self.send, self.completed, self.poll, self.release, self.describe, self.abandon)
@@ -137,7 +137,7 @@ impl ForeignTransport {
             let text = (self.describe)(self.context);
             if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy().into_owned()) }
         };
-        self.failure.get_or_insert(text.unwrap_or_else(|| "the transport does not say why".to_owned()));
+        self.failure.get_or_insert(text.unwrap_or_else(|| "the transport reported no cause".to_owned()));
     }
 
     /// Frees the memory of messages that have left.
@@ -149,7 +149,7 @@ impl ForeignTransport {
                 return;
             }
             if self.pending.remove(&token).is_none() && adopt(token).is_none() {
-                let what = format!("the transport completed the message {token}, which was not on its way");
+                let what = format!("the transport completed message {token}, which was not in flight");
                 self.failure.get_or_insert(what);
                 return;
             }
@@ -233,7 +233,7 @@ impl Transport for ForeignTransport {
 
     fn abandon(&mut self) {
         // From here on none of the library's functions is called but `completed`.
-        self.failure.get_or_insert_with(|| "the ranks have lost each other".to_owned());
+        self.failure.get_or_insert_with(|| "the ranks have lost their connection".to_owned());
         // SAFETY: the context is the library's own.
         unsafe { (self.abandon)(self.context) };
     }
@@ -334,6 +334,6 @@ mod tests {
         }
         slow.done.borrow_mut().push_back(without_provenance_mut(usize::MAX));
         second.poll(Channel::Control);
-        assert!(second.failure().is_some_and(|why| why.contains("not on its way")), "an invented token");
+        assert!(second.failure().is_some_and(|why| why.contains("not in flight")), "an invented token");
     }
 }

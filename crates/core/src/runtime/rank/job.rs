@@ -111,7 +111,7 @@ impl RankJob {
         endpoint.store(self.options.writer(self.rank), Arc::new(factory), commit);
         if begun != epoch {
             // The others append already; they learn of the error at the epoch's end.
-            let what = format!("rank {} began epoch {epoch} where rank 0 began {begun}", self.rank);
+            let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
             endpoint.object(UsageError::Option { option: "epoch", what }.into());
         }
         drop(endpoint);
@@ -355,7 +355,7 @@ impl RankJob {
         match self.state {
             State::Between => Ok(()),
             State::InEpoch(_) | State::Ending(_) => Err(UsageError::State { call, state: "inside an epoch" }.into()),
-            State::Broken => Err(UsageError::State { call, state: "after ranks have lost each other" }.into()),
+            State::Broken => Err(UsageError::State { call, state: "after ranks have lost their connection" }.into()),
         }
     }
 

@@ -226,7 +226,7 @@ fn refusals_are_the_same_everywhere() {
         job.close().unwrap();
         exists.to_string()
     });
-    assert!(texts[0].contains("epoch 20 exists already") && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    assert!(texts[0].contains("epoch 20 already exists") && texts.iter().all(|text| *text == texts[0]), "{texts:?}");
 
     let other = || Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap();
     for (odd, schema_of_odd) in [(0, other()), (1, other()), (2, other())] {
@@ -283,7 +283,7 @@ fn ranks_that_begin_different_epochs_are_told() {
         append(&mut job, rank, 1000).unwrap();
         job.end_epoch().unwrap_err().to_string()
     });
-    assert!(texts.iter().all(|text| text.contains("rank 1 began epoch 6 where rank 0 began 5")), "{texts:?}");
+    assert!(texts.iter().all(|text| text.contains("rank 1 began epoch 6, but rank 0 began 5")), "{texts:?}");
 }
 
 #[test]

@@ -136,7 +136,10 @@ fn a_lock_of_the_same_job_is_never_broken() {
             match WriterLock::acquire_as(holder.clone(), storage, &layout(), break_lock) {
                 Err(error @ Error::Locked { by_own_job: true, .. }) => {
                     let text = error.to_string();
-                    assert!(text.contains("of this very job; two datasets with one folder?"), "{text}");
+                    assert!(
+                        text.contains("of this job; if two datasets have the same folder, give each its own"),
+                        "{text}"
+                    );
                     assert_eq!(error.refusal(), None, "nothing recommends to break it");
                 }
                 other => panic!("{other:?}"),

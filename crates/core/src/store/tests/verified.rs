@@ -143,7 +143,7 @@ fn leftovers_are_notices_only() {
     let said = texts(&report.findings);
     assert_eq!(report.findings.len(), 4, "{said}");
     assert!(report.is_clean(), "{said}");
-    for text in ["never finished", "no data", "notes.txt", "cut short"] {
+    for text in ["unfinished epoch", "no data", "notes.txt", "interrupted"] {
         assert!(said.contains(text), "{text}: {said}");
     }
 }
@@ -168,16 +168,16 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
     assert_eq!(contents(&dataset(true, &[(1, 1)]))[&1], ids(1));
     type Change = fn(&mut EpochManifest);
     let changes: [(Change, &str); 16] = [
-        (|manifest| manifest.statistics.rows += 1, "says that the epoch has 161 records"),
+        (|manifest| manifest.statistics.rows += 1, "states 161 records"),
         (|manifest| manifest.statistics.strays = 3, "3 strays"),
         (|manifest| manifest.statistics.spills = 3, "3 spilled"),
         (|manifest| manifest.statistics.nan_keys = 1, "1 records with a NaN key"),
-        (|manifest| manifest.row_groups.to_mut()[2].rows += 1, "another number of records"),
-        (|manifest| manifest.row_groups.to_mut()[2].checksum ^= 1, "checksum is not the manifest's"),
-        (|manifest| manifest.row_groups.to_mut()[2].bytes -= 1, "checksum is not the manifest's"),
+        (|manifest| manifest.row_groups.to_mut()[2].rows += 1, "number of records differs"),
+        (|manifest| manifest.row_groups.to_mut()[2].checksum ^= 1, "checksum mismatch with the manifest"),
+        (|manifest| manifest.row_groups.to_mut()[2].bytes -= 1, "checksum mismatch with the manifest"),
         (|manifest| manifest.row_groups.to_mut()[2].offset += 1, "begins at byte"),
         (|manifest| manifest.row_groups.to_mut()[2].row_group = 9, "row group 9"),
-        (|manifest| drop(manifest.row_groups.to_mut().remove(2)), "4 row groups where the manifest has 3"),
+        (|manifest| drop(manifest.row_groups.to_mut().remove(2)), "4 row groups, the manifest has 3"),
         (
             |manifest| manifest.row_groups.to_mut()[2].columns[0].range = Some((Value::Float(0.0), Value::Float(1e9))),
             "'energy'",
@@ -186,9 +186,9 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
         (|manifest| manifest.row_groups.to_mut()[2].columns[0].nan_count = 1, "1 NaN"),
         (
             |manifest| manifest.row_groups.to_mut()[2].bounds = Some((Value::Float(1000.0), Value::Float(2000.0))),
-            "outside of its partition",
+            "outside its partition",
         ),
-        (|manifest| manifest.row_groups.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys and has others"),
+        (|manifest| manifest.row_groups.to_mut()[2].kind = RunKind::NanKey, "run of NaN keys, but has other keys"),
         (|manifest| manifest.row_groups.to_mut()[2].table_version = 5, "seal of run"),
     ];
     for (change, text) in changes {

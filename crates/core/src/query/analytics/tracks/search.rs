@@ -215,7 +215,7 @@ pub(in crate::query) fn follow(
 fn id_column(schema: &Schema, name: &str) -> Result<usize> {
     let found = resolve_columns(&[name.to_owned()], schema)?;
     let Some(Some(column)) = found.first().copied() else {
-        return Err(wrong_id(format!("'{EPOCH_COLUMN}' tells timesteps apart, not particles")));
+        return Err(wrong_id(format!("'{EPOCH_COLUMN}' identifies timesteps, not particles")));
     };
     Ok(column)
 }
@@ -247,12 +247,12 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
     let shape = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&request.at.into())?;
     let mut gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
-        wrong_id(format!("'{}' is {}; ids are integers or fixed_bytes", stated.name, stated.data_type))
+        wrong_id(format!("'{}' is {}; ids must be integers or fixed_bytes", stated.name, stated.data_type))
     })?;
     let most = gatherer.most();
     let too_many = || {
         wrong_id(format!(
-            "more than {most} particles match '{}' at epoch {}; ask for fewer, or sort the output of a query by '{}'",
+            "more than {most} particles match '{}' at epoch {}; select fewer, or sort the output of a query by '{}'",
             request.of, request.at, stated.name
         ))
     };

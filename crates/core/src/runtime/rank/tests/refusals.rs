@@ -34,7 +34,7 @@ fn a_dataset_of_another_source_is_refused_where_sources_must_match() {
     let error = open_and_write(&storage, &of("watch: ions"), Some(3)).unwrap_err();
     assert_eq!(error.refusal(), Some(Refusal::OtherSource));
     let text = error.to_string();
-    assert_eq!(text, "rank 0: ds was written from another source: 'watch: electrons', and this one is 'watch: ions'");
+    assert_eq!(text, "rank 0: ds was written from another source: 'watch: electrons', not 'watch: ions'");
     // Sources without a scheme, or of another one, are not compared.
     for source in [None, Some("dumps/run7"), Some("other: ions"), Some("watch")] {
         open_and_write(&storage, &of_source(source, true), None).unwrap();
