@@ -1,5 +1,5 @@
-//! Gives the library its name, since a loader takes what is preloaded under a path and needed under a name for one, and compiles
-//! `formatted.c`, with the compiler that links Rust's programs too.
+//! Gives the library its name, since a loader takes what is preloaded under a path and needed under a name for one, and
+//! compiles `formatted.c`, with the compiler that links Rust's programs too.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,6 +1,6 @@
 /*
- * Messages whose contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what has to
- * come next without being told. What is wrong is printed, and the job aborted.
+ * Messages whose contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what
+ * has to come next without being told. What is wrong is printed, and the job aborted.
  */
 #ifndef MESSAGES_H
 #define MESSAGES_H

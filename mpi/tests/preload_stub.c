@@ -1,6 +1,6 @@
 /*
- * Stands in for libturbidite_preload.so: counts what libturbidite_preload_mpi.so reports, and does in a collective
- * what the real one does: agrees with the other ranks and sends messages. What is wrong ends the job.
+ * Stands in for libturbidite_preload.so: counts what libturbidite_preload_mpi.so reports, and does in a collective what
+ * the real one does: agrees with the other ranks and sends messages. What is wrong ends the job.
  */
 #include <mpi.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /*
  * A tool beside us in LD_PRELOAD that wraps what Darshan wraps in the way Darshan does: the start and the end of MPI
- * under both names, passed to the next PMPI_X; files by the next function of the same name. It prints what it has
- * seen.
+ * under both names, passed to the next PMPI_X; files by the next function of the same name. It prints what it has seen.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -13,15 +13,15 @@
  *     turbidite_end_epoch(dataset, NULL);
  *     turbidite_close(dataset);
  *
- * With several ranks, hand turbidite_open a transport (turbidite_mpi.h makes one of a communicator). Then open, begin_epoch,
- * end_epoch and truncate_after are collective: every rank calls them, in the same order. append, renegotiate and
- * progress are not, and never wait for another rank beyond the patience of the options.
+ * With several ranks, hand turbidite_open a transport (turbidite_mpi.h makes one of a communicator). Then open,
+ * begin_epoch, end_epoch and truncate_after are collective: every rank calls them, in the same order. append,
+ * renegotiate and progress are not, and never wait for another rank beyond the patience of the options.
  *
- * Several datasets may be open at once, each with a transport of its own; they share memory, and one thread that sorts and
- * writes.
+ * Several datasets may be open at once, each with a transport of its own; they share memory, and one thread that sorts
+ * and writes.
  *
- * Every function answers a status; on all but TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error() says in words what
- * happened and what to do. No function exits, aborts or throws. A handle may be used by one thread at a time.
+ * Every function answers a status; on all but TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error() says in words
+ * what happened and what to do. No function exits, aborts or throws. A handle may be used by one thread at a time.
  */
 #ifndef TURBIDITE_H
 #define TURBIDITE_H
@@ -90,15 +90,15 @@ typedef struct turbidite_view {
 /* How a dataset is written. Call turbidite_options_init first, then change what is to be different. */
 typedef struct turbidite_options {
     uint32_t struct_size;    /* sizeof(turbidite_options), set by turbidite_options_init */
-    int32_t if_exists;       /* what begin_epoch does about an epoch that is there: TURBIDITE_IF_EXISTS_... */
-    int32_t break_lock;      /* not 0: take over the lock of a writer that cannot be judged from here */
+    int32_t if_exists;       /* the action of begin_epoch if the epoch exists: TURBIDITE_IF_EXISTS_... */
+    int32_t break_lock;      /* not 0: take over a lock whose holder's state is unknown on this host */
     uint32_t receivers;      /* ranks that store records, spread evenly; 0 for all */
     uint32_t pivots;         /* size of the summary a rank sends when a partition table is made */
-    uint32_t patience_ms;    /* how long an append waits for a rank that takes nothing before its records stay here */
-    uint32_t stall_s;        /* a collective call in which nothing moves for so long fails, as ranks are lost; 0: never */
+    uint32_t patience_ms;    /* timeout of an append for a rank's credit; then its records stay on this rank */
+    uint32_t stall_s;        /* a collective call fails after this long without progress; 0: never */
     uint32_t reserved;       /* 0 */
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: as the data demands */
-    uint64_t memtable_bytes; /* memory in which a receiver gathers a sorted run; it has two */
+    uint64_t memtable_bytes; /* size of a memtable; a receiver has two */
     const char *source;      /* free text for dataset.json, or NULL */
 } turbidite_options;
 
@@ -113,7 +113,7 @@ void turbidite_options_init(turbidite_options *options);
 #define TURBIDITE_ACROSS 3  /* batches from a rank that passes them on to one on another node */
 
 #define TURBIDITE_SENT 0      /* send: done with the message, the caller may reuse its memory */
-#define TURBIDITE_PENDING 1   /* send: the message is on its way, its memory is the transport's until `completed` names it */
+#define TURBIDITE_PENDING 1   /* send: under way; its memory is the transport's until `completed` names it */
 #define TURBIDITE_NO_CREDIT 2 /* send: too much is on its way; never for TURBIDITE_CONTROL */
 
 /*
@@ -123,8 +123,8 @@ void turbidite_options_init(turbidite_options *options);
  * once. Each channel for batches has credit of its own, for at least one message at every rank: one that is full or not
  * polled holds up none of the others, or representatives that wait for each other may never end. TURBIDITE_OUTWARD and
  * TURBIDITE_ACROSS are used only when `nodes` names several nodes. A message that cannot be sent or received ever again
- * makes the functions answer a negative number; `describe` says why.
- * All functions are called on the thread that calls turbidite_..., never on one of the library's own.
+ * makes the functions answer a negative number; `describe` says why. All functions are called on the thread that calls
+ * turbidite_..., never on one of the library's own.
  */
 typedef struct turbidite_transport {
     uint32_t struct_size; /* sizeof(turbidite_transport) */
@@ -132,7 +132,8 @@ typedef struct turbidite_transport {
     void *context;        /* handed to every function */
     uint32_t rank;
     uint32_t ranks;
-    /* The node of every rank, numbered from 0 in the order of their lowest ranks; NULL when all share one. Has to stay. */
+    /* The node of every rank, numbered from 0 in the order of their lowest ranks; NULL when all share one. Has to
+     * stay. */
     const uint32_t *nodes;
     /* Offers `bytes` bytes for rank `to`; `token` names the message to `completed`. `to` is never the rank itself. */
     int32_t (*send)(void *context, uint32_t to, int32_t channel, const void *message, size_t bytes, void *token);
@@ -144,8 +145,8 @@ typedef struct turbidite_transport {
     void (*release)(void *context, const void *message);
     /* Why a function answered a negative number. Valid until the next call. */
     const char *(*describe)(void *context);
-    /* The ranks have lost each other, and this one waits for none of them any more: neither send nor poll is called after
-     * this, and closing the transport must not wait for another rank. */
+    /* The ranks have lost each other, and this one waits for none of them any more: neither send nor poll is called
+     * after this, and closing the transport must not wait for another rank. */
     void (*abandon)(void *context);
 } turbidite_transport;
 
@@ -194,13 +195,13 @@ typedef struct turbidite_figures {
     uint64_t batch_bytes;     /* most memory of all batches on their way out */
 } turbidite_figures;
 
-/* Ends the epoch and commits it: durable and visible to readers on return. Collective; when any rank could not store its
- * records every rank gets the same status and error, the epoch is not there, and the next one may begin.
- * `figures` may be NULL. */
+/* Ends the epoch and commits it: durable and visible to readers on return. Collective; when any rank could not store
+ * its records every rank gets the same status and error, the epoch is not there, and the next one may begin. `figures`
+ * may be NULL. */
 turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
 
-/* The same in two parts. After `start` no more records may be appended; sorting and writing go on in the background while
- * the program computes. `wait` returns when the epoch is committed. Both are collective. */
+/* The same in two parts. After `start` no more records may be appended; sorting and writing go on in the background
+ * while the program computes. `wait` returns when the epoch is committed. Both are collective. */
 turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
 turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
 

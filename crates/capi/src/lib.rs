@@ -4,7 +4,7 @@
 //! cross the boundary; they return `TURBIDITE_FAILED`. All `unsafe` code of this crate relies on the header's contract:
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
-//! Map: `status` returns statuses and keeps the last error, `text` reads C strings, `layout` mirrors the header's
+//! Map: `status` returns statuses and keeps the last error, `text` reads C strings, `structs` mirrors the header's
 //! structs, `writing` and `reading` export the functions, `tests` calls them.
 
 pub mod reading;

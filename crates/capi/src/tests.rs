@@ -1,5 +1,5 @@
-//! Calls the exported functions as a C program does, on in-memory storage, so that Miri can interpret them (`make
-//! miri`). Miri detects every read beyond the caller's memory, every invalid reference, and every race.
+//! Calls the exported functions as a C program does, on in-memory storage, so that Miri can interpret them
+//! (`make miri`). Miri detects every read beyond the caller's memory, every invalid reference, and every race.
 //!
 //! Buffers passed to the functions have exactly the size that the header requires.
 

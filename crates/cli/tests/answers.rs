@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use support::{Particle, STEPS, csv, ends_with, ingest, json, ok, scan, text};
 
-/// A dataset of the sample that all tests here read: 16 ranks, small runs and pages so that there are many. No rank keeps records
-/// because another, or the disk, is slow to take them.
+/// A dataset of the sample that all tests here read: 16 ranks, small runs and pages so that there are many. No rank
+/// keeps records because another, or the disk, is slow to take them.
 fn dataset() -> &'static Path {
     static DATASET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = DATASET.get_or_init(|| {

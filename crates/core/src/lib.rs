@@ -1,9 +1,9 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 //!
 //! A parallel program hands over each timestep's records as it writes them. Turbidite partitions the records by a key
-//! column, sorts each partition in memory on its way to storage, and commits every timestep (*epoch*) as one layer of plain
-//! Parquet files with page indexes and a manifest. Nothing is written twice, and a committed epoch can be queried at once: by
-//! this crate, by the `turbidite` command, or by any engine that reads Parquet.
+//! column, sorts each partition in memory on its way to storage, and commits every timestep (*epoch*) as one layer of
+//! plain Parquet files with page indexes and a manifest. Nothing is written twice, and a committed epoch can be queried
+//! at once: by this crate, by the `turbidite` command, or by any engine that reads Parquet.
 //!
 //! # Ingest and query
 //!
@@ -39,14 +39,15 @@
 //!
 //! # Which type for what
 //!
-//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, over a [`Transport`]
-//!   such as MPI. Both take [`WriteOptions`], and rows as [`ColumnView`]s of a [`Schema`].
-//! * Reading: a [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s, [`query::Quantiles`] and
-//!   [`query::Tracks`]. [`expr`] is the language of predicates and derived columns, as text or composed.
+//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, over a
+//!   [`Transport`] such as MPI. Both take [`WriteOptions`], and rows as [`ColumnView`]s of a [`Schema`].
+//! * Reading: a [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s,
+//!   [`query::Quantiles`] and [`query::Tracks`]. [`expr`] is the language of predicates and derived columns, as text or
+//!   composed.
 //! * Upkeep: a [`Compaction`] rewrites epochs as few large, fully sorted files; [`verify`] checks every byte.
 //!
-//! The hidden modules are the parts these are made of. They are public for the command, the libraries for simulations, tests
-//! and benchmarks of this repository, and may change with every release.
+//! The hidden modules are the parts these are made of. They are public for the command, the libraries for simulations,
+//! tests and benchmarks of this repository, and may change with every release.
 
 #[doc(hidden)]
 pub mod compact;

@@ -1,4 +1,5 @@
-//! SplitMix64, the pseudo-random number generator of sampling and simulation: its numbers are the same on every machine.
+//! SplitMix64, the pseudo-random number generator of sampling and simulation: its numbers are the same on every
+//! machine.
 
 /// The increment of the generator's state.
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;

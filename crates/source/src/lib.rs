@@ -8,9 +8,10 @@
 //! The preload library finds files by [`PathPattern`] and reads them itself: [`vpic`], [`lammps`] and [`checks`]
 //! describe their content.
 //!
-//! Map, from the bottom: `error`, `field`, `files` and `options`; [`checks`] checks headers, `pattern` matches file names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with
-//! its raw records) or `parquet`, chosen by `opening`; `slices` distributes it over ranks, and `reader` reads a rank's
-//! share: fixed-size records by `records`, or row groups by `parquet`. [`lammps`] is independent of the others.
+//! Map, from the bottom: `error`, `field`, `files` and `options`; [`checks`] checks headers, `pattern` matches file
+//! names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with its raw
+//! records) or `parquet`, chosen by `opening`; `slices` distributes it over ranks, and `reader` reads a rank's share:
+//! fixed-size records by `records`, or row groups by `parquet`. [`lammps`] is independent of the others.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 

@@ -1,6 +1,6 @@
-//! The hand-off between ranks and background threads, as it stands in the core, with Shuttle's locks, conditions and threads.
-//! What it hands over is put in its place: tasks are numbers, and a rank is a model of what `runtime/local` and
-//! `runtime/rank` do around it.
+//! The hand-off between ranks and background threads, as it stands in the core, with Shuttle's locks, conditions and
+//! threads. What it hands over is put in its place: tasks are numbers, and a rank is a model of what `runtime/local`
+//! and `runtime/rank` do around it.
 
 #![allow(dead_code, reason = "the core uses the rest")]
 

@@ -1,5 +1,5 @@
-//! Many orders of threads. A deadlock, a task done twice or out of its turn, or a message lost fails with the order that
-//! showed it.
+//! Many orders of threads. A deadlock, a task done twice or out of its turn, or a message lost fails with the order
+//! that showed it.
 
 use std::time::Duration;
 
@@ -70,8 +70,8 @@ fn start(ranks: u32, tasks: u32, threads: usize) -> (Job, Pool) {
 }
 
 impl Job {
-    /// As `LocalJob::drive_until`: look at every rank, and wait when nothing moved. There is no timeout here, so a wakeup
-    /// that is lost is a deadlock.
+    /// As `LocalJob::drive_until`: look at every rank, and wait when nothing moved. There is no timeout here, so a
+    /// wakeup that is lost is a deadlock.
     fn drive_until_done(&self, tasks: u32) {
         loop {
             let seen = self.queue.completions();

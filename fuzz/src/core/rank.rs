@@ -8,6 +8,7 @@ use std::time::Duration;
 use turbidite::format::EpochManifest;
 use turbidite::partition::{CutPoint, PartitionTable};
 use turbidite::query::{Dataset, Query};
+use turbidite::runtime::Process;
 use turbidite::shuffle::{Channel, Sent, Transport};
 use turbidite::storage::Storage;
 use turbidite::{Column, ColumnView, EpochStart, IfExists, RankJob, Schema, WriteOptions};
@@ -165,7 +166,7 @@ fn calls_of(storage: Arc<dyn Storage>, rank: u32, calls: u8, peers: Peers) -> tu
     options.pivots = 4;
     options.derivations = dataset::sample().descriptor.derivations.clone();
     let schema = Schema::clone(&schema());
-    let mut job = RankJob::open(storage, ROOT, schema, options, rank, Box::new(peers))?;
+    let mut job = RankJob::open_on(Arc::new(Process::new()), storage, ROOT, schema, options, rank, Box::new(peers))?;
     for epoch in 5..8 {
         if job.begin_epoch(epoch)? == EpochStart::Skipped {
             continue;

@@ -25,9 +25,9 @@ use turbidite_source::{Source, SourceOptions, parse_columns};
 /// Index the records of dump files, epoch by epoch
 ///
 /// SOURCE is a folder of VPIC particle dumps, `T.{step}/{species}.{step}.{rank}`; a folder of raw fixed-size records or
-/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). The name, header and length of every
-/// file are checked before anything is written. Commits are atomic: readers see an epoch once all of it is durable.
-/// DATASET/data is a folder of plain Parquet files that other tools can read.
+/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). The name, header and length of
+/// every file are checked before anything is written. Commits are atomic: readers see an epoch once all of it is
+/// durable. DATASET/data is a folder of plain Parquet files that other tools can read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source,
@@ -94,8 +94,8 @@ pub(crate) struct Ingest {
     /// Read only one epoch, or a range with both ends included
     #[arg(long, value_name = "E|A..B")]
     epochs: Option<EpochRange>,
-    /// Ranks of the job [default: as many as wrote the source]; with another number, each rank reads a contiguous share of
-    /// the files (whole row groups of Parquet files)
+    /// Ranks of the job [default: as many as wrote the source]; with another number, each rank reads a contiguous share
+    /// of the files (whole row groups of Parquet files)
     #[arg(long, value_name = "N")]
     ranks: Option<u32>,
     /// Ranks that receive and store records [default: all]

@@ -1,11 +1,9 @@
 //! The ranks of an `ingest` job: all in this process, or, under mpiexec, one per process.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use indicatif::ProgressBar;
 use turbidite::format::EpochStatistics;
-use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, Error, LocalJob, RankJob, Schema, WriteOptions};
 
 use super::feed::{RecordMapping, WorkerPool};
@@ -32,7 +30,7 @@ impl Job {
     ) -> Result<Self, Failure> {
         let Some(world) = world else { return Ok(Self::Local(Box::new(LocalJob::open(out, schema, options)?))) };
         let transport = Box::new(world.transport(options.credit_batches)?);
-        let job = RankJob::open(Arc::new(FileSystem::new()), out, schema, options, world.rank(), transport)?;
+        let job = RankJob::open(out, schema, options, world.rank(), transport)?;
         Ok(Self::Rank(Box::new(job), (world.rank(), world.ranks())))
     }
 

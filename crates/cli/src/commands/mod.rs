@@ -1,8 +1,8 @@
 //! One file per command. Each has the options, `run`, and nothing that another command needs.
 //!
-//! Shared by several: `answers` writes results, `epochs` chooses epochs, `epoch_statistics` derives statistics from manifests;
-//! `feed` and `job` move records for `ingest` and `simulate`, `batch` runs the queries of `query --batch`, `spooled` is
-//! `salvage --spool`.
+//! Shared by several: `answers` writes results, `epochs` chooses epochs, `epoch_statistics` derives statistics from
+//! manifests; `feed` and `job` move records for `ingest` and `simulate`, `batch` runs the queries of `query --batch`,
+//! `spooled` is `salvage --spool`.
 
 mod answers;
 mod batch;

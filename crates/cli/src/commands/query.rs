@@ -19,8 +19,8 @@ use crate::text;
 
 /// Return the rows that match a predicate
 ///
-/// Prints the matching rows: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. The columns
-/// are all stored columns, then the epoch.
+/// Prints the matching rows: a table on a terminal, CSV on a pipe, JSON lines with --json; -o writes a file. The
+/// columns are all stored columns, then the epoch.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Expressions: numbers, columns, + - * / %, comparisons, BETWEEN, IN, AND, OR, NOT, abs, sqrt, floor, isnan, bits_i32;

@@ -32,7 +32,7 @@ use crate::writer::PartFactory;
 pub struct Compaction {
     source: Dataset,
     storage: Arc<dyn Storage>,
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     /// Whether the copy holds only data of the source, so that the parts of an earlier attempt need no salvage.
     made_of_source: bool,
@@ -57,15 +57,15 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
 }
 
 /// Returns an error for a copy into its own source.
-fn check_target(source: &Dataset, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
+fn check_target(source: &Dataset, storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     let refuse = |what: &str| {
-        let what = format!("{} {what}; use another folder", layout.root().display());
+        let what = format!("{} {what}; use another folder", paths.root().display());
         Err(UsageError::Option { option: "out", what }.into())
     };
-    if layout.root().starts_with(source.root()) {
+    if paths.root().starts_with(source.root()) {
         return refuse("is inside the dataset to copy");
     }
-    match DatasetDescriptor::read(storage, layout) {
+    match DatasetDescriptor::read(storage, paths) {
         Ok(found) if found.uuid == source.descriptor().uuid => refuse("is the dataset to copy"),
         Ok(_) | Err(Error::NotADataset { .. }) => Ok(()),
         Err(error) => Err(error),
@@ -94,18 +94,18 @@ impl Compaction {
         options: CompactOptions,
     ) -> Result<Self> {
         options.check()?;
-        let layout = DatasetPaths::new(target.as_ref());
-        check_target(source, &*storage, &layout)?;
-        check_vacant(&*storage, &layout)?;
-        let (lock, notice) = WriterLock::acquire(&storage, &layout, options.break_lock)?;
+        let paths = DatasetPaths::new(target.as_ref());
+        check_target(source, &*storage, &paths)?;
+        check_vacant(&*storage, &paths)?;
+        let (lock, notice) = WriterLock::acquire(&storage, &paths, options.break_lock)?;
         let wanted = describe_copy(source.descriptor());
-        let descriptor = DatasetDescriptor::open_or_create(&*storage, &layout, &wanted)?;
-        let recovery = recover(&storage, &layout, &descriptor)?;
+        let descriptor = DatasetDescriptor::open_or_create(&*storage, &paths, &wanted)?;
+        let recovery = recover(&storage, &paths, &descriptor)?;
         let workplace = || Workplace { reader: SlabReader::new(&descriptor.schema), buffers: EncodeBuffers::new() };
         Ok(Self {
             source: source.clone(),
             storage,
-            layout,
+            paths,
             made_of_source: descriptor.source == wanted.source,
             workplaces: (0..options.thread_count()).map(|_| workplace()).collect(),
             descriptor,
@@ -149,7 +149,7 @@ impl Compaction {
             lock.check()?;
         }
         self.clear_attempts(epoch)?;
-        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(None) };
         let planned = self
             .write_parts(epoch, &commit, progress)
@@ -177,7 +177,7 @@ impl Compaction {
     ) -> Result<(EpochManifest, CompactedEpoch)> {
         let groups = EpochGroups::open(&self.source, epoch)?;
         let attempt = (epoch, commit.identity().commit);
-        let factory = PartFactory::new(&self.storage, &self.layout, &self.descriptor, self.options.part, attempt);
+        let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, self.options.part, attempt);
         let work = EpochWork::plan(&groups, &self.descriptor.schema, &self.options, &factory)?;
         work.run(&mut self.workplaces, progress)
     }
@@ -188,7 +188,7 @@ impl Compaction {
         if !self.made_of_source || !self.recovery.unfinished.contains(&epoch) {
             return Ok(());
         }
-        let attempts = salvage::list(&*self.storage, &self.layout, &self.descriptor)?;
+        let attempts = salvage::list(&*self.storage, &self.paths, &self.descriptor)?;
         attempts
             .iter()
             .filter(|attempt| attempt.epoch == epoch)

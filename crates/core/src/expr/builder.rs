@@ -1,7 +1,7 @@
 //! Expressions built by a program instead of written as text.
 //!
-//! An [`Expr`] is text of the language with names quoted and operands in parentheses, so that it means what the same text
-//! typed by a user means.
+//! An [`Expr`] is text of the language with names quoted and operands in parentheses, so that it means what the same
+//! text typed by a user means.
 
 use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};

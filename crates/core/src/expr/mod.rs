@@ -27,8 +27,8 @@
 //!
 //! # Map
 //!
-//! `builder` makes text of expressions that programs compose; `comparison` folds a predicate over its comparisons. `parse`
-//! turns text into sqlparser's tree within fixed limits; `bind` turns that into our own typed `tree`; `plan`
+//! `builder` makes text of expressions that programs compose; `comparison` folds a predicate over its comparisons.
+//! `parse` turns text into sqlparser's tree within fixed limits; `bind` turns that into our own typed `tree`; `plan`
 //! chooses the execution of each comparison: on native slices (`mask`) or in `f64` chunks (`program`). [`Predicate`]
 //! evaluates and prunes (`prune`: interval arithmetic over column statistics), [`Derivation`] computes columns.
 

@@ -432,8 +432,8 @@ impl Predicate {
         range_of(&self.plan, column)
     }
 
-    /// Folds the predicate from its comparisons up: `comparison` gives each a value, `join` joins the values of a connective's
-    /// operands.
+    /// Folds the predicate from its comparisons up: `comparison` gives each a value, `join` joins the values of a
+    /// connective's operands.
     ///
     /// # Errors
     /// The first error of `comparison`.

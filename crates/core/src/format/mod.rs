@@ -2,9 +2,9 @@
 //! specification.
 //!
 //! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` places values,
-//! `gather` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) → `seal` after
-//! each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery` makes a part of
-//! a crashed writer's sealed runs. `thrift` encodes and decodes Parquet's metadata.
+//! `row_group_builder` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) →
+//! `seal` after each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery`
+//! makes a part of a crashed writer's sealed runs. `thrift` encodes and decodes Parquet's metadata.
 //!
 //! The pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its page headers are
 //! private and without checksums, and the format stays ours across its versions. Our tests verify the files with that

@@ -7,7 +7,7 @@
 //! - `curve`: the same for thousands of partitions, in a few thousand knots.
 //! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
 //! - [`pivots`]: the summary sent up the tree; merging.
-//! - [`model`]: the piecewise linear distribution represented by pivots.
+//! - [`cumulative_mass`]: the piecewise linear distribution represented by pivots.
 //! - `scale`: the axis along which mass is spread between points.
 //! - [`planner`]: the root's part: from pivots to the next table, which balances the loads reached so far.
 //! - [`sample_order()`]: the order in which to read a file, so that tables are planned from samples of all of it.

@@ -84,8 +84,8 @@ impl TablePlanner {
         self.finish(pivots, model)
     }
 
-    /// Returns the next table like [`TablePlanner::plan`], with exact loads (records routed to each partition in this epoch
-    /// so far).
+    /// Returns the next table like [`TablePlanner::plan`], with exact loads (records routed to each partition in this
+    /// epoch so far).
     pub fn plan_with_loads(&mut self, pivots: &[Pivots], loads: &[u64]) -> PartitionTable {
         for (known, load) in self.loads.iter_mut().zip(loads) {
             *known = *load as f64;

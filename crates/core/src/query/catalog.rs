@@ -39,7 +39,7 @@ const CACHED_PARTS: usize = 384;
 #[derive(Debug)]
 pub(super) struct Catalog {
     storage: Arc<dyn Storage>,
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     pub(super) schema: Arc<Schema>,
     manifests: Mutex<Cache<u64, Arc<EpochManifest>>>,
@@ -53,12 +53,12 @@ pub(super) struct Catalog {
 impl Catalog {
     /// Reads the descriptor, and nothing else.
     pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
-        let layout = DatasetPaths::new(path);
-        let descriptor = DatasetDescriptor::read(storage.as_ref(), &layout)?;
+        let paths = DatasetPaths::new(path);
+        let descriptor = DatasetDescriptor::read(storage.as_ref(), &paths)?;
         let schema = descriptor.schema.clone();
         Ok(Self {
             storage,
-            layout,
+            paths,
             descriptor,
             schema,
             manifests: Mutex::new(Cache::new(usize::MAX, CACHED_RUNS)),
@@ -74,7 +74,7 @@ impl Catalog {
 
     /// Lists the epochs that currently exist, ascending.
     pub(super) fn epochs(&self) -> Result<Vec<u64>> {
-        list_epochs(self.storage.as_ref(), &self.layout)
+        list_epochs(self.storage.as_ref(), &self.paths)
     }
 
     pub(super) fn schema(&self) -> &Arc<Schema> {
@@ -82,12 +82,12 @@ impl Catalog {
     }
 
     pub(super) fn root(&self) -> &Path {
-        self.layout.root()
+        self.paths.root()
     }
 
     /// Returns the epochs of a selection, ascending.
     pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
-        let existing = || list_epochs(self.storage.as_ref(), &self.layout);
+        let existing = || list_epochs(self.storage.as_ref(), &self.paths);
         let wanted = match selection {
             EpochSelection::All => return existing(),
             EpochSelection::Range(range) if range.first == range.last => vec![range.first],
@@ -109,7 +109,7 @@ impl Catalog {
         }
         // A few named epochs are looked up one by one: the dataset may have thousands of others.
         for &epoch in &wanted {
-            if !epoch_exists(self.storage.as_ref(), &self.layout, epoch)? {
+            if !epoch_exists(self.storage.as_ref(), &self.paths, epoch)? {
                 return Err(missing(epoch));
             }
         }
@@ -121,7 +121,7 @@ impl Catalog {
         if let Some(manifest) = lock(&self.manifests).get(&epoch) {
             return Ok(manifest);
         }
-        let manifest = Arc::new(load_manifest(self.storage.as_ref(), &self.layout, &self.descriptor, epoch)?);
+        let manifest = Arc::new(load_manifest(self.storage.as_ref(), &self.paths, &self.descriptor, epoch)?);
         let weight = manifest.row_groups.len() as u64 + (manifest.keys.text_bytes() / CACHED_RUN_BYTES) as u64;
         lock(&self.manifests).insert(epoch, manifest.clone(), weight);
         Ok(manifest)
@@ -152,7 +152,7 @@ impl Catalog {
         if let Some(open) = self.cached_part(manifest, part) {
             return Ok(open);
         }
-        let path = self.layout.part(manifest.epoch, part);
+        let path = self.paths.part(manifest.epoch, part);
         // Turbidite writes parts in order; other writers may not.
         let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
         let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));

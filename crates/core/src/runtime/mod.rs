@@ -6,8 +6,8 @@
 //! - [`machine`]: hundreds of thousands of virtual ranks in the time of a modelled machine; a planner.
 //!
 //! Map: `process` has the resources shared by the ranks and datasets of a process, such as background threads;
-//! `endpoint` joins one rank's engine and writer; `opening` opens a dataset and `gather` makes an epoch's manifest for
-//! all runtimes.
+//! `endpoint` joins one rank's engine and writer; `opening` opens a dataset and `epoch_report` makes an epoch's
+//! manifest for all runtimes.
 
 mod endpoint;
 mod epoch_report;

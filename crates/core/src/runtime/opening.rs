@@ -24,35 +24,35 @@ pub(super) struct Opened {
 
 pub(super) fn open_dataset(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     schema: Schema,
     options: &WriteOptions,
 ) -> Result<Opened> {
-    check_vacant(&**storage, layout)?;
-    let (lock, notice) = WriterLock::acquire(storage, layout, options.break_lock)?;
+    check_vacant(&**storage, paths)?;
+    let (lock, notice) = WriterLock::acquire(storage, paths, options.break_lock)?;
     let wanted = DatasetDescriptor {
         derivations: options.derivations.clone(),
         source: options.source.clone(),
         ..DatasetDescriptor::new(Arc::new(schema))
     };
-    let descriptor = DatasetDescriptor::open_or_create(&**storage, layout, &wanted)?;
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, paths, &wanted)?;
     if options.match_source {
-        descriptor.check_source(layout, &wanted)?;
+        descriptor.check_source(paths, &wanted)?;
     }
-    let recovery = recover(storage, layout, &descriptor)?;
+    let recovery = recover(storage, paths, &descriptor)?;
     if options.must_be_empty {
-        check_empty(&**storage, layout)?;
+        check_empty(&**storage, paths)?;
     }
     Ok(Opened { descriptor, lock, notice, recovery })
 }
 
 /// Removes the parts of failed attempts at epochs. Returns their bytes.
-pub(super) fn discard_attempts(storage: &dyn Storage, layout: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
-    failed.iter().map(|&(epoch, commit)| discard_attempt(storage, layout, epoch, commit)).sum()
+pub(super) fn discard_attempts(storage: &dyn Storage, paths: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
+    failed.iter().map(|&(epoch, commit)| discard_attempt(storage, paths, epoch, commit)).sum()
 }
 
-fn check_empty(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
-    let epochs = list_epochs(storage, layout)?;
+fn check_empty(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
+    let epochs = list_epochs(storage, paths)?;
     let (Some(&first), Some(&last)) = (epochs.first(), epochs.last()) else { return Ok(()) };
-    Err(Error::EpochsExist { path: layout.root().to_owned(), count: epochs.len(), first, last })
+    Err(Error::EpochsExist { path: paths.root().to_owned(), count: epochs.len(), first, last })
 }

@@ -26,8 +26,8 @@ macro_rules! by_steps {
 }
 pub(crate) use by_steps;
 
-/// Copies a row of at least one step. The last step may be shorter: it is copied from the row's end, so it overlaps the one
-/// before.
+/// Copies a row of at least one step. The last step may be shorter: it is copied from the row's end, so it overlaps the
+/// one before.
 #[inline]
 pub(crate) fn copy_in_steps<const STEPS: usize>(slot: &mut [u8], row: &[u8]) {
     let (from, to) = (row.as_chunks::<STEP>().0, slot.as_chunks_mut::<STEP>().0);

@@ -25,7 +25,7 @@
 //! `session` (the state of one epoch), `state` (queries of runtimes). `backpressure` decides when an append waits and
 //! when it spills. `receiver` is where records arrive. `round` and `counts` hold sums over a subtree. `message` and
 //! `wire` define the messages, `outbox` the batches, `options` the job's parameters, `topology` and `tree` the routes
-//! of records and of control messages, and `traffic` counts the ranks that records were exchanged with.
+//! of records and of control messages, and `peers` counts the ranks that records were exchanged with.
 
 mod backpressure;
 mod counts;

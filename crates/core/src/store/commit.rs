@@ -36,10 +36,10 @@ pub enum IfExists {
 ///
 /// # Errors
 /// When storage fails.
-pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<u64> {
-    let directory = layout.attempt(epoch, commit);
+pub(crate) fn discard_attempt(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<u64> {
+    let directory = paths.attempt(epoch, commit);
     let is_other = commit_of(storage, &directory)?.is_some_and(|found| found != commit);
-    if is_other || is_superseded(storage, layout, epoch, commit)? {
+    if is_other || is_superseded(storage, paths, epoch, commit)? {
         return Ok(0);
     }
     let mut bytes = 0;
@@ -50,7 +50,7 @@ pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &DatasetPaths, epoc
     if storage.kind(&directory).at("look up", &directory)?.is_some() {
         storage.remove_dir_all(&directory).at("remove", &directory)?;
     }
-    let manifest = layout.manifest(epoch, commit);
+    let manifest = paths.manifest(epoch, commit);
     if storage.kind(&manifest).at("look up", &manifest)?.is_some() {
         storage.remove_file(&manifest).at("remove", &manifest)?;
     }
@@ -61,7 +61,7 @@ pub(crate) fn discard_attempt(storage: &dyn Storage, layout: &DatasetPaths, epoc
 #[derive(Debug)]
 pub struct EpochCommit {
     storage: Arc<dyn Storage>,
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     schema: Arc<Schema>,
     identity: PartIdentity,
     replace: bool,
@@ -74,29 +74,29 @@ impl EpochCommit {
     /// [`Error::EpochExists`]; I/O errors.
     pub fn begin(
         storage: &Arc<dyn Storage>,
-        layout: &DatasetPaths,
+        paths: &DatasetPaths,
         descriptor: &DatasetDescriptor,
         epoch: u64,
         if_exists: IfExists,
     ) -> Result<Option<Self>> {
-        let target = layout.epoch(epoch);
+        let target = paths.epoch(epoch);
         if storage.kind(&target).at("look up", &target)?.is_some() {
             match if_exists {
-                IfExists::Error => return Err(Error::EpochExists { epoch, path: layout.root().to_owned() }),
+                IfExists::Error => return Err(Error::EpochExists { epoch, path: paths.root().to_owned() }),
                 IfExists::Skip => {
                     // The caller relies on a skipped epoch, and the sync after its commit may have failed.
-                    storage.sync_dir(&layout.data()).at("sync", &layout.data())?;
+                    storage.sync_dir(&paths.data()).at("sync", &paths.data())?;
                     return Ok(None);
                 }
                 IfExists::Replace => {}
             }
         }
         let commit = Uuid::new_v4();
-        let directory = layout.attempt(epoch, commit);
+        let directory = paths.attempt(epoch, commit);
         storage.create_dir_all(&directory).at("create", &directory)?;
         Ok(Some(Self {
             storage: Arc::clone(storage),
-            layout: layout.clone(),
+            paths: paths.clone(),
             schema: Arc::clone(&descriptor.schema),
             identity: PartIdentity { dataset: descriptor.uuid, commit, epoch },
             replace: if_exists == IfExists::Replace,
@@ -105,7 +105,7 @@ impl EpochCommit {
 
     /// Returns the folder for the epoch's parts.
     pub fn directory(&self) -> PathBuf {
-        self.layout.attempt(self.identity.epoch, self.identity.commit)
+        self.paths.attempt(self.identity.epoch, self.identity.commit)
     }
 
     /// Returns the identity that every part's footer must carry.
@@ -132,11 +132,11 @@ impl EpochCommit {
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
         let mut old_manifests = Vec::new();
         if self.replace {
-            let old = manifest_commits(&*self.storage, &self.layout, epoch)?;
-            old_manifests.extend(old.into_iter().map(|old| self.layout.manifest(epoch, old)));
+            let old = manifest_commits(&*self.storage, &self.paths, epoch)?;
+            old_manifests.extend(old.into_iter().map(|old| self.paths.manifest(epoch, old)));
         }
         let bytes = manifest.encode(&self.schema)?;
-        Ok(CommitProtocol::new(self.layout.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
+        Ok(CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
     }
 
     /// Aborts the epoch. Its parts stay for salvage; the next writer deletes them if they hold no sealed run.

@@ -117,7 +117,7 @@ enum OldData {
 /// The commit of one epoch.
 #[derive(Debug)]
 pub struct CommitProtocol {
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     epoch: u64,
     commit: Uuid,
     replace: bool,
@@ -152,7 +152,7 @@ impl CommitProtocol {
     /// `manifest` is the manifest's bytes; `old_manifests` are those of the epoch's earlier commits, to be removed when
     /// a replacement is done.
     pub fn new(
-        layout: DatasetPaths,
+        paths: DatasetPaths,
         epoch: u64,
         commit: Uuid,
         replace: bool,
@@ -160,36 +160,36 @@ impl CommitProtocol {
         old_manifests: Vec<PathBuf>,
     ) -> Self {
         let (stage, old_data) = (Stage::WriteManifest, OldData::None);
-        Self { layout, epoch, commit, replace, manifest, old_manifests, stage, old_data }
+        Self { paths, epoch, commit, replace, manifest, old_manifests, stage, old_data }
     }
 
     fn attempt(&self) -> PathBuf {
-        self.layout.attempt(self.epoch, self.commit)
+        self.paths.attempt(self.epoch, self.commit)
     }
 
     fn aside(&self) -> PathBuf {
-        self.layout.leftover(self.epoch, self.commit, Leftover::SetAside)
+        self.paths.leftover(self.epoch, self.commit, Leftover::SetAside)
     }
 
     fn target(&self) -> PathBuf {
-        self.layout.epoch(self.epoch)
+        self.paths.epoch(self.epoch)
     }
 
     /// Returns the next step; `None` when the epoch is committed and the cleanup is done.
     pub fn step(&self) -> Option<CommitStep> {
         Some(match &self.stage {
             Stage::WriteManifest => {
-                CommitStep::WriteFile(self.layout.manifest(self.epoch, self.commit), Arc::clone(&self.manifest))
+                CommitStep::WriteFile(self.paths.manifest(self.epoch, self.commit), Arc::clone(&self.manifest))
             }
-            Stage::SyncManifests => CommitStep::SyncDirectory(self.layout.manifests()),
+            Stage::SyncManifests => CommitStep::SyncDirectory(self.paths.manifests()),
             Stage::SyncAttempt => CommitStep::SyncDirectory(self.attempt()),
             Stage::Publish | Stage::PublishReplacement => CommitStep::Rename(self.attempt(), self.target()),
             Stage::ConfirmPublish(_) => CommitStep::Identify(self.target()),
             Stage::Exchange => CommitStep::Exchange(self.attempt(), self.target()),
             Stage::SetAside => CommitStep::Rename(self.target(), self.aside()),
             Stage::TakeBack(_) => CommitStep::Rename(self.aside(), self.target()),
-            Stage::SyncData => CommitStep::SyncDirectory(self.layout.data()),
-            Stage::SyncUnfinished => CommitStep::SyncDirectory(self.layout.unfinished()),
+            Stage::SyncData => CommitStep::SyncDirectory(self.paths.data()),
+            Stage::SyncUnfinished => CommitStep::SyncDirectory(self.paths.unfinished()),
             Stage::RemoveOldData => CommitStep::RemoveDirectory(match self.old_data {
                 OldData::SetAside => self.aside(),
                 OldData::Exchanged | OldData::None => self.attempt(),
@@ -290,7 +290,7 @@ impl CommitProtocol {
         match (io_kind(&error), self.replace) {
             (Some(io::ErrorKind::AlreadyExists), true) => Ok(Stage::Exchange),
             (Some(io::ErrorKind::AlreadyExists), false) => {
-                Err(Error::EpochExists { epoch: self.epoch, path: self.layout.root().to_owned() })
+                Err(Error::EpochExists { epoch: self.epoch, path: self.paths.root().to_owned() })
             }
             _ => Err(error),
         }
@@ -311,12 +311,12 @@ impl CommitProtocol {
 /// Executes the second half of a replacement by two renames, after a crash between them.
 pub(super) fn finish_replacement(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     attempt: &Path,
     epoch: u64,
 ) -> Result<()> {
-    storage.rename(attempt, &layout.epoch(epoch)).at("rename", attempt)?;
-    for folder in [layout.data(), layout.unfinished()] {
+    storage.rename(attempt, &paths.epoch(epoch)).at("rename", attempt)?;
+    for folder in [paths.data(), paths.unfinished()] {
         storage.sync_dir(&folder).at("sync", &folder)?;
     }
     Ok(())

@@ -123,17 +123,17 @@ impl DatasetDescriptor {
         })
     }
 
-    /// Reads the descriptor of the dataset at `layout`.
+    /// Reads the descriptor of the dataset at `paths`.
     ///
     /// # Errors
     /// [`Error::NotADataset`] when there is none, [`Error::Corruption`] when it is missing beside data or corrupt,
     /// [`Error::Version`], I/O errors.
-    pub fn read(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Self> {
-        let path = layout.descriptor();
+    pub fn read(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Self> {
+        let path = paths.descriptor();
         match read_all(storage, &path, MAX_BYTES) {
             Ok(bytes) => Self::decode(&bytes, &path),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-                Err(Self::missing(storage, layout)?)
+                Err(Self::missing(storage, paths)?)
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 Err(Error::corruption(&path, error.to_string()))
@@ -143,14 +143,14 @@ impl DatasetDescriptor {
     }
 
     /// Returns the error for a missing descriptor.
-    fn missing(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Error> {
-        let root = layout.root();
+    fn missing(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Error> {
+        let root = paths.root();
         let not = |what| Error::NotADataset { path: root.to_owned(), what };
         Ok(match storage.kind(root).at("look up", root)? {
             None => not("the folder does not exist"),
             Some(FileKind::File) => not("it is a file; use the folder that contains '_turbidite' and 'data'"),
-            Some(FileKind::Directory) if !super::listing::list_epochs(storage, layout)?.is_empty() => {
-                Error::corruption(&layout.descriptor(), "it is missing, but epochs exist")
+            Some(FileKind::Directory) if !super::listing::list_epochs(storage, paths)?.is_empty() => {
+                Error::corruption(&paths.descriptor(), "it is missing, but epochs exist")
             }
             Some(FileKind::Directory) => not("it has no '_turbidite/dataset.json'"),
         })
@@ -161,46 +161,46 @@ impl DatasetDescriptor {
     /// # Errors
     /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations; those of
     /// [`DatasetDescriptor::read`].
-    pub fn open_or_create(storage: &dyn Storage, layout: &DatasetPaths, wanted: &Self) -> Result<Self> {
-        match Self::read(storage, layout) {
+    pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
+        match Self::read(storage, paths) {
             Ok(found) => {
-                found.check_same(layout, wanted)?;
+                found.check_same(paths, wanted)?;
                 Ok(found)
             }
             Err(Error::NotADataset { .. }) => {
-                wanted.create(storage, layout)?;
+                wanted.create(storage, paths)?;
                 Ok(wanted.clone())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn create(&self, storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
-        let data = layout.data();
+    fn create(&self, storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
+        let data = paths.data();
         if storage.kind(&data).at("look up", &data)?.is_some() && !storage.list(&data).at("list", &data)?.is_empty() {
             let what = "its folder 'data' has other files";
-            return Err(Error::NotADataset { path: layout.root().to_owned(), what });
+            return Err(Error::NotADataset { path: paths.root().to_owned(), what });
         }
-        for folder in [layout.control(), layout.manifests(), layout.unfinished(), data] {
+        for folder in [paths.control(), paths.manifests(), paths.unfinished(), data] {
             create_dir_synced(storage, &folder)?;
         }
-        let path = layout.descriptor();
+        let path = paths.descriptor();
         // The file appears whole, by a rename; the draft of an earlier crash is removed first.
-        let draft = layout.control().join("dataset.json.new");
+        let draft = paths.control().join("dataset.json.new");
         if storage.kind(&draft).at("look up", &draft)?.is_some() {
             storage.remove_file(&draft).at("remove", &draft)?;
         }
         write_synced(storage, &draft, &self.encode().at("encode", &path)?)?;
         storage.rename(&draft, &path).at("rename", &draft)?;
-        storage.sync_dir(&layout.control()).at("sync", &layout.control())
+        storage.sync_dir(&paths.control()).at("sync", &paths.control())
     }
 
     /// Checks that this dataset matches `wanted`: columns, key, and derivations if `wanted` has any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
-    pub fn check_same(&self, layout: &DatasetPaths, wanted: &Self) -> Result<()> {
-        let mismatch = |what: String| Err(Error::Mismatch { path: layout.root().to_owned(), what });
+    pub fn check_same(&self, paths: &DatasetPaths, wanted: &Self) -> Result<()> {
+        let mismatch = |what: String| Err(Error::Mismatch { path: paths.root().to_owned(), what });
         let (ours, theirs) = (&self.schema, &wanted.schema);
         for (stored, asked) in ours.columns().iter().zip(theirs.columns()) {
             if (&stored.name, stored.data_type) != (&asked.name, asked.data_type) {
@@ -235,13 +235,13 @@ impl DatasetDescriptor {
     ///
     /// # Errors
     /// [`Error::OtherSource`] when they differ.
-    pub(crate) fn check_source(&self, layout: &DatasetPaths, wanted: &Self) -> Result<()> {
+    pub(crate) fn check_source(&self, paths: &DatasetPaths, wanted: &Self) -> Result<()> {
         let (Some(found), Some(wanted)) = (&self.source, &wanted.source) else { return Ok(()) };
         let scheme = |source: &str| source.split_once(": ").map(|(scheme, _)| scheme.to_owned());
         if found == wanted || scheme(found).is_none() || scheme(found) != scheme(wanted) {
             return Ok(());
         }
-        let (path, found, wanted) = (layout.root().to_owned(), found.clone(), wanted.clone());
+        let (path, found, wanted) = (paths.root().to_owned(), found.clone(), wanted.clone());
         Err(Error::OtherSource { path, found, wanted })
     }
 }
@@ -315,12 +315,12 @@ mod tests {
     #[test]
     fn only_the_same_shape_is_opened_again() {
         let storage = MemoryStorage::new();
-        let layout = DatasetPaths::new("/ds");
+        let paths = DatasetPaths::new("/ds");
         let first = descriptor();
-        assert!(matches!(DatasetDescriptor::read(&storage, &layout), Err(Error::NotADataset { .. })));
-        DatasetDescriptor::open_or_create(&storage, &layout, &first).unwrap();
+        assert!(matches!(DatasetDescriptor::read(&storage, &paths), Err(Error::NotADataset { .. })));
+        DatasetDescriptor::open_or_create(&storage, &paths, &first).unwrap();
         let again = DatasetDescriptor { uuid: Uuid::new_v4(), derivations: Vec::new(), ..descriptor() };
-        let found = DatasetDescriptor::open_or_create(&storage, &layout, &again).unwrap();
+        let found = DatasetDescriptor::open_or_create(&storage, &paths, &again).unwrap();
         assert_eq!(found, first, "the stored identity and derivations hold");
         let columns = first.schema.columns().to_vec();
         let retyped: Vec<Column> = columns
@@ -337,20 +337,20 @@ mod tests {
             DatasetDescriptor { derivations: vec!["energy = ux".to_owned()], ..descriptor() },
         ];
         for wanted in shapes {
-            let result = DatasetDescriptor::open_or_create(&storage, &layout, &wanted);
+            let result = DatasetDescriptor::open_or_create(&storage, &paths, &wanted);
             assert!(matches!(result, Err(Error::Mismatch { .. })), "{wanted:?}");
         }
-        assert_eq!(DatasetDescriptor::read(&storage.crash(), &layout).unwrap(), first, "it is durable");
+        assert_eq!(DatasetDescriptor::read(&storage.crash(), &paths).unwrap(), first, "it is durable");
     }
 
     #[test]
     fn a_missing_descriptor_beside_data_is_damage() {
         let storage = MemoryStorage::new();
-        let layout = DatasetPaths::new("/ds");
-        DatasetDescriptor::open_or_create(&storage, &layout, &descriptor()).unwrap();
-        storage.create_dir_all(&layout.epoch(3)).unwrap();
-        storage.remove_file(&layout.descriptor()).unwrap();
-        let again = DatasetDescriptor::open_or_create(&storage, &layout, &descriptor());
+        let paths = DatasetPaths::new("/ds");
+        DatasetDescriptor::open_or_create(&storage, &paths, &descriptor()).unwrap();
+        storage.create_dir_all(&paths.epoch(3)).unwrap();
+        storage.remove_file(&paths.descriptor()).unwrap();
+        let again = DatasetDescriptor::open_or_create(&storage, &paths, &descriptor());
         assert!(matches!(again, Err(Error::Corruption { .. })), "{again:?}");
     }
 }

@@ -42,8 +42,8 @@ fn is_damage(error: &Error) -> bool {
 }
 
 /// Returns the commits of all manifests of an epoch.
-pub(super) fn manifest_commits(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64) -> Result<Vec<Uuid>> {
-    let names = list_or_empty(storage, &layout.manifests())?;
+pub(super) fn manifest_commits(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<Vec<Uuid>> {
+    let names = list_or_empty(storage, &paths.manifests())?;
     let commits = names.iter().filter_map(|entry| parse_manifest(&entry.name));
     Ok(commits.filter(|(found, _)| *found == epoch).map(|(_, commit)| commit).collect())
 }
@@ -55,18 +55,18 @@ pub(super) fn manifest_commits(storage: &dyn Storage, layout: &DatasetPaths, epo
 /// [`Error::Version`]; I/O errors.
 pub fn load_manifest(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     epoch: u64,
 ) -> Result<EpochManifest> {
-    let folder = layout.epoch(epoch);
-    if !epoch_exists(storage, layout, epoch)? {
-        return Err(Error::EpochMissing { epoch, path: layout.root().to_owned() });
+    let folder = paths.epoch(epoch);
+    if !epoch_exists(storage, paths, epoch)? {
+        return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
     }
     // A folder of 131,072 parts takes long to list. If there is only one manifest, the footer of a part it names tells
     // whether it belongs to the data.
-    if let [commit] = *manifest_commits(storage, layout, epoch)?.as_slice()
-        && let Ok(manifest) = read_manifest(storage, layout, descriptor, epoch, commit)
+    if let [commit] = *manifest_commits(storage, paths, epoch)?.as_slice()
+        && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
         && let Some(entry) = manifest.parts.first()
         && let Ok(identity) = PartReader::identify(storage, &folder.join(entry.part.file_name()))
         && identity.commit == commit
@@ -77,23 +77,23 @@ pub fn load_manifest(
         Some(commit) => commit,
         // No footer names the commit of this data. If there is only one manifest, it still serves to name the corrupt
         // parts; the right one of two cannot be determined.
-        None => match manifest_commits(storage, layout, epoch)?.as_slice() {
+        None => match manifest_commits(storage, paths, epoch)?.as_slice() {
             [commit] => *commit,
             _ => return Err(Error::corruption(&folder, "no part has a readable footer")),
         },
     };
-    read_manifest(storage, layout, descriptor, epoch, commit)
+    read_manifest(storage, paths, descriptor, epoch, commit)
 }
 
 /// Reads the manifest of one commit.
 pub(super) fn read_manifest(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     epoch: u64,
     commit: Uuid,
 ) -> Result<EpochManifest> {
-    let path = layout.manifest(epoch, commit);
+    let path = paths.manifest(epoch, commit);
     let bytes = match read_all(storage, &path, MAX_MANIFEST_BYTES) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Err(Error::corruption(&path, format!("the manifest of epoch {epoch} is missing")));

@@ -20,8 +20,8 @@ pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<Di
 ///
 /// # Errors
 /// When the folder cannot be read.
-pub fn list_epochs(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Vec<u64>> {
-    let names = list_or_empty(storage, &layout.data())?;
+pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u64>> {
+    let names = list_or_empty(storage, &paths.data())?;
     let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
     let mut epochs: Vec<u64> = folders.filter_map(|entry| parse_epoch_folder(&entry.name)).collect();
     epochs.sort_unstable();
@@ -32,8 +32,8 @@ pub fn list_epochs(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Vec<u
 ///
 /// # Errors
 /// When its folder cannot be looked up.
-pub(crate) fn epoch_exists(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64) -> Result<bool> {
-    let folder = layout.epoch(epoch);
+pub(crate) fn epoch_exists(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<bool> {
+    let folder = paths.epoch(epoch);
     Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
 }
 

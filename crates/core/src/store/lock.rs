@@ -358,20 +358,20 @@ impl WriterLock {
     /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
     pub fn acquire(
         storage: &Arc<dyn Storage>,
-        layout: &DatasetPaths,
+        paths: &DatasetPaths,
         break_lock: bool,
     ) -> Result<(Self, Option<LockNotice>)> {
-        Self::acquire_as(LockHolder::this_process(), storage, layout, break_lock)
+        Self::acquire_as(LockHolder::this_process(), storage, paths, break_lock)
     }
 
     pub(super) fn acquire_as(
         holder: LockHolder,
         storage: &Arc<dyn Storage>,
-        layout: &DatasetPaths,
+        paths: &DatasetPaths,
         break_lock: bool,
     ) -> Result<(Self, Option<LockNotice>)> {
-        let path = layout.lock();
-        create_dir_synced(&**storage, &layout.control())?;
+        let path = paths.lock();
+        create_dir_synced(&**storage, &paths.control())?;
         let notice = acquire(&**storage, &path, &holder, break_lock, 0)?;
         held().insert(holder.token.clone());
         let lock = Self { storage: Arc::clone(storage), path, holder, released: false };
@@ -442,8 +442,8 @@ impl Drop for WriterLock {
 ///
 /// # Errors
 /// When the lock file cannot be read.
-pub fn lock_holder(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Option<LockHolder>> {
-    match look(storage, &layout.lock())? {
+pub fn lock_holder(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option<LockHolder>> {
+    match look(storage, &paths.lock())? {
         Found::Held(holder) => Ok(Some(holder)),
         Found::Nothing | Found::Unreadable(_) => Ok(None),
     }
@@ -467,9 +467,9 @@ pub(crate) mod forged {
     pub(crate) fn break_lock(
         holder: LockHolder,
         storage: &Arc<dyn Storage>,
-        layout: &DatasetPaths,
+        paths: &DatasetPaths,
     ) -> Result<(WriterLock, Option<LockNotice>)> {
-        WriterLock::acquire_as(holder, storage, layout, true)
+        WriterLock::acquire_as(holder, storage, paths, true)
     }
 
     /// Returns a process of another host.

@@ -10,10 +10,10 @@
 //! DS/_turbidite/lock                       the writer (`lock`)
 //! ```
 //!
-//! Map: `layout` has the paths, `files` writes small files atomically, `descriptor` is dataset.json, `vacancy` checks
-//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests, `commit_protocol` has
-//! the steps of a commit, `commit` is one attempt at an epoch, `recovery` runs before a new writer, `truncate` returns
-//! to a checkpoint, `salvage` recovers unfinished epochs, `verify` checks a whole dataset.
+//! Map: `paths` has the paths, `files` writes small files atomically, `descriptor` is dataset.json, `vacancy` checks
+//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests,
+//! `commit_protocol` has the steps of a commit, `commit` is one attempt at an epoch, `recovery` runs before a new
+//! writer, `truncate` returns to a checkpoint, `salvage` recovers unfinished epochs, `verify` checks a whole dataset.
 //!
 //! Invariants:
 //! - An epoch exists exactly when its folder lies in `data`; it gets there and leaves by one rename or exchange.

@@ -203,12 +203,12 @@ mod tests {
 
     #[test]
     fn names_round_trip() {
-        let layout = DatasetPaths::new("/ds");
+        let paths = DatasetPaths::new("/ds");
         let commit = Uuid::from_u128(7);
         let name = |path: PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-        assert_eq!(parse_manifest(&name(layout.manifest(200, commit))), Some((200, commit)));
+        assert_eq!(parse_manifest(&name(paths.manifest(200, commit))), Some((200, commit)));
         for leftover in [Leftover::Attempt, Leftover::SetAside, Leftover::Removed] {
-            assert_eq!(parse_leftover(&name(layout.leftover(3, commit, leftover))), Some((3, commit, leftover)));
+            assert_eq!(parse_leftover(&name(paths.leftover(3, commit, leftover))), Some((3, commit, leftover)));
         }
         for name in ["200.arrow", "x.00000000-0000-0000-0000-000000000007", "1.00000000000000000000000000000007"] {
             assert_eq!(parse_leftover(name), None, "{name}");

@@ -41,27 +41,27 @@ pub struct Recovery {
 ///
 /// # Errors
 /// When storage fails; completed actions remain in effect.
-pub fn recover(storage: &Arc<dyn Storage>, layout: &DatasetPaths, descriptor: &DatasetDescriptor) -> Result<Recovery> {
-    for folder in [layout.manifests(), layout.unfinished(), layout.data()] {
+pub fn recover(storage: &Arc<dyn Storage>, paths: &DatasetPaths, descriptor: &DatasetDescriptor) -> Result<Recovery> {
+    for folder in [paths.manifests(), paths.unfinished(), paths.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
     }
-    settle_names(&**storage, layout)?;
+    settle_names(&**storage, paths)?;
     let mut recovery = Recovery::default();
-    let leftovers: Vec<(u64, Uuid, Leftover)> = list_or_empty(&**storage, &layout.unfinished())?
+    let leftovers: Vec<(u64, Uuid, Leftover)> = list_or_empty(&**storage, &paths.unfinished())?
         .iter()
         .filter(|entry| entry.kind == FileKind::Directory)
         .filter_map(|entry| parse_leftover(&entry.name))
         .collect();
     // Replacements first: they decide which attempts are superseded.
     for (epoch, commit, _) in leftovers.iter().filter(|(_, _, leftover)| *leftover == Leftover::SetAside) {
-        finish(&**storage, layout, *epoch, *commit, &mut recovery)?;
+        finish(&**storage, paths, *epoch, *commit, &mut recovery)?;
     }
     for (epoch, commit, leftover) in &leftovers {
-        let folder = layout.leftover(*epoch, *commit, *leftover);
+        let folder = paths.leftover(*epoch, *commit, *leftover);
         let keep = match leftover {
             Leftover::SetAside | Leftover::Removed => false,
             Leftover::Attempt => {
-                !is_superseded(&**storage, layout, *epoch, *commit)? && holds_data(&**storage, &folder, descriptor)?
+                !is_superseded(&**storage, paths, *epoch, *commit)? && holds_data(&**storage, &folder, descriptor)?
             }
         };
         if keep {
@@ -71,7 +71,7 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &DatasetPaths, descriptor: &D
             recovery.removed_folders += 1;
         }
     }
-    remove_manifests(&**storage, layout, &mut recovery)?;
+    remove_manifests(&**storage, paths, &mut recovery)?;
     recovery.unfinished.sort_unstable();
     recovery.unfinished.dedup();
     Ok(recovery)
@@ -79,9 +79,9 @@ pub fn recover(storage: &Arc<dyn Storage>, layout: &DatasetPaths, descriptor: &D
 
 /// Makes names durable that an earlier writer may not have synced before it was killed: a power failure must not undo
 /// what the new writer builds on.
-fn settle_names(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
+fn settle_names(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     // The folders above were created with the dataset's folder if they did not exist.
-    let mut above = parent(layout.root());
+    let mut above = parent(paths.root());
     loop {
         match storage.sync_dir(&above) {
             // They may belong to another user, and need not support syncing.
@@ -101,7 +101,7 @@ fn settle_names(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
         }
         above = next;
     }
-    for folder in [layout.root().to_owned(), layout.control(), layout.data()] {
+    for folder in [paths.root().to_owned(), paths.control(), paths.data()] {
         storage.sync_dir(&folder).at("sync", &folder)?;
     }
     Ok(())
@@ -110,30 +110,30 @@ fn settle_names(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
 /// Completes a replacement whose old data was set aside.
 fn finish(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     epoch: u64,
     commit: Uuid,
     recovery: &mut Recovery,
 ) -> Result<()> {
-    let target = layout.epoch(epoch);
+    let target = paths.epoch(epoch);
     if storage.kind(&target).at("look up", &target)?.is_some() {
         // Both renames took effect, or the old data went back; the folder set aside is gone or not needed.
         return Ok(());
     }
-    let attempt = layout.attempt(epoch, commit);
+    let attempt = paths.attempt(epoch, commit);
     let source = match storage.kind(&attempt).at("look up", &attempt)? {
         Some(_) => attempt,
         // The new data is missing: the old data is the only copy.
-        None => layout.leftover(epoch, commit, Leftover::SetAside),
+        None => paths.leftover(epoch, commit, Leftover::SetAside),
     };
-    finish_replacement(storage, layout, &source, epoch)?;
+    finish_replacement(storage, paths, &source, epoch)?;
     recovery.completed.push(epoch);
     Ok(())
 }
 
 /// Returns whether an attempt's folder holds the old data of a replacement: the commit it is named after is in place.
-pub(super) fn is_superseded(storage: &dyn Storage, layout: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<bool> {
-    Ok(commit_of(storage, &layout.epoch(epoch))? == Some(commit))
+pub(super) fn is_superseded(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<bool> {
+    Ok(commit_of(storage, &paths.epoch(epoch))? == Some(commit))
 }
 
 /// Returns whether an attempt's folder holds a sealed run, which can be salvaged.
@@ -149,10 +149,10 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
 }
 
 /// Deletes manifests without data and, where the parts name another commit whose manifest exists, superseded ones.
-fn remove_manifests(storage: &dyn Storage, layout: &DatasetPaths, recovery: &mut Recovery) -> Result<()> {
-    let epochs = list_epochs(storage, layout)?;
+fn remove_manifests(storage: &dyn Storage, paths: &DatasetPaths, recovery: &mut Recovery) -> Result<()> {
+    let epochs = list_epochs(storage, paths)?;
     let mut manifests: Vec<(u64, Uuid)> =
-        list_or_empty(storage, &layout.manifests())?.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
+        list_or_empty(storage, &paths.manifests())?.iter().filter_map(|entry| parse_manifest(&entry.name)).collect();
     manifests.sort_unstable();
     for of_epoch in manifests.chunk_by(|one, other| one.0 == other.0) {
         let epoch = of_epoch[0].0;
@@ -160,14 +160,14 @@ fn remove_manifests(storage: &dyn Storage, layout: &DatasetPaths, recovery: &mut
             (Err(_), _) => None,
             // The usual case does not read the data.
             (Ok(_), [_]) => continue,
-            (Ok(_), several) => match commit_of(storage, &layout.epoch(epoch))? {
+            (Ok(_), several) => match commit_of(storage, &paths.epoch(epoch))? {
                 Some(commit) if several.contains(&(epoch, commit)) => Some(commit),
                 // The data is corrupt or its manifest lost: no manifest is certainly superfluous.
                 _ => continue,
             },
         };
         for (_, commit) in of_epoch.iter().filter(|(_, commit)| Some(*commit) != current) {
-            let path = layout.manifest(epoch, *commit);
+            let path = paths.manifest(epoch, *commit);
             storage.remove_file(&path).at("remove", &path)?;
             recovery.removed_manifests += 1;
         }

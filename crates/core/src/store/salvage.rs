@@ -80,16 +80,16 @@ pub struct SalvagedEpoch {
 /// When storage fails.
 pub fn list(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
 ) -> Result<Vec<UnfinishedEpoch>> {
     let mut unfinished = Vec::new();
-    for entry in list_or_empty(storage, &layout.unfinished())? {
+    for entry in list_or_empty(storage, &paths.unfinished())? {
         let Some((epoch, commit, Leftover::Attempt)) = parse_leftover(&entry.name) else { continue };
-        if entry.kind != FileKind::Directory || is_superseded(storage, layout, epoch, commit)? {
+        if entry.kind != FileKind::Directory || is_superseded(storage, paths, epoch, commit)? {
             continue;
         }
-        let directory = layout.attempt(epoch, commit);
+        let directory = paths.attempt(epoch, commit);
         let mut parts = Vec::new();
         for part in list_parts(storage, &directory)? {
             let path = directory.join(part.file_name());
@@ -113,12 +113,12 @@ pub fn list(
 /// When `out` lies in the dataset or holds the epoch already; when storage fails.
 pub fn recover_into(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     unfinished: &UnfinishedEpoch,
     out: &Path,
 ) -> Result<SalvagedEpoch> {
-    if out.starts_with(layout.root()) {
+    if out.starts_with(paths.root()) {
         let what = format!("{} is inside the dataset; use a folder outside it", out.display());
         return Err(UsageError::Option { option: "out", what }.into());
     }

@@ -21,26 +21,26 @@ use crate::storage::Storage;
 /// When storage fails. The epochs up to `last` are never changed.
 pub fn truncate_after(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     last: u64,
 ) -> Result<Vec<u64>> {
     // Old data that was set aside must be deleted before its epoch is: a later recovery would take it for the only
     // copy.
-    recover(storage, layout, descriptor)?;
-    let removed: Vec<u64> = list_epochs(&**storage, layout)?.into_iter().filter(|epoch| *epoch > last).collect();
+    recover(storage, paths, descriptor)?;
+    let removed: Vec<u64> = list_epochs(&**storage, paths)?.into_iter().filter(|epoch| *epoch > last).collect();
     let mut folders = Vec::with_capacity(removed.len());
     for epoch in removed.iter().rev() {
-        let source = layout.epoch(*epoch);
-        let target = layout.leftover(*epoch, Uuid::new_v4(), Leftover::Removed);
+        let source = paths.epoch(*epoch);
+        let target = paths.leftover(*epoch, Uuid::new_v4(), Leftover::Removed);
         storage.rename(&source, &target).at("rename", &source)?;
         // Each rename is made durable before the next, so that a power failure leaves no gap either.
-        storage.sync_dir(&layout.data()).at("sync", &layout.data())?;
+        storage.sync_dir(&paths.data()).at("sync", &paths.data())?;
         folders.push(target);
     }
     for epoch in &removed {
-        for commit in manifest_commits(&**storage, layout, *epoch)? {
-            let manifest = layout.manifest(*epoch, commit);
+        for commit in manifest_commits(&**storage, paths, *epoch)? {
+            let manifest = paths.manifest(*epoch, commit);
             storage.remove_file(&manifest).at("remove", &manifest)?;
         }
     }

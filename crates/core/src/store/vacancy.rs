@@ -10,13 +10,13 @@ use crate::storage::{FileKind, Storage};
 /// The folder that a new file system has at its root.
 const OF_THE_SYSTEM: &str = "lost+found";
 
-/// Checks that there is a dataset at `layout`, or that one may be created there. Changes nothing, and needs no lock.
-/// The files of an interrupted creation are no obstacle.
+/// Checks that there is a dataset at `paths`, or that one may be created there. Changes nothing, and needs no lock. The
+/// files of an interrupted creation are no obstacle.
 ///
 /// # Errors
 /// [`Error::Occupied`] when there is a file, or a folder with other files.
-pub(crate) fn check_vacant(storage: &dyn Storage, layout: &DatasetPaths) -> Result<()> {
-    let root = layout.root();
+pub(crate) fn check_vacant(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
+    let root = paths.root();
     let occupied = |what: String| Err(Error::Occupied { path: root.to_owned(), what });
     match storage.kind(root).at("look up", root)? {
         None => match root.ancestors().find(|above| storage.kind(above).is_ok_and(|kind| kind == Some(FileKind::File)))
@@ -26,11 +26,11 @@ pub(crate) fn check_vacant(storage: &dyn Storage, layout: &DatasetPaths) -> Resu
         },
         Some(FileKind::File) => occupied("is a file, but a dataset is a folder".to_owned()),
         Some(FileKind::Directory) => {
-            let descriptor = layout.descriptor();
+            let descriptor = paths.descriptor();
             if storage.kind(&descriptor).at("look up", &descriptor)?.is_some() {
                 return Ok(());
             }
-            match foreign(storage, layout)? {
+            match foreign(storage, paths)? {
                 Some(name) => occupied(format!("has other files, such as {name}, and is not a dataset")),
                 None => Ok(()),
             }
@@ -39,13 +39,13 @@ pub(crate) fn check_vacant(storage: &dyn Storage, layout: &DatasetPaths) -> Resu
 }
 
 /// Returns a file or folder that the creation of a dataset does not make, if there is one.
-fn foreign(storage: &dyn Storage, layout: &DatasetPaths) -> Result<Option<String>> {
-    for entry in storage.list(layout.root()).at("list", layout.root())? {
-        let path = layout.root().join(&entry.name);
+fn foreign(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option<String>> {
+    for entry in storage.list(paths.root()).at("list", paths.root())? {
+        let path = paths.root().join(&entry.name);
         let of_ours: fn(&str) -> bool = match entry.kind {
             // Epochs without a dataset.json are corruption, which is reported elsewhere.
-            FileKind::Directory if path == layout.data() => |name| parse_epoch_folder(name).is_some(),
-            FileKind::Directory if path == layout.control() => is_control,
+            FileKind::Directory if path == paths.data() => |name| parse_epoch_folder(name).is_some(),
+            FileKind::Directory if path == paths.control() => is_control,
             FileKind::Directory if entry.name == OF_THE_SYSTEM => continue,
             _ => return Ok(Some(entry.name)),
         };
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_dataset_is_not_created_among_other_files() {
-        let layout = DatasetPaths::new("/home/ds");
+        let paths = DatasetPaths::new("/home/ds");
         for (file, words) in [
             ("/home/ds/notes.txt", "/home/ds has other files, such as notes.txt, and is not a dataset; "),
             ("/home/ds/run/1.dat", "such as run"),
@@ -90,20 +90,20 @@ mod tests {
         ] {
             let storage = MemoryStorage::new();
             create_file(&storage, file);
-            let error = check_vacant(&storage, &layout).unwrap_err().to_string();
+            let error = check_vacant(&storage, &paths).unwrap_err().to_string();
             assert!(error.contains(words) && error.ends_with("; use a new or empty folder"), "{file}: {error}");
         }
         let storage = MemoryStorage::new();
         for folder in ["/", "/home/ds", "/home/ds/lost+found", "/home/ds/data/epoch=5"] {
             storage.create_dir_all(Path::new(folder)).unwrap();
-            check_vacant(&storage, &layout).unwrap();
+            check_vacant(&storage, &paths).unwrap();
         }
     }
 
     /// Killed before every operation: the remaining files do not block the next attempt.
     #[test]
     fn a_creation_that_was_cut_short_can_be_repeated() {
-        let layout = DatasetPaths::new("/home/ds");
+        let paths = DatasetPaths::new("/home/ds");
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::F32)], "key").unwrap());
         let mut at = 0;
         loop {
@@ -111,16 +111,16 @@ mod tests {
             let killed: Arc<dyn Storage> =
                 Arc::new(FaultStorage::with_fault(Arc::clone(&memory), Fault::Kill { at, torn: true }));
             let create = |storage: &Arc<dyn Storage>| -> Result<()> {
-                let (_lock, _) = WriterLock::acquire(storage, &layout, true)?;
-                DatasetDescriptor::open_or_create(&**storage, &layout, &DatasetDescriptor::new(Arc::clone(&schema)))?;
+                let (_lock, _) = WriterLock::acquire(storage, &paths, true)?;
+                DatasetDescriptor::open_or_create(&**storage, &paths, &DatasetDescriptor::new(Arc::clone(&schema)))?;
                 Ok(())
             };
             let done = create(&killed).is_ok();
-            check_vacant(&*memory, &layout).unwrap();
+            check_vacant(&*memory, &paths).unwrap();
             create(&memory).unwrap();
             // Files beside a dataset are ignored.
             create_file(&*memory, "/home/ds/notes.txt");
-            check_vacant(&*memory, &layout).unwrap();
+            check_vacant(&*memory, &paths).unwrap();
             if done {
                 break;
             }

@@ -73,43 +73,43 @@ pub fn verify(
 /// As those of [`verify`].
 pub fn verify_on(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     options: &VerifyOptions,
     progress: &(dyn Fn(VerifyProgress) + Sync),
 ) -> Result<VerifyReport> {
     let mut report = VerifyReport::default();
-    let descriptor = match DatasetDescriptor::read(&**storage, layout) {
+    let descriptor = match DatasetDescriptor::read(&**storage, paths) {
         Ok(descriptor) => descriptor,
         Err(error @ Error::Corruption { .. }) => {
-            report.findings.push(Finding::from_error(error, &layout.descriptor()));
+            report.findings.push(Finding::from_error(error, &paths.descriptor()));
             return Ok(report);
         }
         Err(error) => return Err(error),
     };
-    let epochs = list_epochs(&**storage, layout)?;
-    report.unfinished = check_folders(&**storage, layout, &epochs, &mut report.findings)?;
+    let epochs = list_epochs(&**storage, paths)?;
+    report.unfinished = check_folders(&**storage, paths, &epochs, &mut report.findings)?;
     let mut tasks = Vec::new();
     for epoch in epochs.into_iter().filter(|epoch| options.epochs.contains(*epoch)) {
         report.epochs += 1;
-        match load_manifest(&**storage, layout, &descriptor, epoch) {
+        match load_manifest(&**storage, paths, &descriptor, epoch) {
             Ok(manifest) => {
-                let path = layout.manifest(epoch, manifest.commit);
+                let path = paths.manifest(epoch, manifest.commit);
                 check_figures(&path, &manifest, &descriptor, &mut report.findings);
-                check_parts(&**storage, layout, &manifest, &mut report.findings)?;
+                check_parts(&**storage, paths, &manifest, &mut report.findings)?;
                 let manifest = Arc::new(manifest);
                 tasks.extend(manifest.parts.iter().map(|entry| Task { manifest: manifest.clone(), entry: *entry }));
             }
-            Err(error) => report.findings.push(Finding::from_error(error, &layout.epoch(epoch))),
+            Err(error) => report.findings.push(Finding::from_error(error, &paths.epoch(epoch))),
         }
     }
-    report.add(run_tasks(storage, layout, &descriptor, &tasks, options.threads, progress));
+    report.add(run_tasks(storage, paths, &descriptor, &tasks, options.threads, progress));
     Ok(report)
 }
 
 /// Reads the parts, several at a time.
 fn run_tasks(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     tasks: &[Task],
     threads: usize,
@@ -128,7 +128,7 @@ fn run_tasks(
             let index = next.fetch_add(1, Ordering::Relaxed);
             tasks.get(index).map(|task| (index, task))
         } {
-            let report = verify_part(storage, layout, descriptor, &task.manifest, &task.entry, &advance);
+            let report = verify_part(storage, paths, descriptor, &task.manifest, &task.entry, &advance);
             reports.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(report);
         }
     };
@@ -154,12 +154,12 @@ impl Task {
 /// Compares the files of an epoch with its manifest. Missing ones are found when they are read.
 fn check_parts(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     manifest: &EpochManifest,
     findings: &mut Vec<Finding>,
 ) -> Result<()> {
     let listed: BTreeSet<PartId> = manifest.parts.iter().map(|part| part.part).collect();
-    let folder = layout.epoch(manifest.epoch);
+    let folder = paths.epoch(manifest.epoch);
     for entry in list_or_empty(storage, &folder)? {
         if !PartId::parse(&entry.name).is_some_and(|part| listed.contains(&part)) {
             let what = "it is not part of the epoch, but other tools read it with the epoch";
@@ -193,25 +193,25 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
 /// Checks files and folders that belong to no epoch. Returns the number of attempts at epochs that were never finished.
 fn check_folders(
     storage: &dyn Storage,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     epochs: &[u64],
     findings: &mut Vec<Finding>,
 ) -> Result<u64> {
     let exists = |epoch: u64| epochs.binary_search(&epoch).is_ok();
     let mut notice = |path: PathBuf, what: &str| findings.push(Finding::new(FindingKind::Notice, &path, what));
-    for entry in list_or_empty(storage, &layout.data())? {
+    for entry in list_or_empty(storage, &paths.data())? {
         if !parse_epoch_folder(&entry.name).is_some_and(exists) {
-            notice(layout.data().join(&entry.name), "it is not an epoch of this dataset; other tools may read it");
+            notice(paths.data().join(&entry.name), "it is not an epoch of this dataset; other tools may read it");
         }
     }
-    for entry in list_or_empty(storage, &layout.manifests())? {
+    for entry in list_or_empty(storage, &paths.manifests())? {
         if !parse_manifest(&entry.name).is_some_and(|(epoch, _)| exists(epoch)) {
-            notice(layout.manifests().join(&entry.name), "it has no data; the next writer removes it");
+            notice(paths.manifests().join(&entry.name), "it has no data; the next writer removes it");
         }
     }
     let mut unfinished = 0;
-    for entry in list_or_empty(storage, &layout.unfinished())? {
-        let path = layout.unfinished().join(&entry.name);
+    for entry in list_or_empty(storage, &paths.unfinished())? {
+        let path = paths.unfinished().join(&entry.name);
         match parse_leftover(&entry.name) {
             Some((epoch, _, Leftover::SetAside)) if !exists(epoch) => {
                 notice(

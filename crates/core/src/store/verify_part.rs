@@ -23,13 +23,13 @@ const MAGIC: &[u8; 4] = b"PAR1";
 /// Reads and checks one part. `advance` is called with the bytes of each piece of records read.
 pub(super) fn verify_part(
     storage: &Arc<dyn Storage>,
-    layout: &DatasetPaths,
+    paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     manifest: &EpochManifest,
     entry: &PartEntry,
     advance: &dyn Fn(u64),
 ) -> VerifyReport {
-    let path = layout.part(manifest.epoch, entry.part);
+    let path = paths.part(manifest.epoch, entry.part);
     let runs: Vec<&RowGroupEntry> = manifest.row_groups.iter().filter(|run| run.part == entry.part).collect();
     let mut report = VerifyReport::default();
     let schema = &descriptor.schema;

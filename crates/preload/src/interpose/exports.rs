@@ -3,9 +3,10 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Exports functions of the C library, each under its name and with its own type: `fn name(argument: type, …) -> type,
-/// c"name"`, and a body that receives the real function as `real`. The real functions are resolved when this library is
-/// loaded: a later call to the loader would clear the program's last error (`dlerror`).
+/// Exports functions of the C library, each under its name and with its own type:
+/// `fn name(argument: type, …) -> type, c"name"`, and a body that receives the real function as `real`. The real
+/// functions are resolved when this library is loaded: a later call to the loader would clear the program's last error
+/// (`dlerror`).
 macro_rules! exports {
     ($(fn $symbol:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $name:literal, |$real:ident| $body:expr;)*) => {
         $(

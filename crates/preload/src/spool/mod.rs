@@ -17,8 +17,8 @@
 //!
 //! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` chooses the files to spool;
 //! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` moves it to its original
-//! path, `capacity` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system` wraps
-//! system calls.
+//! path, `capacity` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system`
+//! wraps system calls.
 
 mod capacity;
 mod choice;

@@ -20,9 +20,9 @@ use turbidite_source::{Source, SourceOptions};
 
 /// Forecast a run on your machine and recommend settings
 ///
-/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch are those of
-/// a run. Processors, network and storage are modelled with the numbers given here. The keys come from a trace (as `ingest`
-/// reads it) or from a named distribution.
+/// The engines of all ranks are the real ones: partitioning, renegotiation, routing and the end of the epoch are those
+/// of a run. Processors, network and storage are modelled with the numbers given here. The keys come from a trace (as
+/// `ingest` reads it) or from a named distribution.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 If a run has more records than --most-records, every rank appends only the first part of its records, at the same rate;

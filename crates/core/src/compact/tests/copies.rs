@@ -73,9 +73,9 @@ proptest! {
     ) {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let epoch = separate(key, epoch);
-        let layout =
+        let paths =
             PartOptions { page_rows: source_page_rows, row_groups_per_run: source_row_groups, ..PartOptions::default() };
-        write_source(&storage, key, layout, (7, &epoch, 1), |_| ());
+        write_source(&storage, key, paths, (7, &epoch, 1), |_| ());
         let part = PartOptions { page_rows, row_groups_per_run, ..PartOptions::default() };
         let options = CompactOptions { threads, slab_bytes, part, ..small_options() };
         let done = compact(&storage, options).unwrap().remove(0).unwrap();

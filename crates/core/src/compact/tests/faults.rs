@@ -155,9 +155,9 @@ fn attempts_of_others_are_kept() {
     let (memory, _) = source();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     // A dataset that was not begun as a copy; its writer died with a sealed run of epoch 1.
-    let layout = DatasetPaths::new(COPY);
-    let descriptor = DatasetDescriptor::open_or_create(&memory, &layout, &describe(DataType::F32)).unwrap();
-    let commit = EpochCommit::begin(&storage, &layout, &descriptor, 1, IfExists::Error).unwrap().unwrap();
+    let paths = DatasetPaths::new(COPY);
+    let descriptor = DatasetDescriptor::open_or_create(&memory, &paths, &describe(DataType::F32)).unwrap();
+    let commit = EpochCommit::begin(&storage, &paths, &descriptor, 1, IfExists::Error).unwrap().unwrap();
     let (part, schema) = (PartId { rank: 0, roll: 0 }, &descriptor.schema);
     let (folder, identity) = (commit.directory(), commit.identity());
     let options = PartOptions::default();

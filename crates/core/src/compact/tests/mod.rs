@@ -79,10 +79,10 @@ fn write_source(
     (label, epoch, seed): (u64, &TestEpoch, u64),
     change: impl FnOnce(&mut EpochManifest),
 ) {
-    let layout = DatasetPaths::new(SOURCE);
-    let (lock, _) = WriterLock::acquire(storage, &layout, true).unwrap();
-    let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout, &describe(key)).unwrap();
-    let commit = EpochCommit::begin(storage, &layout, &descriptor, label, IfExists::Replace).unwrap().unwrap();
+    let paths = DatasetPaths::new(SOURCE);
+    let (lock, _) = WriterLock::acquire(storage, &paths, true).unwrap();
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, &paths, &describe(key)).unwrap();
+    let commit = EpochCommit::begin(storage, &paths, &descriptor, label, IfExists::Replace).unwrap().unwrap();
     let schema = &descriptor.schema;
     let mut rows = rows_of(schema, epoch, seed).into_iter();
     let mut manifest = EpochManifest {
@@ -142,16 +142,16 @@ fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Op
 /// Returns the rows of an epoch of the copy, in the order of the file names and of the rows in them, with the kind of
 /// each row's run.
 fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
-    let layout = DatasetPaths::new(COPY);
-    let descriptor = DatasetDescriptor::read(storage, &layout).unwrap();
+    let paths = DatasetPaths::new(COPY);
+    let descriptor = DatasetDescriptor::read(storage, &paths).unwrap();
     let schema = &descriptor.schema;
-    let manifest = load_manifest(storage, &layout, &descriptor, label).unwrap();
+    let manifest = load_manifest(storage, &paths, &descriptor, label).unwrap();
     let mut parts = manifest.parts.clone();
     parts.sort_by_key(|entry| entry.part.file_name());
     assert_eq!(parts, manifest.parts, "names are in the order of the parts");
     let mut found = Vec::new();
     for entry in &parts {
-        let path = layout.part(label, entry.part);
+        let path = paths.part(label, entry.part);
         let reader = PartReader::open(storage, &path, entry, manifest.commit, Arc::clone(schema)).unwrap();
         for run in manifest.row_groups.iter().filter(|run| run.part == entry.part) {
             let mut columns = Vec::new();

@@ -1,5 +1,5 @@
-//! A reference interpreter of the expression language, for differential tests. It evaluates one row at a time and shares
-//! no code with the implementation under test.
+//! A reference interpreter of the expression language, for differential tests. It evaluates one row at a time and
+//! shares no code with the implementation under test.
 
 use super::Row;
 

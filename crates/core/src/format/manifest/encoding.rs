@@ -164,8 +164,8 @@ impl EpochManifest {
     /// Decodes a manifest; `path` is its file, for messages.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when the bytes are not a manifest, or do not fit the schema or each other; [`Error::Version`]
-    /// for one of a newer release.
+    /// [`Error::Corruption`] when the bytes are not a manifest, or do not fit the schema or each other;
+    /// [`Error::Version`] for one of a newer release.
     pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
         let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes

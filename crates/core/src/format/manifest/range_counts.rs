@@ -1,17 +1,17 @@
 //! The distribution of a column's values: row counts by value range. A manifest stores that of the key.
 //!
-//! Each range is a *range count*: that of a contiguous sequence of sorted rows, or of a row group. The range counts of an epoch
-//! count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the range counts
-//! that end below it are smaller, at most the rows of the range counts that begin below it. Merging range counts keeps that true
-//! and widens the bounds; [`condense`] limits by how much.
+//! Each range is a *range count*: that of a contiguous sequence of sorted rows, or of a row group. The range counts of
+//! an epoch count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the
+//! range counts that end below it are smaller, at most the rows of the range counts that begin below it. Merging range
+//! counts keeps that true and widens the bounds; [`condense`] limits by how much.
 
 use std::sync::OnceLock;
 
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::KeyOrder;
 
-/// Maximum number of range counts in a manifest: where row groups overlap little, a quantile's bounds are about two such
-/// fractions of all rows apart, and each range count takes about 20 bytes.
+/// Maximum number of range counts in a manifest: where row groups overlap little, a quantile's bounds are about two
+/// such fractions of all rows apart, and each range count takes about 20 bytes.
 pub const MAX_RANGE_COUNTS: usize = 8192;
 
 /// Maximum number of range counts that a rank keeps while it writes an epoch, apart from those not yet merged.
@@ -35,7 +35,8 @@ pub struct RangeCount {
 }
 
 impl RangeCount {
-    /// Returns the range count of the non-NaN values among `rows`, from their statistics; without a range, that of the type.
+    /// Returns the range count of the non-NaN values among `rows`, from their statistics; without a range, that of the
+    /// type.
     pub(crate) fn of(summary: Option<&ColumnStatistics>, rows: u64, order: KeyOrder) -> Self {
         let rows = rows.saturating_sub(summary.map_or(0, |summary| summary.nan_count));
         let known = summary.and_then(|summary| summary.range);
@@ -50,11 +51,11 @@ impl RangeCount {
 
 /// Merges range counts until there are at most `most`, which is at least 16; leaves them ascending.
 ///
-/// A range count's reach is the number of rows in all range counts that begin in it. Only range counts of about the same reach are
-/// merged, so that a wide one (a page of strays) does not widen narrow ones. Range counts of one reach are first paired
-/// anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging neighbours up to a
-/// group size then widens a quantile's bounds by at most that many rows for each reach. The group size is the smallest
-/// with which the limit is met.
+/// A range count's reach is the number of rows in all range counts that begin in it. Only range counts of about the
+/// same reach are merged, so that a wide one (a page of strays) does not widen narrow ones. Range counts of one reach
+/// are first paired anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging
+/// neighbours up to a group size then widens a quantile's bounds by at most that many rows for each reach. The group
+/// size is the smallest with which the limit is met.
 pub(crate) fn condense(range_counts: &mut Vec<RangeCount>, most: usize) {
     // A stable sort: the input consists of a few ascending sequences, which it exploits.
     range_counts.sort();
@@ -93,8 +94,8 @@ fn kinds(range_counts: &[RangeCount], base_rows: u64) -> Vec<Vec<RangeCount>> {
     kinds
 }
 
-/// Returns range counts with the same begins and ends as `range_counts`, both ascending: the k-th smallest value lies between the
-/// k-th begin and the k-th end, each counted with its rows.
+/// Returns range counts with the same begins and ends as `range_counts`, both ascending: the k-th smallest value lies
+/// between the k-th begin and the k-th end, each counted with its rows.
 fn paired(range_counts: Vec<RangeCount>) -> Vec<RangeCount> {
     let mut ends: Vec<(u64, u64)> =
         range_counts.iter().map(|range_count| (range_count.most, range_count.rows)).collect();

@@ -22,8 +22,8 @@ const INDEX_STEP_BYTES: usize = 64 << 10;
 /// Rows per range count at the very ends of a run.
 const MIN_EDGE_SPREAD_ROWS: usize = 16;
 
-/// Returns the rows of a run's next range count: `usual`, and fewer towards the run's ends, where the keys of a few rows may
-/// span decades.
+/// Returns the rows of a run's next range count: `usual`, and fewer towards the run's ends, where the keys of a few
+/// rows may span decades.
 fn next_spread_rows(usual: usize, before: usize, run_rows: usize) -> usize {
     let after = run_rows.saturating_sub(before);
     (before / 2).min(after / 3).clamp(MIN_EDGE_SPREAD_ROWS, usual.max(MIN_EDGE_SPREAD_ROWS))

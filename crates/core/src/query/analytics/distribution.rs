@@ -1,10 +1,10 @@
 //! Distribution of a column's values: histograms and quantiles.
 //!
 //! A manifest is already a histogram: it has the row count, minimum and maximum of every row group, and for the key
-//! those of about every page (`format::KeyRangeCounts`). A range count within one bin counts for that bin; a range count over several
-//! bins may count for each of them. That bounds every bin, whatever the data. `estimate` bounds quantiles and estimates
-//! values between the bounds. The bounds are as tight as the epochs are clustered by the column: a few pages for the
-//! key, often the whole epoch for other columns.
+//! those of about every page (`format::KeyRangeCounts`). A range count within one bin counts for that bin; a range
+//! count over several bins may count for each of them. That bounds every bin, whatever the data. `estimate` bounds
+//! quantiles and estimates values between the bounds. The bounds are as tight as the epochs are clustered by the
+//! column: a few pages for the key, often the whole epoch for other columns.
 //!
 //! Bounds need only manifests. With [`Precision::Exact`], `tally` counts what the manifests leave open, and reads only
 //! pages that cross the edge of a bin. Exact quantiles repeat such counts and narrow their bounds to a single value.

@@ -1,13 +1,13 @@
 //! Bounds and estimates of ranks and quantiles, from range counts.
 //!
 //! Every statement about the distribution of a column uses this module: `quantiles`, `hist`, `stats`, the report. The
-//! k-th smallest value is at least the k-th of the range counts' minima (each repeated for every row of its range count), and at
-//! most the k-th of their maxima.
+//! k-th smallest value is at least the k-th of the range counts' minima (each repeated for every row of its range
+//! count), and at most the k-th of their maxima.
 //!
 //! An estimate needs a model of how a range count's rows are distributed:
-//! - In a range count that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero, their
-//!   logarithms are uniform. At the end of the values, they are a sample of a power law, since most rows of such a
-//!   range count are near its beginning.
+//! - In a range count that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero,
+//!   their logarithms are uniform. At the end of the values, they are a sample of a power law, since most rows of such
+//!   a range count are near its beginning.
 //! - In a range count that overlaps many others (a run of strays), they are distributed as the rows of those others.
 
 use std::ops::Range;
@@ -22,7 +22,8 @@ const TAIL_RATIO: f64 = 2.0;
 /// from the median.
 const FALLING_RATIO: f64 = 1.5;
 
-/// A range count is wide if it overlaps more than this many times the rows of the usual range count (the row-weighted median).
+/// A range count is wide if it overlaps more than this many times the rows of the usual range count (the row-weighted
+/// median).
 const WIDE: u64 = 4;
 
 /// The distribution of a range count's rows.
@@ -115,8 +116,8 @@ impl Estimator {
         }
     }
 
-    /// Returns the distribution of a narrow range count's rows; `inner` is the magnitude of the median. Where values end far
-    /// from zero, nearly all rows are near the beginning.
+    /// Returns the distribution of a narrow range count's rows; `inner` is the magnitude of the median. Where values
+    /// end far from zero, nearly all rows are near the beginning.
     fn lie_of(&self, range_count: &RangeCount, inner: f64) -> RowDistribution {
         let value = |ordinal: u64| self.order.value(ordinal).as_f64();
         let (one, other) = (value(range_count.least), value(range_count.most));
@@ -148,8 +149,8 @@ impl Estimator {
         self.begins.at(position).unwrap_or(0)..self.ends.at(position).unwrap_or(u64::MAX)
     }
 
-    /// Returns the share of a range count's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`] of
-    /// that cut.
+    /// Returns the share of a range count's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`]
+    /// of that cut.
     fn share_below(&self, number: usize, cut: u128, narrow: f64) -> f64 {
         let range_count = self.range_counts[number];
         let (least, most) = (u128::from(range_count.least), u128::from(range_count.most));
@@ -223,7 +224,8 @@ impl Estimator {
 
 /// Returns the range counts that overlap many more rows than the usual one.
 fn wide_ones(range_counts: &[RangeCount]) -> Vec<usize> {
-    // Range counts of a single value do not measure the usual width: those of a point mass would make all others narrow.
+    // Range counts of a single value do not measure the usual width: those of a point mass would make all others
+    // narrow.
     let extended = || range_counts.iter().filter(|range_count| range_count.least < range_count.most);
     let begins = begins_of(extended());
     let reach = |range_count: &RangeCount| begins.up_to(range_count.most) - begins.below(range_count.least);
@@ -260,8 +262,8 @@ impl<'a> Sweep<'a> {
         Self { estimator, next: 0, open: Vec::new(), settled_narrow: 0, settled_wide: 0 }
     }
 
-    /// Adds range counts that begin below `end`, and removes those that end below `start`. Both arguments ascend from call
-    /// to call.
+    /// Adds range counts that begin below `end`, and removes those that end below `start`. Both arguments ascend from
+    /// call to call.
     fn advance(&mut self, start: u128, end: u128) {
         let Self { estimator, next, open, settled_narrow, settled_wide } = self;
         let range_counts = &estimator.range_counts;

@@ -22,7 +22,8 @@ impl Cutter {
         Self { selection, next: 0, start: 0, page_starts }
     }
 
-    /// Returns the next chunk: about `target_rows` rows, never more than that rounded up to whole pages; empty at the end.
+    /// Returns the next chunk: about `target_rows` rows, never more than that rounded up to whole pages; empty at the
+    /// end.
     pub(in crate::query) fn next_chunk(&mut self, target_rows: u32) -> RowSelection {
         let mut chunk = RowSelection::default();
         let mut open = target_rows.max(1);

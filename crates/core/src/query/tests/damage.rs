@@ -47,10 +47,10 @@ fn file_bytes(fixture: &Fixture, path: &Path) -> u64 {
 fn no_flipped_byte_changes_an_answer() {
     let (fixture, _) = small();
     let part = fixture.part_path(1, PART);
-    let manifests = fixture.layout.manifests();
+    let manifests = fixture.paths.manifests();
     let manifest = manifests.join(&fixture.storage.list(&manifests).unwrap()[0].name);
     let expected: Vec<Vec<u64>> = queries().iter().map(|query| ids(fixture.storage.clone(), query).unwrap()).collect();
-    for path in [part, manifest, fixture.layout.descriptor()] {
+    for path in [part, manifest, fixture.paths.descriptor()] {
         let mut errors = 0;
         for offset in 0..file_bytes(&fixture, &path) {
             let mask = 1 << (mix(offset) % 8);

@@ -104,7 +104,7 @@ fn key_order(one: f64, other: f64) -> std::cmp::Ordering {
 /// A dataset in memory.
 struct Fixture {
     storage: Arc<dyn Storage>,
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     options: PartOptions,
     key_type: DataType,
@@ -121,11 +121,11 @@ impl Fixture {
         ];
         let schema = Arc::new(Schema::new(columns, "energy").unwrap());
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        let layout = DatasetPaths::new(Path::new(ROOT));
+        let paths = DatasetPaths::new(Path::new(ROOT));
         let wanted = DatasetDescriptor::new(schema);
-        let descriptor = DatasetDescriptor::open_or_create(storage.as_ref(), &layout, &wanted).unwrap();
+        let descriptor = DatasetDescriptor::open_or_create(storage.as_ref(), &paths, &wanted).unwrap();
         let options = PartOptions { page_rows, row_groups_per_run, ..PartOptions::default() };
-        Self { storage, layout, descriptor, options, key_type }
+        Self { storage, paths, descriptor, options, key_type }
     }
 
     fn schema(&self) -> &Arc<Schema> {
@@ -138,7 +138,7 @@ impl Fixture {
 
     /// Writes an epoch, and replaces an existing one; `change` may modify the manifest before the commit.
     fn write_with(&self, epoch: &TestEpoch, change: impl FnOnce(&mut EpochManifest)) -> EpochManifest {
-        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch.epoch, IfExists::Replace);
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch.epoch, IfExists::Replace);
         let commit = begun.unwrap().unwrap();
         let mut parts = Vec::new();
         let mut runs = Vec::new();
@@ -182,7 +182,7 @@ impl Fixture {
 
     /// Overwrites the committed manifest.
     fn put_manifest(&self, manifest: &EpochManifest) {
-        let path = self.layout.manifest(manifest.epoch, manifest.commit);
+        let path = self.paths.manifest(manifest.epoch, manifest.commit);
         self.storage.remove_file(&path).unwrap();
         let mut file = self.storage.create(&path).unwrap();
         file.write_at(0, &manifest.encode(self.schema()).unwrap()).unwrap();
@@ -194,7 +194,7 @@ impl Fixture {
     }
 
     fn part_path(&self, epoch: u64, part: PartId) -> PathBuf {
-        self.layout.part(epoch, part)
+        self.paths.part(epoch, part)
     }
 }
 

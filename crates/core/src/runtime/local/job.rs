@@ -66,7 +66,7 @@ struct OpenEpoch {
 pub struct LocalJob {
     options: WriteOptions,
     storage: Arc<dyn Storage>,
-    layout: DatasetPaths,
+    paths: DatasetPaths,
     descriptor: DatasetDescriptor,
     shared: Arc<Shared>,
     epoch: Mutex<Option<OpenEpoch>>,
@@ -106,9 +106,9 @@ impl LocalJob {
         options: WriteOptions,
     ) -> Result<Self> {
         options.check()?;
-        let layout = DatasetPaths::new(path.as_ref());
+        let paths = DatasetPaths::new(path.as_ref());
         let Opened { descriptor, lock, notice, recovery } =
-            crate::runtime::opening::open_dataset(&storage, &layout, schema, &options)?;
+            crate::runtime::opening::open_dataset(&storage, &paths, schema, &options)?;
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
@@ -145,7 +145,7 @@ impl LocalJob {
         Ok(Self {
             options,
             storage,
-            layout,
+            paths,
             descriptor,
             shared,
             epoch: Mutex::new(None),
@@ -186,11 +186,11 @@ impl LocalJob {
             return Err(UsageError::State { call: "begin_epoch", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        let begun = EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, self.options.if_exists)?;
+        let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, self.options.if_exists)?;
         let Some(commit) = begun else { return Ok(EpochStart::Skipped) };
         let identity = commit.identity();
         let (part, attempt) = (self.options.part(), (epoch, identity.commit));
-        let factory = Arc::new(PartFactory::new(&self.storage, &self.layout, &self.descriptor, part, attempt));
+        let factory = Arc::new(PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt));
         let mut commit = Some(commit);
         for (number, rank) in self.shared.ranks.iter().enumerate() {
             let Rank { endpoint, .. } = &mut *lock_rank(rank);
@@ -310,7 +310,7 @@ impl LocalJob {
             return Ok(0);
         }
         self.check_lock()?;
-        discard_attempts(&*self.storage, &self.layout, &failed)
+        discard_attempts(&*self.storage, &self.paths, &failed)
     }
 
     fn failed(&self) -> MutexGuard<'_, Vec<(u64, Uuid)>> {
@@ -326,7 +326,7 @@ impl LocalJob {
             return Err(UsageError::State { call: "truncate_after", state: "inside an epoch" }.into());
         }
         self.check_lock()?;
-        crate::store::truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+        crate::store::truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
     }
 
     /// Returns an error if this job no longer holds the writer lock.

@@ -10,8 +10,9 @@
 //! event for a busy rank is deferred until the rank is free. Partition tables, and the messages that carry them, are
 //! identical on all ranks and are stored once here. [`RankBytes`] still charges them to every rank, as in a real job.
 //!
-//! Map: `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors` schedules computation, `store` models storage,
-//! `manifest` estimates the size of the manifest, `report` has the results.
+//! Map: `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors`
+//! schedules computation, `store` models storage, `manifest` estimates the size of the manifest, `report` has the
+//! results.
 
 mod job;
 mod manifest;

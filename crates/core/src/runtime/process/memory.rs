@@ -2,8 +2,8 @@
 //!
 //! The budget is divided equally among the datasets in an epoch; a dataset between two epochs has no share. Each
 //! further open epoch needs batches, sketches and tables of its own, so memtables shrink for these too: the sum stays
-//! that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this process: each
-//! receiver decides how many records make a run.
+//! that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this process: each receiver
+//! decides how many records make a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

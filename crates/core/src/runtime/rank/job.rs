@@ -42,7 +42,7 @@ pub struct RankJob {
     pub(super) rank: u32,
     pub(super) options: WriteOptions,
     pub(super) storage: Arc<dyn Storage>,
-    pub(super) layout: DatasetPaths,
+    pub(super) paths: DatasetPaths,
     pub(super) descriptor: DatasetDescriptor,
     pub(super) host: Arc<dyn Host>,
     /// The engine, the writer and the transport, with their background work.
@@ -60,7 +60,7 @@ pub struct RankJob {
 
 impl std::fmt::Debug for RankJob {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.layout.root();
+        let path = self.paths.root();
         f.debug_struct("RankJob").field("rank", &self.rank).field("path", &path).field("state", &self.state).finish()
     }
 }
@@ -106,7 +106,7 @@ impl RankJob {
         };
         let identity = Uuid::from_bytes(identity);
         let (part, attempt) = (self.options.part(), (begun, identity));
-        let factory = PartFactory::new(&self.storage, &self.layout, &self.descriptor, part, attempt);
+        let factory = PartFactory::new(&self.storage, &self.paths, &self.descriptor, part, attempt);
         let mut endpoint = self.background.endpoint();
         endpoint.store(self.options.writer(self.rank), Arc::new(factory), commit);
         if begun != epoch {
@@ -123,7 +123,7 @@ impl RankJob {
 
     fn begin_as_root(&self, epoch: u64, if_exists: IfExists) -> Result<Option<EpochCommit>> {
         self.check_lock()?;
-        EpochCommit::begin(&self.storage, &self.layout, &self.descriptor, epoch, if_exists)
+        EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
     }
 
     /// Returns an error if this job no longer holds the writer lock. On rank 0 only.
@@ -275,7 +275,7 @@ impl RankJob {
             return Ok(0);
         }
         self.check_lock()?;
-        discard_attempts(&*self.storage, &self.layout, &failed)
+        discard_attempts(&*self.storage, &self.paths, &failed)
     }
 
     /// Keeps the parts of failed epochs for salvage, whatever is discarded later.
@@ -321,7 +321,7 @@ impl RankJob {
 
     fn truncate_as_root(&self, epoch: u64) -> Result<Vec<u64>> {
         self.check_lock()?;
-        truncate_after(&self.storage, &self.layout, &self.descriptor, epoch)
+        truncate_after(&self.storage, &self.paths, &self.descriptor, epoch)
     }
 
     /// Closes the dataset and releases its lock. Not collective. Dropping the job does the same but cannot report an

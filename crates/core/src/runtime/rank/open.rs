@@ -19,7 +19,7 @@ use crate::runtime::process::resources::Background;
 use crate::runtime::process::resources::ProcessResources;
 use crate::schema::{Column, DataType, Schema};
 use crate::shuffle::{Engine, Timeouts, Transport};
-use crate::storage::Storage;
+use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
 impl RankJob {
@@ -29,17 +29,17 @@ impl RankJob {
     /// # Errors
     /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
     pub fn open(
-        storage: Arc<dyn Storage>,
         path: impl AsRef<Path>,
         schema: Schema,
         options: WriteOptions,
         rank: u32,
         transport: Box<dyn Transport + Send>,
     ) -> Result<Self> {
+        let storage = Arc::new(FileSystem::new());
         Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
     }
 
-    /// Opens a dataset like [`RankJob::open`], on a host shared with other datasets, or on a simulated one.
+    /// Opens a dataset like [`RankJob::open`], on any storage, on a host shared with other datasets or a simulated one.
     ///
     /// # Errors
     /// As for [`RankJob::open`].
@@ -98,7 +98,7 @@ impl RankJob {
         if rank >= options.ranks {
             return Err(UsageError::Rank { rank, ranks: options.ranks }.into());
         }
-        let layout = DatasetPaths::new(path);
+        let paths = DatasetPaths::new(path);
         let schema = Arc::new(schema);
         let wanted = DatasetDescriptor {
             derivations: options.derivations.clone(),
@@ -118,7 +118,7 @@ impl RankJob {
             rank,
             options,
             storage,
-            layout,
+            paths,
             descriptor: wanted,
             host,
             background,
@@ -130,20 +130,7 @@ impl RankJob {
         })
     }
 
-    /// Opens the dataset for a program of one rank.
-    ///
-    /// # Errors
-    /// As for [`RankJob::open`].
-    pub fn open_alone(
-        storage: Arc<dyn Storage>,
-        path: impl AsRef<Path>,
-        schema: Schema,
-        options: WriteOptions,
-    ) -> Result<Self> {
-        Self::open_alone_on(Arc::new(Process::new()), storage, path, schema, options)
-    }
-
-    /// Opens a dataset like [`RankJob::open_alone`], on a host shared with other datasets.
+    /// Opens a dataset for a program of one rank, on a host shared with other datasets.
     ///
     /// # Errors
     /// As for [`RankJob::open`].
@@ -185,10 +172,10 @@ impl RankJob {
 
     fn open_as_root(&mut self) -> Announcement {
         let schema = Schema::clone(&self.descriptor.schema);
-        let opened = open_dataset(&self.storage, &self.layout, schema, &self.options);
+        let opened = open_dataset(&self.storage, &self.paths, schema, &self.options);
         let encoded = opened.and_then(|Opened { descriptor, lock, .. }| {
             self.lock = Some(lock);
-            let path = self.layout.descriptor();
+            let path = self.paths.descriptor();
             descriptor.encode().map_err(|source| Error::Io { operation: "encode", path, source })
         });
         match encoded {
@@ -198,8 +185,8 @@ impl RankJob {
     }
 
     fn accept_dataset(&mut self, descriptor: &[u8], receivers: u32) -> Result<()> {
-        let found = DatasetDescriptor::decode(descriptor, &self.layout.descriptor())?;
-        found.check_same(&self.layout, &self.descriptor)?;
+        let found = DatasetDescriptor::decode(descriptor, &self.paths.descriptor())?;
+        found.check_same(&self.paths, &self.descriptor)?;
         if receivers != self.options.receivers {
             let what = format!("{} here, {receivers} on rank 0", self.options.receivers);
             return Err(UsageError::Option { option: "receivers", what }.into());

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::super::{CommitStep, EpochCommit, IfExists, StepOutcome, list_epochs, load_manifest, truncate_after};
-use super::{PARTS, contents, dataset, ids, job, layout, open, write_epoch, write_parts};
+use super::{PARTS, contents, dataset, ids, job, open, paths, write_epoch, write_parts};
 use crate::error::Error;
 use crate::storage::{MemoryStorage, Storage};
 
@@ -15,13 +15,13 @@ fn shared(memory: &MemoryStorage) -> Arc<dyn Storage> {
 #[test]
 fn epochs_are_listed_as_numbers_and_found_by_their_commit() {
     let memory = dataset(true, &[(1000, 4), (9, 1), (200, 3), (10, 2)]);
-    memory.create_dir_all(&layout().data().join("epoch=007")).unwrap();
-    memory.create_dir_all(&layout().data().join("scratch")).unwrap();
-    assert_eq!(list_epochs(&memory, &layout()).unwrap(), [9, 10, 200, 1000]);
+    memory.create_dir_all(&paths().data().join("epoch=007")).unwrap();
+    memory.create_dir_all(&paths().data().join("scratch")).unwrap();
+    assert_eq!(list_epochs(&memory, &paths()).unwrap(), [9, 10, 200, 1000]);
     let (_lock, descriptor) = open(&shared(&memory)).unwrap();
-    let manifest = load_manifest(&memory, &layout(), &descriptor, 200).unwrap();
+    let manifest = load_manifest(&memory, &paths(), &descriptor, 200).unwrap();
     assert_eq!((manifest.epoch, manifest.rows(), manifest.parts.len()), (200, 160, PARTS as usize));
-    let missing = load_manifest(&memory, &layout(), &descriptor, 11);
+    let missing = load_manifest(&memory, &paths(), &descriptor, 11);
     assert!(matches!(missing, Err(Error::EpochMissing { epoch: 11, .. })));
 }
 
@@ -38,8 +38,8 @@ fn an_existing_epoch_is_an_error_skipped_or_replaced() {
         job(&storage, 6, IfExists::Replace, 3).unwrap();
         let epochs = contents(&memory);
         assert_eq!((&epochs[&5], &epochs[&6]), (&ids(2), &ids(3)));
-        assert_eq!(memory.list(&layout().manifests()).unwrap().len(), 2, "the old manifest is gone");
-        assert!(memory.list(&layout().unfinished()).unwrap().is_empty(), "the old data is gone");
+        assert_eq!(memory.list(&paths().manifests()).unwrap().len(), 2, "the old manifest is gone");
+        assert!(memory.list(&paths().unfinished()).unwrap().is_empty(), "the old data is gone");
     }
 }
 
@@ -48,7 +48,7 @@ fn an_epoch_that_appeared_meanwhile_is_not_overwritten() {
     let memory = dataset(true, &[]);
     let storage = shared(&memory);
     let (_lock, descriptor) = open(&storage).unwrap();
-    let slow = EpochCommit::begin(&storage, &layout(), &descriptor, 5, IfExists::Error).unwrap().unwrap();
+    let slow = EpochCommit::begin(&storage, &paths(), &descriptor, 5, IfExists::Error).unwrap().unwrap();
     let manifest = write_parts(&storage, &slow, 1).unwrap();
     write_epoch(&storage, &descriptor, 5, IfExists::Error, 2).unwrap();
     let late = slow.commit(manifest);
@@ -62,7 +62,7 @@ fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     let storage = shared(&memory);
     let (lock, descriptor) = open(&storage).unwrap();
     let attempt = |change: &dyn Fn(&mut crate::format::EpochManifest, &EpochCommit)| {
-        let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 5, IfExists::Error).unwrap().unwrap();
+        let commit = EpochCommit::begin(&storage, &paths(), &descriptor, 5, IfExists::Error).unwrap().unwrap();
         let mut manifest = write_parts(&storage, &commit, 1).unwrap();
         change(&mut manifest, &commit);
         commit.commit(manifest).unwrap_err().to_string()
@@ -80,7 +80,7 @@ fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     assert!(twice.contains("twice"), "{twice}");
     let other = attempt(&|manifest, _| manifest.epoch = 6);
     assert!(other.contains("epoch 6"), "{other}");
-    assert!(list_epochs(&memory, &layout()).unwrap().is_empty());
+    assert!(list_epochs(&memory, &paths()).unwrap().is_empty());
     lock.release().unwrap();
     job(&storage, 5, IfExists::Error, 3).unwrap();
     assert_eq!(contents(&memory)[&5], ids(3), "attempts that failed are not in the way");
@@ -94,12 +94,12 @@ fn commit_with(
 ) -> crate::Result<()> {
     let storage = shared(memory);
     let (_lock, descriptor) = open(&storage).unwrap();
-    let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 5, if_exists).unwrap().unwrap();
+    let commit = EpochCommit::begin(&storage, &paths(), &descriptor, 5, if_exists).unwrap().unwrap();
     let manifest = write_parts(&storage, &commit, 7).unwrap();
     let mut protocol = commit.protocol(&manifest).unwrap();
     while let Some(step) = protocol.step() {
         let outcome = match &step {
-            CommitStep::Rename(_, to) if *to == layout().epoch(5) && !protocol.is_committed() => rename(&step),
+            CommitStep::Rename(_, to) if *to == paths().epoch(5) && !protocol.is_committed() => rename(&step),
             _ => step.execute(memory),
         };
         protocol.complete(outcome)?;
@@ -109,7 +109,7 @@ fn commit_with(
 }
 
 fn failed(kind: io::ErrorKind) -> StepOutcome {
-    StepOutcome::Failed(Error::Io { operation: "rename", path: layout().data(), source: kind.into() })
+    StepOutcome::Failed(Error::Io { operation: "rename", path: paths().data(), source: kind.into() })
 }
 
 #[test]
@@ -154,11 +154,11 @@ fn truncation_removes_what_follows_and_nothing_else() {
     let memory = dataset(true, &[(1, 1), (2, 2), (10, 3), (u64::MAX, 4)]);
     let storage = shared(&memory);
     let (_lock, descriptor) = open(&storage).unwrap();
-    assert_eq!(truncate_after(&storage, &layout(), &descriptor, 2).unwrap(), [10, u64::MAX]);
+    assert_eq!(truncate_after(&storage, &paths(), &descriptor, 2).unwrap(), [10, u64::MAX]);
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1, 2]);
-    assert_eq!(memory.list(&layout().manifests()).unwrap().len(), 2);
-    assert!(memory.list(&layout().unfinished()).unwrap().is_empty());
-    assert!(truncate_after(&storage, &layout(), &descriptor, 2).unwrap().is_empty());
+    assert_eq!(memory.list(&paths().manifests()).unwrap().len(), 2);
+    assert!(memory.list(&paths().unfinished()).unwrap().is_empty());
+    assert!(truncate_after(&storage, &paths(), &descriptor, 2).unwrap().is_empty());
     write_epoch(&storage, &descriptor, 10, IfExists::Error, 5).unwrap();
     assert_eq!(contents(&memory.crash())[&10], ids(5));
 }

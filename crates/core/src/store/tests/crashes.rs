@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{IfExists, VerifyOptions, truncate_after, verify_on};
-use super::{contents, dataset, ids, job, layout, open};
+use super::{contents, dataset, ids, job, open, paths};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
 type Job = fn(&Arc<dyn Storage>) -> crate::Result<()>;
@@ -39,17 +39,17 @@ fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryS
 fn next_writer(memory: &MemoryStorage, at: u64) {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     job(&storage, 9, IfExists::Error, 90).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
-    let report = verify_on(&storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ());
+    let report = verify_on(&storage, &paths(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ());
     let report = report.unwrap();
     assert!(report.is_clean(), "killed at {at}: {:?}", report.findings);
     let epochs = contents(memory);
     assert_eq!(epochs[&9], ids(90));
-    let manifests = memory.list(&layout().manifests()).unwrap();
+    let manifests = memory.list(&paths().manifests()).unwrap();
     assert_eq!(manifests.len(), epochs.len(), "one manifest for each epoch");
-    for entry in memory.list(&layout().unfinished()).unwrap() {
+    for entry in memory.list(&paths().unfinished()).unwrap() {
         assert!(!entry.name.contains(".re"), "killed at {at}: {} is still there", entry.name);
     }
-    for entry in memory.list(&layout().control()).unwrap() {
+    for entry in memory.list(&paths().control()).unwrap() {
         assert!(!entry.name.starts_with("lock."), "killed at {at}: {} is still there", entry.name);
     }
 }
@@ -162,7 +162,7 @@ fn a_killed_truncation_leaves_a_prefix() {
     let base = dataset(true, &[(1, 1), (2, 2), (3, 3), (10, 10), (20, 20)]);
     let truncate: Job = |storage| {
         let (lock, descriptor) = open(storage)?;
-        assert_eq!(truncate_after(storage, &layout(), &descriptor, 2)?, [3, 10, 20]);
+        assert_eq!(truncate_after(storage, &paths(), &descriptor, 2)?, [3, 10, 20]);
         lock.release()
     };
     let mut lengths = std::collections::BTreeSet::new();

@@ -8,7 +8,7 @@ use crate::store::epochs::commit_of;
 /// Makes one attempt at replacing or writing epoch 1, on a storage that may fail. Returns its commit and whether it
 /// succeeded.
 fn attempt(storage: &Arc<dyn Storage>, descriptor: &DatasetDescriptor) -> Option<(uuid::Uuid, bool)> {
-    let commit = EpochCommit::begin(storage, &layout(), descriptor, 1, IfExists::Replace).ok()??;
+    let commit = EpochCommit::begin(storage, &paths(), descriptor, 1, IfExists::Replace).ok()??;
     let identity = commit.identity().commit;
     let written = write_parts(storage, &commit, 7).and_then(|manifest| commit.commit(manifest));
     Some((identity, written.is_ok()))
@@ -30,8 +30,8 @@ fn sweep(exchange: bool, epochs: &[(u64, u64)]) {
             let faulty: Arc<dyn Storage> = Arc::new(fault.clone());
             let Some((commit, succeeded)) = attempt(&faulty, &descriptor) else { continue };
             let story = format!("exchange {exchange}, operations from {first} on, {count} of them");
-            let folder = layout().attempt(1, commit);
-            let is_in_place = commit_of(&*storage, &layout().epoch(1)).unwrap() == Some(commit);
+            let folder = paths().attempt(1, commit);
+            let is_in_place = commit_of(&*storage, &paths().epoch(1)).unwrap() == Some(commit);
             let holds_old_data = storage.kind(&folder).unwrap().is_some() && is_in_place;
             if succeeded {
                 assert!(is_in_place, "{story}");
@@ -40,14 +40,14 @@ fn sweep(exchange: bool, epochs: &[(u64, u64)]) {
                 }
                 continue;
             }
-            let bytes = discard_attempt(&*storage, &layout(), 1, commit).unwrap();
+            let bytes = discard_attempt(&*storage, &paths(), 1, commit).unwrap();
             assert_eq!(storage.kind(&folder).unwrap().is_some(), holds_old_data, "{story}");
             assert!(!is_in_place || bytes == 0, "{story}");
             if is_in_place {
                 kept += 1;
             } else {
                 removed += u64::from(bytes > 0);
-                assert_eq!(storage.kind(&layout().manifest(1, commit)).unwrap(), None, "{story}");
+                assert_eq!(storage.kind(&paths().manifest(1, commit)).unwrap(), None, "{story}");
             }
             lock.release().unwrap();
             // As a later process finds it, and after a power failure.

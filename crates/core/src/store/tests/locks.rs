@@ -12,7 +12,7 @@ use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
 /// The environment variable that names the dataset to a child process of these tests.
 const CHILD: &str = "TURBIDITE_TEST_LOCK_CHILD";
 
-fn layout() -> DatasetPaths {
+fn paths() -> DatasetPaths {
     DatasetPaths::new("/ds")
 }
 
@@ -25,8 +25,8 @@ fn ended_process() -> u32 {
 
 fn memory_with_lock(holder: &forged::Holder) -> Arc<dyn Storage> {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    storage.create_dir_all(&layout().control()).unwrap();
-    forged::place(&*storage, &layout().lock(), holder);
+    storage.create_dir_all(&paths().control()).unwrap();
+    forged::place(&*storage, &paths().lock(), holder);
     storage
 }
 
@@ -67,37 +67,37 @@ fn child() {
 #[test]
 fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     let folder = tempfile::tempdir().unwrap();
-    let layout = DatasetPaths::new(folder.path().join("ds"));
+    let paths = DatasetPaths::new(folder.path().join("ds"));
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
-    let mut child = start_child(layout.root());
-    let holder = locked_by(WriterLock::acquire(&storage, &layout, false));
+    let mut child = start_child(paths.root());
+    let holder = locked_by(WriterLock::acquire(&storage, &paths, false));
     assert!(holder.contains(&format!("process {}", child.id())) && holder.contains("SLURM_JOB_ID 4711"), "{holder}");
-    assert_eq!(lock_holder(&*storage, &layout).unwrap().unwrap().process, child.id());
+    assert_eq!(lock_holder(&*storage, &paths).unwrap().unwrap().process, child.id());
 
     child.kill().unwrap();
     // Wait until it has ended, but leave it a zombie.
     let id = rustix::process::Pid::from_child(&child);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
-    let (lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
+    let (lock, notice) = WriterLock::acquire(&storage, &paths, false).unwrap();
     assert!(matches!(&notice, Some(LockNotice::TakenOver(holder)) if holder.process == child.id()), "{notice:?}");
     child.wait().unwrap();
     lock.check().unwrap();
     lock.release().unwrap();
-    assert_eq!(lock_holder(&*storage, &layout).unwrap(), None);
-    assert_eq!(std::fs::read_dir(layout.control()).unwrap().count(), 0, "nothing is left");
-    let (_lock, notice) = WriterLock::acquire(&storage, &layout, false).unwrap();
+    assert_eq!(lock_holder(&*storage, &paths).unwrap(), None);
+    assert_eq!(std::fs::read_dir(paths.control()).unwrap().count(), 0, "nothing is left");
+    let (_lock, notice) = WriterLock::acquire(&storage, &paths, false).unwrap();
     assert_eq!(notice, None);
 }
 
 #[test]
 fn a_second_writer_of_the_same_process_is_refused() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let (lock, notice) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+    let (lock, notice) = WriterLock::acquire(&storage, &paths(), false).unwrap();
     assert_eq!(notice, None);
-    assert!(locked_by(WriterLock::acquire(&storage, &layout(), false)).contains("process"));
+    assert!(locked_by(WriterLock::acquire(&storage, &paths(), false)).contains("process"));
     drop(lock);
-    WriterLock::acquire(&storage, &layout(), false).unwrap();
+    WriterLock::acquire(&storage, &paths(), false).unwrap();
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn only_what_is_certainly_gone_is_taken_over() {
     ];
     for holder in taken {
         let storage = memory_with_lock(&holder);
-        let (_lock, notice) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+        let (_lock, notice) = WriterLock::acquire(&storage, &paths(), false).unwrap();
         assert!(matches!(notice, Some(LockNotice::TakenOver(_))), "{holder:?}");
     }
     let kept = [
@@ -121,8 +121,8 @@ fn only_what_is_certainly_gone_is_taken_over() {
     ];
     for holder in kept {
         let storage = memory_with_lock(&holder);
-        locked_by(WriterLock::acquire(&storage, &layout(), false));
-        let (_lock, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+        locked_by(WriterLock::acquire(&storage, &paths(), false));
+        let (_lock, notice) = WriterLock::acquire(&storage, &paths(), true).unwrap();
         assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))), "{holder:?}");
     }
 }
@@ -133,7 +133,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let refused = |holder: forged::Holder, storage: &Arc<dyn Storage>| {
         for break_lock in [false, true] {
-            match WriterLock::acquire_as(holder.clone(), storage, &layout(), break_lock) {
+            match WriterLock::acquire_as(holder.clone(), storage, &paths(), break_lock) {
                 Err(error @ Error::Locked { by_own_job: true, .. }) => {
                     let text = error.to_string();
                     assert!(
@@ -146,7 +146,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
             }
         }
     };
-    let (lock, _) = WriterLock::acquire(&storage, &layout(), false).unwrap();
+    let (lock, _) = WriterLock::acquire(&storage, &paths(), false).unwrap();
     refused(forged::Holder::this(), &storage);
     lock.check().unwrap();
     lock.release().unwrap();
@@ -175,24 +175,24 @@ fn a_lock_of_the_same_job_is_never_broken() {
     ] {
         let storage = memory_with_lock(&holder);
         assert!(matches!(
-            WriterLock::acquire_as(me.clone(), &storage, &layout(), false),
+            WriterLock::acquire_as(me.clone(), &storage, &paths(), false),
             Err(Error::Locked { by_own_job: false, .. })
         ));
-        forged::break_lock(me.clone(), &storage, &layout()).unwrap();
+        forged::break_lock(me.clone(), &storage, &paths()).unwrap();
     }
     // A dead process of the job is taken over nevertheless.
     let gone = forged::Holder { process: ended_process(), ..of_job("PBS_JOBID 7") };
-    WriterLock::acquire_as(me, &memory_with_lock(&gone), &layout(), false).unwrap();
+    WriterLock::acquire_as(me, &memory_with_lock(&gone), &paths(), false).unwrap();
 }
 
 #[test]
 fn a_lock_that_cannot_be_read_is_somebodys() {
     for content in [&b""[..], b"{}", b"{\"token\":\"../../etc\"}"] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-        storage.create_dir_all(&layout().control()).unwrap();
-        storage.create(&layout().lock()).unwrap().write_at(0, content).unwrap();
-        locked_by(WriterLock::acquire(&storage, &layout(), false));
-        let (lock, notice) = WriterLock::acquire(&storage, &layout(), true).unwrap();
+        storage.create_dir_all(&paths().control()).unwrap();
+        storage.create(&paths().lock()).unwrap().write_at(0, content).unwrap();
+        locked_by(WriterLock::acquire(&storage, &paths(), false));
+        let (lock, notice) = WriterLock::acquire(&storage, &paths(), true).unwrap();
         assert_eq!(notice, Some(LockNotice::Broken(None)));
         lock.check().unwrap();
     }
@@ -201,14 +201,14 @@ fn a_lock_that_cannot_be_read_is_somebodys() {
 #[test]
 fn a_writer_whose_lock_was_broken_notices_and_does_not_release_the_new_one() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
-    let (first, _) = WriterLock::acquire(&storage, &layout(), false).unwrap();
-    let (second, notice) = forged::break_lock(forged::elsewhere(), &storage, &layout()).unwrap();
+    let (first, _) = WriterLock::acquire(&storage, &paths(), false).unwrap();
+    let (second, notice) = forged::break_lock(forged::elsewhere(), &storage, &paths()).unwrap();
     assert!(matches!(notice, Some(LockNotice::Broken(Some(_)))));
     assert!(matches!(first.check(), Err(Error::Locked { .. })));
     first.release().unwrap();
     second.check().unwrap();
     second.release().unwrap();
-    assert_eq!(lock_holder(&*storage, &layout()).unwrap(), None);
+    assert_eq!(lock_holder(&*storage, &paths()).unwrap(), None);
 }
 
 #[test]
@@ -217,18 +217,18 @@ fn of_many_that_take_over_at_once_one_gets_it() {
     let process = ended_process();
     let folder = tempfile::tempdir().unwrap();
     for round in 0..60 {
-        let (storage, layout): (Arc<dyn Storage>, _) = match round % 2 {
-            0 => (Arc::new(MemoryStorage::new()), layout()),
+        let (storage, paths): (Arc<dyn Storage>, _) = match round % 2 {
+            0 => (Arc::new(MemoryStorage::new()), paths()),
             _ => (Arc::new(FileSystem::new()), DatasetPaths::new(folder.path().join(round.to_string()))),
         };
-        storage.create_dir_all(&layout.control()).unwrap();
-        forged::place(&*storage, &layout.lock(), &forged::Holder { process, ..forged::Holder::this() });
+        storage.create_dir_all(&paths.control()).unwrap();
+        forged::place(&*storage, &paths.lock(), &forged::Holder { process, ..forged::Holder::this() });
         let (start, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
         // A failing thread must not leave the others waiting, so results are judged after all have tried, and no lock
         // is released before.
         let attempt = || {
             start.wait();
-            let result = WriterLock::acquire(&storage, &layout, false);
+            let result = WriterLock::acquire(&storage, &paths, false);
             let checked = result.as_ref().map_or(Ok(()), |(lock, _)| lock.check());
             end.wait();
             (result.map(|_| ()), checked)
@@ -244,7 +244,7 @@ fn of_many_that_take_over_at_once_one_gets_it() {
         };
         assert!(results.iter().filter(|(result, _)| won(result)).count() <= 1, "round {round}");
         assert!(results.iter().all(|(_, checked)| checked.is_ok()), "round {round}");
-        let (_lock, _) = WriterLock::acquire(&storage, &layout, false).unwrap();
+        let (_lock, _) = WriterLock::acquire(&storage, &paths, false).unwrap();
     }
 }
 
@@ -256,11 +256,11 @@ fn a_takeover_that_dies_anywhere_is_taken_over() {
     loop {
         let inner = memory_with_lock(&gone);
         let storage = FaultStorage::with_fault(inner.clone(), Fault::Kill { at, torn: true });
-        let finished = forged::acquire(&storage, &layout().lock(), &second).is_ok();
-        let (lock, _) = WriterLock::acquire(&inner, &layout(), false).unwrap();
+        let finished = forged::acquire(&storage, &paths().lock(), &second).is_ok();
+        let (lock, _) = WriterLock::acquire(&inner, &paths(), false).unwrap();
         lock.check().unwrap();
         lock.release().unwrap();
-        assert_eq!(lock_holder(&*inner, &layout()).unwrap(), None, "killed at {at}");
+        assert_eq!(lock_holder(&*inner, &paths()).unwrap(), None, "killed at {at}");
         if finished {
             break;
         }

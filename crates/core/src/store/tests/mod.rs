@@ -25,7 +25,7 @@ const RUN_ROWS: u64 = 40;
 /// Parts per epoch, each of two runs.
 const PARTS: u32 = 2;
 
-fn layout() -> DatasetPaths {
+fn paths() -> DatasetPaths {
     DatasetPaths::new("/datasets/ds")
 }
 
@@ -64,9 +64,9 @@ fn context(run: u32) -> RunContext {
 
 /// Opens as a writer does, and breaks locks, since the holders of simulated crashes are this process.
 fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
-    let (lock, _) = WriterLock::acquire(storage, &layout(), true)?;
-    let descriptor = DatasetDescriptor::open_or_create(&**storage, &layout(), &DatasetDescriptor::new(schema()))?;
-    recover(storage, &layout(), &descriptor)?;
+    let (lock, _) = WriterLock::acquire(storage, &paths(), true)?;
+    let descriptor = DatasetDescriptor::open_or_create(&**storage, &paths(), &DatasetDescriptor::new(schema()))?;
+    recover(storage, &paths(), &descriptor)?;
     Ok((lock, descriptor))
 }
 
@@ -101,7 +101,7 @@ fn write_epoch(
     if_exists: IfExists,
     seed: u64,
 ) -> Result<()> {
-    let Some(commit) = EpochCommit::begin(storage, &layout(), descriptor, epoch, if_exists)? else { return Ok(()) };
+    let Some(commit) = EpochCommit::begin(storage, &paths(), descriptor, epoch, if_exists)? else { return Ok(()) };
     let manifest = write_parts(storage, &commit, seed)?;
     commit.commit(manifest)
 }
@@ -115,16 +115,16 @@ fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -
 
 /// Returns the ids of every record that a reader finds, by epoch.
 fn contents(storage: &dyn Storage) -> BTreeMap<u64, Vec<u64>> {
-    let descriptor = DatasetDescriptor::read(storage, &layout()).unwrap();
-    let epochs = super::list_epochs(storage, &layout()).unwrap();
+    let descriptor = DatasetDescriptor::read(storage, &paths()).unwrap();
+    let epochs = super::list_epochs(storage, &paths()).unwrap();
     epochs.into_iter().map(|epoch| (epoch, epoch_ids(storage, &descriptor, epoch).unwrap())).collect()
 }
 
 fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) -> Result<Vec<u64>> {
-    let manifest = load_manifest(storage, &layout(), descriptor, epoch)?;
+    let manifest = load_manifest(storage, &paths(), descriptor, epoch)?;
     let mut bytes = Vec::new();
     for entry in &manifest.parts {
-        let path = layout().part(epoch, entry.part);
+        let path = paths().part(epoch, entry.part);
         let reader = PartReader::open(storage, &path, entry, manifest.commit, descriptor.schema.clone())?;
         let of_part = |run: &&RowGroupEntry| run.part == entry.part;
         for run in manifest.row_groups.iter().filter(of_part) {

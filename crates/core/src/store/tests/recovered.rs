@@ -9,7 +9,7 @@ use parquet::record::RowAccessor;
 
 use super::super::{EpochCommit, IfExists, Recovery, recover, salvage};
 use super::{
-    RUN_ROWS, contents, context, dataset, ids, layout, memtable, open, options, schema, write_epoch, write_parts,
+    RUN_ROWS, contents, context, dataset, ids, memtable, open, options, paths, schema, write_epoch, write_parts,
 };
 use crate::error::{Error, ErrorClass};
 use crate::format::{PartId, PartWriter};
@@ -36,7 +36,7 @@ fn salvaged_ids(storage: &dyn Storage, folder: &Path) -> Vec<u64> {
 /// Begins epoch 7 and dies after `runs` runs of one part, before its footer.
 fn die_after_runs(storage: &Arc<dyn Storage>, runs: u32, seed: u64) -> EpochCommit {
     let (_lock, descriptor) = open(storage).unwrap();
-    let commit = EpochCommit::begin(storage, &layout(), &descriptor, 7, IfExists::Replace).unwrap().unwrap();
+    let commit = EpochCommit::begin(storage, &paths(), &descriptor, 7, IfExists::Replace).unwrap().unwrap();
     let directory = commit.directory();
     let mut writer =
         PartWriter::create(storage.clone(), &directory, PART, schema(), options(), commit.identity()).unwrap();
@@ -52,27 +52,27 @@ fn sealed_runs_are_listed_recovered_and_kept_apart() {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let attempt = die_after_runs(&storage, 2, 7);
     let (lock, descriptor) = open(&storage).unwrap();
-    let found = salvage::list(&memory, &layout(), &descriptor).unwrap();
+    let found = salvage::list(&memory, &paths(), &descriptor).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].epoch, found[0].runs(), found[0].rows()), (7, 2, 2 * RUN_ROWS));
     assert_eq!(found[0].directory, attempt.directory());
 
-    let salvaged = salvage::recover_into(&storage, &layout(), &descriptor, &found[0], &out()).unwrap();
+    let salvaged = salvage::recover_into(&storage, &paths(), &descriptor, &found[0], &out()).unwrap();
     assert_eq!((salvaged.parts, salvaged.runs, salvaged.rows), (1, 2, 2 * RUN_ROWS));
     assert!(salvaged.corrupt.is_empty());
     assert_eq!(salvaged.directory, out().join("epoch=7"));
     assert_eq!(salvaged_ids(&memory.crash(), &salvaged.directory), ids(7)[..2 * RUN_ROWS as usize]);
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1], "the dataset is as it was");
 
-    let again = salvage::recover_into(&storage, &layout(), &descriptor, &found[0], &out());
+    let again = salvage::recover_into(&storage, &paths(), &descriptor, &found[0], &out());
     assert!(matches!(again, Err(Error::Io { ref source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists));
-    let inside = salvage::recover_into(&storage, &layout(), &descriptor, &found[0], &layout().data());
+    let inside = salvage::recover_into(&storage, &paths(), &descriptor, &found[0], &paths().data());
     assert_eq!(inside.unwrap_err().class(), ErrorClass::Usage);
 
     write_epoch(&storage, &descriptor, 7, IfExists::Error, 77).unwrap();
-    assert_eq!(salvage::list(&memory, &layout(), &descriptor).unwrap(), found, "a later success removes nothing");
+    assert_eq!(salvage::list(&memory, &paths(), &descriptor).unwrap(), found, "a later success removes nothing");
     salvage::discard(&memory, &found[0]).unwrap();
-    assert!(salvage::list(&memory, &layout(), &descriptor).unwrap().is_empty());
+    assert!(salvage::list(&memory, &paths(), &descriptor).unwrap().is_empty());
     lock.release().unwrap();
 }
 
@@ -85,14 +85,14 @@ fn a_salvage_that_died_is_begun_anew() {
         // Everything up to here counts as durable: the crash concerns the salvage.
         let memory = base.clone();
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-        let descriptor = super::DatasetDescriptor::read(&memory, &layout()).unwrap();
-        let found = salvage::list(&memory, &layout(), &descriptor).unwrap();
+        let descriptor = super::DatasetDescriptor::read(&memory, &paths()).unwrap();
+        let found = salvage::list(&memory, &paths(), &descriptor).unwrap();
         let faulty: Arc<dyn Storage> =
             Arc::new(FaultStorage::with_fault(storage.clone(), Fault::Kill { at, torn: true }));
-        let finished = salvage::recover_into(&faulty, &layout(), &descriptor, &found[0], &out()).is_ok();
+        let finished = salvage::recover_into(&faulty, &paths(), &descriptor, &found[0], &out()).is_ok();
         let folder = out().join("epoch=7");
         if memory.kind(&folder).unwrap().is_none() {
-            salvage::recover_into(&storage, &layout(), &descriptor, &found[0], &out()).unwrap();
+            salvage::recover_into(&storage, &paths(), &descriptor, &found[0], &out()).unwrap();
         }
         assert_eq!(salvaged_ids(&memory, &folder), ids(7)[..2 * RUN_ROWS as usize], "killed at {at}");
         memory.remove_dir_all(&out()).unwrap();
@@ -109,12 +109,12 @@ fn a_damaged_run_is_left_out_and_named() {
     let storage: Arc<dyn Storage> = Arc::new(dataset(true, &[]));
     die_after_runs(&storage, 3, 7);
     let (_lock, descriptor) = open(&storage).unwrap();
-    let found = salvage::list(&*storage, &layout(), &descriptor).unwrap();
+    let found = salvage::list(&*storage, &paths(), &descriptor).unwrap();
     let second = found[0].parts[0].runs[1].row_groups[0];
     let flip = Fault::Flip { path: PathBuf::from(PART.file_name()), offset: second.offset + 50, mask: 4 };
     let faulty: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), flip));
     // The new file has the same name; the byte flipped in the old one must not be flipped when the new one is read.
-    let salvaged = salvage::recover_into(&faulty, &layout(), &descriptor, &found[0], &out()).unwrap();
+    let salvaged = salvage::recover_into(&faulty, &paths(), &descriptor, &found[0], &out()).unwrap();
     assert_eq!((salvaged.runs, salvaged.rows, salvaged.corrupt.len()), (2, 2 * RUN_ROWS, 1));
     assert!(salvaged.corrupt[0].to_string().contains("run 1"), "{}", salvaged.corrupt[0]);
     let mut expected = ids(7)[..3 * RUN_ROWS as usize].to_vec();
@@ -133,23 +133,23 @@ fn the_next_writer_keeps_sealed_runs_and_removes_the_rest() {
     file.write_at(0, &[7; 3 * ALIGNMENT + 5]).unwrap();
     let complete = {
         let (_lock, descriptor) = open(&storage).unwrap();
-        let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 3, IfExists::Error).unwrap().unwrap();
+        let commit = EpochCommit::begin(&storage, &paths(), &descriptor, 3, IfExists::Error).unwrap().unwrap();
         write_parts(&storage, &commit, 3).unwrap();
         commit
     };
-    let manifest = layout().manifest(3, complete.identity().commit);
+    let manifest = paths().manifest(3, complete.identity().commit);
     memory.create(&manifest).unwrap();
-    let (_lock, descriptor) = super::WriterLock::acquire(&storage, &layout(), true)
-        .map(|(lock, _)| (lock, super::DatasetDescriptor::read(&memory, &layout()).unwrap()))
+    let (_lock, descriptor) = super::WriterLock::acquire(&storage, &paths(), true)
+        .map(|(lock, _)| (lock, super::DatasetDescriptor::read(&memory, &paths()).unwrap()))
         .unwrap();
-    let recovery = recover(&storage, &layout(), &descriptor).unwrap();
+    let recovery = recover(&storage, &paths(), &descriptor).unwrap();
     // The first of the empty attempts was deleted when the second writer opened.
     let expected = Recovery { removed_folders: 0, removed_manifests: 1, unfinished: vec![3, 7], ..Recovery::default() };
     assert_eq!(recovery, expected);
     for (attempt, kept) in [(empty, false), (sealed, true), (torn, false), (complete, true)] {
         assert_eq!(memory.kind(&attempt.directory()).unwrap().is_some(), kept, "{attempt:?}");
     }
-    assert_eq!(recover(&storage, &layout(), &descriptor).unwrap().removed_manifests, 0, "once is enough");
+    assert_eq!(recover(&storage, &paths(), &descriptor).unwrap().removed_manifests, 0, "once is enough");
     assert_eq!(contents(&memory).into_keys().collect::<Vec<_>>(), [1]);
 }
 
@@ -159,7 +159,7 @@ fn an_exchanged_epoch_is_no_unfinished_one() {
     let memory: MemoryStorage = dataset(true, &[(7, 1)]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let (_lock, descriptor) = open(&storage).unwrap();
-    let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 7, IfExists::Replace).unwrap().unwrap();
+    let commit = EpochCommit::begin(&storage, &paths(), &descriptor, 7, IfExists::Replace).unwrap().unwrap();
     let manifest = write_parts(&storage, &commit, 2).unwrap();
     let mut protocol = commit.protocol(&manifest).unwrap();
     while !protocol.is_committed() {
@@ -167,8 +167,8 @@ fn an_exchanged_epoch_is_no_unfinished_one() {
         protocol.complete(step.execute(&memory)).unwrap();
     }
     assert!(memory.kind(&commit.directory()).unwrap().is_some());
-    assert!(salvage::list(&memory, &layout(), &descriptor).unwrap().is_empty());
+    assert!(salvage::list(&memory, &paths(), &descriptor).unwrap().is_empty());
     assert_eq!(contents(&memory)[&7], ids(2));
-    assert_eq!(recover(&storage, &layout(), &descriptor).unwrap().removed_folders, 1);
+    assert_eq!(recover(&storage, &paths(), &descriptor).unwrap().removed_folders, 1);
     assert_eq!(contents(&memory)[&7], ids(2));
 }

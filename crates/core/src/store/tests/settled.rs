@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::super::{EpochCommit, IfExists};
-use super::{contents, ids, job, layout, open, write_epoch};
+use super::{contents, ids, job, open, paths, write_epoch};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
 /// The simulator's seed 2: a writer was killed after it had created the dataset's folder and before it had synced the
@@ -39,7 +39,7 @@ fn an_epoch_that_is_skipped_is_durable() {
         let first = faulty.counters().operations + first;
         faulty.add_fault(Fault::Fail { first, count: 1, kind: io::ErrorKind::TimedOut });
         let failed = write_epoch(&storage, &descriptor, 3, IfExists::Error, 3).is_err();
-        if failed && EpochCommit::begin(&storage, &layout(), &descriptor, 3, IfExists::Skip).unwrap().is_none() {
+        if failed && EpochCommit::begin(&storage, &paths(), &descriptor, 3, IfExists::Skip).unwrap().is_none() {
             in_place += 1;
             assert_eq!(contents(&memory.crash()).get(&3), Some(&ids(3)), "failed at {first}");
         }

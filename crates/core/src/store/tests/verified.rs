@@ -8,14 +8,14 @@ use super::super::{
     DatasetDescriptor, EpochCommit, Finding, FindingKind, IfExists, VerifyOptions, VerifyReport, load_manifest,
     verify_on,
 };
-use super::{PARTS, RUN_ROWS, contents, dataset, ids, layout, open, write_parts};
+use super::{PARTS, RUN_ROWS, contents, dataset, ids, open, paths, write_parts};
 use crate::error::Error;
 use crate::format::{EpochManifest, RunKind};
 use crate::schema::Value;
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage, read_all};
 
 fn check(storage: &Arc<dyn Storage>) -> VerifyReport {
-    verify_on(storage, &layout(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
+    verify_on(storage, &paths(), &VerifyOptions { threads: 1, ..VerifyOptions::default() }, &|_| ()).unwrap()
 }
 
 fn check_with(memory: &MemoryStorage, fault: Fault) -> VerifyReport {
@@ -35,7 +35,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
         done.fetch_max(progress.done_bytes, Ordering::SeqCst);
         total.store(progress.total_bytes, Ordering::SeqCst);
     };
-    let report = verify_on(&storage, &layout(), &VerifyOptions { threads: 3, ..VerifyOptions::default() }, &progress);
+    let report = verify_on(&storage, &paths(), &VerifyOptions { threads: 3, ..VerifyOptions::default() }, &progress);
     let report = report.unwrap();
     assert!(report.findings.is_empty(), "{}", texts(&report.findings));
     let rows = 3 * u64::from(PARTS) * 2 * RUN_ROWS;
@@ -45,7 +45,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     assert_eq!(done.into_inner(), report.bytes);
     assert_eq!(total.into_inner(), report.bytes);
     let one = VerifyOptions { epochs: "2..29".parse().unwrap(), threads: 1 };
-    assert_eq!(verify_on(&storage, &layout(), &one, &|_| ()).unwrap().rows, rows / 3);
+    assert_eq!(verify_on(&storage, &paths(), &one, &|_| ()).unwrap().rows, rows / 3);
 }
 
 /// Returns every file below a folder.
@@ -64,16 +64,16 @@ fn files(storage: &dyn Storage, folder: &Path) -> Vec<PathBuf> {
 #[test]
 fn flipped_bytes_are_found_in_every_file_but_for_padding() {
     let memory = dataset(true, &[(1, 1)]);
-    let descriptor = DatasetDescriptor::read(&memory, &layout()).unwrap();
-    let manifest = load_manifest(&memory, &layout(), &descriptor, 1).unwrap();
+    let descriptor = DatasetDescriptor::read(&memory, &paths()).unwrap();
+    let manifest = load_manifest(&memory, &paths(), &descriptor, 1).unwrap();
     let mut checked = 0;
-    for path in files(&memory, layout().root()) {
+    for path in files(&memory, paths().root()) {
         let content = read_all(&memory, &path, 1 << 20).unwrap();
         let padding = |offset: usize| {
-            let group = |run: &&crate::format::RowGroupEntry| layout().part(1, run.part) == path;
+            let group = |run: &&crate::format::RowGroupEntry| paths().part(1, run.part) == path;
             let inside =
                 |run: &crate::format::RowGroupEntry| (run.offset..run.offset + run.bytes).contains(&(offset as u64));
-            let part = manifest.parts.iter().find(|entry| layout().part(1, entry.part) == path);
+            let part = manifest.parts.iter().find(|entry| paths().part(1, entry.part) == path);
             let tail = part.is_none_or(|part| offset as u64 >= part.footer_offset);
             !tail && offset >= 4 && content[offset] == 0 && !manifest.row_groups.iter().filter(group).any(inside)
         };
@@ -93,8 +93,8 @@ fn flipped_bytes_are_found_in_every_file_but_for_padding() {
 #[test]
 fn missing_short_and_foreign_files_are_named() {
     let base = dataset(true, &[(1, 1), (2, 2)]);
-    let part = layout().epoch(1).join("part-00001.parquet");
-    let manifest = files(&base, &layout().manifests()).remove(0);
+    let part = paths().epoch(1).join("part-00001.parquet");
+    let manifest = files(&base, &paths().manifests()).remove(0);
     let damaged = |report: &VerifyReport, path: &Path, text: &str| {
         let mut damage = report.findings.iter().filter(|finding| finding.kind == FindingKind::Corruption);
         let found = damage.any(|finding| finding.path == path && finding.to_string().contains(text));
@@ -113,10 +113,10 @@ fn missing_short_and_foreign_files_are_named() {
         damaged(&check_with(&base, Fault::Cut { path: manifest.clone(), bytes: bytes / 2 }), &manifest, "");
     }
     let memory = base.crash();
-    let foreign = layout().epoch(2).join("part-00007.parquet");
+    let foreign = paths().epoch(2).join("part-00007.parquet");
     memory.create(&foreign).unwrap();
     damaged(&check(&(Arc::new(memory) as Arc<dyn Storage>)), &foreign, "not part of the epoch");
-    let descriptor = layout().descriptor();
+    let descriptor = paths().descriptor();
     damaged(&check_with(&base, Fault::Flip { path: descriptor.clone(), offset: 9, mask: 1 }), &descriptor, "checksum");
     let memory = base.crash();
     memory.remove_file(&descriptor).unwrap();
@@ -125,7 +125,7 @@ fn missing_short_and_foreign_files_are_named() {
     let kind = std::io::ErrorKind::PermissionDenied;
     let report = check_with(&base, Fault::Refuse { path: part.clone(), kind });
     assert!(report.findings.iter().any(|finding| finding.kind == FindingKind::Unreadable && finding.path == part));
-    let nowhere = verify_on(&(Arc::new(MemoryStorage::new()) as _), &layout(), &VerifyOptions::default(), &|_| ());
+    let nowhere = verify_on(&(Arc::new(MemoryStorage::new()) as _), &paths(), &VerifyOptions::default(), &|_| ());
     assert!(matches!(nowhere, Err(Error::NotADataset { .. })));
 }
 
@@ -134,10 +134,10 @@ fn leftovers_are_notices_only() {
     let memory = dataset(true, &[(1, 1)]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let (_lock, descriptor) = open(&storage).unwrap();
-    let _attempt = EpochCommit::begin(&storage, &layout(), &descriptor, 7, IfExists::Error).unwrap();
-    memory.create(&layout().manifest(8, uuid::Uuid::from_u128(8))).unwrap();
-    memory.create(&layout().data().join("notes.txt")).unwrap();
-    let aside = layout().leftover(9, uuid::Uuid::from_u128(9), super::super::paths::Leftover::SetAside);
+    let _attempt = EpochCommit::begin(&storage, &paths(), &descriptor, 7, IfExists::Error).unwrap();
+    memory.create(&paths().manifest(8, uuid::Uuid::from_u128(8))).unwrap();
+    memory.create(&paths().data().join("notes.txt")).unwrap();
+    let aside = paths().leftover(9, uuid::Uuid::from_u128(9), super::super::paths::Leftover::SetAside);
     memory.create_dir_all(&aside).unwrap();
     let report = check(&storage);
     let said = texts(&report.findings);
@@ -153,7 +153,7 @@ fn with_manifest(change: impl Fn(&mut EpochManifest)) -> String {
     let memory = dataset(true, &[]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let (lock, descriptor) = open(&storage).unwrap();
-    let commit = EpochCommit::begin(&storage, &layout(), &descriptor, 1, IfExists::Error).unwrap().unwrap();
+    let commit = EpochCommit::begin(&storage, &paths(), &descriptor, 1, IfExists::Error).unwrap().unwrap();
     let mut manifest = write_parts(&storage, &commit, 1).unwrap();
     change(&mut manifest);
     commit.commit(manifest).unwrap();

@@ -51,8 +51,8 @@ pub struct TrackRequest {
 }
 
 impl TrackRequest {
-    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`; particles
-    /// are told apart by the column `id`, of integers or `fixed_bytes`.
+    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`;
+    /// particles are told apart by the column `id`, of integers or `fixed_bytes`.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
         Self {
             of: of.into(),
@@ -75,7 +75,8 @@ impl TrackRequest {
         self
     }
 
-    /// Only these columns, in this order, after id and epoch, which always come first. Without this call: all stored ones.
+    /// Only these columns, in this order, after id and epoch, which always come first. Without this call: all stored
+    /// ones.
     #[must_use]
     pub fn columns<I>(mut self, names: I) -> Self
     where

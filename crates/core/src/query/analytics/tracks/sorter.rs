@@ -1,8 +1,8 @@
 //! Sorting rows of one width by a `u64`, in bounded memory.
 //!
-//! Rows gather until they fill the budget. Then they are sorted and appended, as one run, to a file without a name; at the
-//! end the runs are merged, each read through a share of the same budget. What fits never touches the disk. Rows with
-//! equal keys keep the order in which they came.
+//! Rows gather until they fill the budget. Then they are sorted and appended, as one run, to a file without a name; at
+//! the end the runs are merged, each read through a share of the same budget. What fits never touches the disk. Rows
+//! with equal keys keep the order in which they came.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
