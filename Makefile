@@ -178,6 +178,7 @@ check: ## Check format, comments, words, lints, documentation, public interface 
 	$(PYTHON) tools/check_layers.py
 	$(PYTHON) tools/check_cycles.py
 	$(PYTHON) tools/check_comments.py
+	$(PYTHON) tools/check_words.py
 	$(CARGO) clippy $(RELEASE) --workspace --all-targets -- -D warnings
 	@$(MAKE) --no-print-directory documentation
 	$(PYTHON) tools/check_interface.py
@@ -236,8 +237,8 @@ bench-renegotiation: libraries ## Measure what agreeing on a partition table tak
 		timeout 300 '$(VENV)/bin/mpiexec' -n $$ranks '$(MPI_OUT)/renegotiation' '$(MPI_OUT)/renegotiation.tbd' $$pivots 5; \
 	done; done; rm -rf '$(MPI_OUT)/renegotiation.tbd'
 
-# Fuzzing. Instrumented code lies apart from the rest; the nightly toolchain is used where there is one, else the stable one is
-# told to allow what it needs. cargo-fuzz is not needed, but finds the targets where it is installed.
+# Fuzzing. Instrumented code lies apart from the rest; the nightly toolchain is used where there is one, else the stable one must
+# allow what it needs. cargo-fuzz is not needed, but finds the targets where it is installed.
 FUZZ_TARGETS ?= $(patsubst fuzz/fuzz_targets/%.rs,%,$(sort $(wildcard fuzz/fuzz_targets/*.rs)))
 FUZZ_OUT := $(CARGO_TARGET_DIR)/fuzz
 FUZZ_TRIPLE = $(shell rustc -vV | sed -n 's/^host: //p')
@@ -310,7 +311,7 @@ run-sanitize-threads:
 	CARGO_TARGET_DIR='$(SANITIZE_OUT)/threads' $(SANITIZE_PROFILE) CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true RUSTFLAGS=-Zsanitizer=thread \
 		$(SANITIZE_CARGO) test -Zbuild-std $(RELEASE) --package turbidite --lib --target '$(FUZZ_TRIPLE)' -- $(THREADED)
 
-# Not isolated from the machine, since a lock on a dataset reads who holds it; on storage in memory, for want of O_DIRECT.
+# Not isolated from the machine, since a lock on a dataset reads who holds it; on storage in memory, which needs no O_DIRECT.
 INTERPRETED := CARGO_TARGET_DIR='$(SANITIZE_OUT)/miri' MIRIFLAGS='-Zmiri-disable-isolation -Zmiri-strict-provenance' $(SANITIZE_CARGO) miri test --locked
 
 .PHONY: miri run-miri

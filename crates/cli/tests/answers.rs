@@ -142,15 +142,15 @@ fn explanations_read_nothing_and_agree_with_the_query() {
     let base = ["query", text(dataset()), "--epoch", "4000", "--where", "energy > 100"];
     let words = ok(&[&base[..], &["--explain"]].concat());
     assert!(words.contains("epoch 4000"), "{words}");
-    let told = json(&[&base[..], &["--explain"]].concat());
-    let most = told["epochs"][0]["bytes_most"].as_u64().unwrap();
+    let stated = json(&[&base[..], &["--explain"]].concat());
+    let most = stated["epochs"][0]["bytes_most"].as_u64().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     let answer = json(&[&base[..], &["-o", text(&file)]].concat());
     // Pages that are tested may be fetched once more with their neighbours when rows are picked out.
-    let least = told["epochs"][0]["bytes_least"].as_u64().unwrap();
+    let least = stated["epochs"][0]["bytes_least"].as_u64().unwrap();
     assert!(answer["figures"]["bytes_read"].as_u64().unwrap() <= most + least);
-    assert!(most > 0 && most < told["epochs"][0]["bytes"].as_u64().unwrap());
+    assert!(most > 0 && most < stated["epochs"][0]["bytes"].as_u64().unwrap());
 }
 
 #[test]

@@ -119,10 +119,11 @@ fn epochs_that_exist() {
         support::IDENTITY,
     ];
     refused(1, &again, &["500", "--if-exists replace", "--if-exists skip"]);
-    let told = json(&[&again[..], &["--if-exists", "skip", "--epochs", "500..1500"]].concat());
-    let skipped: Vec<bool> = told["epochs"].as_array().unwrap().iter().map(|epoch| epoch["skipped"] == true).collect();
+    let stated = json(&[&again[..], &["--if-exists", "skip", "--epochs", "500..1500"]].concat());
+    let skipped: Vec<bool> =
+        stated["epochs"].as_array().unwrap().iter().map(|epoch| epoch["skipped"] == true).collect();
     assert_eq!(skipped, [true, true, false]);
-    assert_eq!(told["rows"].as_u64(), Some(28_672));
+    assert_eq!(stated["rows"].as_u64(), Some(28_672));
     ok(&[&again[..], &["--if-exists", "replace", "--epochs", "1000", "--ranks", "5"]].concat());
     assert_eq!(ok(&["query", text(&path), "--count"]), format!("{}\n", 3 * 28_672));
     ok(&["verify", text(&path)]);
@@ -226,8 +227,8 @@ fn a_derived_value_that_does_not_fit_leaves_no_epoch() {
     refused(2, &arguments, &["eparticle.500.", "u8"]);
     assert_eq!(ok(&["query", text(&out), "--count"]), "0\n");
     // The unfinished epoch can be looked at and removed, and the dataset is free for the next writer.
-    let told = json(&["salvage", text(&out), "--discard"]);
-    assert!(told["writer"].is_null(), "{told}");
+    let stated = json(&["salvage", text(&out), "--discard"]);
+    assert!(stated["writer"].is_null(), "{stated}");
     assert_eq!(ok(&["salvage", text(&out)]), "no unfinished epochs\n");
     ok(&["verify", text(&out)]);
 }
@@ -240,9 +241,9 @@ fn errors_are_json_for_programs() {
         (2, "usage", &["query", "/nowhere", "-o", "x.y", "--json"]),
     ] {
         let (out, error) = ends_with(code, arguments);
-        let told: serde_json::Value = serde_json::from_str(&error).unwrap();
-        assert_eq!((out.as_str(), told["error"]["class"].as_str()), ("", Some(class)));
-        assert!(told["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+        let stated: serde_json::Value = serde_json::from_str(&error).unwrap();
+        assert_eq!((out.as_str(), stated["error"]["class"].as_str()), ("", Some(class)));
+        assert!(stated["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
     }
 }
 

@@ -103,11 +103,11 @@ fn main() -> Outcome<()> {
         let (least_us, cpu_us) = (taken.least_us / count as f64, taken.cpu_us / count as f64);
         let QueryMetrics { bytes_read, runs_touched, pages_read, .. } = taken.metrics;
         if options.json {
-            let told = json!({
+            let stated = json!({
                 "median_us": median_us, "mean_us": mean_us, "p99_us": p99_us, "least_us": least_us, "cpu_us": cpu_us, "total_s": total_us / 1e6,
                 "rows": taken.rows, "bytes_read": bytes_read, "pages_read": pages_read, "runs_touched": runs_touched,
             });
-            modes.insert(name.to_owned(), told);
+            modes.insert(name.to_owned(), stated);
         } else {
             println!(
                 "{name:<14} {median_us:>9.0} {mean_us:>9.0} {p99_us:>9.0} {least_us:>9.0} {cpu_us:>9.0} {:>9} {:>11} {:>7.1}",

@@ -146,7 +146,7 @@ fn routing() {
         let mut planner = TablePlanner::new(partitions, 1, TablePlannerOptions::default());
         let knots = planner.plan(std::slice::from_ref(&pivots));
         let every = PartitionTable::with_every_cut(1, planner.cuts().to_vec());
-        let mut told = Vec::new();
+        let mut stated = Vec::new();
         for table in [&knots, &every] {
             let mut best = f64::INFINITY;
             for _ in 0..9 {
@@ -155,9 +155,9 @@ fn routing() {
                 table.destinations(&ordinals, &mut TieSequence::new(1), &mut destinations);
                 best = best.min(begun.elapsed().as_secs_f64() * 1e9 / ordinals.len() as f64);
             }
-            told.push(format!("{best:.1} ns, {} bytes, {} in memory", table.message_bytes(), table.memory_bytes()));
+            stated.push(format!("{best:.1} ns, {} bytes, {} in memory", table.message_bytes(), table.memory_bytes()));
         }
-        println!("{partitions} partitions: knots {}; every cut {}", told[0], told[1]);
+        println!("{partitions} partitions: knots {}; every cut {}", stated[0], stated[1]);
     }
 }
 

@@ -201,7 +201,7 @@ impl Dataset {
         if let Err(what) = appended {
             job.refuse(what).map_err(|error| error.to_string())?;
         }
-        job.end_epoch().map(|figures| Some(figures.rows)).map_err(|error| advice::in_words(&error))
+        job.end_epoch().map(|statistics| Some(statistics.rows)).map_err(|error| advice::in_words(&error))
     }
 
     fn open(&self, world: &World) -> Result<RankJob, String> {

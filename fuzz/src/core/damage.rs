@@ -72,8 +72,8 @@ fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let profile = dataset.key_profile(1)?;
     let request = TrackRequest::new("energy > 0.9", 2, "id").threads(1).check(check);
     let tracks = values(dataset.tracks(&request, &|_| ())?)?;
-    let told = (histogram.bins, exact.bins, quantiles.quantiles, explained.epochs.len(), profile.rows);
-    Ok([format!("{told:?}").into_bytes(), tracks].concat())
+    let stated = (histogram.bins, exact.bins, quantiles.quantiles, explained.epochs.len(), profile.rows);
+    Ok([format!("{stated:?}").into_bytes(), tracks].concat())
 }
 
 /// Makes all queries of a dataset of these files.

@@ -132,14 +132,14 @@ impl Hist {
             ("above the range", histogram.above),
             ("inf", histogram.positive_infinity),
         ];
-        let told: Vec<String> = apart
+        let stated: Vec<String> = apart
             .into_iter()
             .filter(|(_, rows)| rows.most > 0)
             .map(|(name, rows)| format!("{name}: {}", bounded(rows)))
             .collect();
-        if !told.is_empty() {
+        if !stated.is_empty() {
             lines.push(String::new());
-            lines.push(told.join("; "));
+            lines.push(stated.join("; "));
         }
         lines.join("\n")
     }

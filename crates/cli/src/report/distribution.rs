@@ -108,26 +108,26 @@ impl Ridge<'_> {
 }
 
 fn describe(model: &ReportData, shape: &KeyDistribution, epoch: u64, rows: u64) -> String {
-    let mut told = format!("epoch {epoch}: {}", text::counted(rows, "row", "rows"));
+    let mut stated = format!("epoch {epoch}: {}", text::counted(rows, "row", "rows"));
     if let Some(median) = shape.median {
-        told += &format!("\nmedian {} {}", model.key.name, about(median));
+        stated += &format!("\nmedian {} {}", model.key.name, about(median));
     }
     for (share, what) in shape.beyond.iter().zip(["below the axis", "above the axis", "NaN"]) {
         if *share > 0.0 {
-            told += &format!("\nabout {} {what}", text::percent(*share));
+            stated += &format!("\nabout {} {what}", text::percent(*share));
         }
     }
-    told
+    stated
 }
 
 /// Returns a note on the rows beyond the axis in any of the epochs.
 pub(super) fn beyond(model: &ReportData) -> String {
     let most = |which: usize| model.shapes.iter().map(|shape| shape.beyond[which]).fold(0.0, f64::max);
-    let told: Vec<String> = ["below it", "above it", "NaN"]
+    let stated: Vec<String> = ["below it", "above it", "NaN"]
         .into_iter()
         .enumerate()
         .filter(|(which, _)| most(*which) > 0.0)
         .map(|(which, what)| format!("about {} {what}", text::percent(most(which))))
         .collect();
-    if told.is_empty() { String::new() } else { format!(" Not on the axis, at most: {}.", told.join(", ")) }
+    if stated.is_empty() { String::new() } else { format!(" Not on the axis, at most: {}.", stated.join(", ")) }
 }

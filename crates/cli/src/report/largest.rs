@@ -44,9 +44,9 @@ impl Largest {
         let mut best: Option<(f64, Self)> = None;
         for (literal, value) in literals(quantile.estimate, key.data_type) {
             let bins = Bins { range: Some((value, value)), ..Bins::new(1) };
-            let told = dataset.histogram(&key.name, &bins, EpochRange::one(epoch), Precision::Bounded)?;
+            let stated = dataset.histogram(&key.name, &bins, EpochRange::one(epoch), Precision::Bounded)?;
             for is_included in [false, true] {
-                let selected = beyond(&told, is_included);
+                let selected = beyond(&stated, is_included);
                 let error = (text::share(selected.estimate, rows) - SHARE).abs();
                 if best.as_ref().is_none_or(|(least, _)| error < *least) {
                     best = Some((error, Self { epoch, literal: literal.clone(), is_included, selected, rows }));
@@ -83,9 +83,9 @@ impl Largest {
 }
 
 /// Returns the rows above the only edge of a histogram, with or without those at it.
-fn beyond(told: &Histogram, is_included: bool) -> Bounded {
-    let at = told.bins.first().copied().filter(|_| is_included).unwrap_or_default();
-    let parts = [told.above, told.positive_infinity, at];
+fn beyond(stated: &Histogram, is_included: bool) -> Bounded {
+    let at = stated.bins.first().copied().filter(|_| is_included).unwrap_or_default();
+    let parts = [stated.above, stated.positive_infinity, at];
     let sum = |of: fn(&Bounded) -> u64| parts.iter().map(of).fold(0, u64::saturating_add);
     Bounded { least: sum(|one| one.least), estimate: sum(|one| one.estimate), most: sum(|one| one.most) }
 }

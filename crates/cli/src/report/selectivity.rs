@@ -102,8 +102,8 @@ impl Curve {
             let (least, middle, most) = self.spread(epochs, number);
             let mut tip = format!("about {} % of keys are smaller", first.percentile);
             if epochs.len() == 1 {
-                let told = about((first.key_least, first.key, first.key_most));
-                tip += &format!("\n{} {told}", model.key.name);
+                let stated = about((first.key_least, first.key, first.key_most));
+                tip += &format!("\n{} {stated}", model.key.name);
             }
             tip += &match least == most {
                 true => format!("\n{}", (self.in_words)(least)),

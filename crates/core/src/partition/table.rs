@@ -51,7 +51,7 @@ impl TieSequence {
 pub struct PartitionTable {
     version: u32,
     partitions: u32,
-    shape: Arc<CutPoints>,
+    cut_points: Arc<CutPoints>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -178,7 +178,7 @@ impl PartitionTable {
         let all = knots.cuts.len() + 1 == partitions as usize;
         let intervals = if all { Vec::new() } else { Interval::all(&knots) };
         let reached = if all { Vec::new() } else { knots.reached };
-        Self { version, partitions, shape: Arc::new(CutPoints { cuts: knots.cuts, intervals, reached, cells }) }
+        Self { version, partitions, cut_points: Arc::new(CutPoints { cuts: knots.cuts, intervals, reached, cells }) }
     }
 
     /// Returns the number of the renegotiation that made the table.
@@ -188,7 +188,7 @@ impl PartitionTable {
 
     /// Returns the cut points that are kept: one fewer than partitions, unless these are thousands.
     pub fn cuts(&self) -> &[CutPoint] {
-        &self.shape.cuts
+        &self.cut_points.cuts
     }
 
     /// Returns the number of partitions, at least one.
@@ -198,35 +198,35 @@ impl PartitionTable {
 
     /// Returns the memory that a rank needs for it.
     pub fn memory_bytes(&self) -> usize {
-        let CutPoints { cuts, intervals, reached, cells } = &*self.shape;
+        let CutPoints { cuts, intervals, reached, cells } = &*self.cut_points;
         size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
     /// Returns the length of [`PartitionTable::encode`].
     pub fn message_bytes(&self) -> usize {
-        HEADER_BYTES + self.shape.cuts.len() * CUT_BYTES
+        HEADER_BYTES + self.cut_points.cuts.len() * CUT_BYTES
     }
 
     /// Returns the partition of one record.
     #[inline]
     pub fn destination(&self, ordinal: u64, tie: u32) -> u32 {
-        self.shape.destination(ordinal, tie)
+        self.cut_points.destination(ordinal, tie)
     }
 
     /// Appends the partitions of many records to `out`; every record takes one tie from `ties`.
     pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
-        let shape = &*self.shape;
-        out.extend(ordinals.iter().map(|&ordinal| shape.destination(ordinal, ties.next_tie())));
+        let cut_points = &*self.cut_points;
+        out.extend(ordinals.iter().map(|&ordinal| cut_points.destination(ordinal, ties.next_tie())));
     }
 
     /// Returns the smallest and largest key of a partition, both included. Ties are not sent, so both sides of a key
     /// that is cut inside accept it. The outermost partitions extend to the extremes. The bounds of an empty partition
     /// hold one key.
     pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
-        if !self.shape.intervals.is_empty() {
+        if !self.cut_points.intervals.is_empty() {
             return self.searched_bounds(partition);
         }
-        let (partition, cuts) = (partition as usize, &self.shape.cuts);
+        let (partition, cuts) = (partition as usize, &self.cut_points.cuts);
         let low = match partition.checked_sub(1) {
             Some(before) => cuts.get(before).map_or(u64::MAX, |cut| cut.ordinal),
             None => 0,
@@ -250,7 +250,7 @@ impl PartitionTable {
 
     /// Appends the table as bytes of a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let CutPoints { cuts, reached, .. } = &*self.shape;
+        let CutPoints { cuts, reached, .. } = &*self.cut_points;
         out.reserve(self.message_bytes());
         for field in [self.version, self.partitions, cuts.len() as u32] {
             out.extend_from_slice(&field.to_le_bytes());

@@ -84,9 +84,9 @@ impl Dataset {
     /// # Errors
     /// Usage errors and missing epochs are returned immediately; errors while reading come through the stream.
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
-        let shape = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        Ok(stream::start(self.catalog.clone(), shape, epochs))
+        Ok(stream::start(self.catalog.clone(), resolved, epochs))
     }
 
     /// Counts the matching rows. Rows that match according to the statistics are not read. The query's columns, order
@@ -98,9 +98,9 @@ impl Dataset {
         let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
         bare.limit = None;
         bare.batch_rows = MOST_BATCH_ROWS;
-        let shape = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
+        let resolved = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        stream::count(self.catalog.clone(), shape, epochs)
+        stream::count(self.catalog.clone(), resolved, epochs)
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all of them
@@ -118,9 +118,9 @@ impl Dataset {
     /// # Errors
     /// As [`Dataset::run`]; corrupt manifests and footers.
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
-        let shape = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        explain(&self.catalog, &shape, &epochs)
+        explain(&self.catalog, &resolved, &epochs)
     }
 
     /// Returns a histogram of a column: bounds from the manifests alone, or exact counts.

@@ -25,10 +25,10 @@ struct Group {
 }
 
 fn read_file(storage: &MemoryStorage, path: &Path) -> Result<Vec<u8>, String> {
-    let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    let file = storage.open(path).map_err(told)?;
+    let stated = |error: std::io::Error| format!("{}: {error}", path.display());
+    let file = storage.open(path).map_err(stated)?;
     let mut content = vec![0; usize::try_from(file.bytes()).unwrap_or(usize::MAX)];
-    file.read_at(0, &mut content).map_err(told)?;
+    file.read_at(0, &mut content).map_err(stated)?;
     Ok(content)
 }
 
@@ -72,17 +72,17 @@ fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
     let least = numbers.iter().copied().reduce(f32::min);
     let largest = numbers.iter().copied().reduce(f32::max);
     let range = least.zip(largest).map(|(least, largest)| (f64::from(least), f64::from(largest)));
-    let told = summary.range.map(|(least, largest)| (as_f64(least), as_f64(largest)));
-    if range != told {
-        return refuse(format!("keys are {range:?} where the manifest has {told:?}"));
+    let stated = summary.range.map(|(least, largest)| (as_f64(least), as_f64(largest)));
+    if range != stated {
+        return refuse(format!("keys are {range:?} where the manifest has {stated:?}"));
     }
     if !numbers.is_sorted() {
         return refuse("keys are not sorted".to_owned());
     }
     let ids = group.ids.iter().min().zip(group.ids.iter().max()).map(|(least, largest)| (*least, *largest));
-    let told = entry.columns.get(1).and_then(|summary| summary.range);
-    if told != ids.map(|(least, largest)| (Value::Int(i128::from(least)), Value::Int(i128::from(largest)))) {
-        return refuse(format!("ids are {ids:?} where the manifest has {told:?}"));
+    let stated = entry.columns.get(1).and_then(|summary| summary.range);
+    if stated != ids.map(|(least, largest)| (Value::Int(i128::from(least)), Value::Int(i128::from(largest)))) {
+        return refuse(format!("ids are {ids:?} where the manifest has {stated:?}"));
     }
     if let (RunKind::Regular, Some((low, high)), Some((least, largest))) = (entry.kind, entry.bounds, range)
         && (least < as_f64(low) || largest > as_f64(high))
@@ -95,9 +95,9 @@ fn check_entry(entry: &RowGroupEntry, group: &Group) -> Result<(), String> {
 /// Returns the manifest of an existing epoch.
 fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String> {
     let layout = DatasetPaths::new(ROOT);
-    let told = |error: turbidite::Error| format!("epoch {epoch}: {error}");
-    let descriptor = DatasetDescriptor::read(storage, &layout).map_err(told)?;
-    load_manifest(storage, &layout, &descriptor, epoch).map_err(told)
+    let stated = |error: turbidite::Error| format!("epoch {epoch}: {error}");
+    let descriptor = DatasetDescriptor::read(storage, &layout).map_err(stated)?;
+    load_manifest(storage, &layout, &descriptor, epoch).map_err(stated)
 }
 
 /// Checks that each record lies in exactly one run, which the manifest covers and describes.
@@ -167,9 +167,12 @@ fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -
     let of_kind = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
     let statistics = &manifest.statistics;
     let counted = (of_kind(RunKind::Stray), of_kind(RunKind::Unordered), of_kind(RunKind::NanKey));
-    let told = (statistics.strays, statistics.spills, statistics.nan_keys);
-    if counted != told || statistics.rows != rows {
-        return Err(format!("the figures say {told:?} of {} where {counted:?} of {rows} are stored", statistics.rows));
+    let stated = (statistics.strays, statistics.spills, statistics.nan_keys);
+    if counted != stated || statistics.rows != rows {
+        return Err(format!(
+            "the figures say {stated:?} of {} where {counted:?} of {rows} are stored",
+            statistics.rows
+        ));
     }
     for (count, what) in [
         (counted.0, "shuffle: strays"),

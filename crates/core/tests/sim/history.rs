@@ -289,7 +289,7 @@ impl History {
     fn compare(&mut self, calls: &[Calls], excused: bool) -> Result<(), String> {
         let longest = calls.iter().map(Vec::len).max().unwrap_or_default();
         for index in 0..longest {
-            let mut told: Option<(usize, &(String, Told))> = None;
+            let mut stated: Option<(usize, &(String, Told))> = None;
             for (rank, calls) in calls.iter().enumerate() {
                 match calls.get(index) {
                     Some((call, Told::Lost(what))) => {
@@ -300,11 +300,11 @@ impl History {
                     }
                     None if !excused => return Err(format!("agreement: rank {rank} made {} calls", calls.len())),
                     None => {}
-                    Some(answer) => match told {
+                    Some(answer) => match stated {
                         Some((other, first)) if first != answer => {
                             return Err(format!("agreement: rank {other}: {first:?}, rank {rank}: {answer:?}"));
                         }
-                        _ => told = Some((rank, answer)),
+                        _ => stated = Some((rank, answer)),
                     },
                 }
             }
@@ -377,15 +377,15 @@ impl History {
     /// Checks that the data of epochs that were never committed can be salvaged, and is the written data.
     fn salvage(&mut self) -> Result<(), String> {
         let layout = DatasetPaths::new(ROOT);
-        let told = |error: turbidite::Error| format!("salvage: {error}");
+        let stated = |error: turbidite::Error| format!("salvage: {error}");
         let Ok(descriptor) = DatasetDescriptor::read(&self.memory, &layout) else { return Ok(()) };
-        for (number, attempt) in salvage::list(&self.memory, &layout, &descriptor).map_err(told)?.iter().enumerate() {
+        for (number, attempt) in salvage::list(&self.memory, &layout, &descriptor).map_err(stated)?.iter().enumerate() {
             if attempt.runs() == 0 || !self.random.one_in(3) {
                 continue;
             }
             let out = format!("/salvaged/{}-{number}-{}", self.writings, self.random.bits());
             let out = Path::new(&out);
-            let saved = salvage::recover_into(&self.storage(), &layout, &descriptor, attempt, out).map_err(told)?;
+            let saved = salvage::recover_into(&self.storage(), &layout, &descriptor, attempt, out).map_err(stated)?;
             let Some(writing) = self.model().attempts.get(&attempt.directory).copied() else {
                 return Err(format!("salvage: nobody wrote {}", attempt.directory.display()));
             };
@@ -402,7 +402,7 @@ impl History {
             }
             self.report.coverage.met("job: salvaged");
             if self.random.one_in(2) {
-                salvage::discard(&self.memory, attempt).map_err(told)?;
+                salvage::discard(&self.memory, attempt).map_err(stated)?;
             }
         }
         Ok(())

@@ -97,8 +97,8 @@ impl Launch {
     fn tell<T>(&self, rank: u32, result: Result<T, Error>, words: impl Fn(&T) -> String) -> (Option<T>, Told) {
         match result {
             Ok(value) => {
-                let told = Told::Done(words(&value));
-                (Some(value), told)
+                let stated = Told::Done(words(&value));
+                (Some(value), stated)
             }
             Err(error @ (Error::Stalled { .. } | Error::Transport { .. })) => (None, Told::Lost(error.to_string())),
             Err(error @ Error::Message { .. }) if self.world().state().violation.is_none() => {
@@ -117,8 +117,8 @@ impl Launch {
         let link = Link { world: Arc::clone(self.world()), rank };
         let Ok(schema) = schema() else { return calls };
         let opened = RankJob::open_on(host, Arc::new(disk), ROOT, schema, self.options.clone(), rank, Box::new(link));
-        let (job, told) = self.tell(rank, opened, |_| "opened".to_owned());
-        match &told {
+        let (job, stated) = self.tell(rank, opened, |_| "opened".to_owned());
+        match &stated {
             Told::Done(_) => self.opened(),
             Told::Failed(what) if !self.is_locked => {
                 let state = self.world().state();
@@ -130,7 +130,7 @@ impl Launch {
             }
             _ => {}
         }
-        calls.push(("open".to_owned(), told));
+        calls.push(("open".to_owned(), stated));
         let Some(mut job) = job else { return calls };
         for (number, step) in self.steps.iter().enumerate() {
             let mut random = Random::new(self.seed ^ mix((u64::from(rank) << 32) | number as u64));
@@ -150,9 +150,9 @@ impl Launch {
                 return calls;
             }
         }
-        let (_, told) = self.tell(rank, job.close(), |()| "closed".to_owned());
+        let (_, stated) = self.tell(rank, job.close(), |()| "closed".to_owned());
         // Only rank 0 has a lock to release, so the result of this call differs between ranks.
-        if let Told::Failed(what) = told
+        if let Told::Failed(what) = stated
             && self.world().state().faults.hits == 0
             && self.world().state().faults.crashed.is_none()
         {
@@ -218,14 +218,14 @@ impl Launch {
             self.comes_to(number);
             self.model().beginning = Some(writing);
         }
-        let (start, told) = self.tell(rank, job.begin_epoch(epoch), |start| format!("{start:?}"));
-        if let Told::Failed(what) = &told
+        let (start, stated) = self.tell(rank, job.begin_epoch(epoch), |start| format!("{start:?}"));
+        if let Told::Failed(what) = &stated
             && self.is_first(number)
         {
             self.refused(number, epoch, what);
         }
-        let lost = matches!(told, Told::Lost(_));
-        calls.push((format!("begin epoch {epoch}"), told));
+        let lost = matches!(stated, Told::Lost(_));
+        calls.push((format!("begin epoch {epoch}"), stated));
         match start {
             None => return !lost,
             Some(EpochStart::Skipped) => {
@@ -244,12 +244,12 @@ impl Launch {
         if statistics.held > 0 {
             self.met("shuffle: held out of bounds or before the first table");
         }
-        let (_, told) = self.tell(rank, written, |rows| format!("{rows} records"));
-        if !matches!(told, Told::Lost(_)) && self.is_first(number) {
-            self.ended(number, epoch, writing, &told);
+        let (_, stated) = self.tell(rank, written, |rows| format!("{rows} records"));
+        if !matches!(stated, Told::Lost(_)) && self.is_first(number) {
+            self.ended(number, epoch, writing, &stated);
         }
-        let lost = matches!(told, Told::Lost(_));
-        calls.push((format!("end epoch {epoch}"), told));
+        let lost = matches!(stated, Told::Lost(_));
+        calls.push((format!("end epoch {epoch}"), stated));
         !lost
     }
 
@@ -327,12 +327,12 @@ impl Launch {
     }
 
     /// Checks the outcome of an epoch, on the first rank that returns.
-    fn ended(&self, number: usize, epoch: u64, writing: usize, told: &Told) {
+    fn ended(&self, number: usize, epoch: u64, writing: usize, stated: &Told) {
         let mut model = self.model();
         let now = model.now(epoch);
         let records = Arc::clone(model.records(writing));
         let (hits, failed_syncs) = self.hits_since(number);
-        match told {
+        match stated {
             Told::Done(rows) => {
                 if now != Some(writing) {
                     drop(model);
@@ -392,7 +392,7 @@ impl Launch {
             self.comes_to(number);
             expected = self.model().visible().into_iter().filter(|epoch| *epoch > last).collect();
         }
-        let (removed, told) = self.tell(rank, job.truncate_after(last), |removed| format!("{removed:?}"));
+        let (removed, stated) = self.tell(rank, job.truncate_after(last), |removed| format!("{removed:?}"));
         if rank == 0
             && let Some(removed) = &removed
         {
@@ -403,7 +403,7 @@ impl Launch {
             }
         }
         if self.is_first(number) {
-            match &told {
+            match &stated {
                 Told::Done(_) => self.truncated(last),
                 Told::Failed(what) if lock(&self.progress).lock_broken && what.contains("broke this writer's lock") => {
                     self.met("job: broken lock noticed by its writer");
@@ -414,8 +414,8 @@ impl Launch {
                 _ => {}
             }
         }
-        let lost = matches!(told, Told::Lost(_));
-        calls.push((format!("truncate after {last}"), told));
+        let lost = matches!(stated, Told::Lost(_));
+        calls.push((format!("truncate after {last}"), stated));
         !lost
     }
 

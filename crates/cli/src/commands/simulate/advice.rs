@@ -53,13 +53,13 @@ fn pivots(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failure>
     }
     let best = tries.iter().map(|tried| tried.1).fold(f64::INFINITY, f64::min);
     let (chosen, _) = tries.iter().copied().find(|tried| tried.1 <= best + TOLERATED).unwrap_or((512, best));
-    let told: Vec<String> =
+    let stated: Vec<String> =
         tries.iter().map(|(pivots, found)| format!("{pivots}: {}", text::percent(*found))).collect();
     let reason = format!(
         "load imbalance of {ranks} ranks with {} records each, by pivots: {}; {chosen} is the smallest number close \
          to the best",
         text::count(plan.records),
-        told.join(", ")
+        stated.join(", ")
     );
     Ok(Advice { option: "pivots", value: chosen.to_string(), reason })
 }
@@ -69,7 +69,7 @@ fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failur
     let adaptive = Forecast::of(&Plan { renegotiate: None, ..plan.clone() }, ranks, records, &mut |_| {})?;
     let every = (plan.records / 7).max(1);
     let fixed = Forecast::of(&Plan { renegotiate: Some(every), ..plan.clone() }, ranks, records, &mut |_| {})?;
-    let told = format!(
+    let stated = format!(
         "with {ranks} ranks, adaptive renegotiation makes {} tables, with {} imbalance and {} strays; seven equal \
          intervals make {}, with {} and {}",
         adaptive.tables,
@@ -82,7 +82,7 @@ fn interval(plan: &Plan, ranks: u32, records: &Records) -> Result<Advice, Failur
     let cost = |forecast: &Forecast| forecast.load_imbalance + forecast.strays;
     let better = cost(&fixed) + TOLERATED < cost(&adaptive);
     let value = if better { (plan.records / 7).to_string() } else { "adaptive".to_owned() };
-    Ok(Advice { option: "renegotiate", value, reason: told })
+    Ok(Advice { option: "renegotiate", value, reason: stated })
 }
 
 fn receivers(plan: &Plan, forecast: &Forecast) -> Advice {

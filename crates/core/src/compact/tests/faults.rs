@@ -118,11 +118,11 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             Ok(_) => check_copy(&clean, DataType::F32, 2, rows_of(&schema, &epoch, 2)),
             Err(error) => {
                 damaged += 1;
-                let told = error.class() == ErrorClass::Corruption || matches!(error, Error::Version { .. });
+                let stated = error.class() == ErrorClass::Corruption || matches!(error, Error::Version { .. });
                 // If the footer's commit is hit, the missing manifest is that commit's.
                 let text = error.to_string();
                 let named = text.contains(&*part.to_string_lossy()) || text.contains("/_turbidite/manifest/2.");
-                assert!(told && named, "byte {offset}: {error}");
+                assert!(stated && named, "byte {offset}: {error}");
                 assert_eq!((copied_epochs(&*clean), unfinished(&*clean)), (vec![1], 0), "byte {offset}");
             }
         }

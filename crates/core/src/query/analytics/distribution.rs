@@ -124,16 +124,16 @@ pub struct Quantiles {
 
 /// Resolves and checks the requested column.
 fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize, KeyOrder)> {
-    let shape = ResolvedQuery::resolve(&Query::new().columns([column]), dataset.schema())?;
+    let resolved = ResolvedQuery::resolve(&Query::new().columns([column]), dataset.schema())?;
     let refuse = |what: String| UsageError::Option { option: "column", what };
-    let index = match (shape.output.as_slice(), shape.stored.as_slice()) {
+    let index = match (resolved.output.as_slice(), resolved.stored.as_slice()) {
         ([Output::Stored(_)], [index]) => *index,
         _ => return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into()),
     };
-    let stated = &shape.schema.columns()[index];
+    let stated = &resolved.schema.columns()[index];
     let order = KeyOrder::new(stated.data_type)
         .ok_or_else(|| refuse(format!("'{}' has the type {}, which is not numeric", stated.name, stated.data_type)))?;
-    Ok((Arc::new(shape), index, order))
+    Ok((Arc::new(resolved), index, order))
 }
 
 /// Totals and extremes from a first pass over the manifests.
@@ -199,7 +199,7 @@ pub(in crate::query) fn histogram(
     epochs: &[u64],
     precision: Precision,
 ) -> Result<Histogram> {
-    let (shape, index, order) = resolve(dataset, column)?;
+    let (resolved, index, order) = resolve(dataset, column)?;
     let survey = Survey::of(dataset, index, epochs, |_| {})?;
     // Invalid bins are refused, whatever the data.
     let range = bins.range.or_else(|| survey.range(bins.scale));
@@ -213,7 +213,7 @@ pub(in crate::query) fn histogram(
         Precision::Bounded => bound_cells(dataset, index, order, &survey, &cells)?,
         Precision::Exact => {
             let sieve = Arc::new(CellSelection::counting(index, order, cells.clone()));
-            let exact = tally(dataset, &shape, &survey.epochs, &sieve, &counters)?;
+            let exact = tally(dataset, &resolved, &survey.epochs, &sieve, &counters)?;
             exact.counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows }).collect()
         }
     };
@@ -223,7 +223,7 @@ pub(in crate::query) fn histogram(
     let bins = edges.windows(2).map(|_| next()).collect();
     let (above, positive_infinity) = (next(), next());
     Ok(Histogram {
-        column: shape.schema.columns()[index].name.clone(),
+        column: resolved.schema.columns()[index].name.clone(),
         epochs: epochs.len(),
         rows: survey.rows,
         nan: survey.nan,
@@ -328,7 +328,7 @@ pub(in crate::query) fn quantiles(
             UsageError::Option { option: "at", what: format!("shares must be from 0 to 1, not {wrong}") }.into()
         );
     }
-    let (shape, index, order) = resolve(dataset, column)?;
+    let (resolved, index, order) = resolve(dataset, column)?;
     let mut range_counts = Vec::new();
     let survey = Survey::of(dataset, index, epochs, |manifest| {
         range_counts.extend(manifest.range_counts(index, dataset.schema()));
@@ -340,7 +340,8 @@ pub(in crate::query) fn quantiles(
     let estimator = Estimator::new(range_counts, order);
     let mut targets = located(shares, &estimator);
     if precision == Precision::Exact {
-        let search = Search { dataset, shape: &shape, column: index, order, survey: &survey, counters: &counters };
+        let search =
+            Search { dataset, resolved: &resolved, column: index, order, survey: &survey, counters: &counters };
         search.settle(&mut targets, estimator.range_counts())?;
     }
     let quantile = |target: &Target| Quantile {
@@ -351,7 +352,7 @@ pub(in crate::query) fn quantiles(
         most: order.value(target.high),
     };
     Ok(Quantiles {
-        column: shape.schema.columns()[index].name.clone(),
+        column: resolved.schema.columns()[index].name.clone(),
         epochs: epochs.len(),
         rows: survey.rows,
         nan: survey.nan,
@@ -388,7 +389,7 @@ fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
 /// The search for exact quantiles.
 struct Search<'a> {
     dataset: &'a Arc<Catalog>,
-    shape: &'a Arc<ResolvedQuery>,
+    resolved: &'a Arc<ResolvedQuery>,
     column: usize,
     order: KeyOrder,
     survey: &'a Survey,
@@ -415,7 +416,7 @@ impl Search<'_> {
     }
 
     fn tally(&self, sieve: CellSelection) -> Result<CellCounts> {
-        tally(self.dataset, self.shape, &self.survey.epochs, &Arc::new(sieve), self.counters)
+        tally(self.dataset, self.resolved, &self.survey.epochs, &Arc::new(sieve), self.counters)
     }
 
     /// Counts the values in many cells and narrows each open target to one of them. Returns the number of values that

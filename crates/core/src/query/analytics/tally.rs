@@ -78,23 +78,23 @@ pub(in crate::query) struct CellCounts {
     pub(in crate::query) kept: Vec<u64>,
 }
 
-/// Counts a column, the only one of `shape`, over these commits of epochs.
+/// Counts a column, the only one of `resolved`, over these commits of epochs.
 ///
 /// # Errors
 /// Corruption, I/O errors, and an epoch that was replaced since.
 pub(in crate::query) fn tally(
     dataset: &Arc<Catalog>,
-    shape: &Arc<ResolvedQuery>,
+    resolved: &Arc<ResolvedQuery>,
     epochs: &[(u64, Uuid)],
     sieve: &Arc<CellSelection>,
     counters: &Arc<Counters>,
 ) -> Result<CellCounts> {
     let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
-    let mut pool = Pool::new(shape.threads);
-    let most_ahead = if shape.threads > 1 { 2 * shape.threads } else { 1 };
+    let mut pool = Pool::new(resolved.threads);
+    let most_ahead = if resolved.threads > 1 { 2 * resolved.threads } else { 1 };
     let mut ahead: VecDeque<Ticket<Result<CellCounts>>> = VecDeque::new();
     for &(epoch, commit) in epochs {
-        let scan = Arc::new(plan_epoch_by(dataset, shape, epoch, counters, |manifest| sieve.choose(manifest))?);
+        let scan = Arc::new(plan_epoch_by(dataset, resolved, epoch, counters, |manifest| sieve.choose(manifest))?);
         if scan.manifest.commit != commit {
             return Err(scan.replaced(dataset));
         }
@@ -110,8 +110,8 @@ pub(in crate::query) fn tally(
             {
                 total.add(pool.wait(next)?);
             }
-            let cost_bytes = scan.manifest.row_groups[choice.entry].rows.saturating_mul(shape.row_bytes() as u64);
-            let work = Work { dataset: dataset.clone(), shape: shape.clone(), scan: scan.clone(), choice };
+            let cost_bytes = scan.manifest.row_groups[choice.entry].rows.saturating_mul(resolved.row_bytes() as u64);
+            let work = Work { dataset: dataset.clone(), resolved: resolved.clone(), scan: scan.clone(), choice };
             let (sieve, counters) = (sieve.clone(), counters.clone());
             ahead.push_back(pool.submit(cost_bytes, move |scratch| work.count(&sieve, &counters, scratch)));
         }
@@ -134,14 +134,14 @@ impl CellCounts {
 /// One row group to count.
 struct Work {
     dataset: Arc<Catalog>,
-    shape: Arc<ResolvedQuery>,
+    resolved: Arc<ResolvedQuery>,
     scan: Arc<EpochScan>,
     choice: GroupChoice,
 }
 
 impl Work {
     fn count(&self, sieve: &CellSelection, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<CellCounts> {
-        let group = self.scan.group(&self.dataset, &self.shape, self.choice)?;
+        let group = self.scan.group(&self.dataset, &self.resolved, self.choice)?;
         let mut found = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
         let selection = self.open_rows(&group, sieve, &mut found)?;
         if !selection.is_empty() && group.touch() {
@@ -154,10 +154,10 @@ impl Work {
             if chunk.is_empty() {
                 break;
             }
-            let packed = load(&group, &self.shape, &chunk, counters, scratch)?;
+            let packed = load(&group, &self.resolved, &chunk, counters, scratch)?;
             ordinals.clear();
             let bytes = packed.columns.first().map_or(&[][..], |values| values.as_slice());
-            sieve.order.ordinals(bytes, self.shape.width(sieve.column), packed.rows, &mut ordinals);
+            sieve.order.ordinals(bytes, self.resolved.width(sieve.column), packed.rows, &mut ordinals);
             let mut cell = 0;
             for &ordinal in ordinals.iter().filter(|ordinal| !sieve.order.is_nan(**ordinal)) {
                 cell = sieve.cells.of_near(ordinal, cell);

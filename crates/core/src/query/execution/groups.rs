@@ -12,7 +12,7 @@ use crate::query::request::{Query, ResolvedQuery};
 #[derive(Debug)]
 pub(crate) struct EpochGroups {
     dataset: Dataset,
-    shape: ResolvedQuery,
+    resolved: ResolvedQuery,
     scan: EpochScan,
 }
 
@@ -22,9 +22,9 @@ impl EpochGroups {
     /// # Errors
     /// A missing epoch, a corrupt manifest or footer, or an I/O error.
     pub(crate) fn open(dataset: &Dataset, epoch: u64) -> Result<Self> {
-        let shape = ResolvedQuery::resolve(&Query::new(), dataset.schema())?;
-        let scan = plan_epoch(dataset.catalog(), &shape, epoch, &Counters::default())?;
-        Ok(Self { dataset: dataset.clone(), shape, scan })
+        let resolved = ResolvedQuery::resolve(&Query::new(), dataset.schema())?;
+        let scan = plan_epoch(dataset.catalog(), &resolved, epoch, &Counters::default())?;
+        Ok(Self { dataset: dataset.clone(), resolved, scan })
     }
 
     /// Returns the row groups that hold records, in the numbering of [`EpochGroups::group`].
@@ -37,6 +37,6 @@ impl EpochGroups {
     /// # Errors
     /// A corrupt footer of the part, or an epoch that was replaced before its part was opened.
     pub(crate) fn group(&self, number: usize) -> Result<Group> {
-        self.scan.group(self.dataset.catalog(), &self.shape, self.scan.choices[number])
+        self.scan.group(self.dataset.catalog(), &self.resolved, self.scan.choices[number])
     }
 }

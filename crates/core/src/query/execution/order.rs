@@ -89,24 +89,24 @@ impl Window {
 
     /// Returns its rows. Reads them on the first call; blocks while another thread reads them. Returns `None` if the
     /// read failed.
-    fn rows(&self, shape: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
-        let read = || self.read(shape, counters, scratch).map_err(|error| Mutex::new(Some(error)));
+    fn rows(&self, resolved: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
+        let read = || self.read(resolved, counters, scratch).map_err(|error| Mutex::new(Some(error)));
         self.rows.get_or_init(read).as_ref().ok()
     }
 
-    fn read(&self, shape: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Rows> {
+    fn read(&self, resolved: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Result<Rows> {
         if self.group.touch() {
             add(&counters.runs_touched, 1);
         }
-        let packed = load(&self.group, shape, &self.chunk, counters, scratch)?;
-        let key = shape.schema.key();
-        let values = shape.key.and_then(|slot| packed.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
+        let packed = load(&self.group, resolved, &self.chunk, counters, scratch)?;
+        let key = resolved.schema.key();
+        let values = resolved.key.and_then(|slot| packed.columns.get(slot)).map_or(&[][..], Buffer::as_slice);
         let mut ordinals = Vec::with_capacity(packed.rows);
-        shape.schema.key_order().ordinals(values, key.data_type.width(), packed.rows, &mut ordinals);
+        resolved.schema.key_order().ordinals(values, key.data_type.width(), packed.rows, &mut ordinals);
         let within = ordinals.first().is_none_or(|first| *first >= self.least)
             && ordinals.last().is_none_or(|last| *last <= self.greatest);
         if !within || !ordinals.is_sorted() {
-            let place = self.group.column_name(shape.schema.key_index());
+            let place = self.group.column_name(resolved.schema.key_index());
             return Err(self.group.corruption(place, "its keys do not ascend within the bounds of the statistics"));
         }
         Ok(Rows { packed, ordinals })
@@ -114,11 +114,11 @@ impl Window {
 
     /// Takes the error that the read returned.
     fn take_error(&self) -> Error {
-        let told = match self.rows.get() {
+        let failed = match self.rows.get() {
             Some(Err(error)) => error.lock().unwrap_or_else(PoisonError::into_inner).take(),
             _ => None,
         };
-        told.unwrap_or_else(|| self.group.corruption("rows", "they could not be read; see the first error"))
+        failed.unwrap_or_else(|| self.group.corruption("rows", "they could not be read; see the first error"))
     }
 }
 
@@ -157,14 +157,14 @@ impl Slab {
     /// Returns its rows in order, or the window whose read failed.
     fn merge(
         &self,
-        shape: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         counters: &Arc<Counters>,
         scratch: &mut Scratch,
     ) -> std::result::Result<Vec<PackedRows>, Arc<Window>> {
         let mut sources = Vec::with_capacity(self.windows.len());
         // Newest window first: another thread may still be reading the windows shared with an earlier slab.
         for window in self.windows.iter().rev() {
-            let rows = window.rows(shape, counters, scratch).ok_or_else(|| window.clone())?;
+            let rows = window.rows(resolved, counters, scratch).ok_or_else(|| window.clone())?;
             let below = |bound: Position| {
                 rows.ordinals.partition_point(|ordinal| Position::new(*ordinal, window.rank, window.number) < bound)
             };
@@ -179,7 +179,7 @@ impl Slab {
         let mut rest = sources.as_mut_slice();
         while !rest.is_empty() {
             let (together, later) = rest.split_at_mut(interleaved(rest));
-            packed_rows.push(self.merge_sources(together, shape, counters, scratch));
+            packed_rows.push(self.merge_sources(together, resolved, counters, scratch));
             rest = later;
         }
         lap(&counters.merge_ns, &mut clock);
@@ -189,18 +189,18 @@ impl Slab {
     fn merge_sources(
         &self,
         sources: &mut [Source<'_>],
-        shape: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         counters: &Arc<Counters>,
         scratch: &mut Scratch,
     ) -> PackedRows {
         if let [Source { rows, range, .. }] = sources {
-            return rows.packed.slice(range.clone(), shape.stored_widths());
+            return rows.packed.slice(range.clone(), resolved.stored_widths());
         }
         sources.sort_unstable_by_key(|source| (source.window.rank, source.window.number));
         let ordinals: Vec<&[u64]> = sources.iter().map(Source::ordinals).collect();
         let Scratch { merger, joined, .. } = scratch;
         let order = merger.order(&ordinals);
-        let columns = shape.stored_widths().enumerate().map(|(slot, width)| {
+        let columns = resolved.stored_widths().enumerate().map(|(slot, width)| {
             // The sources are concatenated first, so that `pick` reads each of them sequentially and touches only as
             // many cache lines at a time as there are sources.
             joined.clear();
@@ -230,7 +230,7 @@ fn interleaved(sources: &[Source<'_>]) -> usize {
 /// The pipeline of an ordered query.
 pub(in crate::query) struct Merge {
     dataset: Arc<Catalog>,
-    shape: Arc<ResolvedQuery>,
+    resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
     epochs: VecDeque<u64>,
@@ -262,16 +262,16 @@ struct EpochMerge {
 impl Merge {
     pub(in crate::query) fn new(
         dataset: Arc<Catalog>,
-        shape: Arc<ResolvedQuery>,
+        resolved: Arc<ResolvedQuery>,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
     ) -> Self {
-        let by_bytes = SLAB_BYTES / shape.row_bytes().max(1);
-        let most_slab_rows = shape.batch_rows.min(SLAB_ROWS).min(by_bytes).max(1) as u64;
-        let most_ahead = if shape.threads > 1 { shape.threads + 1 } else { 1 };
-        let limited = shape.limit < most_slab_rows.saturating_mul(most_ahead as u64);
+        let by_bytes = SLAB_BYTES / resolved.row_bytes().max(1);
+        let most_slab_rows = resolved.batch_rows.min(SLAB_ROWS).min(by_bytes).max(1) as u64;
+        let most_ahead = if resolved.threads > 1 { resolved.threads + 1 } else { 1 };
+        let limited = resolved.limit < most_slab_rows.saturating_mul(most_ahead as u64);
         Self {
-            pool: Pool::new(shape.threads),
+            pool: Pool::new(resolved.threads),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             epoch: None,
@@ -279,10 +279,10 @@ impl Merge {
             packed_rows: VecDeque::new(),
             ahead: if limited { 1 } else { most_ahead },
             most_ahead,
-            slab_rows: most_slab_rows.min(shape.limit),
+            slab_rows: most_slab_rows.min(resolved.limit),
             most_slab_rows,
             dataset,
-            shape,
+            resolved,
             counters,
         }
     }
@@ -311,7 +311,7 @@ impl Merge {
                 return Ok(None);
             }
             let Some(epoch) = &mut self.epoch else { return Ok(None) };
-            match epoch.next_slab(&self.dataset, &self.shape, self.slab_rows)? {
+            match epoch.next_slab(&self.dataset, &self.resolved, self.slab_rows)? {
                 Some(slab) => return Ok(Some(slab)),
                 None => self.epoch = None,
             }
@@ -322,51 +322,51 @@ impl Merge {
         while self.plans.len() < self.ahead
             && let Some(epoch) = self.epochs.pop_front()
         {
-            let (dataset, shape, counters) = (self.dataset.clone(), self.shape.clone(), self.counters.clone());
-            let plan = move |_: &mut Scratch| plan_epoch(&dataset, &shape, epoch, &counters);
+            let (dataset, resolved, counters) = (self.dataset.clone(), self.resolved.clone(), self.counters.clone());
+            let plan = move |_: &mut Scratch| plan_epoch(&dataset, &resolved, epoch, &counters);
             self.plans.push_back(self.pool.submit(PLAN_COST_BYTES, plan));
         }
         let Some(plan) = self.plans.pop_front() else { return Ok(false) };
         let scan = Arc::new(self.pool.wait(plan)?);
-        self.epoch = Some(EpochMerge::new(scan, &self.shape));
+        self.epoch = Some(EpochMerge::new(scan, &self.resolved));
         Ok(true)
     }
 
     fn submit(&mut self, slab: Slab) {
         let cost_bytes = slab.new_bytes;
-        let (shape, counters) = (self.shape.clone(), self.counters.clone());
-        self.slabs.push_back(self.pool.submit(cost_bytes, move |scratch| slab.merge(&shape, &counters, scratch)));
+        let (resolved, counters) = (self.resolved.clone(), self.counters.clone());
+        self.slabs.push_back(self.pool.submit(cost_bytes, move |scratch| slab.merge(&resolved, &counters, scratch)));
     }
 }
 
 impl EpochMerge {
-    fn new(scan: Arc<EpochScan>, shape: &ResolvedQuery) -> Self {
+    fn new(scan: Arc<EpochScan>, resolved: &ResolvedQuery) -> Self {
         let mut waiting: Vec<Waiting> = Vec::with_capacity(scan.choices.len());
         for (rank, choice) in (0u32..).zip(&scan.choices) {
-            let from = Position::new(least_key(&scan.manifest.row_groups[choice.entry], &shape.schema), rank, 0);
+            let from = Position::new(least_key(&scan.manifest.row_groups[choice.entry], &resolved.schema), rank, 0);
             waiting.push(Waiting { from, rank, choice: *choice });
         }
         waiting.sort_unstable_by_key(|waiting| waiting.from);
-        let overlap = most_overlapping(&scan, &shape.schema);
-        let share = WINDOWS_BYTES / overlap.max(1) / (shape.row_bytes() + size_of::<u64>());
-        let by_limit = usize::try_from(shape.limit).unwrap_or(usize::MAX);
+        let overlap = most_overlapping(&scan, &resolved.schema);
+        let share = WINDOWS_BYTES / overlap.max(1) / (resolved.row_bytes() + size_of::<u64>());
+        let by_limit = usize::try_from(resolved.limit).unwrap_or(usize::MAX);
         let window_rows = share.min(MOST_WINDOW_ROWS).min(by_limit).max(1) as u32;
         let (ready, open) = (BTreeMap::new(), Vec::new());
         Self { scan, waiting: waiting.into(), ready, open, from: None, window_rows }
     }
 
     /// Returns the next slab of about `target_rows` rows that are not yet read, or `None` at the end.
-    fn next_slab(&mut self, dataset: &Catalog, shape: &ResolvedQuery, target_rows: u64) -> Result<Option<Slab>> {
+    fn next_slab(&mut self, dataset: &Catalog, resolved: &ResolvedQuery, target_rows: u64) -> Result<Option<Slab>> {
         let mut windows = std::mem::take(&mut self.open);
         if let Some(from) = self.from {
             windows.retain(|window| !window.ends_before(from));
         }
         let (mut new_rows, mut new_bytes) = (0, 0u64);
         while new_rows < target_rows {
-            self.refine_due(dataset, shape)?;
+            self.refine_due(dataset, resolved)?;
             let Some((_, window)) = self.ready.pop_first() else { break };
             new_rows += window.chunk.rows();
-            new_bytes = new_bytes.saturating_add(shape.read_bytes(&window.chunk));
+            new_bytes = new_bytes.saturating_add(resolved.read_bytes(&window.chunk));
             windows.push(window);
         }
         if windows.is_empty() {
@@ -386,21 +386,21 @@ impl EpochMerge {
     }
 
     /// Cuts row groups into windows until no remaining row group can come before the first window.
-    fn refine_due(&mut self, dataset: &Catalog, shape: &ResolvedQuery) -> Result<()> {
+    fn refine_due(&mut self, dataset: &Catalog, resolved: &ResolvedQuery) -> Result<()> {
         loop {
             let ready = self.ready.first_key_value().map(|(from, _)| *from);
             if self.waiting.front().is_none_or(|waiting| ready.is_some_and(|ready| waiting.from >= ready)) {
                 return Ok(());
             }
             let Some(waiting) = self.waiting.pop_front() else { return Ok(()) };
-            self.refine(&waiting, dataset, shape)?;
+            self.refine(&waiting, dataset, resolved)?;
         }
     }
 
-    fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, shape: &ResolvedQuery) -> Result<()> {
-        let RowGroupPlan { group, selection } = RowGroupPlan::new(dataset, shape, &self.scan, waiting.choice)?;
-        let mut cutter = Cutter::new(selection, group.pages(shape.reference_column())?);
-        let schema = &shape.schema;
+    fn refine(&mut self, waiting: &Waiting, dataset: &Catalog, resolved: &ResolvedQuery) -> Result<()> {
+        let RowGroupPlan { group, selection } = RowGroupPlan::new(dataset, resolved, &self.scan, waiting.choice)?;
+        let mut cutter = Cutter::new(selection, group.pages(resolved.reference_column())?);
+        let schema = &resolved.schema;
         let (mut least, greatest) = (least_key(group.entry(), schema), greatest_key(group.entry(), schema));
         for number in 0.. {
             let chunk = cutter.next_chunk(self.window_rows);

@@ -64,12 +64,12 @@ impl Drop for PackedRows {
 /// [`crate::Error::Corruption`] that names file, run and page, or an I/O error.
 pub(in crate::query) fn load(
     group: &Group,
-    shape: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     chunk: &RowSelection,
     counters: &Arc<Counters>,
     scratch: &mut Scratch,
 ) -> Result<PackedRows> {
-    let mut work = ChunkWork { group, shape, counters, scratch, clock: Instant::now(), tested: Vec::new() };
+    let mut work = ChunkWork { group, resolved, counters, scratch, clock: Instant::now(), tested: Vec::new() };
     let selected = work.select(chunk)?;
     let rows: usize = selected.iter().map(|range| (range.end - range.start) as usize).sum();
     let columns = work.pick(&selected, rows)?;
@@ -79,7 +79,7 @@ pub(in crate::query) fn load(
 
 struct ChunkWork<'a> {
     group: &'a Group,
-    shape: &'a ResolvedQuery,
+    resolved: &'a ResolvedQuery,
     counters: &'a Counters,
     scratch: &'a mut Scratch,
     clock: Instant,
@@ -92,9 +92,9 @@ impl ChunkWork<'_> {
     fn select(&mut self, chunk: &RowSelection) -> Result<Vec<Range<u32>>> {
         let tested = chunk.ranges().iter().filter(|range| !range.is_exact).map(|range| range.rows.clone());
         let tested: Vec<Range<u32>> = tested.collect();
-        let predicate = match &self.shape.predicate {
+        let predicate = match &self.resolved.predicate {
             Some(predicate) if !tested.is_empty() => predicate,
-            _ => return Ok(matching_rows(chunk, None, self.shape.limit)),
+            _ => return Ok(matching_rows(chunk, None, self.resolved.limit)),
         };
         let mut whole = Vec::with_capacity(predicate.columns().len());
         for &column in predicate.columns() {
@@ -107,27 +107,27 @@ impl ChunkWork<'_> {
         let rows: usize = tested.iter().map(|range| (range.end - range.start) as usize).sum();
         let mut arrays = Vec::with_capacity(values.len());
         for ((&column, whole), values) in predicate.columns().iter().zip(whole).zip(values) {
-            let data_type = self.shape.schema.columns()[column].data_type;
+            let data_type = self.resolved.schema.columns()[column].data_type;
             let held = CachedPages { rows: whole, values: Buffer::from_vec(values) };
             arrays.push(array(data_type, rows_of(&held, &tested, rows, data_type.width())));
             self.tested.push(held);
         }
         let mask = predicate.evaluate(&predicate.input(self.group.epoch(), rows, &arrays)?);
         lap(&self.counters.filter_ns, &mut self.clock);
-        Ok(matching_rows(chunk, Some(&mask), self.shape.limit))
+        Ok(matching_rows(chunk, Some(&mask), self.resolved.limit))
     }
 
     /// Gathers the selected rows of every output column.
     fn pick(&mut self, selected: &[Range<u32>], rows: usize) -> Result<Vec<Vec<u8>>> {
         let tested = std::mem::take(&mut self.tested);
         let held = |column: &usize| {
-            let slot = self.shape.predicate_columns().iter().position(|of| of == column)?;
+            let slot = self.resolved.predicate_columns().iter().position(|of| of == column)?;
             tested.get(slot)
         };
-        let stored = self.shape.stored.iter();
+        let stored = self.resolved.stored.iter();
         let requests: Vec<ColumnRequest<'_>> =
             stored.map(|column| ColumnRequest { column: *column, rows: selected, held: held(column) }).collect();
-        let row_bytes: usize = self.shape.stored.iter().map(|column| self.shape.width(*column)).sum();
+        let row_bytes: usize = self.resolved.stored.iter().map(|column| self.resolved.width(*column)).sum();
         let columns = self.fetch(&requests, gap_budget(rows as u64 * row_bytes as u64))?;
         tested.into_iter().for_each(|held| self.counters.recycler.give(held.values));
         lap(&self.counters.filter_ns, &mut self.clock);
@@ -135,7 +135,8 @@ impl ChunkWork<'_> {
     }
 
     fn fetch(&mut self, requests: &[ColumnRequest<'_>], gap_bytes: u64) -> Result<Vec<Vec<u8>>> {
-        let columns = fetch(self.group, requests, gap_bytes, self.shape.check, &self.counters.recycler, self.scratch)?;
+        let columns =
+            fetch(self.group, requests, gap_bytes, self.resolved.check, &self.counters.recycler, self.scratch)?;
         add(&self.counters.bytes_read, columns.fetched.bytes);
         add(&self.counters.pages_read, columns.fetched.pages);
         add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));

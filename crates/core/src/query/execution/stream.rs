@@ -49,7 +49,7 @@ enum Refined {
 /// The pipeline of an unordered query.
 pub(in crate::query) struct Scan {
     dataset: Arc<Catalog>,
-    shape: Arc<ResolvedQuery>,
+    resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pool: Pool,
     epochs: VecDeque<u64>,
@@ -70,16 +70,16 @@ pub(in crate::query) struct Scan {
 impl Scan {
     pub(in crate::query) fn new(
         dataset: Arc<Catalog>,
-        shape: Arc<ResolvedQuery>,
+        resolved: Arc<ResolvedQuery>,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
     ) -> Self {
-        let by_bytes = CHUNK_BYTES / shape.row_bytes().max(1);
-        let most_chunk_rows = shape.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
-        let most_ahead = if shape.threads > 1 { shape.threads + 2 } else { 1 };
-        let limited = shape.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
+        let by_bytes = CHUNK_BYTES / resolved.row_bytes().max(1);
+        let most_chunk_rows = resolved.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
+        let most_ahead = if resolved.threads > 1 { resolved.threads + 2 } else { 1 };
+        let limited = resolved.limit < u64::from(most_chunk_rows).saturating_mul(most_ahead as u64);
         Self {
-            pool: Pool::new(shape.threads),
+            pool: Pool::new(resolved.threads),
             epochs: epochs.into(),
             plans: VecDeque::new(),
             plan: None,
@@ -88,11 +88,11 @@ impl Scan {
             loads: VecDeque::new(),
             ahead: if limited { 1 } else { most_ahead },
             most_ahead,
-            chunk_rows: if limited { shape.limit.min(u64::from(most_chunk_rows)) as u32 } else { most_chunk_rows },
+            chunk_rows: if limited { resolved.limit.min(u64::from(most_chunk_rows)) as u32 } else { most_chunk_rows },
             most_chunk_rows,
             sure_rows: 0,
             dataset,
-            shape,
+            resolved,
             counters,
         }
     }
@@ -118,13 +118,13 @@ impl Scan {
             while self.plans.len() < self.ahead
                 && let Some(epoch) = self.epochs.pop_front()
             {
-                let (dataset, shape, counters) = self.shared();
+                let (dataset, resolved, counters) = self.shared();
                 self.plans.push_back(
-                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_epoch(&dataset, &shape, epoch, &counters)),
+                    self.pool.submit(PLAN_COST_BYTES, move |_| plan_epoch(&dataset, &resolved, epoch, &counters)),
                 );
             }
             self.fill_refines()?;
-            if self.loads.len() >= self.ahead || self.sure_rows >= self.shape.limit {
+            if self.loads.len() >= self.ahead || self.sure_rows >= self.resolved.limit {
                 return Ok(());
             }
             if let Some((group, cutter)) = &mut self.cutter {
@@ -148,7 +148,7 @@ impl Scan {
     }
 
     fn shared(&self) -> (Arc<Catalog>, Arc<ResolvedQuery>, Arc<Counters>) {
-        (self.dataset.clone(), self.shape.clone(), self.counters.clone())
+        (self.dataset.clone(), self.resolved.clone(), self.counters.clone())
     }
 
     fn fill_refines(&mut self) -> Result<()> {
@@ -159,9 +159,9 @@ impl Scan {
                     continue;
                 };
                 let scan = scan.clone();
-                let (dataset, shape, _) = self.shared();
+                let (dataset, resolved, _) = self.shared();
                 self.refines.push_back(self.pool.submit(REFINE_COST_BYTES, move |_| {
-                    Ok(Refined::Rows(RowGroupPlan::new(&dataset, &shape, &scan, choice)?))
+                    Ok(Refined::Rows(RowGroupPlan::new(&dataset, &resolved, &scan, choice)?))
                 }));
                 continue;
             }
@@ -182,7 +182,7 @@ impl Scan {
     /// Returns the row groups to refine. If no column is requested, row groups that match entirely are counted without
     /// being opened.
     fn without_counted(&mut self, plan: &EpochScan) -> VecDeque<GroupChoice> {
-        if !self.shape.stored.is_empty() {
+        if !self.resolved.stored.is_empty() {
             return plan.choices.iter().copied().collect();
         }
         let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
@@ -202,12 +202,12 @@ impl Scan {
                 return Ok(());
             }
         };
-        if self.shape.stored.is_empty() {
+        if self.resolved.stored.is_empty() {
             self.hand_out_counted(group.epoch(), selection.exact().rows());
             selection = selection.inexact();
         }
         if !selection.is_empty() {
-            let pages = group.pages(self.shape.reference_column())?;
+            let pages = group.pages(self.resolved.reference_column())?;
             let cutter = Cutter::new(selection, pages);
             self.cutter = Some((group, cutter));
         }
@@ -217,12 +217,12 @@ impl Scan {
     /// Queues rows for a query that needs only their number.
     fn hand_out_counted(&mut self, epoch: u64, rows: u64) {
         let counters = self.counters.clone();
-        let mut left = rows.min(self.shape.limit.saturating_sub(self.sure_rows));
+        let mut left = rows.min(self.resolved.limit.saturating_sub(self.sure_rows));
         self.sure_rows += left;
         add(&counters.rows_matched, left);
         // A piece becomes a batch, so it holds at most as many rows as a batch may.
         while left > 0 {
-            let rows = left.min(self.shape.batch_rows as u64);
+            let rows = left.min(self.resolved.batch_rows as u64);
             left -= rows;
             let packed = PackedRows::new(epoch, rows as usize, Vec::new(), &counters);
             self.loads.push_back(self.pool.submit(0, move |_| Ok(packed)));
@@ -231,13 +231,14 @@ impl Scan {
 
     fn submit_load(&mut self, group: Arc<Group>, chunk: RowSelection) {
         self.sure_rows = self.sure_rows.saturating_add(chunk.exact().rows());
-        let cost_bytes = self.shape.read_bytes(&chunk);
+        let cost_bytes = self.resolved.read_bytes(&chunk);
         if group.touch() {
             add(&self.counters.runs_touched, 1);
         }
-        let (_, shape, counters) = self.shared();
-        self.loads
-            .push_back(self.pool.submit(cost_bytes, move |scratch| load(&group, &shape, &chunk, &counters, scratch)));
+        let (_, resolved, counters) = self.shared();
+        self.loads.push_back(
+            self.pool.submit(cost_bytes, move |scratch| load(&group, &resolved, &chunk, &counters, scratch)),
+        );
     }
 }
 
@@ -260,7 +261,7 @@ impl Source {
 /// the query.
 pub struct QueryStream {
     source: Option<Source>,
-    shape: Arc<ResolvedQuery>,
+    resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pending: Vec<PackedRows>,
     pending_rows: usize,
@@ -271,28 +272,28 @@ pub struct QueryStream {
 }
 
 /// Starts a query.
-pub(in crate::query) fn start(dataset: Arc<Catalog>, shape: ResolvedQuery, epochs: Vec<u64>) -> QueryStream {
-    let shape = Arc::new(shape);
+pub(in crate::query) fn start(dataset: Arc<Catalog>, resolved: ResolvedQuery, epochs: Vec<u64>) -> QueryStream {
+    let resolved = Arc::new(resolved);
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
-    let source = match shape.key {
-        None => Source::Scan(Box::new(Scan::new(dataset.clone(), shape.clone(), counters.clone(), epochs))),
-        Some(_) => Source::Merge(Box::new(Merge::new(dataset, shape.clone(), counters.clone(), epochs))),
+    let source = match resolved.key {
+        None => Source::Scan(Box::new(Scan::new(dataset.clone(), resolved.clone(), counters.clone(), epochs))),
+        Some(_) => Source::Merge(Box::new(Merge::new(dataset, resolved.clone(), counters.clone(), epochs))),
     };
-    let open = shape.limit;
+    let open = resolved.limit;
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());
     let epoch_column = EpochColumn::default();
-    QueryStream { source, shape, counters, pending, pending_rows: 0, ready, epoch_column, open }
+    QueryStream { source, resolved, counters, pending, pending_rows: 0, ready, epoch_column, open }
 }
 
 /// Counts the rows of a query that requests no columns.
 pub(in crate::query) fn count(
     dataset: Arc<Catalog>,
-    shape: ResolvedQuery,
+    resolved: ResolvedQuery,
     epochs: Vec<u64>,
 ) -> Result<(u64, QueryMetrics)> {
     let counters = Arc::new(Counters::new(dataset.recycler.clone()));
-    let mut scan = Scan::new(dataset, Arc::new(shape), counters.clone(), epochs);
+    let mut scan = Scan::new(dataset, Arc::new(resolved), counters.clone(), epochs);
     while scan.next_piece()?.is_some() {}
     Ok((counters.rows_matched.load(Ordering::Relaxed), counters.metrics()))
 }
@@ -300,7 +301,7 @@ pub(in crate::query) fn count(
 impl QueryStream {
     /// Returns the names and types of the columns.
     pub fn schema(&self) -> SchemaRef {
-        self.shape.arrow.clone()
+        self.resolved.arrow.clone()
     }
 
     /// Returns the statistics of the query so far.
@@ -335,11 +336,11 @@ impl QueryStream {
     fn take(&mut self, mut packed: PackedRows) -> Result<()> {
         if packed.rows as u64 > self.open {
             // `open` is smaller than the piece's number of rows.
-            packed = packed.slice(0..self.open as usize, self.shape.stored_widths());
+            packed = packed.slice(0..self.open as usize, self.resolved.stored_widths());
         }
         self.open -= packed.rows as u64;
         let whole = packed.rows >= WHOLE_PIECE_ROWS;
-        if self.pending_rows > 0 && (whole || self.pending_rows + packed.rows > self.shape.batch_rows) {
+        if self.pending_rows > 0 && (whole || self.pending_rows + packed.rows > self.resolved.batch_rows) {
             self.emit()?;
         }
         self.pending_rows += packed.rows;
@@ -347,7 +348,7 @@ impl QueryStream {
         if self.open == 0 {
             self.source = None;
         }
-        if whole || self.pending_rows >= self.shape.batch_rows {
+        if whole || self.pending_rows >= self.resolved.batch_rows {
             self.emit()?;
         }
         Ok(())
@@ -361,20 +362,20 @@ impl QueryStream {
         let mut clock = Instant::now();
         let packed_rows = std::mem::take(&mut self.pending);
         let rows = std::mem::take(&mut self.pending_rows);
-        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.shape.output.len());
-        for output in &self.shape.output {
+        let mut columns: Vec<ArrayRef> = Vec::with_capacity(self.resolved.output.len());
+        for output in &self.resolved.output {
             columns.push(match *output {
                 Output::Epoch => self.epoch_column.of(&packed_rows, rows),
                 Output::Stored(slot) => {
-                    let data_type = self.shape.schema.columns()[self.shape.stored[slot]].data_type;
+                    let data_type = self.resolved.schema.columns()[self.resolved.stored[slot]].data_type;
                     array(data_type, join(&packed_rows, slot, rows * data_type.width()))
                 }
             });
         }
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
-        let batch = RecordBatch::try_new_with_options(self.shape.arrow.clone(), columns, &options)
+        let batch = RecordBatch::try_new_with_options(self.resolved.arrow.clone(), columns, &options)
             .map_err(|cause| Error::internal(format!("a batch does not fit its schema: {cause}")))?;
-        let most = self.shape.batch_rows;
+        let most = self.resolved.batch_rows;
         for start in (0..rows).step_by(most) {
             self.ready.push_back(batch.slice(start, most.min(rows - start)));
         }
@@ -434,7 +435,7 @@ impl Iterator for QueryStream {
 impl std::fmt::Debug for QueryStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueryStream")
-            .field("shape", &self.shape)
+            .field("shape", &self.resolved)
             .field("metrics", &self.metrics())
             .finish_non_exhaustive()
     }

@@ -96,28 +96,28 @@ pub struct PruneReason {
 const TOGETHER: &str = "several columns together";
 
 /// Explains a query over these epochs.
-pub(in crate::query) fn explain(dataset: &Catalog, shape: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
+pub(in crate::query) fn explain(dataset: &Catalog, resolved: &ResolvedQuery, epochs: &[u64]) -> Result<Explanation> {
     let counters = Counters::default();
     let mut explained = Vec::with_capacity(epochs.len());
     for &epoch in epochs {
-        let scan = plan_epoch(dataset, shape, epoch, &counters)?;
-        explained.push(explain_epoch(dataset, shape, &scan)?);
+        let scan = plan_epoch(dataset, resolved, epoch, &counters)?;
+        explained.push(explain_epoch(dataset, resolved, &scan)?);
     }
     let name = |output: &Output| match output {
         Output::Epoch => EPOCH_COLUMN.to_owned(),
-        Output::Stored(slot) => shape.schema.columns()[shape.stored[*slot]].name.clone(),
+        Output::Stored(slot) => resolved.schema.columns()[resolved.stored[*slot]].name.clone(),
     };
     Ok(Explanation {
-        filter: shape.predicate.as_ref().map(Predicate::to_string),
-        columns: shape.output.iter().map(name).collect(),
-        ordered: shape.key.is_some(),
+        filter: resolved.predicate.as_ref().map(Predicate::to_string),
+        columns: resolved.output.iter().map(name).collect(),
+        ordered: resolved.key.is_some(),
         epochs: explained,
     })
 }
 
-fn explain_epoch(dataset: &Catalog, shape: &ResolvedQuery, scan: &EpochScan) -> Result<EpochExplanation> {
+fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) -> Result<EpochExplanation> {
     let manifest = &scan.manifest;
-    let mut told = EpochExplanation {
+    let mut explanation = EpochExplanation {
         epoch: manifest.epoch,
         rows: manifest.rows(),
         parts: manifest.parts.len() as u64,
@@ -128,13 +128,13 @@ fn explain_epoch(dataset: &Catalog, shape: &ResolvedQuery, scan: &EpochScan) -> 
     let mut last_part = None;
     for (entry, run) in manifest.row_groups.iter().enumerate() {
         let choice = choices.next_if(|choice| choice.entry == entry);
-        let kind = kind_of(&mut told.runs, run.kind);
+        let kind = kind_of(&mut explanation.runs, run.kind);
         kind.total += 1;
         match choice {
             None => {
                 kind.skipped += 1;
-                let by = skipped_by(run, manifest.epoch, shape);
-                note(&mut told.runs_skipped_by, by, 1, run.rows);
+                let by = skipped_by(run, manifest.epoch, resolved);
+                note(&mut explanation.runs_skipped_by, by, 1, run.rows);
                 continue;
             }
             Some(choice) if choice.is_exact => kind.whole += 1,
@@ -143,12 +143,12 @@ fn explain_epoch(dataset: &Catalog, shape: &ResolvedQuery, scan: &EpochScan) -> 
         if let Some(choice) = choice {
             // Runs are in the order of parts.
             if last_part.replace(run.part) != Some(run.part) {
-                told.parts_touched += 1;
+                explanation.parts_touched += 1;
             }
-            explain_group(dataset, shape, scan, *choice, &mut told)?;
+            explain_group(dataset, resolved, scan, *choice, &mut explanation)?;
         }
     }
-    Ok(told)
+    Ok(explanation)
 }
 
 fn kind_of(kinds: &mut Vec<KindCount>, kind: RunKind) -> &mut KindCount {
@@ -170,8 +170,8 @@ fn note(reasons: &mut Vec<PruneReason>, by: String, runs: u64, rows: u64) {
 }
 
 /// Returns the column whose statistics alone prune a row group.
-fn skipped_by(run: &RowGroupEntry, epoch: u64, shape: &ResolvedQuery) -> String {
-    let Some(predicate) = &shape.predicate else { return "no rows".to_owned() };
+fn skipped_by(run: &RowGroupEntry, epoch: u64, resolved: &ResolvedQuery) -> String {
+    let Some(predicate) = &resolved.predicate else { return "no rows".to_owned() };
     if run.rows == 0 {
         return "no rows".to_owned();
     }
@@ -180,47 +180,47 @@ fn skipped_by(run: &RowGroupEntry, epoch: u64, shape: &ResolvedQuery) -> String 
     }
     let alone = |only: &&usize| judge_run(run, epoch, predicate, |column| column == **only) == TruthValue::Never;
     match predicate.columns().iter().find(alone) {
-        Some(column) => shape.schema.columns()[*column].name.clone(),
+        Some(column) => resolved.schema.columns()[*column].name.clone(),
         None => TOGETHER.to_owned(),
     }
 }
 
 fn explain_group(
     dataset: &Catalog,
-    shape: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     scan: &EpochScan,
     choice: GroupChoice,
-    told: &mut EpochExplanation,
+    explanation: &mut EpochExplanation,
 ) -> Result<()> {
     let run = &scan.manifest.row_groups[choice.entry];
-    if choice.is_exact && shape.stored.is_empty() {
-        told.rows_least += run.rows;
-        told.rows_most += run.rows;
+    if choice.is_exact && resolved.stored.is_empty() {
+        explanation.rows_least += run.rows;
+        explanation.rows_most += run.rows;
         return Ok(());
     }
-    let plan = RowGroupPlan::new(dataset, shape, scan, choice)?;
+    let plan = RowGroupPlan::new(dataset, resolved, scan, choice)?;
     let RowGroupPlan { group, selection } = &plan;
-    if let Some(predicate) = shape.predicate.as_ref().filter(|_| !choice.is_exact) {
+    if let Some(predicate) = resolved.predicate.as_ref().filter(|_| !choice.is_exact) {
         let mut ruled_out = run.rows - selection.rows();
         for &column in predicate.columns() {
             let rest = select_by(group.entry(), group.epoch(), predicate, &**group, |of| of == column)?;
             let rows = run.rows - rest.rows();
             if rows > 0 {
-                note(&mut told.rows_skipped_by, shape.schema.columns()[column].name.clone(), 0, rows);
+                note(&mut explanation.rows_skipped_by, resolved.schema.columns()[column].name.clone(), 0, rows);
                 ruled_out = ruled_out.saturating_sub(rows);
             }
-            told.pages += group.pages(column)?.len() as u64;
+            explanation.pages += group.pages(column)?.len() as u64;
         }
         if ruled_out > 0 {
-            note(&mut told.rows_skipped_by, TOGETHER.to_owned(), 0, ruled_out);
+            note(&mut explanation.rows_skipped_by, TOGETHER.to_owned(), 0, ruled_out);
         }
     }
-    let estimate = plan.estimate(shape)?;
-    told.rows_least += estimate.rows_least;
-    told.rows_most += estimate.rows_most;
-    told.pages_tested += estimate.pages_tested;
-    told.bytes_least += estimate.bytes_least;
-    told.bytes_most += estimate.bytes_most;
+    let estimate = plan.estimate(resolved)?;
+    explanation.rows_least += estimate.rows_least;
+    explanation.rows_most += estimate.rows_most;
+    explanation.pages_tested += estimate.pages_tested;
+    explanation.bytes_least += estimate.bytes_least;
+    explanation.bytes_most += estimate.bytes_most;
     Ok(())
 }
 

@@ -44,12 +44,12 @@ impl RowGroupPlan {
     /// Corruption of the page index, or a part that cannot be opened.
     pub(in crate::query) fn new(
         dataset: &Catalog,
-        shape: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         scan: &EpochScan,
         choice: GroupChoice,
     ) -> Result<Self> {
-        let group = scan.group(dataset, shape, choice)?;
-        let selection = match &shape.predicate {
+        let group = scan.group(dataset, resolved, choice)?;
+        let selection = match &resolved.predicate {
             Some(predicate) if !choice.is_exact => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
             // `check_pages` ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
@@ -61,16 +61,16 @@ impl RowGroupPlan {
     ///
     /// # Errors
     /// Corruption of the page index.
-    pub(in crate::query) fn estimate(&self, shape: &ResolvedQuery) -> Result<Estimate> {
+    pub(in crate::query) fn estimate(&self, resolved: &ResolvedQuery) -> Result<Estimate> {
         let (group, exact, tested) = (&self.group, self.selection.exact(), self.selection.inexact());
         let mut pages_tested = 0;
-        for &column in shape.predicate_columns() {
+        for &column in resolved.predicate_columns() {
             pages_tested += touched(group.pages(column)?, tested.ranges()).count() as u64;
         }
         Ok(Estimate {
             pages_tested,
-            bytes_least: least_bytes(group, shape, &exact, &tested)?,
-            bytes_most: most_bytes(group, shape, &self.selection, &tested)?,
+            bytes_least: least_bytes(group, resolved, &exact, &tested)?,
+            bytes_most: most_bytes(group, resolved, &self.selection, &tested)?,
             rows_least: exact.rows(),
             rows_most: self.selection.rows(),
         })
@@ -90,15 +90,19 @@ fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterat
 
 /// Returns the columns whose pages a query reads, each with the rows to read: the tested rows for the predicate's
 /// columns, the `returned` rows for the output columns.
-fn read_columns(shape: &ResolvedQuery, tested: &RowSelection, returned: &RowSelection) -> Vec<(usize, Vec<RowRange>)> {
-    let only_tested = shape.predicate_columns().iter().filter(|column| !shape.stored.contains(column));
-    let columns = shape.stored.iter().chain(only_tested);
+fn read_columns(
+    resolved: &ResolvedQuery,
+    tested: &RowSelection,
+    returned: &RowSelection,
+) -> Vec<(usize, Vec<RowRange>)> {
+    let only_tested = resolved.predicate_columns().iter().filter(|column| !resolved.stored.contains(column));
+    let columns = resolved.stored.iter().chain(only_tested);
     let read = columns.map(|column| {
         let mut ranges = Vec::new();
-        if shape.predicate_columns().contains(column) {
+        if resolved.predicate_columns().contains(column) {
             ranges.extend_from_slice(tested.ranges());
         }
-        if shape.stored.contains(column) {
+        if resolved.stored.contains(column) {
             ranges.extend_from_slice(returned.ranges());
         }
         ranges.sort_unstable_by_key(|range| (range.rows.start, range.rows.end));
@@ -108,9 +112,9 @@ fn read_columns(shape: &ResolvedQuery, tested: &RowSelection, returned: &RowSele
 }
 
 /// Returns the minimum bytes read.
-fn least_bytes(group: &Group, shape: &ResolvedQuery, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
+fn least_bytes(group: &Group, resolved: &ResolvedQuery, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let mut least = 0;
-    for (column, ranges) in read_columns(shape, tested, exact) {
+    for (column, ranges) in read_columns(resolved, tested, exact) {
         least += touched(group.pages(column)?, &ranges).map(|page| u64::from(page.bytes)).sum::<u64>();
     }
     Ok(least)
@@ -118,18 +122,18 @@ fn least_bytes(group: &Group, shape: &ResolvedQuery, exact: &RowSelection, teste
 
 /// Returns the maximum bytes read, if every row that may match does, including gaps. Rows are read in chunks that end
 /// at page boundaries of one column; a page of another column that crosses such a boundary is read for both chunks.
-fn most_bytes(group: &Group, shape: &ResolvedQuery, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
-    let ends: Vec<u64> = group.pages(shape.reference_column())?.iter().map(page_end).collect();
+fn most_bytes(group: &Group, resolved: &ResolvedQuery, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
+    let ends: Vec<u64> = group.pages(resolved.reference_column())?.iter().map(page_end).collect();
     let times = |page: &PageLocation| {
         let inside =
             ends.partition_point(|end| *end < page_end(page)) - ends.partition_point(|end| *end <= page.first_row);
         1 + inside as u64
     };
     let mut most = 0;
-    for (column, ranges) in read_columns(shape, tested, selection) {
+    for (column, ranges) in read_columns(resolved, tested, selection) {
         let bytes = touched(group.pages(column)?, &ranges).map(|page| u64::from(page.bytes) * times(page));
         most += bytes.sum::<u64>();
     }
-    let row_bytes: usize = shape.stored_widths().sum();
+    let row_bytes: usize = resolved.stored_widths().sum();
     Ok(most + gap_budget(selection.rows().saturating_mul(row_bytes as u64)))
 }

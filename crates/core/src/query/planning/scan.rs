@@ -48,15 +48,15 @@ pub(in crate::query) struct EpochScan {
 /// [`Error::EpochMissing`], a corrupt manifest or footer, or an I/O error.
 pub(in crate::query) fn plan_epoch(
     dataset: &Catalog,
-    shape: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
-    let predicate = shape.predicate.as_ref();
-    let range = predicate.and_then(|predicate| predicate.range_of(shape.schema.key_index()));
-    plan_epoch_by(dataset, shape, epoch, counters, |manifest| match range {
+    let predicate = resolved.predicate.as_ref();
+    let range = predicate.and_then(|predicate| predicate.range_of(resolved.schema.key_index()));
+    plan_epoch_by(dataset, resolved, epoch, counters, |manifest| match range {
         Some((low, high)) => {
-            let order = shape.schema.key_order();
+            let order = resolved.schema.key_order();
             let range = (order.ordinal_of(low), order.ordinal_of(high));
             choose_groups(manifest, predicate, Some((&dataset.key_ranges(manifest), range)))
         }
@@ -70,13 +70,13 @@ pub(in crate::query) fn plan_epoch(
 /// As [`plan_epoch`].
 pub(in crate::query) fn plan_epoch_by(
     dataset: &Catalog,
-    shape: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     epoch: u64,
     counters: &Counters,
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
     let manifest = dataset.manifest(epoch)?;
-    let scan = match open_scan(dataset, shape, &manifest, choose(&manifest)) {
+    let scan = match open_scan(dataset, resolved, &manifest, choose(&manifest)) {
         Ok(scan) => scan,
         Err(cause) => {
             dataset.forget(&manifest);
@@ -84,7 +84,7 @@ pub(in crate::query) fn plan_epoch_by(
             if fresh.commit == manifest.commit {
                 return Err(missing_is_corruption(cause));
             }
-            open_scan(dataset, shape, &fresh, choose(&fresh)).map_err(missing_is_corruption)?
+            open_scan(dataset, resolved, &fresh, choose(&fresh)).map_err(missing_is_corruption)?
         }
     };
     add(&counters.runs_considered, scan.manifest.row_groups.len() as u64);
@@ -103,13 +103,13 @@ fn missing_is_corruption(error: Error) -> Error {
 
 fn open_scan(
     dataset: &Catalog,
-    shape: &ResolvedQuery,
+    resolved: &ResolvedQuery,
     manifest: &Arc<EpochManifest>,
     choices: Vec<GroupChoice>,
 ) -> Result<EpochScan> {
-    let most = if shape.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
+    let most = if resolved.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<PartId> = Vec::new();
-    for choice in choices.iter().filter(|choice| !choice.is_exact || !shape.stored.is_empty()) {
+    for choice in choices.iter().filter(|choice| !choice.is_exact || !resolved.stored.is_empty()) {
         let part = manifest.row_groups[choice.entry].part;
         if needed.last() != Some(&part) && !needed.contains(&part) {
             if needed.len() == most {
@@ -128,7 +128,7 @@ fn open_scan(
             None => missing.push(part),
         }
     }
-    let threads = if missing.len() > SERIAL_OPENS { shape.threads.min(missing.len()) } else { 1 };
+    let threads = if missing.len() > SERIAL_OPENS { resolved.threads.min(missing.len()) } else { 1 };
     for (part, open) in missing.iter().zip(open_parts(dataset, manifest, &missing, threads)) {
         parts.insert(*part, open?);
     }
@@ -161,7 +161,7 @@ impl EpochScan {
     pub(in crate::query) fn group(
         &self,
         dataset: &Catalog,
-        shape: &ResolvedQuery,
+        resolved: &ResolvedQuery,
         choice: GroupChoice,
     ) -> Result<Group> {
         let entry = &self.manifest.row_groups[choice.entry];
@@ -181,10 +181,10 @@ impl EpochScan {
             manifest: self.manifest.clone(),
             entry: choice.entry,
             part,
-            schema: shape.schema.clone(),
+            schema: resolved.schema.clone(),
             touched: AtomicBool::new(false),
         };
-        group.check_columns(shape)?;
+        group.check_columns(resolved)?;
         Ok(group)
     }
 
@@ -238,8 +238,8 @@ impl Group {
     }
 
     /// Checks the page lists of all columns that a query uses, so that later code can rely on them.
-    fn check_columns(&self, shape: &ResolvedQuery) -> Result<()> {
-        for &column in shape.predicate_columns().iter().chain(&shape.stored) {
+    fn check_columns(&self, resolved: &ResolvedQuery) -> Result<()> {
+        for &column in resolved.predicate_columns().iter().chain(&resolved.stored) {
             check_pages(self.entry(), self.pages(column)?)
                 .map_err(|what| self.corruption(format_args!("page list of {}", self.column_name(column)), what))?;
         }

@@ -323,7 +323,7 @@ fn wrong_requests_are_usage_errors() {
     let fixture = Fixture::new(DataType::F32, 7, 1);
     fixture.write(&partitioned(1, 1, 1, 10));
     let dataset = fixture.open();
-    for (query, told) in [
+    for (query, stated) in [
         (Query::new().columns(["energy", "mass"]), "no column 'mass'"),
         (Query::new().columns(["energy", "ENERGY"]), "listed twice"),
         (Query::new().threads(0), "threads"),
@@ -332,7 +332,7 @@ fn wrong_requests_are_usage_errors() {
     ] {
         let error = dataset.run(&query).map(|_| ()).unwrap_err();
         assert_eq!(error.class(), crate::ErrorClass::Usage);
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(stated), "{error}");
     }
     let schema = dataset.run(&Query::new()).unwrap().schema();
     let names: Vec<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();

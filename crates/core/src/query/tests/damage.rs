@@ -61,9 +61,9 @@ fn no_flipped_byte_changes_an_answer() {
                     Ok(answer) => assert_eq!(&answer, expected, "byte {offset} of {}", path.display()),
                     Err(error) => {
                         errors += 1;
-                        let told =
+                        let stated =
                             matches!(error.class(), ErrorClass::Corruption) || matches!(error, Error::Version { .. });
-                        assert!(told, "byte {offset} of {}: {error}", path.display());
+                        assert!(stated, "byte {offset} of {}: {error}", path.display());
                     }
                 }
             }
@@ -86,7 +86,7 @@ fn a_damaged_page_is_named() {
     assert_eq!(path, &part);
     assert_eq!(place, "run 0, row group 1, column 'tag', page 0");
     let unchecked = ids(storage, &Query::new().check(false)).unwrap();
-    assert_eq!(unchecked.len(), 60, "whoever turns checks off gets what is there");
+    assert_eq!(unchecked.len(), 60, "without checks, a query returns what is stored");
 }
 
 #[test]

@@ -106,12 +106,12 @@ fn counted(values: &[Value], edges: &[Value]) -> Vec<u64> {
     counts
 }
 
-fn told(histogram: &Histogram) -> Vec<Bounded> {
-    let mut told = vec![histogram.negative_infinity, histogram.below];
-    told.extend(&histogram.bins);
+fn stated(histogram: &Histogram) -> Vec<Bounded> {
+    let mut stated = vec![histogram.negative_infinity, histogram.below];
+    stated.extend(&histogram.bins);
     let nan = Bounded { least: histogram.nan, estimate: histogram.nan, most: histogram.nan };
-    told.extend([histogram.above, histogram.positive_infinity, nan]);
-    told
+    stated.extend([histogram.above, histogram.positive_infinity, nan]);
+    stated
 }
 
 fn check_histogram(dataset: &Dataset, epochs: &[TestEpoch], column: &str, bins: &Bins, key_type: DataType) {
@@ -128,10 +128,10 @@ fn check_histogram(dataset: &Dataset, epochs: &[TestEpoch], column: &str, bins: 
     let exact = ask(Precision::Exact).unwrap();
     assert_eq!((&bounded.edges, bounded.rows), (&exact.edges, all.len() as u64));
     let expected = counted(&all, &exact.edges);
-    let exactly: Vec<u64> = told(&exact).iter().map(|bin| bin.estimate).collect();
+    let exactly: Vec<u64> = stated(&exact).iter().map(|bin| bin.estimate).collect();
     assert_eq!(exactly, expected, "{column} by {:?}", exact.edges);
-    assert!(told(&exact).iter().all(|bin| bin.least == bin.most));
-    for (bin, truth) in told(&bounded).iter().zip(&expected) {
+    assert!(stated(&exact).iter().all(|bin| bin.least == bin.most));
+    for (bin, truth) in stated(&bounded).iter().zip(&expected) {
         assert!(bin.least <= *truth && *truth <= bin.most, "{column}: {bin:?} for {truth} by {:?}", exact.edges);
         assert!(bin.least <= bin.estimate && bin.estimate <= bin.most, "{bin:?}");
     }
@@ -241,11 +241,11 @@ fn profiles_say_what_quantiles_say() {
     let dataset = fixture.open();
     let profile = dataset.key_profile(manifest.epoch).unwrap();
     let shares: Vec<f64> = profile.points.iter().map(|point| point.percentile / 100.0).collect();
-    let told = dataset.quantiles("energy", &shares, 1, Precision::Bounded).unwrap().quantiles;
-    assert_eq!(told.len(), 9);
-    for (point, quantile) in profile.points.iter().zip(&told) {
-        let told = [quantile.least, quantile.estimate, quantile.most].map(Value::as_f64);
-        assert_eq!([point.key_least, point.key, point.key_most], told);
+    let stated = dataset.quantiles("energy", &shares, 1, Precision::Bounded).unwrap().quantiles;
+    assert_eq!(stated.len(), 9);
+    for (point, quantile) in profile.points.iter().zip(&stated) {
+        let stated = [quantile.least, quantile.estimate, quantile.most].map(Value::as_f64);
+        assert_eq!([point.key_least, point.key, point.key_most], stated);
     }
 }
 
@@ -255,8 +255,8 @@ fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);
     let bounds = |change: fn(&mut EpochManifest)| {
         fixture.write_with(&partitioned(1, 4, 1, 640), change);
-        let told = fixture.open().quantiles("energy", &[0.1, 0.5], 1, Precision::Bounded).unwrap();
-        told.quantiles.iter().map(|quantile| (quantile.least, quantile.most)).collect::<Vec<_>>()
+        let stated = fixture.open().quantiles("energy", &[0.1, 0.5], 1, Precision::Bounded).unwrap();
+        stated.quantiles.iter().map(|quantile| (quantile.least, quantile.most)).collect::<Vec<_>>()
     };
     let plain = bounds(|manifest| manifest.keys = Default::default());
     let pages = bounds(|_| {});

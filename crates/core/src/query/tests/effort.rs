@@ -89,14 +89,14 @@ fn an_epoch_that_is_named_is_looked_up_alone() {
 fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
     let dataset = fixture.open();
-    let shape = |query: &Query| ResolvedQuery::resolve(query, dataset.schema()).unwrap();
+    let resolved = |query: &Query| ResolvedQuery::resolve(query, dataset.schema()).unwrap();
     let mut selection = RowSelection::all(100);
     selection.push(100..300, TruthValue::Maybe);
     // 23 bytes per row, 4 of them the key.
-    assert_eq!(shape(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
-    assert_eq!(shape(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
+    assert_eq!(resolved(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
+    assert_eq!(resolved(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
-    assert_eq!(shape(&key).read_bytes(&selection), 300 * 4);
+    assert_eq!(resolved(&key).read_bytes(&selection), 300 * 4);
 }
 
 #[test]

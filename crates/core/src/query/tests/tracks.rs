@@ -90,14 +90,14 @@ proptest! {
         let at = at.index(epochs.len());
         let (rows, metrics) = expected(&epochs, at, above);
         let request = TrackRequest::new(format!("a > {above}"), 10 * at as u64, "id").threads(threads).sort_bytes(sort_bytes);
-        let (mut all, told) = found(&dataset, &request);
+        let (mut all, stated) = found(&dataset, &request);
         let in_order: Vec<(u64, u64)> = all.iter().map(|(id, epoch, _)| (*id, *epoch)).collect();
         prop_assert!(in_order.is_sorted());
         let (first, _) = found(&dataset, &request.clone().limit(7).columns(["b"]));
         prop_assert_eq!(&first[..], &all[..all.len().min(7)]);
         all.sort_unstable();
         prop_assert_eq!(all, rows);
-        prop_assert_eq!(TrackMetrics { read: metrics.read, ..told }, metrics);
+        prop_assert_eq!(TrackMetrics { read: metrics.read, ..stated }, metrics);
     }
 }
 
@@ -135,12 +135,12 @@ fn pages_without_any_of_the_ids_are_not_read() {
 fn epochs_are_chosen_and_progress_is_told() {
     let dataset = write(&[vec![(1, 9)], vec![(2, 9)], vec![(1, 3)], vec![]]);
     let request = TrackRequest::new("a > 5", 0, "id").epochs(EpochRange { first: 10, last: 30 });
-    let told = std::cell::RefCell::new(Vec::new());
-    let tell = |progress: TrackProgress| told.borrow_mut().push((progress.done_epochs, progress.epochs));
+    let stated = std::cell::RefCell::new(Vec::new());
+    let tell = |progress: TrackProgress| stated.borrow_mut().push((progress.done_epochs, progress.epochs));
     let tracks = dataset.tracks(&request, &tell).unwrap();
     let metrics = tracks.metrics();
     assert_eq!((metrics.rows, metrics.missing, metrics.incomplete_ids), (1, 2, 1));
-    assert_eq!(told.into_inner(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
+    assert_eq!(stated.into_inner(), [(0, 3), (1, 3), (2, 3), (3, 3)]);
 }
 
 #[test]

@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// A library that keeps every message until it is told to release it. The test accesses it while the adapter has
+    /// A library that keeps every message until it is asked to release it. The test accesses it while the adapter has
     /// its address, so both use shared references.
     #[derive(Default)]
     struct Slow {

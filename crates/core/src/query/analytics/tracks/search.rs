@@ -51,8 +51,8 @@ pub struct TrackRequest {
 }
 
 impl TrackRequest {
-    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`;
-    /// particles are told apart by the column `id`, of integers or `fixed_bytes`.
+    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`; the
+    /// column `id`, of integers or `fixed_bytes`, identifies particles.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
         Self {
             of: of.into(),
@@ -189,16 +189,16 @@ pub(in crate::query) fn follow(
 
     let name = |column: &usize| schema.columns()[*column].name.clone();
     let query = request.query().columns([id].iter().chain(&others).map(name));
-    let mut shape = ResolvedQuery::resolve(&query, schema)?;
-    shape.predicate = ids.predicate(schema, id)?;
-    let types: Vec<DataType> = shape.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
-    let arrow = with_epoch(&shape.arrow);
+    let mut resolved = ResolvedQuery::resolve(&query, schema)?;
+    resolved.predicate = ids.predicate(schema, id)?;
+    let types: Vec<DataType> = resolved.stored.iter().map(|column| schema.columns()[*column].data_type).collect();
+    let arrow = with_epoch(&resolved.arrow);
     let row_bytes = types.iter().map(|data_type| data_type.width()).sum();
     let sorter = Sorter::new(row_bytes, request.sort_bytes, request.scratch.clone());
     let mut gathering =
         SecondScan { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
     if ids.len() > 0 {
-        gathering.scan(Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs.clone()), advance)?;
+        gathering.scan(Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs.clone()), advance)?;
     }
     let SecondScan { sorter, presence, .. } = gathering;
     let metrics = TrackMetrics {
@@ -212,7 +212,7 @@ pub(in crate::query) fn follow(
     Ok(Tracks { schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
 }
 
-/// The column that tells particles apart.
+/// The column that identifies particles.
 fn id_column(schema: &Schema, name: &str) -> Result<usize> {
     let found = resolve_columns(&[name.to_owned()], schema)?;
     let Some(Some(column)) = found.first().copied() else {
@@ -245,7 +245,7 @@ fn with_epoch(schema: &SchemaRef) -> SchemaRef {
 fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters: &Arc<Counters>) -> Result<IdSet> {
     let stated = &dataset.schema.columns()[id];
     let query = request.query().filter(&request.of).columns([&stated.name]);
-    let shape = ResolvedQuery::resolve(&query, &dataset.schema)?;
+    let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
     let epochs = dataset.select_epochs(&request.at.into())?;
     let mut gatherer = IdGatherer::new(stated.data_type).ok_or_else(|| {
         wrong_id(format!("'{}' is {}; ids must be integers or fixed_bytes", stated.name, stated.data_type))
@@ -257,7 +257,7 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
             request.of, request.at, stated.name
         ))
     };
-    let mut scan = Scan::new(dataset.clone(), Arc::new(shape), counters.clone(), epochs);
+    let mut scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs);
     while let Some(packed) = scan.next_piece()? {
         if !gatherer.add(&packed.columns[0]) {
             return Err(too_many());
