@@ -5,13 +5,16 @@ group that the query cannot need is overwritten with garbage, the answer must st
 a row group that it does need must be noticed.
 """
 
+import re
 import shutil
 from pathlib import Path
 
+import duckdb
 import numpy
 import pytest
 from pyarrow import parquet
 
+from support.command import DAMAGE, turbidite
 from support.engines import ENGINES, Range
 
 
@@ -113,3 +116,26 @@ def test_row_groups_that_cannot_match_are_not_touched(indexed, copy, engine):
     except BaseException:  # Polars' panics do not derive from Exception.
         noticed = True
     assert noticed, "garbage in a needed row group went unnoticed, so this test shows nothing"
+
+
+def test_a_corrupt_page_is_named_by_the_numbers_that_engines_give_its_rows(indexed, scratch):
+    path = scratch / f"corrupt-{indexed.name}.tbd"
+    shutil.copytree(indexed.path, path)
+    groups = {part: number for part, number, _ in all_row_groups(path / "data", narrow(indexed.epochs))}
+    part, number = max(groups.items(), key=lambda found: found[1])
+    assert number > 0, "the row group must not be the file's first"
+    values = f"SELECT file_row_number, id FROM read_parquet('{part}', file_row_number = true) ORDER BY ALL"
+    before = duckdb.sql(values).fetchall()
+    metadata = parquet.ParquetFile(part).metadata
+    column = [metadata.schema.column(c).name for c in range(metadata.num_columns)].index("id")
+    chunk = metadata.row_group(number).column(column)
+    with part.open("r+b") as file:
+        file.seek(chunk.data_page_offset + chunk.total_compressed_size - 1)
+        file.write(b"\xa5")
+    changed = [row for row, (old, new) in enumerate(zip(before, duckdb.sql(values).fetchall(), strict=True)) if old != new]
+    said = turbidite("query", path, "--columns", "id", "--format", "csv", expect=DAMAGE).stderr
+    first, last = map(int, re.search(r"\(rows (\d+) to (\d+) of the file\)", said).groups())
+    assert changed and first <= changed[0] and changed[-1] <= last, (said, changed)
+    before_group = sum(metadata.row_group(earlier).num_rows for earlier in range(number))
+    assert before_group <= first and last == before_group + metadata.row_group(number).num_rows - 1
+    shutil.rmtree(path)

@@ -155,6 +155,17 @@ impl PartReader {
         self.row_group(row_group).map(|group| group.rows)
     }
 
+    /// Returns the number of a row group's first row: rows of a part are numbered from 0 in the order of the file, as
+    /// engines number them (DuckDB's `file_row_number`).
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] when there is no such row group.
+    pub fn first_row(&self, row_group: u32) -> Result<u64> {
+        self.row_group(row_group)?;
+        // `open` compared the counts with the manifest's, whose sum is a u64.
+        Ok(self.row_groups[..row_group as usize].iter().fold(0, |sum, group| group.rows.saturating_add(sum)))
+    }
+
     fn row_group(&self, row_group: u32) -> Result<&RowGroup> {
         self.row_groups.get(row_group as usize).ok_or_else(|| {
             let what = format!("it has {} row groups and no number {row_group}", self.row_groups.len());

@@ -308,9 +308,17 @@ impl Group {
         }
     }
 
-    /// Returns a page's name for messages.
+    /// Returns a page's name for messages, with the numbers of its rows within the part.
     pub(in crate::query) fn page_name(&self, column: usize, page: usize) -> String {
-        format!("{}, page {page}", self.column_name(column))
+        let name = format!("{}, page {page}", self.column_name(column));
+        let location = self.pages(column).ok().and_then(|pages| pages.get(page).copied());
+        match (location, self.part.first_row(self.entry().row_group)) {
+            (Some(location), Ok(first)) if location.rows > 0 => {
+                let first = first.saturating_add(location.first_row);
+                format!("{name} (rows {first} to {} of the file)", first + u64::from(location.rows) - 1)
+            }
+            _ => name,
+        }
     }
 }
 

@@ -84,7 +84,11 @@ fn a_damaged_page_is_named() {
     let error = ids(storage.clone(), &Query::new()).unwrap_err();
     let Error::Corruption { path, place: Some(place), .. } = &error else { panic!("{error:?}") };
     assert_eq!(path, &part);
-    assert_eq!(place, "run 0, row group 1, column 'tag', page 0");
+    let entries = &fixture.open().manifest(1).unwrap().row_groups;
+    let (first, rows) = (entries[0].rows, entries[1].rows);
+    assert!(first > 0 && rows > 0);
+    let named = format!("run 0, row group 1, column 'tag', page 0 (rows {first} to {} of the file)", first + rows - 1);
+    assert_eq!(place, &named, "numbers of rows count the part's earlier row groups");
     let unchecked = ids(storage, &Query::new().check(false)).unwrap();
     assert_eq!(unchecked.len(), 60, "without checks, a query returns what is stored");
 }
