@@ -147,7 +147,8 @@ fn what_cannot_be_stored_is_named() {
     write(&path, 1, 10, text);
     let message = refused(&path, &options());
     assert!(
-        message.contains("one.parquet: column 'name' is text") && message.contains("--columns energy"),
+        message.contains("one.parquet: column 'name' has the unsupported type text")
+            && message.contains("--columns energy"),
         "{message}"
     );
 

@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn ambiguous_patterns_are_refused() {
         for (pattern, word) in [
-            ("{epoch}{rank}", "touch"),
+            ("{epoch}{rank}", "adjacent"),
             ("{epoch}0", "digit"),
             ("{step}", "{epoch} or {rank}"),
             ("../{epoch}", "'..'"),

@@ -339,7 +339,7 @@ mod tests {
         let source = Source::open(root.path(), &wanted("electron")).unwrap();
         assert_eq!(source.epochs().collect::<Vec<_>>(), [500]);
         assert_eq!(source.notes().len(), 2, "{:?}", source.notes());
-        assert!(refused(root.path(), &wanted("positron")).contains("it holds electron, fields, ion"));
+        assert!(refused(root.path(), &wanted("positron")).contains("it has electron, fields, ion"));
         let message = refused(root.path(), &wanted("fields"));
         assert!(message.contains("fields.500.0: the file has 14 bytes"), "{message}");
     }
