@@ -1,19 +1,21 @@
 /*
- * The parts of libturbidite_mpi and their shared state. Not installed.
+ * The modules of libturbidite_mpi and their shared state. This header is not installed.
  *
  * transport.c   open and close, the struct of functions
  * topology.c    the node of every rank
  * send.c        outgoing messages, credit
- * receive.c     incoming messages, and those that are lent
+ * receive.c     incoming messages, and messages lent to the caller
  *
- * Every channel has a tag, and messages travel unchanged. The channels for batches have the same limits, each its own:
- * a full channel does not block the others. Every incoming message is matched first (MPI_Improbe) and then received
- * into memory of its size. Receives posted in advance, from any rank, would save a copy of small messages, but do not
- * work: MPICH 5.0.2 over UCX loses their completions, and everything behind them waits for ever. A matched message also
- * names its sender, so that a transfer that hangs blocks no other rank, and a message may have any size.
+ * Every channel has its own MPI tag. Messages carry no additional header. Every batch channel has its own limits, so a
+ * full channel does not block the others.
  *
- * Every request is tested individually: MPICH aborts the program when a request fails inside MPI_Testsome, whatever the
- * error handler of its communicator.
+ * Every incoming message is matched first (MPI_Improbe) and then received into a buffer of its size. A match names the
+ * sender, so a stalled transfer blocks only later messages of that sender. Messages may have any size. Pre-posted
+ * receives with MPI_ANY_SOURCE would save a copy of small messages, but MPICH 5.0.2 over UCX loses their completions
+ * and thereby blocks all later messages.
+ *
+ * Every request is tested individually: MPICH aborts the program when a request fails inside MPI_Testsome, regardless
+ * of the communicator's error handler.
  */
 #ifndef TURBIDITE_MPI_CONNECTION_H
 #define TURBIDITE_MPI_CONNECTION_H
@@ -26,20 +28,21 @@
 #include "turbidite_mpi.h"
 
 enum {
-    /* TURBIDITE_CONTROL, then the channels for batches: TURBIDITE_DATA, TURBIDITE_OUTWARD, TURBIDITE_ACROSS. These are
-     * also the tags. */
+    /* Number of channels: TURBIDITE_CONTROL, then the batch channels TURBIDITE_DATA, TURBIDITE_OUTWARD and
+     * TURBIDITE_ACROSS. Channel numbers are also MPI tags. */
     CHANNELS = 4,
 
-    /* Outgoing messages per channel for batches: in total, and to one rank (more per rank if there are few ranks). */
+    /* Maximum number of outgoing messages per batch channel: in total, and to one rank. The limit per rank lies between
+     * LEAST and MOST; fewer ranks have a higher limit. */
     DATA_IN_FLIGHT = 64,
     DATA_PER_RANK_LEAST = 4,
     DATA_PER_RANK_MOST = 16,
     /* Number of requests that one call of `completed` tests, per channel. */
     TESTED_AT_ONCE = 16,
 
-    /* Incoming messages per channel for batches, matched or lent. With batches of 32 KiB that is 2 MiB. */
+    /* Maximum number of incoming messages per batch channel, matched or lent: 2 MiB with batches of 32 KiB. */
     DATA_HELD = 64,
-    /* Control messages that are matched and not polled: in number, and in bytes; a larger one is matched alone. */
+    /* Limits at which no further control message is matched: the number and bytes of matched, unpolled messages. */
     CONTROL_MATCHED = 64,
     CONTROL_MATCHED_BYTES = 64 << 20,
 };
@@ -60,13 +63,13 @@ struct departures {
 };
 
 struct outbox {
-    struct departures channel[CHANNELS]; /* control grows, since it is always accepted; DATA_IN_FLIGHT for the others */
+    struct departures channel[CHANNELS]; /* control is unbounded; batch channels hold DATA_IN_FLIGHT messages */
     uint32_t *data_to[CHANNELS];         /* batches in flight, per rank; NULL for control */
     uint32_t data_per_rank;
-    uint64_t *sent; /* messages accepted, all channels, per rank: close waits for them */
+    uint64_t *sent; /* messages accepted for each rank, on all channels; the rank's close receives all of them */
 };
 
-/* An incoming message, or a lent one. */
+/* An incoming or lent message. */
 struct parcel {
     struct parcel *previous;
     struct parcel *next;
@@ -94,8 +97,8 @@ struct inbox {
 struct connection {
     turbidite_transport transport;
     MPI_Comm communicator;
-    int32_t failure; /* 0, or the negative number that every function returns from now on */
-    bool abandoned;  /* no other rank is waited for */
+    int32_t failure; /* 0, or the negative error code that every later call returns */
+    bool abandoned;  /* close does not wait for other ranks */
     char description[MPI_MAX_ERROR_STRING + 128];
     uint32_t *nodes;
     struct outbox outbox;
@@ -104,15 +107,15 @@ struct connection {
 
 /* transport.c */
 
-/* Records a permanent failure and returns its number; `error` is MPI's return value. The first failure stays. */
+/* Records a permanent failure and returns its number; `error` is MPI's return value. Later failures are ignored. */
 int32_t connection_fail(struct connection *connection, const char *what, int error);
-/* Records an invalid call; the connection continues. */
+/* Records an invalid call. The connection stays usable. */
 int32_t connection_refuse(struct connection *connection, const char *what, int error);
 /* Returns the duplicate of the communicator, for collectives of the preload library. */
 MPI_Comm turbidite_mpi_communicator(const turbidite_transport *transport);
 
-/* topology.c: fills `nodes` and determines whether there is more than one. Collective. Returns 0 or a negative
- * number. */
+/* topology.c: fills `nodes` and determines whether the ranks are on several nodes. Collective. Returns 0 or a negative
+ * error code. */
 int32_t topology_find(struct connection *connection, bool *several);
 
 /* send.c */
@@ -130,7 +133,7 @@ int32_t inbox_poll(void *context, int32_t channel, const void **message, size_t 
 void inbox_release(void *context, const void *message);
 /* Releases all lent messages. */
 void inbox_release_all(struct inbox *inbox);
-/* Frees everything; no message may be incoming. */
+/* Frees the inbox. No receive may be pending. */
 void inbox_free(struct inbox *inbox);
 
 #endif /* TURBIDITE_MPI_CONNECTION_H */

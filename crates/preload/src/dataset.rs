@@ -1,4 +1,4 @@
-//! One dataset on this rank: the state of its epochs, and indexing.
+//! A dataset on this rank: the state of its epochs, and the indexing of each epoch.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::pending::{EpochFiles, Finished, Pending};
 use crate::spool::Spooled;
 use crate::world::World;
 
-/// Default time that ranks wait for a missing rank before they give indexing up.
+/// Default timeout for a missing rank. The other ranks then stop indexing.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// Maximum wait of an append for other ranks, which are all in the same call.
+/// Timeout of an append for credit, while all ranks are in the same call.
 const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
@@ -30,7 +30,7 @@ const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Tally {
     /// Matching files that were closed.
     pub(crate) files: u64,
-    /// The number of records per indexed epoch; an epoch may be indexed again.
+    /// Number of records per indexed epoch. Indexing an epoch again replaces its entry.
     pub(crate) indexed: BTreeMap<u64, u64>,
     /// Existing epochs that were skipped.
     pub(crate) skipped: u64,
@@ -50,7 +50,7 @@ pub(crate) struct Dataset {
     process: Arc<runtime::Process>,
     /// Files of several epochs that could not be read to the end, with the reason.
     corrupt: HashMap<PathBuf, String>,
-    /// Indexing was given up.
+    /// Indexing has stopped for the rest of the run.
     given_up: bool,
     pub(crate) tally: Tally,
 }
@@ -91,7 +91,7 @@ impl Dataset {
     /// Records that the program has closed a file, or renamed one to a matching name.
     pub(crate) fn finished(&mut self, named: Named, epoch: u64, mut file: Finished) {
         self.tally.files += 1;
-        // The file was moved if the spool could not hold it.
+        // A full spool moves the file to its original path.
         file.spool = file.spool.take_if(|spool| spool.exists());
         if self.plan.spool_root().is_some() && file.spool.is_none() {
             self.tally.unspooled += 1;
@@ -103,7 +103,7 @@ impl Dataset {
         finish(&self.plan, self.pending.entry(epoch).or_default(), named, file);
     }
 
-    /// Records the part of a file that holds one epoch.
+    /// Records the section of a file that holds one epoch.
     pub(crate) fn found(&mut self, epoch: u64, part: Finished) {
         self.observe(epoch);
         if !self.given_up {
@@ -113,7 +113,7 @@ impl Dataset {
     }
 
     /// Records that a file of several epochs cannot be read to the end.
-    pub(crate) fn is_damaged(&mut self, path: PathBuf, what: String) {
+    pub(crate) fn record_corruption(&mut self, path: PathBuf, what: String) {
         complain(&format!("{}: {what}; it stays as the program wrote it", path.display()));
         self.corrupt.insert(path, what);
     }
@@ -130,7 +130,7 @@ impl Dataset {
                 self.tally.indexed.insert(epoch, records);
                 remove_spooled(&files.finished);
             }
-            // The epoch exists from an earlier run of the program and may hold other data than this run wrote.
+            // The epoch was indexed by an earlier run of the program. Its data may differ from this run's files.
             Ok(None) => {
                 self.tally.skipped += 1;
                 put_in_place(&files.finished);
@@ -165,8 +165,8 @@ impl Dataset {
 
     /// Removes the parts of a failed epoch, once the program's files are complete on all ranks. Collective.
     fn clear_up(&mut self, complete: bool, world: &World) {
-        // Without a failed epoch, ranks may have no connection to each other. All of them agree on whether there is
-        // one.
+        // All ranks agree on whether an epoch has failed. If none has, the ranks may have no connection, and no
+        // collective is called.
         let Some(job) = self.job.as_mut().filter(|job| job.has_failed()) else { return };
         let mut all = [i64::from(complete)];
         if !world.minimum(&mut all) || all[0] == 0 {
@@ -251,7 +251,7 @@ impl Dataset {
         known
     }
 
-    /// Stops indexing. Spooled files move to their original paths.
+    /// Stops indexing, and moves spooled files to their original paths.
     pub(crate) fn give_up(&mut self) {
         self.given_up = true;
         for files in std::mem::take(&mut self.pending).into_values() {
@@ -259,7 +259,7 @@ impl Dataset {
         }
     }
 
-    /// Gives up the pending epochs and the dataset, in a process that ends without MPI_Finalize. Local.
+    /// Abandons the pending epochs and the job, in a process that ends without `MPI_Finalize`. Not collective.
     pub(crate) fn abandon(&mut self, rank: u32) {
         if let Some(epochs) = self.epochs_left() {
             let example = self.pending.values().flat_map(|files| &files.finished).next();
@@ -286,7 +286,7 @@ impl Dataset {
         }
     }
 
-    /// Gives up the pending epochs and closes the dataset. Collective.
+    /// Abandons the pending epochs and closes the dataset. Collective.
     pub(crate) fn close(&mut self) {
         self.give_up();
         if let Some(Err(error)) = self.job.take().map(RankJob::close) {
@@ -295,7 +295,7 @@ impl Dataset {
     }
 }
 
-/// Returns the error of any damaged file that should contain the epoch but does not.
+/// Returns the error of a corrupt file in which the epoch was not found. Its unreadable rest may hold the epoch.
 fn corruption(corrupt: &HashMap<PathBuf, String>, files: &EpochFiles) -> Option<String> {
     let lacks = |path: &Path| files.finished.iter().all(|file| file.path != path);
     corrupt.iter().find(|(path, _)| lacks(path)).map(|(path, what)| format!("{}: {what}", path.display()))
@@ -338,6 +338,6 @@ pub(crate) fn put_in_place(files: &[Finished]) -> bool {
 }
 
 fn put_spooled_in_place(spool: &Spooled) -> std::io::Result<()> {
-    // Another process may have moved it.
+    // Another process may have moved the file.
     if spool.exists() { spool.put_in_place() } else { Ok(()) }
 }

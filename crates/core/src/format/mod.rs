@@ -33,7 +33,7 @@ pub use parquet::page_index::PageLocation;
 pub(crate) use parquet::page_layout::page_rows;
 pub use part::part_reader::PartReader;
 pub use part::part_writer::{EncodeBuffers, PartOptions, PartWriter, RunContext, StageSeconds};
-pub use part::recovery::{RecoveredPart, recover_part};
+pub use part::salvage::{RecoveredPart, recover_part};
 pub(crate) use part::seal::{MAX_GAP_BYTES, padding};
 pub use part::seal::{SealedRowGroup, SealedRun, has_seal, scan_seals};
 pub use row_group::column_table::ColumnTable;

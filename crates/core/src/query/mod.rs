@@ -8,14 +8,15 @@
 //! 3. pages of the predicate's columns → rows that match (`read`);
 //! 4. pages of the other columns that hold such a row (`read`), joined into few reads (`coalescing`), each page read
 //!    straight into its place (`fetch`);
-//! 5. batches in file order (`stream`) or key order (`order`).
+//! 5. batches in file order (`stream`) or key order (`ordered_scan`).
 //!
 //! # Invariants
 //!
 //! * Output is deterministic: epochs in numeric order, then part, run, row; with `ordered`, key first, NaN keys last,
 //!   ties in that same order. Threads only read ahead.
-//! * Memory is bounded by the chunks in flight (`stream`) or the overlapping runs (`order`), whatever the size of the
-//!   result. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed budgets.
+//! * Memory is bounded by the chunks in flight (`stream`) or the overlapping runs (`ordered_scan`), whatever the size
+//!   of the result. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed
+//!   budgets.
 //! * A range query over the key reads at most 1.3 times the matching bytes plus two pages of each column chunk it
 //!   touches. It never reads more than the maximum that `explain` reports. Tests check both.
 //! * A query sees one commit of each epoch. If a writer replaces an epoch before its first file is opened, the manifest

@@ -3,16 +3,16 @@
 use arrow_schema::DataType as ArrowType;
 use serde::{Deserialize, Serialize};
 
-/// The name of the epoch label beside the stored columns, in queries as in Hive-style paths.
+/// Name of the virtual epoch column, in queries and in Hive-style paths. The column is not stored.
 pub const EPOCH_COLUMN: &str = "epoch";
 
-/// Maximum opaque payload of a `fixed_bytes(n)` column, in bytes.
+/// Maximum width of a `fixed_bytes(n)` column, in bytes.
 pub const MAX_FIXED_BYTES: u32 = 1 << 16;
 
 /// Maximum number of columns in a schema.
 pub const MAX_COLUMNS: usize = 1 << 12;
 
-/// Type of one column. All are fixed-width.
+/// The type of a column. All types have a fixed width.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names say it")]
@@ -27,7 +27,7 @@ pub enum DataType {
     U64,
     F32,
     F64,
-    /// An opaque payload of this many bytes; it can be stored and returned, not compared.
+    /// An opaque payload of this many bytes. Payloads are stored and returned, but cannot be compared.
     FixedBytes(u32),
 }
 
@@ -147,7 +147,7 @@ impl Column {
     }
 }
 
-/// A schema that cannot be stored, or input that does not fit it.
+/// An error in a schema, or in input that does not match the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the messages say it")]

@@ -93,7 +93,7 @@ impl Session {
     pub(super) fn grown(&mut self, plan: usize, mut growing: Growing) {
         self.found(plan, growing.look());
         if let Some((path, what)) = growing.corruption() {
-            self.datasets[plan].is_damaged(path, what);
+            self.datasets[plan].record_corruption(path, what);
         }
     }
 

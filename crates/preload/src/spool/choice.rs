@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-use super::capacity::{self, note_full};
 use super::folder::{self, OwnFolder};
+use super::free_space::{self, note_full};
 use super::{Spooled, moving};
 
 /// The location at which a file is opened for writing.
@@ -39,14 +39,14 @@ impl Spooled {
         if !folder::is_writable(parent) {
             return Ok(Choice::Own);
         }
-        if let Err(why) = capacity::has_room(root, 0) {
+        if let Err(why) = free_space::has_room(root, 0) {
             note_full(root, &why);
             return Ok(Choice::Own);
         }
         match Self::make_room(root, path) {
             Ok(spooled) => Ok(Choice::Spool(spooled)),
             Err(error) => {
-                note_full(root, &capacity::unusable(&error));
+                note_full(root, &free_space::unusable(&error));
                 Ok(Choice::Own)
             }
         }

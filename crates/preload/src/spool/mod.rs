@@ -17,22 +17,23 @@
 //!
 //! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` chooses the files to spool;
 //! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` moves it to its original
-//! path, `capacity` limits the space that the spool may take, `leftovers` finds the files of dead processes, `system`
-//! wraps system calls.
+//! path, `free_space` limits the space that the spool may take, `reservation` reserves it, `leftovers` finds the files
+//! of dead processes, `system` wraps system calls.
 
-mod capacity;
 mod choice;
 mod folder;
+mod free_space;
 mod leftovers;
 mod moving;
 mod open_file;
+mod reservation;
 mod spooled;
 mod system;
 mod table;
 
-pub(crate) use capacity::{is_full_unsaid, take_full};
 pub(crate) use choice::Choice;
 pub(crate) use folder::{DatasetNote, describe_owner};
+pub(crate) use free_space::{is_full_unsaid, take_full};
 pub(crate) use leftovers::{Leftover, leftovers};
 pub(crate) use open_file::OpenFile;
 pub(crate) use spooled::Spooled;

@@ -7,8 +7,7 @@
 //! sees only errors of the original path.
 //!
 //! Invariants
-//! - Bytes up to `reserved_bytes` can be written to the spool whatever other processes do, as long as the file is not
-//!   truncated.
+//! - Reserved bytes can be written to the spool whatever other processes do, as long as the file is not truncated.
 //! - Every write and every move locks the state: within the process by the mutex, between processes by the move lock.
 //! - A file moved by another process no longer has a name in the spool. This is checked before each write; the
 //!   descriptors are replaced then.
@@ -18,17 +17,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::capacity::{self, note_full};
 use super::folder::OwnFolder;
+use super::free_space::{self, note_full};
+use super::reservation::Reservation;
 use super::system::{self, ByteLock};
 use super::{Spooled, moving};
-
-/// Reserved beyond the needs of a call, for writes of the C library that cannot be intercepted.
-const MARGIN_BYTES: u64 = 64 << 10;
-
-/// Bounds of the step by which a reservation grows: half of the reserved bytes.
-const LEAST_STEP_BYTES: u64 = 256 << 10;
-const MOST_STEP_BYTES: u64 = 8 << 20;
 
 #[derive(Debug)]
 pub(crate) struct OpenFile {
@@ -42,8 +35,7 @@ pub(crate) struct OpenFile {
 
 #[derive(Debug)]
 struct State {
-    /// Counted from the beginning of the file.
-    reserved_bytes: u64,
+    reservation: Reservation,
     descriptors: Vec<i32>,
     place: Place,
 }
@@ -78,9 +70,7 @@ impl OpenFile {
         let folder = OwnFolder::existing(&spooled.root).ok_or(io::ErrorKind::NotFound)?;
         let handle = system::high(system::reopen(descriptor)?);
         let about = handle.metadata()?;
-        // Bytes written before the file was opened here have their space, unless there are holes.
-        let reserved_bytes = if about.blocks() * 512 >= about.len() { about.len() } else { 0 };
-        let state = State { reserved_bytes, descriptors: vec![descriptor], place: Place::Spool };
+        let state = State { reservation: Reservation::of(&about), descriptors: vec![descriptor], place: Place::Spool };
         Ok(Self { spooled, folder, number: about.ino(), handle, state: Mutex::new(state) })
     }
 
@@ -93,7 +83,7 @@ impl OpenFile {
     pub(super) fn join(&self, descriptor: i32) {
         let mut state = self.state();
         let length = self.handle.metadata().map_or(0, |about| about.len());
-        state.reserved_bytes = state.reserved_bytes.min(length);
+        state.reservation.shrink(length);
         state.descriptors.push(descriptor);
     }
 
@@ -104,7 +94,7 @@ impl OpenFile {
         if state.descriptors.is_empty() && state.place == Place::Spool {
             // If this fails, the space is released when the file is removed.
             let _ = self.handle.metadata().and_then(|about| self.handle.set_len(about.len()));
-            state.reserved_bytes = 0;
+            state.reservation.shrink(0);
         }
     }
 
@@ -122,7 +112,7 @@ impl OpenFile {
             let length = self.handle.metadata()?.len();
             let begin = offset.into().unwrap_or_else(|| system::offset_of(descriptor).unwrap_or(length).max(length));
             let end = begin.saturating_add(bytes);
-            if let Err(why) = self.reserve(&mut state, end) {
+            if let Err(why) = state.reservation.extend(&self.handle, &self.spooled.root, end) {
                 self.move_out(&mut state, &why)?;
             }
         }
@@ -139,7 +129,7 @@ impl OpenFile {
     pub(crate) fn recover(&self, error: &io::Error) -> io::Result<Writing<'_>> {
         let (mut state, lock) = self.lock()?;
         if state.place == Place::Spool {
-            self.move_out(&mut state, &capacity::unusable(error))?;
+            self.move_out(&mut state, &free_space::unusable(error))?;
         }
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
@@ -153,7 +143,7 @@ impl OpenFile {
     /// Records that the program has changed the file's length.
     pub(crate) fn truncated(&self, length: u64) {
         let mut state = self.state();
-        state.reserved_bytes = state.reserved_bytes.min(length);
+        state.reservation.shrink(length);
     }
 
     /// Records that the program has removed the file, which it may continue to use.
@@ -186,28 +176,6 @@ impl OpenFile {
         Ok((state, None))
     }
 
-    /// Reserves the file's bytes up to `end` plus a margin.
-    fn reserve(&self, state: &mut State, end: u64) -> Result<(), String> {
-        let least = end.saturating_add(MARGIN_BYTES);
-        if least <= state.reserved_bytes {
-            return Ok(());
-        }
-        let step = (state.reserved_bytes / 2).clamp(LEAST_STEP_BYTES, MOST_STEP_BYTES);
-        let ample = least.max(state.reserved_bytes.saturating_add(step));
-        if self.reserve_up_to(state, ample).is_ok() {
-            return Ok(());
-        }
-        self.reserve_up_to(state, least)
-    }
-
-    fn reserve_up_to(&self, state: &mut State, end: u64) -> Result<(), String> {
-        let bytes = end - state.reserved_bytes;
-        capacity::has_room(&self.spooled.root, bytes)?;
-        system::reserve(&self.handle, state.reserved_bytes, bytes).map_err(|error| capacity::unusable(&error))?;
-        state.reserved_bytes = end;
-        Ok(())
-    }
-
     fn move_out(&self, state: &mut State, why: &str) -> io::Result<()> {
         note_full(&self.spooled.root, why);
         self.move_now(state)
@@ -216,7 +184,7 @@ impl OpenFile {
     fn move_now(&self, state: &mut State) -> io::Result<()> {
         moving::move_open(&self.spooled, &self.handle, &state.descriptors)?;
         state.place = Place::Own;
-        state.reserved_bytes = 0;
+        state.reservation.shrink(0);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use arrow_buffer::Buffer;
 use crate::error::Result;
 use crate::format::PageLocation;
 use crate::query::execution::column::gather;
-use crate::query::execution::merge::Merger;
+use crate::query::execution::merge_order::Merger;
 use crate::query::execution::recycle::Recycler;
 use crate::query::planning::coalescing::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};

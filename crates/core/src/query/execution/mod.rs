@@ -1,14 +1,14 @@
 //! Execution: reads the row ranges that a plan selects, and returns Arrow batches.
 //!
 //! Map: `fetch` reads pages, `read` filters one chunk and gathers its rows, `column` converts them to Arrow, `stream`
-//! builds batches in file order, `order` in key order with `merge`, `pool` is the thread pool, `recycle` reuses memory,
-//! `groups` iterates over whole epochs for compaction.
+//! builds batches in file order, `ordered_scan` in key order with `merge_order`, `pool` is the thread pool, `recycle`
+//! reuses memory, `groups` iterates over whole epochs for compaction.
 
 pub(super) mod column;
 pub(super) mod fetch;
 pub(super) mod groups;
-pub(super) mod merge;
-pub(super) mod order;
+pub(super) mod merge_order;
+pub(super) mod ordered_scan;
 pub(super) mod pool;
 pub(super) mod read;
 pub(super) mod recycle;

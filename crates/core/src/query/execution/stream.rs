@@ -16,7 +16,7 @@ use arrow_schema::SchemaRef;
 use crate::error::{Error, Result};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
-use crate::query::execution::order::Merge;
+use crate::query::execution::ordered_scan::Merge;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, load};
 use crate::query::metrics::{Counters, QueryMetrics, add, lap};

@@ -9,7 +9,7 @@ use super::network::{Connection, Network};
 use super::options::{MachineOptions, Time, nanoseconds};
 use super::processors::Processors;
 use super::report::{MachineReport, RankBytes, Round};
-use super::store::{SealReport, Store};
+use super::storage_model::{FullMemtable, Store};
 use crate::format::RunKind;
 use crate::partition::TableCache;
 use crate::schema::{ColumnView, Schema, SchemaError, Value};
@@ -76,7 +76,7 @@ struct VirtualRank {
     /// Decides how long its program waits.
     backpressure: Backpressure,
     awaits: Option<Awaited>,
-    /// When its parts are stored, once it has sealed them.
+    /// When its parts are stored, once it has full them.
     sealed_at: Option<Time>,
     steps: u32,
     bytes: RankBytes,
@@ -95,7 +95,7 @@ struct Arrivals<'a> {
     now: Time,
     schema: &'a Schema,
     store: &'a mut Store,
-    sealed: &'a mut Vec<SealReport>,
+    full: &'a mut Vec<FullMemtable>,
     deliver: &'a mut dyn FnMut(u32, RunKind, &[u8]),
     /// The newest table that came into force.
     installed: Option<u32>,
@@ -110,14 +110,14 @@ impl Receiver for Arrivals<'_> {
         self.installed = Some(version);
         if let Some((low, high)) = bounds {
             let order = self.schema.key_order();
-            self.store.set_bounds(self.rank, (order.ordinal_of(low), order.ordinal_of(high)), self.sealed);
+            self.store.set_bounds(self.rank, (order.ordinal_of(low), order.ordinal_of(high)), self.full);
         }
     }
 
     fn deliver(&mut self, kind: RunKind, rows: &[u8]) {
         let key = rows.get(self.schema.offset(self.schema.key_index())..);
         let key = key.map_or(0, |bytes| self.schema.key_order().ordinal(bytes));
-        self.store.push(self.rank, kind, (rows.len() / self.schema.row_bytes()) as u64, key, self.sealed);
+        self.store.push(self.rank, kind, (rows.len() / self.schema.row_bytes()) as u64, key, self.full);
         (self.deliver)(self.rank, kind, rows);
     }
 }
@@ -286,14 +286,14 @@ impl MachineJob {
     ) -> Result<u64, MachineError> {
         let before = self.ranks[rank as usize].engine.statistics();
         let (append, again) = self.append(rank, program, deliver)?;
-        let mut sealed = Vec::new();
-        let (messages, moved, extra_ns) = self.exchange(rank, deliver, &mut sealed)?;
+        let mut full = Vec::new();
+        let (messages, moved, extra_ns) = self.exchange(rank, deliver, &mut full)?;
         self.note_round(rank);
         let after = self.ranks[rank as usize].engine.statistics();
         let cost_ns = extra_ns + self.cost_ns(before, after) + messages as f64 * self.options.costs.message_ns;
         let done = self.processors.compute(rank, self.now, nanoseconds(cost_ns));
         self.ranks[rank as usize].busy_until = done;
-        self.store_sealed(rank, done, sealed);
+        self.store_full(rank, done, full);
         self.answer_events(rank, done);
         self.look(rank);
         self.plan_next(rank, done, again, moved);
@@ -380,17 +380,17 @@ impl MachineJob {
             }
             Action::Spill(spill) => spill,
         };
-        let mut sealed = Vec::new();
+        let mut full = Vec::new();
         let store = &mut self.store;
         let row_bytes = self.schema.row_bytes();
         let mut keep = |kind: RunKind, rows: &[u8]| {
-            store.push(rank, kind, (rows.len() / row_bytes) as u64, 0, &mut sealed);
+            store.push(rank, kind, (rows.len() / row_bytes) as u64, 0, &mut full);
             deliver(rank, kind, rows);
         };
         if state.engine.spill(spill, &mut keep) > 0 {
             state.backpressure.spilled(spill, pressure);
         }
-        self.store_sealed(rank, self.now, sealed);
+        self.store_full(rank, self.now, full);
         self.now
     }
 
@@ -400,7 +400,7 @@ impl MachineJob {
         &mut self,
         rank: u32,
         deliver: &mut dyn FnMut(u32, RunKind, &[u8]),
-        sealed: &mut Vec<SealReport>,
+        full: &mut Vec<FullMemtable>,
     ) -> Result<(u64, bool, f64), MachineError> {
         let state = &mut self.ranks[rank as usize];
         let message_ns = nanoseconds(self.options.costs.message_ns);
@@ -410,7 +410,7 @@ impl MachineJob {
             now: self.now,
             schema: &self.schema,
             store: &mut self.store,
-            sealed,
+            full,
             deliver,
             installed: None,
         };
@@ -439,8 +439,8 @@ impl MachineJob {
         }
     }
 
-    fn store_sealed(&mut self, rank: u32, now: Time, sealed: Vec<SealReport>) {
-        for SealReport { rows } in sealed {
+    fn store_full(&mut self, rank: u32, now: Time, full: Vec<FullMemtable>) {
+        for FullMemtable { rows } in full {
             let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
             let encoded = self.processors.compute(rank, now, encode_ns);
             self.store.write(rank, rows, encoded);
@@ -459,7 +459,7 @@ impl MachineJob {
                 Event::Closed => {
                     self.arrived_at = self.arrived_at.max(done);
                     let mut stored = done;
-                    for SealReport { rows } in self.store.finish(rank) {
+                    for FullMemtable { rows } in self.store.finish(rank) {
                         let encode_ns = nanoseconds(rows as f64 * self.options.costs.encode_ns);
                         let encoded = self.processors.compute(rank, done, encode_ns);
                         stored = self.store.write(rank, rows, encoded);

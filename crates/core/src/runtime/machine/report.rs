@@ -1,6 +1,6 @@
 //! The results of an epoch on a modelled machine.
 
-use super::store::Stored;
+use super::storage_model::Stored;
 use crate::shuffle::{Channel, ControlPurpose, EngineStatistics};
 
 /// Messages and their bytes, over all ranks.

@@ -24,7 +24,7 @@ use crate::format::RowGroupEntry;
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::pick;
 use crate::query::execution::fetch::Scratch;
-use crate::query::execution::merge::Position;
+use crate::query::execution::merge_order::Position;
 use crate::query::execution::pool::{Pool, Ticket};
 use crate::query::execution::read::{PackedRows, load};
 use crate::query::metrics::{Counters, add, lap};

@@ -1,23 +1,25 @@
-//! The model of a receiver's storage, counted as the writer does it: memtables, runs, parts, and the time of each
-//! write.
+//! A model of the receivers' storage: memtables, runs, part files and the time of each write.
 //!
-//! The rules are those of `writer`: a run ends when a memtable is full, or when a new table leaves most of its records
-//! outside. There are two memtables, so a receiver takes no more records while one is full and the other is being
-//! written. A sample of the keys is kept for the second rule.
+//! The model applies the writer's rules. A run ends when its memtable is full, or when most of its records lie outside
+//! the bounds of a new partition table. The model estimates that share from a sample of the run's keys. A receiver has
+//! two memtables, and accepts no batches while one is full and the other is being written.
 
 use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
 
-/// Keys sampled of the run that is being filled.
+/// Maximum number of sampled keys of the current run.
 const REMEMBERED: usize = 32;
 
-/// As the writer's: the fraction of memtables for records that are not regular, the minimum size of a run that a new
-/// table ends, and the share that must lie outside.
+/// The writer's constant: size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
 const SIDE_FRACTION: u64 = 32;
+
+/// The writer's constant: minimum size of a run that a new partition table may end, as a fraction of a memtable.
 const MIN_RUN_FRACTION: u64 = 8;
+
+/// The writer's constant: share of a run's records outside the new partition above which the run ends.
 const MAX_OUTSIDE: f64 = 0.5;
 
-/// The storage of one receiver.
+/// The state of one receiver's memtables and part file.
 #[derive(Debug, Clone, Default)]
 struct Receiver {
     /// Records in the memtables, by kind.
@@ -26,15 +28,15 @@ struct Receiver {
     keys: Vec<u64>,
     runs: u32,
     rows: u64,
-    /// Until then a memtable is being written.
+    /// Time at which the current write ends.
     written: Time,
-    /// A full memtable waits until then.
+    /// Time until which a full memtable waits for the previous write. The receiver accepts no batches before.
     waits: Time,
     /// The first file has been created.
     opened: bool,
 }
 
-/// The storage of all receivers.
+/// Totals of all receivers' writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stored {
     /// Part files.
@@ -43,11 +45,11 @@ pub struct Stored {
     pub runs: u64,
     /// Records.
     pub rows: u64,
-    /// When the last byte is on storage, in seconds since the epoch began.
+    /// Time at which the last byte is stored, in seconds since the epoch began.
     pub written_s: f64,
 }
 
-/// All receivers, and the storage they share.
+/// The receivers and the storage that they share.
 #[derive(Debug)]
 pub(super) struct Store {
     model: StorageModel,
@@ -55,17 +57,17 @@ pub(super) struct Store {
     row_bytes: u64,
     capacity_rows: u64,
     receivers: Vec<Receiver>,
-    /// By node: when its link to the storage is free.
+    /// Time at which each node's link to the storage is free.
     node_free: Vec<Time>,
-    /// When the storage itself is free.
+    /// Time at which the storage is free.
     free: Time,
-    /// When the storage can create the next file.
+    /// Time at which the storage can create the next file.
     creates: Time,
     pub(super) stored: Stored,
 }
 
-/// A memtable to be written.
-pub(super) struct SealReport {
+/// A memtable to be flushed.
+pub(super) struct FullMemtable {
     pub(super) rows: u64,
 }
 
@@ -76,7 +78,7 @@ impl Store {
             model: options.machine.storage,
             ranks_per_node: options.machine.ranks_per_node.max(1),
             row_bytes,
-            // A memtable with buckets is flushed when one of them is full, shortly before all are.
+            // A memtable with buckets is flushed when its first bucket is full, shortly before the memtable is full.
             capacity_rows: (options.memtable_bytes as u64 * 19 / 20 / row_bytes)
                 .clamp(1, crate::writer::MAX_RUN_ROWS as u64),
             receivers: vec![Receiver::default(); options.ranks as usize],
@@ -91,14 +93,14 @@ impl Store {
         if kind == RunKind::Regular { self.capacity_rows } else { (self.capacity_rows / SIDE_FRACTION).max(1) }
     }
 
-    /// Returns whether a receiver takes batches at `now`, or the time when it does.
+    /// Returns `Ok` if a receiver accepts batches at `now`, otherwise the time from which it accepts batches.
     pub(super) fn accepts(&self, rank: u32, now: Time) -> Result<(), Time> {
         let receiver = &self.receivers[rank as usize];
         if receiver.waits > now { Err(receiver.waits) } else { Ok(()) }
     }
 
-    /// Takes delivered rows, one of whose keys is `key`. Full memtables go to `sealed`.
-    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, sealed: &mut Vec<SealReport>) {
+    /// Adds delivered rows to a memtable; `key` is the key of one of the rows. Appends full memtables to `full`.
+    pub(super) fn push(&mut self, rank: u32, kind: RunKind, rows: u64, key: u64, full: &mut Vec<FullMemtable>) {
         let capacity = self.capacity(kind);
         let receiver = &mut self.receivers[rank as usize];
         receiver.rows += rows;
@@ -115,24 +117,25 @@ impl Store {
             *filled -= capacity;
             receiver.runs += 1;
             receiver.keys.clear();
-            sealed.push(SealReport { rows: capacity });
+            full.push(FullMemtable { rows: capacity });
         }
     }
 
-    /// Installs a table that assigns `rank` the keys between `bounds`.
-    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), sealed: &mut Vec<SealReport>) {
+    /// Installs a partition table that assigns the keys between `low` and `high` to `rank`. Appends the memtable to
+    /// `full` if most of its sampled keys lie outside.
+    pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), full: &mut Vec<FullMemtable>) {
         let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
         let outside = receiver.keys.iter().filter(|key| **key < low || **key > high).count();
         let filled = &mut receiver.filled[RunKind::Regular as usize];
         if *filled >= least.max(1) && outside as f64 > MAX_OUTSIDE * receiver.keys.len() as f64 {
-            sealed.push(SealReport { rows: std::mem::take(filled) });
+            full.push(FullMemtable { rows: std::mem::take(filled) });
             receiver.runs += 1;
             receiver.keys.clear();
         }
     }
 
-    /// Writes a memtable that was encoded at `now`. Returns when it is stored.
+    /// Writes a memtable that was encoded at `now`. Returns the time at which the write ends.
     pub(super) fn write(&mut self, rank: u32, rows: u64, now: Time) -> Time {
         let node = (rank / self.ranks_per_node) as usize;
         let bytes = (rows * self.row_bytes) as f64;
@@ -146,17 +149,17 @@ impl Store {
             self.node_free[node].max(begins) + nanoseconds(bytes / self.model.node_bytes_per_s * 1e9);
         self.free = self.free.max(begins) + nanoseconds(bytes / self.model.bytes_per_s * 1e9);
         let done = self.node_free[node].max(self.free);
-        // The previous memtable is still being written: two memtables are in use.
+        // Both memtables are in use until the previous write ends.
         receiver.waits = receiver.written;
         receiver.written = done;
         done
     }
 
     /// Flushes the remaining records at the end of the epoch. Returns the records of each memtable.
-    pub(super) fn finish(&mut self, rank: u32) -> Vec<SealReport> {
+    pub(super) fn finish(&mut self, rank: u32) -> Vec<FullMemtable> {
         let receiver = &mut self.receivers[rank as usize];
-        let left: Vec<SealReport> =
-            receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| SealReport { rows }).collect();
+        let left: Vec<FullMemtable> =
+            receiver.filled.iter().filter(|rows| **rows > 0).map(|&rows| FullMemtable { rows }).collect();
         receiver.filled = [0; 4];
         receiver.runs += left.len() as u32;
         self.stored.files += u64::from(receiver.runs > 0);

@@ -1,0 +1,59 @@
+//! The space that is reserved in the spool for an open file.
+//!
+//! A write goes to the spool only after its bytes and a margin are reserved, so that it cannot fail for lack of space.
+
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::{free_space, system};
+
+/// Reserved beyond the needs of a call, for writes of the C library that cannot be intercepted.
+const MARGIN_BYTES: u64 = 64 << 10;
+
+/// Bounds of the step by which a reservation grows: half of the reserved bytes.
+const LEAST_STEP_BYTES: u64 = 256 << 10;
+const MOST_STEP_BYTES: u64 = 8 << 20;
+
+/// The reserved bytes of a file, counted from its beginning.
+#[derive(Debug)]
+pub(super) struct Reservation {
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Creates the reservation of a file that exists: its bytes have their space, unless it has holes.
+    pub(super) fn of(about: &Metadata) -> Self {
+        Self { bytes: if about.blocks() * 512 >= about.len() { about.len() } else { 0 } }
+    }
+
+    /// Reserves a file's bytes up to `end` plus a margin, in steps.
+    ///
+    /// # Errors
+    /// The reason, if the spool at `root` has no room.
+    pub(super) fn extend(&mut self, file: &File, root: &Path, end: u64) -> Result<(), String> {
+        let least = end.saturating_add(MARGIN_BYTES);
+        if least <= self.bytes {
+            return Ok(());
+        }
+        let step = (self.bytes / 2).clamp(LEAST_STEP_BYTES, MOST_STEP_BYTES);
+        let ample = least.max(self.bytes.saturating_add(step));
+        if self.extend_to(file, root, ample).is_ok() {
+            return Ok(());
+        }
+        self.extend_to(file, root, least)
+    }
+
+    fn extend_to(&mut self, file: &File, root: &Path, end: u64) -> Result<(), String> {
+        let bytes = end - self.bytes;
+        free_space::has_room(root, bytes)?;
+        system::reserve(file, self.bytes, bytes).map_err(|error| free_space::unusable(&error))?;
+        self.bytes = end;
+        Ok(())
+    }
+
+    /// Records that nothing is reserved beyond `length` any more, since the file was truncated or closed.
+    pub(super) fn shrink(&mut self, length: u64) {
+        self.bytes = self.bytes.min(length);
+    }
+}
