@@ -8,17 +8,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from support.command import AMPLE_S, ROOT, turbidite
+from support.command import AMPLE_S, ROOT, answer, turbidite
 
 DUMPS = ROOT / "testdata" / "vpic"
 ARGUMENTS = ("--key", "energy", "--derive", "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1")
 
 
-def under_mpiexec(ranks: int, *arguments, expected: int = 0) -> subprocess.CompletedProcess:
+def under_mpiexec(ranks: int, *arguments, expected: int = 0, **environment: str) -> subprocess.CompletedProcess:
     folder = Path(os.environ.get("TURBIDITE_MPI_BIN") or Path(sys.executable).parent)
     prefix = Path(os.environ["TURBIDITE_PREFIX"])
     command = [folder / "mpiexec", "-n", str(ranks), prefix / "bin" / "turbidite", *arguments]
-    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=AMPLE_S, stdin=subprocess.DEVNULL)
+    settings = {"env": os.environ | environment, "timeout": AMPLE_S, "stdin": subprocess.DEVNULL}
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, **settings)
     assert (done.returncode == 0) == (expected == 0), f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -53,3 +54,13 @@ def test_what_cannot_be_done_is_said_and_harms_nothing(scratch, in_process):
     assert rows(dataset) == in_process
     under_mpiexec(2, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, "--if-exists", "replace")
     assert rows(dataset) == in_process
+
+
+def test_records_travel_through_one_rank_of_each_node_unless_they_are_sent_directly(scratch, in_process):
+    forwarded = []
+    for name, options in (("hops", ()), ("direct", ("--direct",))):
+        dataset = scratch / f"mpi-{name}"
+        under_mpiexec(6, "ingest", DUMPS, "--out", dataset, *ARGUMENTS, *options, TURBIDITE_RANKS_PER_NODE="2")
+        assert rows(dataset) == in_process
+        forwarded.append(sum(epoch["figures"]["forwarded"] for epoch in answer("stats", dataset)))
+    assert forwarded[0] > 0 and forwarded[1] == 0, forwarded

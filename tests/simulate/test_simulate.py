@@ -41,6 +41,9 @@ def test_a_stated_figure_has_its_effect():
     far = forecast(*plan, "--latency-us", 5000)
     # Word, answers and table each pass once between the nodes.
     assert far["negotiation_s_most"] > 0.015 > usual["negotiation_s_most"]
+    # Without representatives records cross the network once, and none is passed on by another rank.
+    direct = forecast(*plan, "--direct")
+    assert direct["processor_s"] < usual["processor_s"] and direct["stored_bytes"] == usual["stored_bytes"]
     few = forecast(*plan, "--receivers", 4)
     assert (few["receivers"], few["files"]) == (4, 4)
     weak = forecast(*plan, "--speed", 0.5)

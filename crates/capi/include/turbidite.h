@@ -97,7 +97,7 @@ typedef struct turbidite_options {
     uint32_t patience_ms;    /* timeout of an append for a rank's credit; then its records stay on this rank */
     uint32_t stall_s;        /* a collective call fails after this long without progress; 0: never */
     uint32_t reserved;       /* 0 */
-    uint64_t renegotiate;    /* records per rank between two partition tables; 0: as the data demands */
+    uint64_t renegotiate;    /* records per rank between two partition tables; 0: adaptive; UINT64_MAX: on request */
     uint64_t memtable_bytes; /* size of a memtable; a receiver has two */
     const char *source;      /* free text for dataset.json, or NULL */
 } turbidite_options;

@@ -40,7 +40,7 @@ pub struct COptions {
     patience_ms: u32,
     stall_s: u32,
     reserved: u32,
-    renegotiate: u64,
+    pub(crate) renegotiate: u64,
     memtable_bytes: u64,
     source: *const c_char,
 }
@@ -130,6 +130,7 @@ impl COptions {
         options.pivots = self.pivots;
         options.renegotiation = match self.renegotiate {
             0 => Renegotiation::Adaptive,
+            u64::MAX => Renegotiation::OnRequest,
             rows => Renegotiation::Every(rows),
         };
         options.memtable_bytes = usize::try_from(self.memtable_bytes).unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
 use arrow_array::{Float32Array, RecordBatch, UInt64Array};
 use turbidite::runtime::{Process, TransportTable};
 use turbidite::storage::{MemoryStorage, Storage};
-use turbidite::{Dataset, RankJob, Schema, WriteOptions};
+use turbidite::{Dataset, RankJob, Renegotiation, Schema, WriteOptions};
 
 use crate::reading::{CReader, turbidite_query, turbidite_reader_close, turbidite_reader_open};
 use crate::status::{OK, turbidite_abi_version, turbidite_last_error, turbidite_version};
@@ -91,6 +91,19 @@ fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64
 /// Returns record `id` of any epoch.
 fn record(id: u64) -> (f32, u64) {
     ((id * 37 % 101) as f32, id)
+}
+
+#[test]
+fn renegotiation_follows_the_options_number() {
+    let resolved = |renegotiate| {
+        let mut options = COptions::new();
+        options.renegotiate = renegotiate;
+        // SAFETY: `source` is NULL.
+        unsafe { options.resolve(4) }.unwrap().renegotiation
+    };
+    assert_eq!(resolved(0), Renegotiation::Adaptive);
+    assert_eq!(resolved(500), Renegotiation::Every(500));
+    assert_eq!(resolved(u64::MAX), Renegotiation::OnRequest);
 }
 
 #[test]

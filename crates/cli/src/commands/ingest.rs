@@ -10,7 +10,7 @@ use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
 use turbidite::store::EpochRange;
 use turbidite::writer::THREADS_PER_CORE;
-use turbidite::{EpochStart, Renegotiation, Schema, SchemaError, WriteOptions};
+use turbidite::{EpochStart, Renegotiation, Routing, Schema, SchemaError, WriteOptions};
 
 use super::answers::{say, say_json};
 use super::epoch_statistics::write_amplification;
@@ -142,6 +142,9 @@ struct Tuning {
     /// Milliseconds that a rank waits for a receiver before it stores records itself, unordered (spills)
     #[arg(long, value_name = "MS", hide_short_help = true)]
     patience: Option<u64>,
+    /// Under mpiexec, send records straight to their receivers, not through one rank of each node
+    #[arg(long, hide_short_help = true)]
+    direct: bool,
     /// Seconds without progress under mpiexec after which ranks stop waiting for missing ones [default: 600]
     #[arg(long, value_name = "S", hide_short_help = true, value_parser = clap::value_parser!(u64).range(1..))]
     stall: Option<u64>,
@@ -313,6 +316,9 @@ impl Ingest {
             options.stall_limit = Some(Duration::from_secs(self.tuning.stall.unwrap_or(STALL_S)));
         }
         let set = |place: &mut u32, value: Option<u32>| *place = value.unwrap_or(*place);
+        if self.tuning.direct {
+            options.routing = Routing::Direct;
+        }
         set(&mut options.receivers, self.receivers);
         set(&mut options.pivots, self.pivots);
         set(&mut options.page_rows, self.tuning.page_rows);

@@ -43,14 +43,14 @@ pub(crate) struct Report {
 
 /// The job of a history, the same in all launches but for parameters that restarts may change.
 #[derive(Debug)]
-struct ResolvedQuery {
+struct JobSettings {
     options: WriteOptions,
     slowness: Vec<u64>,
     longest_delay_ns: u64,
     longest_computation: Duration,
 }
 
-impl ResolvedQuery {
+impl JobSettings {
     fn draw(random: &mut Random) -> Self {
         let ranks = random.pick(&[1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 8]);
         let nodes = if ranks >= 4 && random.one_in(2) { random.between(2, 3) as u32 } else { 1 };
@@ -98,7 +98,7 @@ struct Intent {
 
 struct History {
     random: Random,
-    shape: ResolvedQuery,
+    settings: JobSettings,
     memory: MemoryStorage,
     model: Arc<Mutex<Model>>,
     trace: Trace,
@@ -109,14 +109,14 @@ struct History {
 /// Runs the history of a seed; `loud` prints every event.
 pub(crate) fn run(seed: u64, loud: bool) -> Report {
     let mut random = Random::new(seed);
-    let shape = ResolvedQuery::draw(&mut random);
+    let settings = JobSettings::draw(&mut random);
     let memory = if random.one_in(3) { MemoryStorage::without_exchange() } else { MemoryStorage::new() };
     let trace = Trace::new(loud);
     if loud {
-        println!("{shape:?}");
+        println!("{settings:?}");
     }
     let model = Arc::default();
-    let mut history = History { random, shape, memory, model, trace, report: Report::default(), writings: 0 };
+    let mut history = History { random, settings, memory, model, trace, report: Report::default(), writings: 0 };
     let launches = history.random.between(2, 5);
     let outcome = (0..launches).try_for_each(|number| history.launch_again(number + 1 == launches));
     let outcome = outcome.and_then(|()| history.settle());
@@ -149,7 +149,7 @@ impl History {
     }
 
     fn draw_intent(&mut self, break_lock: bool) -> Intent {
-        let ranks = self.shape.options.ranks;
+        let ranks = self.settings.options.ranks;
         let random = &mut self.random;
         let if_exists = random.pick(&[IfExists::Error, IfExists::Replace, IfExists::Replace, IfExists::Skip]);
         let mut steps = Vec::new();
@@ -243,13 +243,13 @@ impl History {
 
     /// Runs the ranks of one launch to their end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
-        let mut options = self.shape.options.clone();
+        let mut options = self.settings.options.clone();
         options.if_exists = intent.if_exists;
         options.break_lock = intent.break_lock;
-        let network = Network::new(options.ranks, options.credit_batches, self.shape.longest_delay_ns);
+        let network = Network::new(options.ranks, options.credit_batches, self.settings.longest_delay_ns);
         let faults = Faults::new(intent.plan.clone(), STALL_LIMIT);
         let trace = std::mem::take(&mut self.trace);
-        let world = Arc::new(World::new(self.random.fork(), &self.shape.slowness, network, faults, trace));
+        let world = Arc::new(World::new(self.random.fork(), &self.settings.slowness, network, faults, trace));
         let shared = Arc::new(Shared {
             world: Arc::clone(&world),
             memory: self.memory.clone(),
@@ -264,7 +264,7 @@ impl History {
             found,
             steps: intent.steps.clone(),
             seed: self.random.bits(),
-            longest_computation: self.shape.longest_computation,
+            longest_computation: self.settings.longest_computation,
             progress: Mutex::new(Progress::default()),
         };
         let calls = world.run(|rank| launch.run(rank));
@@ -411,7 +411,7 @@ impl History {
     /// Runs a last launch without faults: it works, and the dataset verifies afterwards.
     fn settle(&mut self) -> Result<(), String> {
         let break_lock = self.face_lock()?;
-        let ranks = self.shape.options.ranks;
+        let ranks = self.settings.options.ranks;
         let writing = Writing::draw(&mut self.random, 9, self.writings, ranks);
         let writing = self.model().add(writing);
         let steps = vec![Step::Epoch { epoch: 9, writing }];

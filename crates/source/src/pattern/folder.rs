@@ -141,7 +141,7 @@ mod tests {
         for (pattern, word) in [
             ("{epoch}{rank}", "adjacent"),
             ("{epoch}0", "digit"),
-            ("{step}", "{epoch} or {rank}"),
+            ("{step}", "neither {epoch} nor {rank}"),
             ("../{epoch}", "'..'"),
             ("/tmp/{epoch}", "empty"),
             ("data.{rank}", "no {epoch}"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use turbidite::Routing;
 use turbidite::expr::DerivationSet;
 use turbidite::runtime::machine::{Costs, Link, Machine, StorageModel};
 
@@ -78,6 +79,9 @@ pub(crate) struct Simulate {
     /// Records of a rank between two renegotiations [default: adaptive]
     #[arg(long, value_name = "RECORDS")]
     renegotiate: Option<u64>,
+    /// Send records straight to their receivers, not through one rank of each node
+    #[arg(long)]
+    direct: bool,
     /// Maximum number of records to simulate, over all ranks
     #[arg(long, value_name = "N", default_value_t = 20_000_000)]
     most_records: u64,
@@ -198,6 +202,7 @@ impl Simulate {
             receivers: self.receivers,
             pivots: self.pivots,
             renegotiate: self.renegotiate,
+            routing: if self.direct { Routing::Direct } else { Routing::ByNode },
             rate: self.rate,
             records: self.records,
             most_records: self.most_records,

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
 use turbidite::runtime::machine::{Costs, Machine, MachineJob, MachineOptions, MachineReport, manifest_bytes};
-use turbidite::{Renegotiation, Schema};
+use turbidite::{Renegotiation, Routing, Schema};
 
 use super::program::Records;
 use crate::commands::feed::{FIRST_TURN, TURN_SHARE};
@@ -18,6 +18,7 @@ pub(super) struct Plan {
     pub(super) receivers: Option<u32>,
     pub(super) pivots: u32,
     pub(super) renegotiate: Option<u64>,
+    pub(super) routing: Routing,
     pub(super) rate: Option<f64>,
     pub(super) records: u64,
     pub(super) most_records: u64,
@@ -83,6 +84,7 @@ impl Plan {
         options.receivers = self.receivers.unwrap_or(ranks).min(ranks);
         options.pivots = self.pivots;
         options.renegotiation = self.renegotiate.map_or(Renegotiation::Adaptive, Renegotiation::Every);
+        options.routing = self.routing;
         options.rows_per_s = self.rate.unwrap_or(f64::INFINITY);
         options.append_rows = FIRST_TURN as u32;
         if self.rate.is_none() {
