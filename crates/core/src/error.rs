@@ -1,7 +1,7 @@
 //! The error type of the crate.
 //!
-//! Every variant carries the object concerned: the file, the epoch, the rank. [`Error::class`] maps errors to the
-//! command line's exit codes, so that no caller has to match on text.
+//! Every variant carries the object of its error: the file, the epoch, the rank. [`Error::class`] maps errors to the
+//! command line's exit codes, so that callers need not match on text.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::shuffle::MessageError;
 /// Result type used throughout the crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error, with the object it concerns.
+/// An error, with its object.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -22,7 +22,7 @@ pub enum Error {
     Io {
         /// The operation, as a verb: "write", "rename".
         operation: &'static str,
-        /// The file or folder concerned.
+        /// The file or folder of the operation.
         path: PathBuf,
         /// The operating system's error.
         source: io::Error,
@@ -37,10 +37,10 @@ pub enum Error {
         /// The mismatch.
         what: String,
     },
-    /// A schema that cannot be stored, or rows that do not fit it.
+    /// An error in a schema, or rows that do not match the schema.
     #[error(transparent)]
     Schema(#[from] SchemaError),
-    /// A predicate or derivation that cannot be parsed or evaluated.
+    /// An error in a predicate or derivation: it cannot be parsed or evaluated.
     #[error(transparent)]
     Expression(#[from] ExpressionError),
     /// The path holds no dataset.
@@ -51,12 +51,12 @@ pub enum Error {
         /// The missing file or folder.
         what: &'static str,
     },
-    /// A dataset cannot be created at the path because it is occupied.
+    /// The path cannot hold a new dataset, since it is a file or a folder with other content.
     #[error("{} {what}; use a new or empty folder", path.display())]
     Occupied {
         /// The path.
         path: PathBuf,
-        /// The obstacle, as "is a file".
+        /// The obstacle, such as "is a file".
         what: String,
     },
     /// The dataset was written by a newer release.
@@ -66,7 +66,7 @@ pub enum Error {
         path: PathBuf,
         /// The version found.
         found: u32,
-        /// The highest version this release reads.
+        /// The highest version that this release reads.
         supported: u32,
     },
     /// An existing dataset has another schema or key than the requested one.
@@ -82,7 +82,7 @@ pub enum Error {
     OtherSource {
         /// The dataset.
         path: PathBuf,
-        /// The source in its dataset.json.
+        /// The source in the dataset's dataset.json.
         found: String,
         /// The given source.
         wanted: String,
@@ -122,7 +122,7 @@ pub enum Error {
         path: PathBuf,
         /// Host, process and job of the holder.
         holder: String,
-        /// The holder is a process of the same job, perhaps this one: its lock must not be broken.
+        /// Whether the holder is a process of the same job, perhaps this process. Such a lock must not be broken.
         by_own_job: bool,
     },
     /// An epoch could not be completed because of an error on `rank`.
@@ -132,39 +132,39 @@ pub enum Error {
         epoch: u64,
         /// The rank that failed.
         rank: u32,
-        /// That rank's error, as text since it may have crossed a network.
+        /// That rank's error, as text, since it may come from another process.
         cause: String,
     },
-    /// A collective call failed: ranks did not agree, or one of them could not do its part.
+    /// A collective call failed: the ranks passed different arguments, or the call failed on one rank.
     #[error("rank {rank}: {cause}")]
     Refused {
         /// The rank that failed.
         rank: u32,
-        /// Its error class.
+        /// The class of that rank's error.
         class: ErrorClass,
-        /// The refused operation, if a front end can say how to allow it.
+        /// The refused operation, if a user can allow it with an option.
         refusal: Option<Refusal>,
-        /// That rank's error, as text since it may have crossed a network.
+        /// That rank's error, as text, since it may come from another process.
         cause: String,
     },
-    /// Messages to and from other ranks no longer pass.
+    /// The transport between the ranks failed.
     #[error(
         "rank {rank} has lost its connection to the other ranks: {cause}; end the program; committed epochs are safe"
     )]
     Transport {
-        /// The rank that detected it.
+        /// The rank that detected the failure.
         rank: u32,
         /// The transport's error.
         cause: String,
     },
-    /// A collective call did not end.
+    /// A collective call timed out.
     #[error(
         "rank {rank} has waited {waited_s} s in {call} without progress: another rank has not called it, or is gone"
     )]
     Stalled {
-        /// The rank that gave up.
+        /// The rank whose call timed out.
         rank: u32,
-        /// The call.
+        /// Name of the call.
         call: &'static str,
         /// Seconds without progress.
         waited_s: u64,
@@ -177,18 +177,18 @@ pub enum Error {
         /// The decoding error.
         source: MessageError,
     },
-    /// An invariant of the library does not hold. The epoch fails; committed epochs are not affected.
+    /// An invariant of the library was violated. The epoch fails. Committed epochs are not affected.
     #[error("internal error: {what}; this is a bug in Turbidite, please report it")]
     Internal {
-        /// The broken invariant.
+        /// The violated invariant.
         what: String,
     },
-    /// A call that is invalid in this state or with these values.
+    /// A call that is invalid in the current state or with the given values.
     #[error("{0}")]
     Usage(#[from] UsageError),
 }
 
-/// Invalid calls, independent of the data.
+/// An invalid call. Such errors do not depend on the data.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageError {
@@ -200,15 +200,15 @@ pub enum UsageError {
         /// The valid range.
         what: String,
     },
-    /// `append` or `end_epoch` without `begin_epoch`, or `begin_epoch` twice.
+    /// `append` or `end_epoch` was called outside an epoch, or `begin_epoch` within an epoch.
     #[error("{call} is not allowed {state}")]
     State {
         /// The call.
         call: &'static str,
-        /// The current state, as "outside an epoch".
+        /// The current state, such as "outside an epoch".
         state: &'static str,
     },
-    /// A rank number outside the job.
+    /// A rank number is outside the job.
     #[error("rank {rank} is outside a job of {ranks} ranks")]
     Rank {
         /// The given rank.
@@ -216,7 +216,7 @@ pub enum UsageError {
         /// Number of ranks.
         ranks: u32,
     },
-    /// A column that the dataset does not have.
+    /// The dataset has no column of this name.
     #[error("there is no column '{name}'; the columns are {}", known.join(", "))]
     Column {
         /// The given name.
@@ -226,18 +226,18 @@ pub enum UsageError {
     },
 }
 
-/// The class of an error; the command line's exit codes follow it.
+/// The class of an error. The command line derives its exit codes from the class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum ErrorClass {
-    /// The operation failed: storage, locks, missing epochs.
+    /// The operation failed: a file operation, a lock, a missing epoch.
     Failed,
-    /// The request was wrong.
+    /// The request was invalid.
     Usage,
     /// Stored data is corrupt.
     Corruption,
 }
 
-/// A refusal that the user can override with an option: front ends name the option.
+/// A refusal that the user can override with an option. Front ends add the option's name to the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -251,6 +251,7 @@ pub enum Refusal {
     Locked,
 }
 
+/// Formats the rest of [`Error::Locked`]'s message.
 fn locked_in_words(by_own_job: bool) -> &'static str {
     if by_own_job { ", of this job; if two datasets have the same folder, give each its own" } else { "" }
 }
@@ -261,14 +262,14 @@ fn epochs_in_words(count: usize, first: u64, last: u64) -> String {
 }
 
 impl Error {
-    /// Returns the error of a broken invariant. Debug builds panic instead.
+    /// Returns the error of a violated invariant. Debug builds panic instead.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         let what = what.into();
         debug_assert!(false, "{what}");
         Self::Internal { what }
     }
 
-    /// Returns the refusal, if the user can override it. It is the same on every rank.
+    /// Returns the refusal, if the user can override it. The result is the same on every rank.
     pub fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::EpochExists { .. } => Some(Refusal::EpochExists),
@@ -290,7 +291,7 @@ impl Error {
         }
     }
 
-    /// Returns the error's text without this rank's number, for messages that already name the rank.
+    /// Returns the error's text without this rank's number, for messages that already contain the rank.
     pub(crate) fn cause(&self) -> String {
         match self {
             Self::Refused { cause, .. } => cause.clone(),
@@ -298,20 +299,20 @@ impl Error {
         }
     }
 
-    /// Creates a [`Error::Corruption`] of a whole file.
+    /// Creates an [`Error::Corruption`] of a whole file.
     pub(crate) fn corruption(path: &Path, what: impl Into<String>) -> Self {
         Self::Corruption { path: path.to_owned(), place: None, what: what.into() }
     }
 
-    /// Creates a [`Error::Corruption`] at a named place of a file.
+    /// Creates an [`Error::Corruption`] at a named place in a file.
     pub(crate) fn corruption_at(path: &Path, place: impl Into<String>, what: impl Into<String>) -> Self {
         Self::Corruption { path: path.to_owned(), place: Some(place.into()), what: what.into() }
     }
 }
 
-/// Adds the file and the operation to an [`io::Error`].
+/// An extension of [`io::Result`] that adds the operation and the file to an error.
 pub(crate) trait IoContext<T> {
-    /// Adds the operation (`"write"`) and the path.
+    /// Converts the error. The operation is a verb, such as `"write"`.
     fn at(self, operation: &'static str, path: &Path) -> Result<T>;
 }
 

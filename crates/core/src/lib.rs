@@ -1,9 +1,9 @@
 //! Turbidite: in-situ indexing for scientific simulations.
 //!
-//! A parallel program hands over each timestep's records as it writes them. Turbidite partitions the records by a key
-//! column, sorts each partition in memory on its way to storage, and commits every timestep (*epoch*) as one layer of
-//! plain Parquet files with page indexes and a manifest. Nothing is written twice, and a committed epoch can be queried
-//! at once: by this crate, by the `turbidite` command, or by any engine that reads Parquet.
+//! A parallel program passes each timestep's records to Turbidite as it writes them. Turbidite partitions the records
+//! by a key column, sorts each partition in memory, and commits every timestep (*epoch*) as one set of plain Parquet
+//! files with page indexes and a manifest. Indexing needs no second pass over stored data. A committed epoch can be
+//! queried immediately: by this crate, by the `turbidite` command, or by any engine that reads Parquet.
 //!
 //! # Ingest and query
 //!
@@ -26,7 +26,7 @@
 //! assert_eq!(statistics.rows, 20_000);
 //! job.close()?;
 //!
-//! // The most energetic of them, in key order, as Arrow record batches.
+//! // The records with the highest energies, in key order, as Arrow record batches.
 //! let dataset = Dataset::open(&path)?;
 //! let query = Query::new().epochs(4000).filter(col("energy").ge(9.5)).columns(["id", "energy"]).ordered(true);
 //! let mut rows = 0;
@@ -37,17 +37,18 @@
 //! # Ok::<(), turbidite::Error>(())
 //! ```
 //!
-//! # Which type for what
+//! # Main types
 //!
-//! * Writing: [`LocalJob`] has all ranks in one process; [`RankJob`] is one rank of a parallel program, over a
-//!   [`Transport`] such as MPI. Both take [`WriteOptions`], and rows as [`ColumnView`]s of a [`Schema`].
-//! * Reading: a [`Dataset`] runs a [`Query`], counts, explains, and computes [`query::Histogram`]s,
-//!   [`query::Quantiles`] and [`query::Tracks`]. [`expr`] is the language of predicates and derived columns, as text or
-//!   composed.
-//! * Upkeep: a [`Compaction`] rewrites epochs as few large, fully sorted files; [`verify`] checks every byte.
+//! * Writing: [`LocalJob`] runs all ranks in one process. [`RankJob`] is one rank of a parallel program, over a
+//!   [`Transport`] such as MPI. Both are configured by [`WriteOptions`], and append rows as [`ColumnView`]s of a
+//!   [`Schema`].
+//! * Reading: a [`Dataset`] runs a [`Query`], counts rows, explains plans, and computes [`query::Histogram`]s,
+//!   [`query::Quantiles`] and [`query::Tracks`]. [`expr`] is the language of predicates and derived columns. Programs
+//!   write it as text or compose it.
+//! * Maintenance: a [`Compaction`] rewrites epochs as few large, fully sorted files. [`verify`] checks every byte.
 //!
-//! The hidden modules are the parts these are made of. They are public for the command, the libraries for simulations,
-//! tests and benchmarks of this repository, and may change with every release.
+//! The hidden modules implement these types. They are public for the command, the simulation libraries, the tests and
+//! the benchmarks of this repository, and may change with every release.
 
 #[doc(hidden)]
 pub mod compact;

@@ -1,17 +1,17 @@
-//! SplitMix64, the pseudo-random number generator of sampling and simulation: its numbers are the same on every
+//! SplitMix64, the pseudo-random number generator of sampling and simulation. Its numbers are the same on every
 //! machine.
 
-/// The increment of the generator's state.
+/// Increment of the generator's state.
 pub const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Returns the output for a state.
+/// Returns the generator's output for a state.
 pub fn mix(state: u64) -> u64 {
     let mut bits = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     bits ^ (bits >> 31)
 }
 
-/// A generator.
+/// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
@@ -27,12 +27,12 @@ impl Random {
         mix(self.0)
     }
 
-    /// Returns the next number below `limit`, or 0 for a limit of 0. Small limits only: the remainder is biased.
+    /// Returns the next number modulo `limit`, or 0 for a limit of 0. The result is biased for large limits.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.next_u64() % limit.max(1)
     }
 
-    /// Returns the next number in 0..1.
+    /// Returns the next number in [0, 1).
     pub fn fraction(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -42,7 +42,7 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first numbers of the reference implementation, seeded with 1234567.
+    /// Checks the first numbers of the reference implementation, seeded with 1234567.
     #[test]
     fn numbers_are_those_of_the_reference() {
         let mut random = Random::new(1_234_567);

@@ -1,4 +1,4 @@
-//! Binding: converts sqlparser's tree to our own, resolves names, checks types, folds and rounds literals.
+//! Binding: converts sqlparser's tree to the typed tree, resolves names, checks types, and folds and rounds literals.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use super::ExpressionError;
 use super::parse::SourceText;
 use super::tree::{BinaryOp, ColumnRef, CompareOp, Condition, Number, UnaryOp, rounded};
 
-/// Maximum depth of a tree; chains of one arithmetic operator are as deep as they are long. All walks over the tree are
+/// Maximum depth of a tree. A chain of one arithmetic operator is as deep as it is long. All walks over the tree are
 /// recursive and rely on this limit.
 const MAX_TREE_DEPTH: usize = 200;
 
-/// Integer literals beyond this are taken as `f64`; [`Value::compare`] is exact below.
+/// Magnitude above which integer literals are converted to `f64`. [`Value::compare`] is exact for integers below it.
 const MAX_WHOLE: i128 = 1 << 100;
 
 /// The names in scope.
 pub(super) enum Names<'a> {
-    /// In predicates: columns and `epoch`.
+    /// Names in a predicate: columns and `epoch`.
     Predicate,
-    /// In derivations: columns and constants of the source.
+    /// Names in a derivation: columns and constants of the source.
     Derivation(&'a dyn Fn(&str) -> Option<f64>),
 }
 
-/// Binds expressions to columns, and collects the columns and constants they use.
+/// A binder of expressions to columns. The binder collects the source constants that the expressions use.
 pub(super) struct Binder<'a> {
     source: SourceText<'a>,
     columns: &'a [Column],
@@ -38,7 +38,7 @@ pub(super) struct Binder<'a> {
     constants: RefCell<Vec<Arc<str>>>,
 }
 
-/// A bound expression of either kind.
+/// A bound expression: a number or a condition.
 enum Bound {
     Number(Number),
     Condition(Condition),
@@ -46,9 +46,9 @@ enum Bound {
 
 type Result<T> = std::result::Result<T, ExpressionError>;
 
-/// Returns the position of an expression's begin if sqlparser provides it; (1, 1) otherwise.
+/// Returns the start of an expression, or (1, 1) if sqlparser does not provide it.
 ///
-/// sqlparser's own `span()` recurses to the full depth of the tree, which has not been limited yet.
+/// sqlparser's own `span()` is recursive, and the depth of sqlparser's tree is not limited yet.
 fn place(mut expr: &Expr) -> Location {
     loop {
         expr = match expr {
@@ -103,7 +103,7 @@ fn fold_binary(op: BinaryOp, left: Number, right: Number) -> Number {
     Number::Literal(Value::Float(op.apply(a.as_f64(), b.as_f64())))
 }
 
-/// Rounds a literal to the type of the float column it is compared with.
+/// Rounds a literal to the type of the float column that it is compared with.
 fn round_to(other: &Number, literal: Number) -> Number {
     let (Number::Column(column), Some(value)) = (other, literal.literal()) else { return literal };
     match (column.data_type, rounded(column.data_type, value)) {
@@ -137,7 +137,7 @@ impl<'a> Binder<'a> {
         self.number(expr, 0)
     }
 
-    /// Returns the source constants used so far.
+    /// Returns the source constants in use.
     pub(super) fn constants(self) -> Vec<Arc<str>> {
         self.constants.into_inner()
     }
@@ -196,7 +196,8 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// Binds the operands of a chain of ANDs or ORs, which leans left and may be long: walked without recursion.
+    /// Binds the operands of a chain of ANDs or ORs. The walk is not recursive, since the chain is left-deep and may be
+    /// long.
     fn chain(&self, expr: &Expr, chained: &BinaryOperator, depth: usize) -> Result<Vec<Condition>> {
         let mut operands = Vec::new();
         let mut rest = expr;
@@ -344,7 +345,7 @@ impl<'a> Binder<'a> {
         Ok(Number::Column(ColumnRef { index, data_type: column.data_type, name: column.name.as_str().into() }))
     }
 
-    /// Resolves a column name: the exact name, or else the only one that differs in case.
+    /// Returns the index of the column with this name, or else of the only column whose name differs in case only.
     fn find(&self, name: &str, position: usize) -> Result<usize> {
         if let Some(index) = self.columns.iter().position(|column| column.name == name) {
             return Ok(index);

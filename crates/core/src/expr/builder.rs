@@ -1,7 +1,7 @@
-//! Expressions built by a program instead of written as text.
+//! Expressions composed by a program, instead of written as text.
 //!
-//! An [`Expr`] is text of the language with names quoted and operands in parentheses, so that it means what the same
-//! text typed by a user means.
+//! An [`Expr`] holds text in the expression language, with quoted names and parenthesized operands. A composed
+//! expression means the same as its text.
 
 use std::fmt;
 use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
@@ -18,11 +18,11 @@ use std::ops::{Add, Div, Mul, Neg, Not, Rem, Sub};
 #[derive(Debug, Clone)]
 pub struct Expr {
     text: String,
-    /// A name, a number that is not negative or a call: needs no parentheses.
+    /// Whether the expression is a name, a non-negative number or a call, and needs no parentheses.
     is_atom: bool,
 }
 
-/// Returns the column of a name, whatever characters the name has.
+/// Returns the column with this name. The name may contain any characters.
 pub fn col(name: &str) -> Expr {
     Expr::atom(format!("\"{}\"", name.replace('"', "\"\"")))
 }
@@ -47,12 +47,12 @@ literals! {
     i64 => |value| value.to_string(), value < 0;
     u32 => |value| value.to_string(), false;
     u64 => |value| value.to_string(), false;
-    // The shortest text that is read back as the same value.
+    // The text is the shortest that parses to the same value.
     f32 => |value| number(format!("{value:?}")), value.is_sign_negative();
     f64 => |value| number(format!("{value:?}")), value.is_sign_negative();
 }
 
-/// A float as the language spells it: `inf`, `-inf`, `nan`.
+/// Converts a float's text to the language's spelling: `inf`, `-inf`, `nan`.
 fn number(text: String) -> String {
     text.replace("NaN", "nan")
 }
@@ -86,19 +86,19 @@ impl Expr {
         Self::call("sqrt", self)
     }
 
-    /// Returns the largest whole number that is not greater.
+    /// Returns the largest integer that is not greater than the number.
     #[must_use]
     pub fn floor(&self) -> Self {
         Self::call("floor", self)
     }
 
-    /// Compares for equality. NaN equals nothing.
+    /// Compares for equality. The comparison is false for NaN.
     #[must_use]
     pub fn eq(&self, other: impl Into<Self>) -> Self {
         self.infix("=", other)
     }
 
-    /// Compares for inequality; true for NaN.
+    /// Compares for inequality. The comparison is true for NaN.
     #[must_use]
     pub fn ne(&self, other: impl Into<Self>) -> Self {
         self.infix("<>", other)
@@ -135,7 +135,7 @@ impl Expr {
         Self { text: format!("{} BETWEEN {low} AND {high}", self.operand()), is_atom: false }
     }
 
-    /// Tests whether the number is one of a list; never, for an empty one.
+    /// Tests whether the number is in a list. The test is false for an empty list.
     #[must_use]
     pub fn is_in<T: Into<Self>>(&self, members: impl IntoIterator<Item = T>) -> Self {
         let members: Vec<String> = members.into_iter().map(|member| member.into().text).collect();
@@ -151,13 +151,13 @@ impl Expr {
         Self::call("isnan", self)
     }
 
-    /// Requires both conditions.
+    /// Combines two conditions. The result is true if both are true.
     #[must_use]
     pub fn and(&self, other: impl Into<Self>) -> Self {
         self.infix("AND", other)
     }
 
-    /// Requires one condition or both.
+    /// Combines two conditions. The result is true if one or both are true.
     #[must_use]
     pub fn or(&self, other: impl Into<Self>) -> Self {
         self.infix("OR", other)
@@ -206,7 +206,7 @@ impl fmt::Display for Expr {
     }
 }
 
-/// The text of the expression.
+/// Returns the text of the expression.
 impl From<Expr> for String {
     fn from(expression: Expr) -> Self {
         expression.text

@@ -1,28 +1,28 @@
-//! A predicate as comparisons that connectives join, for those who judge each comparison by itself.
+//! A predicate as comparisons joined by connectives, for callers that evaluate each comparison separately.
 
 use super::plan::{ExpressionPlan, Source};
 use super::prune::{ColumnBounds, Pruner, TruthValue};
 use super::tree::gather;
 
-/// How conditions are joined.
+/// A connective of conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connective {
-    /// The only operand fails.
+    /// True if the only operand is false.
     Not,
-    /// All operands hold.
+    /// True if all operands are true.
     And,
-    /// At least one operand holds.
+    /// True if at least one operand is true.
     Or,
 }
 
-/// A condition without connectives: one comparison, membership or test.
+/// A condition without connectives: one comparison, membership test or NaN test.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     plan: &'a ExpressionPlan,
 }
 
 impl Comparison<'_> {
-    /// Returns the columns it reads, as ascending indexes into the schema.
+    /// Returns the columns that the comparison reads, as ascending indexes into the schema.
     pub fn columns(&self) -> Vec<usize> {
         let (mut columns, mut epoch) = (Vec::new(), false);
         let mut source = |source: &Source| {
@@ -47,13 +47,13 @@ impl Comparison<'_> {
         columns
     }
 
-    /// Judges rows of `epoch`, as [`super::Predicate::prune`] does.
+    /// Evaluates the comparison on the column statistics of rows of `epoch`, as [`super::Predicate::prune`] does.
     pub fn prune(&self, epoch: u64, summary: &dyn Fn(usize) -> Option<ColumnBounds>) -> TruthValue {
         Pruner { epoch, summary }.truth(self.plan)
     }
 }
 
-/// Folds a plan from its comparisons up.
+/// Folds a plan bottom-up: `comparison` returns the value of a comparison, and `join` that of a connective.
 pub(super) fn fold<T, E>(
     plan: &ExpressionPlan,
     comparison: &mut dyn FnMut(&Comparison<'_>) -> Result<T, E>,

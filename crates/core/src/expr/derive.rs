@@ -11,10 +11,10 @@ use super::parse::{SourceText, parse};
 use super::program::{CHUNK_ROWS, Chunks, Program, Scalar, Stack};
 use super::tree::{Number, gather};
 
-/// A column computed from others, in `f64`, and stored as its own type.
+/// A column that is computed from others in `f64`.
 ///
-/// Stored as a float, the result is rounded to it. Stored as an integer, it is rounded to the nearest (ties to even),
-/// and NaN or a value out of range is an error.
+/// A float column stores the result rounded to its type. An integer column stores the result rounded to the nearest
+/// integer (ties to even). For an integer column, NaN and values out of range are errors.
 #[derive(Debug, Clone)]
 pub struct Derivation {
     column: Column,
@@ -25,7 +25,7 @@ pub struct Derivation {
     constants: Vec<Arc<str>>,
 }
 
-/// The inputs one derivation reads, by slot.
+/// The input columns of one derivation, by slot.
 struct Views<'a>(Vec<ColumnView<'a>>);
 
 impl Chunks for Views<'_> {
@@ -51,7 +51,7 @@ impl Chunks for Views<'_> {
             DataType::U64 => values!(u64),
             DataType::F32 => values!(f32),
             DataType::F64 => values!(f64),
-            // Binding admits no such column.
+            // Binding rejects such columns.
             DataType::FixedBytes(_) => {}
         }
     }
@@ -65,7 +65,8 @@ impl Chunks for Views<'_> {
     }
 }
 
-/// Splits `name:type = expression`; the number is the position of the expression, in characters.
+/// Splits `name:type = expression`. Returns the column, the expression, and the number of characters before the
+/// expression.
 fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
     let form = || ExpressionError::DerivationForm { text: text.to_owned() };
     let (head, expression) = text.split_once('=').ok_or_else(form)?;
@@ -94,21 +95,22 @@ fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
     Ok((Column::new(name, data_type), expression, skipped))
 }
 
-/// Rounds like `f64::round_ties_even`, which is a call into the C library on processors without an instruction known
-/// for it.
+/// Rounds like `f64::round_ties_even`, which calls the C library on targets without a rounding instruction.
 fn round_ties_even(value: f64) -> f64 {
-    // Floats of this size and above are whole; adding it pushes the fraction out, rounding as IEEE's default does.
+    // Floats of at least this magnitude are integers. Adding it to a smaller float rounds off the fraction, by IEEE
+    // 754's default rounding.
     const WHOLE: f64 = (1u64 << 52) as f64;
     let pushed = WHOLE.copysign(value);
     if value.abs() < WHOLE { (value + pushed) - pushed } else { value }
 }
 
 impl Derivation {
-    /// Parses a derivation over `inputs`, and over constants of the source that `constants` returns for their full
-    /// names (`"header.x0"`). Only the existence of a constant matters here; its value may differ in every file.
+    /// Parses a derivation over the columns `inputs` and the constants of the source. `constants` returns a constant's
+    /// value by its full name (`"header.x0"`). Only the existence of a constant is checked: its value may differ in
+    /// every file.
     ///
     /// # Errors
-    /// [`ExpressionError`] with the place in the text.
+    /// [`ExpressionError`] if the text is not a valid derivation.
     ///
     /// ```
     /// use turbidite::expr::Derivation;
@@ -144,28 +146,28 @@ impl Derivation {
         Ok(Self { column, tree, program, inputs: used, types, constants })
     }
 
-    /// Returns name and type of the derived column.
+    /// Returns the name and type of the derived column.
     pub fn column(&self) -> &Column {
         &self.column
     }
 
-    /// Returns the input columns it reads, as ascending indexes.
+    /// Returns the input columns that the derivation reads, as ascending indexes.
     pub fn inputs(&self) -> &[usize] {
         &self.inputs
     }
 
-    /// Iterates over the source constants it reads, by full name.
+    /// Iterates over the source constants that the derivation reads, by full name.
     pub fn constants(&self) -> impl Iterator<Item = &str> {
         self.constants.iter().map(AsRef::as_ref)
     }
 
     /// Computes the column for all `rows` and appends its values, little-endian and packed, to `out`.
     ///
-    /// `inputs` are the columns the derivation was parsed with, in that order.
+    /// `inputs` are the columns that were passed to [`Derivation::parse`], in the same order.
     ///
     /// # Errors
-    /// [`ExpressionError::ValueRange`] for a value that its integer type cannot hold, [`ExpressionError::Input`] for
-    /// inputs or constants that are missing or of another type. `out` is then unchanged.
+    /// [`ExpressionError::ValueRange`] for a value out of the range of the integer type, [`ExpressionError::Input`] for
+    /// inputs or constants that are missing or have another type. An error leaves `out` unchanged.
     pub fn evaluate(
         &self,
         inputs: &[ColumnView<'_>],
@@ -221,14 +223,15 @@ impl Derivation {
     fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(), ExpressionError> {
         macro_rules! whole {
             ($type:ty) => {{
-                // Both ends are powers of two (or zero), exact in f64; the upper one is the first value too large.
+                // Both ends are zero or powers of two in magnitude, hence exact in f64. `above` is the first value that
+                // is too large.
                 let (low, above) = (<$type>::MIN as f64, 2f64.powi(<$type>::MAX.count_ones() as i32));
                 const WIDTH: usize = size_of::<$type>();
                 let start = out.len();
                 out.resize(start + values.len() * WIDTH, 0);
                 for (row, (slot, value)) in out[start..].chunks_exact_mut(WIDTH).zip(values).enumerate() {
                     let rounded = round_ties_even(*value);
-                    // NaN fails both comparisons.
+                    // Both comparisons are false for NaN.
                     if !(rounded >= low && rounded < above) {
                         return Err(self.out_of_range(first_row + row, *value));
                     }
@@ -247,7 +250,7 @@ impl Derivation {
             DataType::U16 => whole!(u16),
             DataType::U32 => whole!(u32),
             DataType::U64 => whole!(u64),
-            // `split` admits numbers only.
+            // `split` rejects other types.
             DataType::FixedBytes(_) => {}
         }
         Ok(())
@@ -263,14 +266,14 @@ impl Derivation {
     }
 }
 
-/// Formats `name: type = expression`, normalized; it parses to the same derivation.
+/// Formats the normalized `name:type = expression`. The text parses to the same derivation.
 impl fmt::Display for Derivation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{} = {}", self.column.name, self.column.data_type, self.tree)
     }
 }
 
-/// Derivations over one set of source columns. Later ones may read the stored values of earlier ones.
+/// Derivations over one set of source columns. A derivation may read the stored values of earlier derivations.
 ///
 /// ```
 /// use turbidite::expr::DerivationSet;
@@ -299,11 +302,11 @@ pub struct DerivedColumns {
 }
 
 impl DerivationSet {
-    /// Parses derivations in order; each may read the source columns and all derivations before it.
+    /// Parses derivations in order. Each derivation may read the source columns and all earlier derivations.
     ///
     /// # Errors
-    /// As for [`Derivation::parse`]; also when a derived column has the name of a source column or of another
-    /// derivation.
+    /// The errors of [`Derivation::parse`], and an error for a derived column with the name of a source column or of
+    /// another derived column.
     pub fn parse(
         texts: &[impl AsRef<str>],
         sources: &[Column],
@@ -334,10 +337,10 @@ impl DerivationSet {
         self.derivations.iter().map(Derivation::column)
     }
 
-    /// Computes all derived columns from the source columns the set was parsed with.
+    /// Computes all derived columns from the source columns that were passed to [`DerivationSet::parse`].
     ///
     /// # Errors
-    /// As for [`Derivation::evaluate`].
+    /// The errors of [`Derivation::evaluate`].
     pub fn evaluate(
         &self,
         sources: &[ColumnView<'_>],
@@ -364,7 +367,7 @@ impl DerivedColumns {
     /// Returns the values of derived column `index`.
     ///
     /// # Panics
-    /// When there is no such column.
+    /// If column `index` does not exist.
     pub fn view(&self, index: usize) -> ColumnView<'_> {
         let (data_type, values) = &self.columns[index];
         match ColumnView::new(values, data_type.width(), self.rows, *data_type) {
@@ -378,7 +381,7 @@ impl DerivedColumns {
         self.columns.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no derived columns.
     pub fn is_empty(&self) -> bool {
         self.columns.is_empty()
     }

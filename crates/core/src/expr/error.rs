@@ -1,14 +1,14 @@
-//! Errors in expressions, with the position in the text and the correction.
+//! Errors in expressions, with positions in the text.
 
 use crate::schema::DataType;
 
-/// Maximum length of a text in bytes: room for an IN list of some 100,000 numbers.
+/// Maximum length of a text, in bytes. An IN list of about 100,000 numbers fits.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Maximum number of operators and keywords such as AND.
+/// Maximum number of operators, including keywords such as AND.
 pub(super) const MAX_OPERATORS: usize = 1_000;
 
-/// An error in an expression, or in storing its result.
+/// An error in an expression, or in the storage of its result.
 ///
 /// Positions count characters from 1 in the original text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,24 +1,24 @@
 //! Row masks: one bit per row in `u64` words, filled by tight loops over native values.
 //!
-//! Each word is made in two steps that compilers vectorise on any target: 64 comparisons give 64 bytes of 0 or 1, and a
-//! multiplication gathers eight bytes into eight bits.
+//! Each word is computed in two steps that compilers vectorise on any target. 64 comparisons return 64 bytes of 0 or 1.
+//! One multiplication per eight bytes then gathers these into eight bits.
 
 use arrow_buffer::{BooleanBuffer, Buffer};
 
 /// Rows per word.
 pub(super) const WORD_ROWS: usize = 64;
 
-/// One bit per row; bits beyond the last row are unspecified until the mask is finished.
+/// A mask with one bit per row. Bits beyond the last row are unspecified.
 #[derive(Debug, Clone)]
 pub(super) struct Mask {
     words: Vec<u64>,
     rows: usize,
 }
 
-/// Gathers 64 bytes of 0 or 1 into 64 bits, the first byte into the lowest bit.
+/// Gathers 64 bytes of 0 or 1 into 64 bits. The first byte becomes the lowest bit.
 #[inline]
 pub(super) fn pack(bytes: &[u8; WORD_ROWS]) -> u64 {
-    // Byte i of a group is moved to bit 56 + i by the factor's bit 56 - 7 i; no two products meet in one bit.
+    // The factor's bit 56 - 7 i moves byte i of a group to bit 56 + i. No two products share a bit.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let mut word = 0u64;
     for (group, eight) in bytes.chunks_exact(8).enumerate() {
@@ -35,7 +35,7 @@ impl Mask {
         Self { words: vec![if value { u64::MAX } else { 0 }; rows.div_ceil(WORD_ROWS)], rows }
     }
 
-    /// Tests every value.
+    /// Creates a mask by testing every value.
     #[inline]
     pub(super) fn of<T: Copy>(values: &[T], test: impl Fn(T) -> bool) -> Self {
         let mut words = Vec::with_capacity(values.len().div_ceil(WORD_ROWS));
@@ -58,7 +58,7 @@ impl Mask {
         Self { words, rows: values.len() }
     }
 
-    /// Tests pairs of values, chunk by chunk: `words` of the rows from `first_row` on, which is a multiple of 64.
+    /// Tests pairs of values, and sets the bits of the rows from `first_row` on. `first_row` is a multiple of 64.
     #[inline]
     pub(super) fn set_pairs<T: Copy>(
         &mut self,
@@ -77,7 +77,7 @@ impl Mask {
         }
     }
 
-    /// Tests single values, like [`Mask::set_pairs`].
+    /// Tests single values, and sets their bits like [`Mask::set_pairs`].
     #[inline]
     pub(super) fn set<T: Copy>(&mut self, first_row: usize, values: &[T], test: impl Fn(T) -> bool) {
         let part = Self::of(values, test);
@@ -101,7 +101,7 @@ impl Mask {
         self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
-    /// Returns whether every row has this bit.
+    /// Returns whether every row's bit equals `value`.
     pub(super) fn is_all(&self, value: bool) -> bool {
         let fill = if value { u64::MAX } else { 0 };
         let Some((last, full)) = self.words.split_last() else { return true };
@@ -112,9 +112,9 @@ impl Mask {
         (last ^ fill) & used == 0 && full.iter().all(|word| *word == fill)
     }
 
-    /// Returns the mask as Arrow's bits.
+    /// Returns the mask as an Arrow bitmap.
     pub(super) fn finish(mut self) -> BooleanBuffer {
-        // Arrow numbers bits from the lowest of the first byte.
+        // Arrow's first row is the lowest bit of the first byte.
         self.words.iter_mut().for_each(|word| *word = word.to_le());
         BooleanBuffer::new(Buffer::from_vec(self.words), 0, self.rows)
     }

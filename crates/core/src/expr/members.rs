@@ -1,23 +1,23 @@
-//! The set of an IN list: exact, with constant-time lookup however long the list is.
+//! The set of values of an IN list, with exact comparison and constant-time lookup.
 
 use std::cmp::Ordering;
 
 use crate::schema::Value;
 
-/// Values of one column type (or of `f64`), without NaN.
+/// A set of values of one column type (or of `f64`), without NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Members {
-    /// Ascending, without repetition.
+    /// Values in ascending order, without duplicates.
     sorted: Vec<Value>,
-    /// Open addressing over the values' codes; at most half full.
+    /// Hash table of the values' codes with open addressing, at most half full.
     table: Vec<u64>,
-    /// A code that no member has: marks free places of the table.
+    /// A code that no member has. It marks the free slots of `table`.
     free: u64,
     /// 64 - log2 of the table's length.
     shift: u32,
 }
 
-/// A number's code, equal exactly for equal numbers of one type.
+/// A number with a 64-bit code. Equal numbers of one type have equal codes, and different numbers have different codes.
 pub(super) trait Code: Copy {
     /// Returns the code.
     fn code(self) -> u64;
@@ -27,7 +27,7 @@ macro_rules! codes {
     ($($type:ty),*) => { $(impl Code for $type {
         #[inline(always)]
         fn code(self) -> u64 {
-            // Sign extension keeps values of one type apart.
+            // Sign extension maps different values of one type to different codes.
             self as u64
         }
     })* };
@@ -37,7 +37,7 @@ codes!(i8, i16, i32, i64, u8, u16, u32, u64);
 impl Code for f64 {
     #[inline(always)]
     fn code(self) -> u64 {
-        // Adding 0.0 turns -0.0 into 0.0. No member has a code of NaN.
+        // Adding 0.0 converts -0.0 to 0.0. No member is NaN.
         (self + 0.0).to_bits()
     }
 }
@@ -51,22 +51,22 @@ impl Code for f32 {
 
 fn code_of(value: Value) -> u64 {
     match value {
-        // Column values only: they lie within i64 or u64, and the low 64 bits are the code.
+        // Members are column values within the range of i64 or u64. The low 64 bits are the code.
         Value::Int(value) => value as u64,
         Value::Float(value) => value.code(),
     }
 }
 
 impl Members {
-    /// Collects values that are all integers or all floats; NaN is left out, since no value equals it.
+    /// Creates a set of values that are all integers or all floats. NaN is dropped, since no value equals NaN.
     pub(super) fn new(values: impl IntoIterator<Item = Value>) -> Self {
         let is_nan = |value: &Value| matches!(value, Value::Float(value) if value.is_nan());
         let mut sorted: Vec<Value> = values.into_iter().filter(|value| !is_nan(value)).collect();
         sorted.sort_by(|a, b| a.compare(*b).unwrap_or(Ordering::Equal));
         sorted.dedup_by(|a, b| a.compare(*b) == Some(Ordering::Equal));
         let size = (2 * sorted.len() + 2).next_power_of_two();
-        // No float has a NaN's code, and among integers one of any n + 1 is free. Other NaN payloads may occur in data
-        // but are no members either.
+        // Any n + 1 codes include one that none of n members has. The first candidate, `u64::MAX`, is the code of a
+        // NaN, so it is free in a set of floats. The codes of other NaNs may occur in data, but not in the table.
         let mut codes: Vec<u64> = sorted.iter().map(|value| code_of(*value)).collect();
         codes.sort_unstable();
         let free =
@@ -81,10 +81,10 @@ impl Members {
         members
     }
 
-    /// Returns the place of a code in the table, or the free place for it.
+    /// Returns the slot of a code in the table, or the free slot for a code that is not in the table.
     #[inline]
     fn place(&self, code: u64) -> usize {
-        // Fibonacci hashing; linear probing ends since the table is never full.
+        // Fibonacci hashing with linear probing. The probing ends, since the table is never full.
         let mut place = (code.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize;
         while self.table[place] != code && self.table[place] != self.free {
             place = (place + 1) & (self.table.len() - 1);
@@ -99,12 +99,12 @@ impl Members {
         code != self.free && self.table[self.place(code)] == code
     }
 
-    /// Returns the members, ascending.
+    /// Returns the members in ascending order.
     pub(super) fn values(&self) -> &[Value] {
         &self.sorted
     }
 
-    /// Returns whether a member lies between two values, both included.
+    /// Returns whether a member lies in the closed interval of two values.
     pub(super) fn any_within(&self, low: Value, high: Value) -> bool {
         let first = self.sorted.partition_point(|member| member.compare(low) == Some(Ordering::Less));
         self.sorted

@@ -1,9 +1,9 @@
-//! Parsing text to sqlparser's tree, within limits that hold for any text.
+//! Parsing of text to sqlparser's tree, within limits that hold for any text.
 //!
-//! The tokens are checked before the parser sees them. Only those of the language pass, so that no other SQL
-//! (subqueries, casts, comments) is reachable; every word but the language's own is stripped of its SQL meaning, so
-//! that columns may be called `time`, `position` or `interval`. Parentheses and operators are counted here: sqlparser's
-//! left-leaning chains are as deep as they are long, and would overflow the stack when dropped.
+//! The tokens are checked before parsing. Only tokens of the language are accepted, so other SQL (subqueries, casts,
+//! comments) cannot be reached. Other keywords lose their SQL meaning, so that columns may be named `time`, `position`
+//! or `interval`. Parentheses and operators are counted here, since sqlparser's left-deep chains are as deep as they
+//! are long, and would overflow the stack on drop.
 
 use sqlparser::ast::Expr;
 use sqlparser::dialect::GenericDialect;
@@ -16,7 +16,7 @@ use super::error::{ExpressionError, MAX_OPERATORS, MAX_TEXT_BYTES};
 /// Maximum nesting of parentheses and calls.
 const MAX_DEPTH: usize = 60;
 
-/// Maximum recursion of the parser: parentheses, each with a sign or NOT before it.
+/// Maximum recursion depth of the parser: nested parentheses, each with a sign or NOT before it.
 const MAX_LEVELS: usize = 2 * MAX_DEPTH + 10;
 
 /// Maximum number of consecutive signs or NOTs.
@@ -25,10 +25,10 @@ const MAX_PREFIXES: usize = 20;
 /// Maximum length of a quotation in an error message, in characters.
 const NEAR_CHARACTERS: usize = 24;
 
-/// A text and its offset in the user's text; converts places to positions.
+/// A section of the user's text, with its offset there. Converts sqlparser's locations to positions in the user's text.
 pub(super) struct SourceText<'a> {
     text: &'a str,
-    /// Characters of the user's text before `text`.
+    /// Number of characters of the user's text before `text`.
     skipped: usize,
 }
 
@@ -37,7 +37,7 @@ impl<'a> SourceText<'a> {
         Self { text, skipped }
     }
 
-    /// Returns the characters of `text` before a place; places past the end mean the end.
+    /// Returns the number of characters of `text` before a location.
     fn offset(&self, place: Location) -> usize {
         let line = usize::try_from(place.line).unwrap_or(1).max(1);
         let column = usize::try_from(place.column).unwrap_or(1).max(1);
@@ -45,12 +45,12 @@ impl<'a> SourceText<'a> {
         before + column - 1
     }
 
-    /// Returns the position of a place, counted in characters from 1.
+    /// Returns the position of a location in the user's text, counted in characters from 1.
     pub(super) fn position(&self, place: Location) -> usize {
         self.skipped + self.offset(place) + 1
     }
 
-    /// Returns the text at a place, shortened.
+    /// Returns the text at a location, shortened.
     pub(super) fn near(&self, place: Location) -> String {
         let mut rest = self.text.chars().skip(self.offset(place));
         let mut near: String = rest.by_ref().take(NEAR_CHARACTERS).collect();
@@ -60,7 +60,7 @@ impl<'a> SourceText<'a> {
         if near.trim().is_empty() { "the end".to_owned() } else { near.trim().to_owned() }
     }
 
-    /// Returns the place after the last character.
+    /// Returns the location after the last character.
     fn end(&self) -> Location {
         Location::new(1, self.text.chars().count() as u64 + 1)
     }
@@ -70,7 +70,7 @@ impl<'a> SourceText<'a> {
     }
 }
 
-/// Parses one expression that fills the whole text.
+/// Parses one expression. The expression is the whole text.
 pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     if source.text.len() > MAX_TEXT_BYTES {
         return Err(ExpressionError::TooLong { bytes: source.text.len() });
@@ -96,8 +96,8 @@ pub(super) fn parse(source: &SourceText<'_>) -> Result<Expr, ExpressionError> {
     }
 }
 
-/// Converts the parser's message to our error: "Expected: an expression, found: ) at Line: 1, Column: 12". If it names
-/// no place, the error is at the end of the text.
+/// Converts the parser's message, such as "Expected: an expression, found: ) at Line: 1, Column: 12", to our error. If
+/// the message has no location, the error is at the end of the text.
 fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
     let (what, place) = message.split_once(" at Line: ").unwrap_or((message, ""));
     let place = place
@@ -108,7 +108,7 @@ fn refusal(source: &SourceText<'_>, message: &str) -> ExpressionError {
     source.syntax(place, what)
 }
 
-/// Admits only the language's own tokens, strips foreign keywords and limits depth and size.
+/// Accepts only tokens of the language, removes the meaning of other SQL keywords, and limits depth and size.
 fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<TokenWithSpan>, ExpressionError> {
     let mut admitted: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
     let mut depth = 0usize;
@@ -123,7 +123,7 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
                     source.syntax(place, "this starts a comment in SQL; put a space between the two characters")
                 );
             }
-            // Dropped here: the parser's look-ahead walks over it one by one.
+            // Whitespace is dropped, since the parser's look-ahead skips it token by token.
             Token::Whitespace(_) => continue,
             Token::Number(_, false) | Token::Comma | Token::Period | Token::EOF => {}
             Token::LParen => {
@@ -138,7 +138,7 @@ fn admit(source: &SourceText<'_>, tokens: Vec<TokenWithSpan>) -> Result<Vec<Toke
                 Keyword::TRUE | Keyword::FALSE => {}
                 _ => word.keyword = Keyword::NoKeyword,
             },
-            // The signs in a list such as (-1, -2) are part of its numbers; they do not nest.
+            // A sign in a list such as (-1, -2) is part of a number, and adds no depth.
             Token::Minus | Token::Plus => {
                 is_operator = !matches!(admitted.last().map(|last| &last.token), Some(Token::Comma | Token::LParen));
             }

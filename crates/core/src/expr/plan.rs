@@ -1,9 +1,9 @@
-//! The execution plan of comparisons, made once per predicate.
+//! The execution plan of comparisons, built once per predicate.
 //!
 //! Every comparison of a bare column (or `epoch`) with a literal becomes a range test: the value lies in a closed
-//! interval of the column's own type. `x > v` is the interval from the next value above `v`. So one kernel serves `=`,
-//! `<`, `<=`, `>`, `>=` and BETWEEN, ANDs of them on one column merge into a single pass, pruning is an overlap test,
-//! and NaN, which lies in no interval, follows IEEE without a special case.
+//! interval of the column's own type. For `x > v`, the interval begins at the next value above `v`. Hence one kernel
+//! evaluates `=`, `<`, `<=`, `>`, `>=` and BETWEEN, and conjunctions of them on one column are merged into a single
+//! pass. Pruning is an overlap test. NaN lies in no interval, so NaN follows IEEE 754 without a special case.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,7 @@ use super::members::Members;
 use super::program::Program;
 use super::tree::{CompareOp, Condition, Number, rounded};
 
-/// A value read without arithmetic.
+/// A value that is read without arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     Column { slot: usize, index: usize, data_type: DataType },
@@ -29,18 +29,18 @@ impl Source {
     }
 }
 
-/// A number computed in `f64`: the tree for pruning, the steps for evaluation.
+/// A number computed in `f64`: its tree for pruning, its program for evaluation.
 #[derive(Debug, Clone)]
 pub(super) struct Computed {
     pub(super) tree: Number,
     pub(super) program: Program,
 }
 
-/// An executable condition. `inside: false` negates it, so it is true for NaN.
+/// An executable condition. `inside: false` negates the condition, which is then true for NaN.
 #[derive(Debug, Clone)]
 pub(super) enum ExpressionPlan {
     Constant(bool),
-    /// The value lies within [low, high], both of the source's type (and never empty).
+    /// The value lies in [low, high]. Both ends have the source's type, and the interval is not empty.
     Range {
         source: Source,
         low: Value,
@@ -53,7 +53,7 @@ pub(super) enum ExpressionPlan {
         members: Members,
         inside: bool,
     },
-    /// Two integers, compared exactly.
+    /// An exact comparison of two integers.
     Whole {
         op: CompareOp,
         left: Source,
@@ -75,13 +75,13 @@ pub(super) enum ExpressionPlan {
     Or(Vec<ExpressionPlan>),
 }
 
-/// Builds plans, given the slots of the columns.
+/// A planner for the conditions of one predicate.
 pub(super) struct ExpressionPlanner<'a> {
-    /// The columns in use, ascending: a column's slot is its index here.
+    /// Columns in use, in ascending order. A column's slot is its index in this list.
     pub(super) columns: &'a [usize],
 }
 
-/// Returns the smallest and largest value of a type; infinities count as values.
+/// Returns the smallest and largest value of a type. For floats these are the infinities.
 pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
     let whole = |low: i128, high: i128| (Value::Int(low), Value::Int(high));
     match data_type {
@@ -99,8 +99,8 @@ pub(super) fn type_range(data_type: DataType) -> (Value, Value) {
     }
 }
 
-/// Returns the values of `data_type` for which `value op literal` holds, as a closed interval; `None` when there are
-/// none. For `NotEqual`, returns the values that do *not* match.
+/// Returns the values of `data_type` for which `value op literal` is true, as a closed interval, or `None` if there are
+/// none. For `NotEqual`, returns the interval of the values that do *not* match.
 fn interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
     let literal = rounded(data_type, literal);
     let (low, high) = match data_type {
@@ -131,8 +131,8 @@ fn float_interval(op: CompareOp, literal: f64, next: impl Fn(f64, bool) -> f64) 
 }
 
 fn whole_interval(op: CompareOp, data_type: DataType, literal: Value) -> Option<(Value, Value)> {
-    // The integers next to the literal on either side, equal if it is an integer; `as` saturates for floats beyond
-    // i128, which is far outside every column's type.
+    // The nearest integers that are not above and not below the literal. `as` saturates for floats beyond i128, whose
+    // range is far wider than every column's type.
     let (below, above) = match literal {
         Value::Int(value) => (value, value),
         Value::Float(value) if value.is_nan() => return None,
@@ -173,7 +173,7 @@ fn intersect(a: Option<(Value, Value)>, b: Option<(Value, Value)>) -> Option<(Va
 }
 
 impl ExpressionPlan {
-    /// Returns a plan that tests whether a value read without arithmetic is a member of a list.
+    /// Returns a plan that tests whether a source's value is in a list.
     pub(super) fn any_of(source: Source, members: Members, inside: bool) -> Self {
         match *members.values() {
             [] => Self::Constant(!inside),
@@ -183,7 +183,7 @@ impl ExpressionPlan {
     }
 }
 
-/// Returns a rough cost of a plan per row: cheap plans run first and may make the others unnecessary.
+/// Returns a rough cost of a plan per row. Cheap plans run first, and may make the others unnecessary.
 fn cost(plan: &ExpressionPlan) -> usize {
     match plan {
         ExpressionPlan::Constant(_) => 0,
@@ -219,7 +219,7 @@ impl ExpressionPlanner<'_> {
         }
     }
 
-    /// Builds a conjunction, with the ranges on each source merged into one.
+    /// Builds a conjunction, and merges the ranges on each source into one.
     fn all(operands: impl Iterator<Item = ExpressionPlan>) -> ExpressionPlan {
         let mut plans: Vec<ExpressionPlan> = Vec::new();
         for operand in operands {
@@ -249,7 +249,7 @@ impl ExpressionPlanner<'_> {
     }
 
     fn slot(&self, index: usize) -> usize {
-        // Every column of the tree is in the list, which was gathered from it.
+        // The list contains every column of the tree, since it was gathered from the tree.
         self.columns.partition_point(|column| *column < index)
     }
 
@@ -294,7 +294,7 @@ impl ExpressionPlanner<'_> {
     fn member(&self, value: &Number, list: &[Number], negated: bool) -> ExpressionPlan {
         let literals: Option<Vec<Value>> = list.iter().map(Number::literal).collect();
         let (source, Some(literals), None) = (self.source(value), literals, value.literal()) else {
-            // A list that contains columns: each item is a comparison of its own.
+            // If the list contains columns, or the value is a literal, each item becomes a comparison.
             let any = list.iter().map(|item| self.compare(CompareOp::Equal, value, item)).collect();
             return if negated {
                 ExpressionPlan::Not(Box::new(ExpressionPlan::Or(any)))

@@ -1,4 +1,4 @@
-//! Predicates: evaluation on rows, and pruning of sets of rows.
+//! Predicates: evaluation on rows, and pruning of row sets.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -59,7 +59,7 @@ pub struct Predicate {
     uses_epoch: bool,
 }
 
-/// Columns of some rows of one epoch, checked to fit one predicate.
+/// Columns of some rows of one epoch, checked to match one predicate.
 #[derive(Debug)]
 pub struct PredicateInput<'a> {
     epoch: u64,
@@ -82,7 +82,7 @@ enum Slice<'a> {
     F64(&'a [f64]),
 }
 
-/// Runs one piece of code for any column type.
+/// Evaluates `$body` with the native values of a column of any type.
 macro_rules! with_values {
     ($slice:expr, $values:ident => $body:expr) => {
         match $slice {
@@ -123,7 +123,7 @@ impl<'a> Slice<'a> {
     }
 }
 
-/// The conversion of plans' values to a column's own type.
+/// A native column type, to which a plan's values are converted.
 trait Native: Code + PartialOrd {
     fn of(value: Value) -> Self;
 }
@@ -150,13 +150,14 @@ macro_rules! native_float {
 }
 native_float!(f32, f64);
 
-/// Returns the mask of values within [low, high]; one comparison where an end is open.
+/// Returns the mask of the values in [low, high]. If only one end is open, the values are compared with the other end
+/// only.
 fn within<T: Native>(values: &[T], low: Value, high: Value, open: (bool, bool)) -> Mask {
     let (low, high) = (T::of(low), T::of(high));
     match open {
         (false, true) => Mask::of(values, |value| value >= low),
         (true, false) => Mask::of(values, |value| value <= high),
-        // `&`, not `&&`: no branch in the loop.
+        // `&` instead of `&&` avoids a branch in the loop.
         _ => Mask::of(values, |value| (value >= low) & (value <= high)),
     }
 }
@@ -173,7 +174,7 @@ impl Chunks for PredicateInput<'_> {
     }
 
     fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        // Binding admits no other type.
+        // Binding rejects other types.
         if let Slice::F32(values) = self.columns[slot] {
             for (out, value) in out.iter_mut().zip(&values[first_row..]) {
                 *out = f64::from(value.to_bits() as i32);
@@ -229,7 +230,8 @@ impl<'a> PredicateInput<'a> {
         }
     }
 
-    /// Evaluates a conjunction (or disjunction), and stops as soon as no row (or every row) matches.
+    /// Evaluates a conjunction (`all`) or a disjunction. Stops as soon as a conjunction matches no row, or a
+    /// disjunction matches every row.
     fn joined(&self, plans: &[ExpressionPlan], stack: &mut [Stack; 2], all: bool) -> Mask {
         let mut joined: Option<Mask> = None;
         for plan in plans {
@@ -278,7 +280,7 @@ impl<'a> PredicateInput<'a> {
         match scalar {
             Scalar::Literal(value) => value,
             Scalar::Epoch => self.epoch as f64,
-            // Binding admits no source constant in a predicate.
+            // Binding rejects source constants in predicates.
             Scalar::Constant(_) => f64::NAN,
         }
     }
@@ -291,7 +293,7 @@ impl<'a> PredicateInput<'a> {
             let rows = CHUNK_ROWS.min(self.rows - first_row);
             let a = left.program.run(self, &scalars, first_row, rows, left_stack);
             let b = right.program.run(self, &scalars, first_row, rows, right_stack);
-            // One loop per operator, so that none branches on it.
+            // Each operator has its own loop, so that no loop branches on the operator.
             match op {
                 CompareOp::Equal => mask.set_pairs(first_row, a, b, |a, b| a == b),
                 CompareOp::NotEqual => mask.set_pairs(first_row, a, b, |a, b| a != b),
@@ -342,10 +344,10 @@ fn gather_all(condition: &Condition, columns: &mut Vec<usize>, epoch: &mut bool)
 }
 
 impl Predicate {
-    /// Parses a condition and binds it to a schema's columns and the pseudo column `epoch`.
+    /// Parses a condition and binds it to a schema's columns and the virtual column `epoch`.
     ///
     /// # Errors
-    /// [`ExpressionError`] with the place in the text.
+    /// [`ExpressionError`] if the text is not a valid condition.
     pub fn parse(text: &str, schema: &Schema) -> Result<Self, ExpressionError> {
         let expr = parse(&SourceText::new(text, 0))?;
         let condition = Binder::new(SourceText::new(text, 0), schema.columns(), Names::Predicate).predicate(&expr)?;
@@ -358,10 +360,10 @@ impl Predicate {
         Ok(Self { text: condition.to_string(), plan, columns, types, uses_epoch })
     }
 
-    /// Returns the predicate `column IN values` on an integer column, for lists too long to parse from text.
+    /// Returns the predicate `column IN values` on an integer column, for lists that are too long to parse from text.
     ///
     /// # Errors
-    /// [`ExpressionError::Input`] when the schema has no such integer column.
+    /// [`ExpressionError::Input`] if the schema has no such integer column.
     pub(crate) fn any_of(
         schema: &Schema,
         column: usize,
@@ -385,16 +387,16 @@ impl Predicate {
         &self.columns
     }
 
-    /// Returns whether the predicate reads the pseudo column `epoch`.
+    /// Returns whether the predicate reads the virtual column `epoch`.
     pub fn uses_epoch(&self) -> bool {
         self.uses_epoch
     }
 
-    /// Wraps arrays as the predicate's input, without copying. There must be one array per entry of
-    /// [`Predicate::columns`], in that order, of the column's Arrow type, of `rows` values and without nulls.
+    /// Wraps arrays as the predicate's input, without a copy. `arrays` contains one array per entry of
+    /// [`Predicate::columns`], in the same order. Each array has the column's Arrow type, `rows` values and no nulls.
     ///
     /// # Errors
-    /// [`ExpressionError::Input`] if the arrays do not fit.
+    /// [`ExpressionError::Input`] if the arrays do not match.
     pub fn input<'a>(
         &self,
         epoch: u64,
@@ -418,21 +420,21 @@ impl Predicate {
         Ok(PredicateInput { epoch, rows, columns })
     }
 
-    /// Evaluates the predicate: one bit per row, set if the row matches.
+    /// Evaluates the predicate. Returns one bit per row, which is set if the row matches.
     ///
     /// # Panics
-    /// May panic when `input` was made by another predicate's [`Predicate::input`].
+    /// May panic if `input` was created by another predicate's [`Predicate::input`].
     pub fn evaluate(&self, input: &PredicateInput<'_>) -> BooleanBuffer {
         input.mask(&self.plan, &mut <[Stack; 2]>::default()).finish()
     }
 
-    /// Returns a closed range of a column's values; no row with a value outside it matches. `None` if the predicate
-    /// implies no range. In an empty range the lower end is above the upper.
+    /// Returns a closed range that contains the column's values of all matching rows, or `None` if the predicate
+    /// implies no range. In an empty range the lower end is above the upper end.
     pub fn range_of(&self, column: usize) -> Option<(Value, Value)> {
         range_of(&self.plan, column)
     }
 
-    /// Folds the predicate from its comparisons up: `comparison` gives each a value, `join` joins the values of a
+    /// Folds the predicate bottom-up: `comparison` returns the value of a comparison, and `join` joins the values of a
     /// connective's operands.
     ///
     /// # Errors
@@ -445,17 +447,18 @@ impl Predicate {
         fold(&self.plan, comparison, join)
     }
 
-    /// Evaluates the predicate on the column statistics of a set of rows of `epoch`. `statistics` returns those of a
-    /// column by schema index, `None` if they are unknown.
+    /// Evaluates the predicate on the column statistics of a set of rows of `epoch`. `statistics` returns a column's
+    /// statistics by schema index, or `None` if they are unknown.
     ///
-    /// `Never` and `Always` hold for every row within the statistics. For an empty set of rows the result is arbitrary.
+    /// `Never` and `Always` are true of every row within the statistics. For an empty set of rows the result is
+    /// arbitrary.
     pub fn prune(&self, epoch: u64, statistics: &dyn Fn(usize) -> Option<ColumnBounds>) -> TruthValue {
         Pruner { epoch, summary: statistics }.truth(&self.plan)
     }
 }
 
-/// Formats the normalized text: literals folded and rounded, parentheses where they are needed. It parses to the same
-/// predicate, if the predicate came from a text.
+/// Formats the normalized text, with literals folded and rounded, and with parentheses only where they are needed. The
+/// text of a parsed predicate parses to the same predicate.
 impl fmt::Display for Predicate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -1,12 +1,12 @@
-//! Arithmetic in `f64`, a chunk of rows at a time: a number's tree as steps over a stack of reused buffers.
+//! Arithmetic in `f64` on chunks of rows. A number's tree is compiled to steps over a stack of reused buffers.
 
 use super::tree::{BinaryOp, Number, UnaryOp};
 
-/// Rows computed at a time: a multiple of 64 (the masks' words), and few enough that a stack of buffers stays in the
-/// first-level cache.
+/// Number of rows per chunk: a multiple of 64 (the rows per word of a mask), and small enough that a stack of buffers
+/// fits the L1 cache.
 pub(super) const CHUNK_ROWS: usize = 1024;
 
-/// A number that is the same in all rows of one call.
+/// A number that is equal in all rows of one call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Scalar {
     Literal(f64),
@@ -14,7 +14,7 @@ pub(super) enum Scalar {
     Constant(usize),
 }
 
-/// One step; it takes its operands from the top of the stack and leaves one buffer.
+/// One step of a program. A step pops its operands from the stack and pushes its result.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Step {
     Load(usize),
@@ -24,20 +24,21 @@ enum Step {
     /// `x * x`, without loading `x` twice.
     Square,
     Binary(BinaryOp),
-    /// An operator whose right (or left) side is a scalar.
+    /// An operator whose right operand is a scalar.
     ScalarRight(BinaryOp, Scalar),
+    /// An operator whose left operand is a scalar.
     ScalarLeft(BinaryOp, Scalar),
 }
 
-/// The source of the columns' values.
+/// A source of the columns' values.
 pub(super) trait Chunks {
-    /// Writes values of column `slot`, from `first_row` on, as `f64`.
+    /// Writes the values of column `slot` from `first_row` on to `out`, as `f64`.
     fn load(&self, slot: usize, first_row: usize, out: &mut [f64]);
-    /// Writes the bits of values of the `f32` column `slot`, taken as `i32`.
+    /// Writes the bits of the `f32` column `slot` from `first_row` on to `out`, interpreted as `i32`.
     fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]);
 }
 
-/// Buffers reused from one chunk to the next.
+/// A stack of buffers that is reused for all chunks.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
     buffers: Vec<Vec<f64>>,
@@ -50,7 +51,8 @@ pub(super) struct Program {
     buffers: usize,
 }
 
-/// Runs one loop per operator, so that none branches on it: `$apply` is a macro that takes the operator's sign.
+/// Expands `$apply!(sign)` with the operator's sign. Each operator has its own loop, so that no loop branches on the
+/// operator.
 macro_rules! with_operator {
     ($op:expr, $apply:ident) => {
         match $op {
@@ -97,7 +99,7 @@ fn unary(op: UnaryOp, out: &mut [f64]) {
 }
 
 impl Program {
-    /// Compiles a number; `slot_of` maps a column's index to its slot among the inputs.
+    /// Compiles a number. `slot_of` maps a column's index to its slot among the inputs.
     pub(super) fn new(number: &Number, slot_of: &impl Fn(usize) -> usize) -> Self {
         let mut program = Self { steps: Vec::new(), buffers: 0 };
         let needed = program.push(number, slot_of);
@@ -105,7 +107,7 @@ impl Program {
         program
     }
 
-    /// Appends the steps of `number` and returns how many buffers they need.
+    /// Appends the steps of `number`, and returns the number of buffers that they need.
     fn push(&mut self, number: &Number, slot_of: &impl Fn(usize) -> usize) -> usize {
         if let Some(scalar) = scalar(number) {
             self.steps.push(Step::Fill(scalar));
@@ -120,7 +122,7 @@ impl Program {
                 return needed;
             }
             Number::Binary(op, left, right) => return self.push_binary(*op, left, right, slot_of),
-            // All scalars.
+            // Scalars were handled above.
             Number::Epoch | Number::Literal(_) | Number::Single(_) | Number::Constant(..) => {}
         }
         1
@@ -148,7 +150,7 @@ impl Program {
         left.max(right + 1)
     }
 
-    /// Computes up to [`CHUNK_ROWS`] rows from `first_row` on.
+    /// Computes up to [`CHUNK_ROWS`] rows from `first_row` on. Returns the values.
     pub(super) fn run<'s>(
         &self,
         inputs: &impl Chunks,

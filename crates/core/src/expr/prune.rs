@@ -1,9 +1,10 @@
-//! Pruning: decides from statistics whether a predicate is never true, always true, or neither.
+//! Pruning: decides from statistics whether a predicate is true for no row, for all rows, or possibly for some.
 //!
-//! Sound, not complete: `Never` and `Always` are guarantees, `Maybe` is not. Numbers are represented as intervals of
-//! their values that are not NaN, plus whether NaN can occur. IEEE arithmetic rounds monotonically, so an operator that
-//! is monotone in each operand maps interval ends to interval ends exactly as the rows are computed; where an operator
-//! is not (division near zero, infinity minus infinity, `%`), the interval becomes unbounded and NaN possible.
+//! Pruning is sound but not complete: `Never` and `Always` are guaranteed, while `Maybe` may stand for either of them.
+//! A number is represented by the interval of its non-NaN values, and by whether it can be NaN. IEEE arithmetic rounds
+//! monotonically. An operator that is monotone in each operand therefore maps interval ends to interval ends, with the
+//! same rounding as for rows. Where an operator is not monotone (division near zero, infinity minus infinity, `%`), the
+//! interval is unbounded and NaN is possible.
 
 use std::cmp::Ordering;
 
@@ -22,17 +23,17 @@ pub enum NanPresence {
     Some,
     /// Every value is NaN.
     All,
-    /// Unknown.
+    /// The presence of NaN is unknown.
     Unknown,
 }
 
 /// Statistics of one column over some rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnBounds {
-    /// Bounds on the values that are not NaN, both included; they may be wider than the values. `None`: unknown, unless
-    /// `nan` is [`NanPresence::All`].
+    /// Closed bounds of the non-NaN values. The bounds may be wider than the values. `None` means that the bounds are
+    /// unknown, or that there are no such values if `nan` is [`NanPresence::All`].
     pub range: Option<(Value, Value)>,
-    /// The presence of NaN; irrelevant for integer columns.
+    /// The presence of NaN. It is ignored for integer columns.
     pub nan: NanPresence,
 }
 
@@ -52,12 +53,12 @@ impl TruthValue {
         match (can_hold, can_fail) {
             (true, false) => Self::Always,
             (false, true) => Self::Never,
-            // Neither can happen only for no rows, where any result is valid.
+            // Both are false only for an empty set of rows, for which any result is valid.
             _ => Self::Maybe,
         }
     }
 
-    /// Returns what the negation of the predicate is.
+    /// Returns the truth value of the predicate's negation.
     #[must_use]
     pub fn opposite(self) -> Self {
         match self {
@@ -68,9 +69,9 @@ impl TruthValue {
     }
 }
 
-/// Exact bounds of a bare column or `epoch`.
+/// Exact bounds of a bare column or of `epoch`.
 struct Known {
-    /// `None`: every value is NaN.
+    /// `None` means that every value is NaN.
     range: Option<(Value, Value)>,
     can_be_nan: bool,
 }
@@ -78,7 +79,7 @@ struct Known {
 /// Bounds of a computed number.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
-    /// `None`: every value is NaN.
+    /// `None` means that every value is NaN.
     range: Option<(f64, f64)>,
     can_be_nan: bool,
 }
@@ -91,7 +92,7 @@ impl Interval {
         if value.is_nan() { Self::NAN } else { Self { range: Some((value, value)), can_be_nan: false } }
     }
 
-    /// Returns the hull of the results at the corners; unbounded when one of them is NaN.
+    /// Returns the hull of the results at the corners, or an unbounded interval if one of the results is NaN.
     fn hull(corners: &[f64], can_be_nan: bool) -> Self {
         if corners.iter().any(|corner| corner.is_nan()) {
             return Self::ANYTHING;
@@ -102,7 +103,7 @@ impl Interval {
     }
 }
 
-/// Prunes one plan over one set of rows.
+/// The evaluation of plans on the statistics of one set of rows.
 pub(super) struct Pruner<'a> {
     pub(super) epoch: u64,
     pub(super) summary: &'a dyn Fn(usize) -> Option<ColumnBounds>,
@@ -121,7 +122,7 @@ fn binary(op: BinaryOp, left: Interval, right: Interval) -> Interval {
     let can_be_nan = left.can_be_nan || right.can_be_nan;
     let corners = [op.apply(a.0, b.0), op.apply(a.0, b.1), op.apply(a.1, b.0), op.apply(a.1, b.1)];
     match op {
-        // Infinities that cancel are ends of their intervals, so a corner is NaN then.
+        // Infinities cancel only at the ends of their intervals, and then a corner is NaN.
         BinaryOp::Add | BinaryOp::Subtract => Interval::hull(&corners, can_be_nan),
         BinaryOp::Multiply => {
             let zero_by_infinity = holds_zero(a) && holds_infinity(b) || holds_infinity(a) && holds_zero(b);
@@ -153,13 +154,13 @@ fn unary(op: UnaryOp, value: Interval) -> Interval {
             Interval::hull(&ends, value.can_be_nan)
         }
         UnaryOp::Sqrt if high < 0.0 => Interval::NAN,
-        // Negative values yield only NaN; the others begin at zero.
+        // Negative values return NaN only. The results of the other values begin at zero.
         UnaryOp::Sqrt => Interval::hull(&[low.max(0.0).sqrt(), high.sqrt()], value.can_be_nan || low < 0.0),
     }
 }
 
-/// Returns the interval of `bits_i32` of an `f32` column: ordered like the values where all are above zero, unbounded
-/// otherwise.
+/// Returns the interval of `bits_i32` of an `f32` column. The bits are ordered like the values if all values are
+/// positive. Otherwise, the interval is the range of `i32`.
 fn bits(column: Interval) -> Interval {
     let range = match column.range {
         Some((low, high)) if low > 0.0 && !column.can_be_nan => {
@@ -173,7 +174,7 @@ fn bits(column: Interval) -> Interval {
 fn compare(op: CompareOp, left: Interval, right: Interval) -> TruthValue {
     let can_be_nan = left.can_be_nan || right.can_be_nan;
     let (Some(a), Some(b)) = (left.range, right.range) else {
-        // Every pair has a NaN.
+        // Every pair contains a NaN.
         return if op == CompareOp::NotEqual { TruthValue::Always } else { TruthValue::Never };
     };
     compare_ranges(op, a, b, can_be_nan)
@@ -196,8 +197,8 @@ fn at_most(a: Value, b: Value) -> bool {
     matches!(a.compare(b), Some(Ordering::Less | Ordering::Equal))
 }
 
-/// Returns the range of a column's values outside of which no row matches; `None` where any may match, or where the
-/// plan does not imply a range. A row with NaN in the column does not match either.
+/// Returns a closed range that contains the column's values of all matching rows, or `None` if the plan implies no
+/// range. Rows with NaN in the column do not match such a plan.
 pub(super) fn range_of(plan: &ExpressionPlan, column: usize) -> Option<(Value, Value)> {
     match plan {
         ExpressionPlan::Range { source: Source::Column { index, .. }, low, high, inside: true } if *index == column => {
@@ -320,7 +321,7 @@ impl Pruner<'_> {
 
     fn column(&self, index: usize, data_type: DataType) -> Interval {
         let Known { range, can_be_nan } = self.known_column(index, data_type);
-        // Rows are converted with the same rounding, which is monotone.
+        // The rows' values are converted with the same rounding, which is monotone.
         Interval { range: range.map(|(low, high)| (low.as_f64(), high.as_f64())), can_be_nan }
     }
 
@@ -348,7 +349,7 @@ mod tests {
     const ENDS: [f64; 11] =
         [f64::NEG_INFINITY, f64::MIN, -2.0, -1e-200, -0.0, 0.0, 1e-200, 0.5, 3.0, f64::MAX, f64::INFINITY];
 
-    /// Returns every interval between two ends, with every end it holds as a sample; also the one of NaN alone.
+    /// Returns every interval between two of `ENDS`, with the ends in it as samples, and the interval of NaN alone.
     fn intervals() -> Vec<(Interval, Vec<f64>)> {
         let mut intervals = vec![(Interval::NAN, vec![f64::NAN])];
         for (first, low) in ENDS.iter().enumerate() {
@@ -416,7 +417,7 @@ mod tests {
     fn bits_keep_within_their_interval() {
         for (column, values) in intervals() {
             for value in values.into_iter().map(|value| value as f32) {
-                // An f32 column's statistics hold values of f32.
+                // The statistics of an f32 column are f32 values.
                 let column =
                     Interval { range: column.range.map(|(a, b)| ((a as f32).into(), (b as f32).into())), ..column };
                 let found = f64::from(value.to_bits() as i32);

@@ -81,7 +81,7 @@ pub(super) enum CompareOp {
 }
 
 impl CompareOp {
-    /// Returns the comparison with its sides exchanged.
+    /// Returns the equivalent comparison of the exchanged operands.
     pub(super) fn flipped(self) -> Self {
         match self {
             Self::Equal | Self::NotEqual => self,
@@ -129,12 +129,12 @@ impl CompareOp {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Number {
     Column(ColumnRef),
-    /// The label of the epoch the rows belong to.
+    /// The label of the rows' epoch.
     Epoch,
     Literal(Value),
-    /// A literal that was rounded to the `f32` column it is compared with.
+    /// A literal that was rounded to `f32`, the type of the column that it is compared with.
     Single(f32),
-    /// A constant of the source file, by its index in the list of those used.
+    /// A constant of the source file: its index in the list of constants in use, and its name.
     Constant(usize, Arc<str>),
     /// The bits of an `f32` column.
     Bits(ColumnRef),
@@ -143,7 +143,7 @@ pub(super) enum Number {
 }
 
 impl Number {
-    /// Returns the value, if it is the same whatever the data.
+    /// Returns the value, if the number is a literal.
     pub(super) fn literal(&self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(*value),
@@ -153,10 +153,10 @@ impl Number {
     }
 }
 
-/// Returns a literal converted for a column of this type: rounded to float types, exact for integers.
+/// Converts a literal to a column's type: rounds it for float types, and returns it unchanged for integer types.
 pub(super) fn rounded(data_type: DataType, literal: Value) -> Value {
     match (data_type, literal) {
-        // Integers are rounded once; by way of f64 they could be rounded twice.
+        // The conversion from i128 to f32 rounds once. A conversion by way of f64 could round twice.
         (DataType::F32, Value::Int(value)) => Value::Float(f64::from(value as f32)),
         (DataType::F32, Value::Float(value)) => Value::Float(f64::from(value as f32)),
         (DataType::F64, value) => Value::Float(value.as_f64()),
@@ -177,7 +177,7 @@ pub(super) enum Condition {
     Or(Vec<Condition>),
 }
 
-/// Keywords of the language: a column with such a name must be quoted.
+/// Keywords of the language. A column with such a name must be quoted.
 pub(super) const WORDS: [&str; 11] =
     ["and", "or", "not", "between", "in", "true", "false", "inf", "infinity", "nan", EPOCH_COLUMN];
 
@@ -238,7 +238,7 @@ impl fmt::Display for Number {
             }
             Self::Unary(UnaryOp::Negate, operand) => {
                 f.write_str("-")?;
-                // Two consecutive signs would begin a comment.
+                // Two consecutive signs would begin an SQL comment.
                 write_number(f, operand, 4)
             }
             Self::Unary(UnaryOp::Abs, operand) => write!(f, "abs({operand})"),
@@ -254,7 +254,7 @@ impl fmt::Display for Number {
     }
 }
 
-/// Writes the operand of a keyword: AND (2), OR (1) or NOT (3).
+/// Writes a condition, in parentheses unless its precedence is at least `tightly`: OR 1, AND 2, NOT 3, all others 4.
 fn write_condition(f: &mut fmt::Formatter<'_>, condition: &Condition, tightly: u8) -> fmt::Result {
     let binds = match condition {
         Condition::Or(_) => 1,
@@ -305,7 +305,7 @@ impl fmt::Display for Condition {
     }
 }
 
-/// Collects the columns a number reads, and whether it reads the epoch.
+/// Appends the columns that a number reads to `columns`. Sets `epoch` if the number reads the epoch.
 pub(super) fn gather(number: &Number, columns: &mut Vec<usize>, epoch: &mut bool) {
     match number {
         Number::Column(column) | Number::Bits(column) => columns.push(column.index),

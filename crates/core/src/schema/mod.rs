@@ -1,8 +1,8 @@
-//! The schema of a record: named fixed-width columns, one of them the key.
+//! The schema of a record: named fixed-width columns, of which one is the key.
 //!
-//! A *stored row* is the columns' little-endian values in schema order without padding; memtables, shuffle batches and
-//! raw spools all hold rows in that form. [`ordinal`] maps keys of every type to `u64` so that all code above the
-//! columns (partitioner, engine, sort) is written once. [`view`] describes a caller's columns in memory.
+//! A *stored row* contains the columns' little-endian values in schema order, without padding. Memtables, shuffle
+//! batches and raw spools store rows in this format. [`ordinal`] maps keys of every type to `u64`, so that the
+//! partitioner, the engine and the sort handle one key type. [`view`] describes a caller's columns in memory.
 
 mod columns;
 mod ordinal;

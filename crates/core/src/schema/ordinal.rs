@@ -1,12 +1,13 @@
 //! Order-preserving mapping of keys of every type to `u64`.
 //!
-//! `ordinal(a) < ordinal(b)` exactly when `a < b`, for values of one type; -0.0 and 0.0 share an ordinal. NaN maps to
-//! [`NAN_ORDINAL`], which no other float reaches (integers may: see [`KeyOrder::is_nan`]).
+//! For values of one type, `ordinal(a) < ordinal(b)` exactly when `a < b`. -0.0 and 0.0 share an ordinal. NaN maps to
+//! [`NAN_ORDINAL`], which is the ordinal of no other float. It may be the ordinal of an integer: see
+//! [`KeyOrder::is_nan`].
 
 use super::columns::DataType;
 use super::value::Value;
 
-/// The ordinal of NaN in float columns; for `u64` columns it is the ordinal of `u64::MAX`.
+/// The ordinal of NaN in float columns. For 64-bit integer columns it is the ordinal of the largest value.
 pub const NAN_ORDINAL: u64 = u64::MAX;
 
 /// The order of one key type.
@@ -15,7 +16,7 @@ pub struct KeyOrder {
     number: NumberType,
 }
 
-/// The types that have an order: all but `fixed_bytes`.
+/// A type that has an order: any type but `fixed_bytes`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NumberType {
     I8,
@@ -36,8 +37,8 @@ impl NumberType {
     }
 }
 
-// Without branches: keys come by the million, in an unpredictable order. Adding 0.0 turns -0.0 into 0.0 and changes
-// nothing else; the sign bit, spread over all bits, flips negative numbers; a NaN sets all bits.
+// The mapping is branch-free, since branches on the signs of unordered keys are mispredicted. Adding 0.0 converts -0.0
+// to 0.0 and changes no other value. The sign bit, spread over all bits, inverts negative numbers. A NaN sets all bits.
 #[inline]
 fn ordinal_f32(value: f32) -> u64 {
     let bits = (value + 0.0).to_bits();
@@ -53,7 +54,7 @@ fn ordinal_f64(value: f64) -> u64 {
 }
 
 impl KeyOrder {
-    /// Returns the order of a numeric type; `None` for `fixed_bytes`. [`super::Schema::new`] admits no such key.
+    /// Returns the order of a numeric type, or `None` for `fixed_bytes`. [`super::Schema::new`] rejects such keys.
     pub fn new(data_type: DataType) -> Option<Self> {
         let number = match data_type {
             DataType::I8 => NumberType::I8,
@@ -87,7 +88,7 @@ impl KeyOrder {
         }
     }
 
-    /// Returns whether this ordinal stands for NaN.
+    /// Returns whether this ordinal represents NaN.
     pub fn is_nan(self, ordinal: u64) -> bool {
         ordinal == NAN_ORDINAL && self.number.is_float()
     }
@@ -122,7 +123,7 @@ impl KeyOrder {
         macro_rules! each {
             ($type:ty, $map:expr) => {{
                 const WIDTH: usize = size_of::<$type>();
-                // Closures, not function pointers: those would be called for each value.
+                // Closures are inlined. Function pointers would be called for each value.
                 let map = |raw: [u8; WIDTH]| ($map)(<$type>::from_le_bytes(raw));
                 let strided = |values: &[u8]| {
                     let mut raw = [0; WIDTH];
@@ -130,7 +131,7 @@ impl KeyOrder {
                     map(raw)
                 };
                 if stride == WIDTH {
-                    // Packed values: no bounds to check, several at a time.
+                    // Packed values need no bounds checks, and are converted several at a time.
                     out.extend(bytes.as_chunks::<WIDTH>().0[..count].iter().map(|raw| map(*raw)));
                 } else if stride > WIDTH && count > 0 {
                     out.extend(bytes[..(count - 1) * stride + WIDTH].chunks(stride).map(strided));
@@ -174,7 +175,7 @@ impl KeyOrder {
         }
     }
 
-    /// Returns the smallest and the largest value of the type; for floats the infinities.
+    /// Returns the smallest and the largest value of the type. For floats these are the infinities.
     pub fn extremes(self) -> (Value, Value) {
         macro_rules! whole {
             ($type:ty) => {
@@ -194,8 +195,8 @@ impl KeyOrder {
         }
     }
 
-    /// Returns the ordinal of the smallest value of the type that is not less than `bound`, compared exactly; one past
-    /// the last ordinal, which may need a 65th bit, when there is none. For a NaN bound there is none.
+    /// Returns the ordinal of the smallest value of the type that is not less than `bound`, compared exactly. If no
+    /// such value exists (as for a NaN bound), returns one past the last ordinal, which may need a 65th bit.
     pub fn first_at_least(self, bound: Value) -> u128 {
         let (least, greatest) = self.extremes();
         if bound.compare(least).is_some_and(std::cmp::Ordering::is_le) {
@@ -208,15 +209,15 @@ impl KeyOrder {
             Value::Float(bound) if !self.number.is_float() => Value::Int(bound.ceil() as i128),
             other => other,
         };
-        // Narrowing to f32 rounds to the nearest, which may lie below.
+        // Narrowing to f32 rounds to the nearest value, which may be less than `bound`.
         let ordinal = self.ordinal_of(near);
         let is_below = self.value(ordinal).compare(bound).is_some_and(std::cmp::Ordering::is_lt);
         u128::from(ordinal) + u128::from(is_below)
     }
 
-    /// Returns the key of a (non-NaN) ordinal; the exact inverse except for -0.0. Every ordinal between those of two
-    /// keys has one. Ordinals beyond the infinities of a float type return NaN, those beyond an integer type's ends a
-    /// number outside the type.
+    /// Returns the key of an ordinal that is not NaN's. The result is the exact inverse except for -0.0. Every ordinal
+    /// between the ordinals of two keys has a key. Ordinals beyond a float type's infinities return NaN. Ordinals
+    /// beyond an integer type's extremes return a number outside the type.
     pub fn value(self, ordinal: u64) -> Value {
         match self.number {
             NumberType::F32 => {
@@ -275,7 +276,7 @@ mod tests {
         let first = |data_type, bound| KeyOrder::new(data_type).unwrap().first_at_least(bound);
         let at = |data_type, value| u128::from(KeyOrder::new(data_type).unwrap().ordinal_of(value));
         let (int, float) = (Value::Int, Value::Float);
-        // 0.1 is not an f32: the nearest lies above, that of 0.3 too, that of 0.7 below.
+        // 0.1 is not an f32. The nearest f32 is greater, as for 0.3, but the nearest f32 to 0.7 is less.
         for tenths in 1..100 {
             let bound = f64::from(tenths) / 10.0;
             let found = KeyOrder::new(DataType::F32).unwrap().value(first(DataType::F32, float(bound)) as u64).as_f64();

@@ -1,11 +1,11 @@
 //! Packing of columns into stored rows.
 //!
-//! Programs keep records as structs, and a schema mostly names their members in order. Columns that are adjacent in the
-//! caller's memory and in a stored row are copied together, as one *span*: a dump's eight floats are one copy of 32
-//! bytes per record instead of eight of 4.
+//! Programs store records as structs, and most schemas list the struct's members in order. Columns that are adjacent in
+//! the caller's memory and in a stored row are copied together, as one *span*. For example, eight `f32` members need
+//! one copy of 32 bytes per record instead of eight copies of 4 bytes.
 //!
-//! Invariant: a span reads its first column's memory only, and only within the memory that the caller lent: where that
-//! ends with the last value of the first column, the last row is copied column by column.
+//! Invariant: a span's copies read only the slice that the caller lent for the span's first column. If that slice ends
+//! before the last row's span, the last row is copied column by column.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ impl Schema {
     /// Packs strided columns into stored rows, appended to `rows`.
     ///
     /// # Errors
-    /// [`SchemaError`] when the number, types or lengths of the columns do not fit the schema.
+    /// [`SchemaError`] if the number, types or lengths of the columns do not match the schema.
     #[doc(hidden)]
     pub fn pack(&self, columns: &[ColumnView<'_>], rows: &mut Vec<u8>) -> Result<usize, SchemaError> {
         let count = self.check(columns)?;
@@ -28,19 +28,19 @@ impl Schema {
         Ok(count)
     }
 
-    /// Returns the rows of columns that already have the stored layout in memory, one after the other, and need no
+    /// Returns the columns' memory as stored rows, if the columns already have the layout of stored rows and need no
     /// packing.
     pub(crate) fn stored_rows<'a>(&self, columns: &[ColumnView<'a>]) -> Option<&'a [u8]> {
         let (first, rows) = (columns.first()?, columns.first()?.len());
         let all = first.bytes().get(..rows.checked_mul(self.row_bytes())?)?;
-        // Within `all`, equal addresses are equal bytes; only `all` is read.
+        // Within `all`, equal addresses refer to the same bytes. Only `all` is read.
         let in_place = |(column, offset): (&ColumnView<'_>, &usize)| {
             column.stride() == self.row_bytes() && column.bytes().as_ptr() as usize == all.as_ptr() as usize + offset
         };
         columns.iter().zip(self.offsets()).all(in_place).then_some(all)
     }
 
-    /// Checks that the columns fit the schema and returns the number of rows.
+    /// Checks that the columns match the schema, and returns the number of rows.
     ///
     /// # Errors
     /// As for [`Schema::pack`].
@@ -65,17 +65,17 @@ impl Schema {
     }
 }
 
-/// Columns that are copied as one.
+/// Adjacent columns that are copied together.
 #[derive(Debug, Clone)]
 struct ColumnSpan<'a> {
     /// The memory from the first column's first value on.
     bytes: &'a [u8],
     stride: usize,
     width: usize,
-    /// Its offset in a stored row.
+    /// The span's offset in a stored row.
     offset: usize,
     columns: Range<usize>,
-    /// Rows whose span lies entirely within `bytes`.
+    /// Number of rows whose span lies entirely within `bytes`.
     rows: usize,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct Packing<'a> {
 }
 
 impl<'a> Packing<'a> {
-    /// Creates the packing of columns that fit the schema ([`Schema::check`]).
+    /// Creates the packing of columns that match the schema ([`Schema::check`]).
     pub(crate) fn new(schema: &Schema, columns: &'a [ColumnView<'a>]) -> Self {
         let mut spans: Vec<ColumnSpan<'a>> = Vec::new();
         for (index, view) in columns.iter().enumerate() {
@@ -114,7 +114,7 @@ impl<'a> Packing<'a> {
                     .and_then(|begin| begin.checked_add(span.width))
                     .is_some_and(|end| end <= span.bytes.len())
             };
-            // Members of one struct end within a stride, so only the last row's may lie beyond.
+            // The members of a struct end within a stride, so only the last row's span may end outside the slice.
             if span.rows > 0 && !is_within(span.rows - 1) {
                 span.rows -= 1;
             }
@@ -122,7 +122,7 @@ impl<'a> Packing<'a> {
         Self { spans, columns, row_bytes: schema.row_bytes() }
     }
 
-    /// Fills `out` with the stored rows of `rows`, one behind the other.
+    /// Fills `out` with the stored rows of `rows`, without gaps.
     pub(crate) fn pack(&self, rows: Range<usize>, out: &mut [u8]) {
         if rows.is_empty() {
             return;
@@ -144,10 +144,10 @@ impl<'a> Packing<'a> {
 }
 
 impl ColumnSpan<'_> {
-    /// Returns whether a column's values lie right behind this span, in the same struct.
+    /// Returns whether a column's values directly follow this span in the same struct.
     fn is_followed_by(&self, next: &ColumnView<'_>) -> bool {
         let width = self.width + next.data_type().width();
-        // Equal addresses within the caller's memory are equal bytes; only the span's own memory is read.
+        // Equal addresses within the caller's memory refer to the same bytes. Only the span's own memory is read.
         next.stride() == self.stride
             && width <= self.stride
             && next.bytes().as_ptr() as usize == (self.bytes.as_ptr() as usize).wrapping_add(self.width)
@@ -202,8 +202,8 @@ mod tests {
         [DataType::U8, DataType::F32, DataType::I64, DataType::FixedBytes(3), DataType::FixedBytes(40)];
 
     proptest! {
-        /// The result equals copying one value at a time, however columns lie in structs, with any bytes between and
-        /// behind them.
+        /// Packing equals copying one value at a time, for columns at any places in structs, with any bytes between and
+        /// after them.
         #[test]
         fn rows_are_those_of_single_values(
             members in prop::collection::vec((0..TYPES.len(), prop::sample::select(vec![0usize, 0, 0, 1, 16])), 1..14),
@@ -231,7 +231,7 @@ mod tests {
             let mut views = vec![ColumnView::new(&keys, 2, rows, DataType::U16).unwrap()];
             for (number, (data_type, place)) in places.iter().enumerate() {
                 columns.push(Column::new(format!("c{number}"), *data_type));
-                // As in the C interface: no further than the last value.
+                // As in the C interface, the slice ends with the last value.
                 let end = place + rows.saturating_sub(1) * stride + data_type.width();
                 views.push(ColumnView::new(&memory[*place..end], stride, rows, *data_type).unwrap());
             }
@@ -250,7 +250,7 @@ mod tests {
         let names = ["a", "b", "c", "d", "e"];
         let schema = Schema::new(names.map(|name| Column::new(name, DataType::F32)).to_vec(), "a").unwrap();
         let memory = [0u8; 3 * 24];
-        // The fifth lies behind a gap.
+        // The fifth column follows a gap.
         let view = |place: usize| ColumnView::new(&memory[place..], 24, 3, DataType::F32).unwrap();
         let views = [0, 4, 8, 12, 20].map(view);
         let packing = Packing::new(&schema, &views);

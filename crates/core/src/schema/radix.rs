@@ -1,22 +1,21 @@
 //! Radix sort of numbers: ordinals, or ordinals packed with a tie-breaker.
 //!
-//! Least significant digit first, but only over the upper digits when those alone nearly sort: then neighbours that
-//! differ below are ordered by insertion, which costs less than another pass. The counts of the uppermost digit show
-//! beforehand whether keys are too clustered for that.
+//! The sort is least significant digit first. If sorting by the two upper digits places the numbers near their final
+//! positions, an insertion sort completes the order at a lower cost than further passes. The counts of the uppermost
+//! digit show in advance whether the numbers are too clustered for this.
 
-/// Maximum bits per pass: 2,048 counters fit the first-level cache beside the data.
+/// Maximum number of bits per pass. The 2,048 counters fit the L1 cache together with the data.
 const DIGIT_BITS: u32 = 11;
 const DIGITS: usize = 1 << DIGIT_BITS;
 
-/// Below this many numbers a comparison sort is faster than passes with their counters.
+/// Length below which a comparison sort is faster than radix passes.
 const LEAST: usize = 512;
 
-/// The upper digits suffice when no value of the uppermost has more than this part of all numbers.
+/// Denominator of the maximum share of numbers with the same uppermost digit, for a sort by the upper digits.
 const CROWD: usize = 64;
 
-/// Sorts `values` by their `bits` bits from bit `from` on, and equal ones by all of their bits below, if they are in
-/// that order already (the result is then that of a full sort, up to equal values). `scratch` is reused memory: its
-/// content is arbitrary before and after.
+/// Sorts `values` by the `bits` bits from bit `from` on. If values that are equal in these bits are in ascending order
+/// before, `values` is fully sorted afterwards. `scratch` is reused memory with arbitrary contents before and after.
 ///
 /// Bits at and above `from + bits` must be the same in all values.
 pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bits: u32) {
@@ -29,7 +28,7 @@ pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bit
     if bits > 2 * DIGIT_BITS && upper_digits(values, scratch, from + bits - 2 * DIGIT_BITS) {
         return;
     }
-    // Passes share the bits evenly: fewer buckets are filled faster.
+    // Passes share the bits evenly, since fewer buckets are filled faster.
     let passes = bits.div_ceil(DIGIT_BITS);
     let digit_bits = bits.div_ceil(passes.max(1));
     for number in 0..passes {
@@ -39,15 +38,15 @@ pub(crate) fn sort(values: &mut Vec<u64>, scratch: &mut Vec<u64>, from: u32, bit
         for value in values.iter() {
             digits[(value >> shift) as usize & mask & (DIGITS - 1)] += 1;
         }
-        // A digit that is the same in all numbers needs no pass.
+        // A digit that is equal in all numbers needs no pass.
         if !digits.contains(&(count as u32)) {
             scatter(values, scratch, digits, |value| (value >> shift) as usize & mask);
         }
     }
 }
 
-/// Sorts by the two digits from bit `low` on and completes the order by insertion, if that pays. Returns whether it
-/// did.
+/// Sorts by the two digits from bit `low` on, and completes the order by insertion. Returns false if the order is not
+/// complete, because the numbers are too clustered.
 fn upper_digits(values: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32) -> bool {
     let upper = counts(values, low + DIGIT_BITS);
     if upper.iter().any(|&count| count as usize > values.len() / CROWD) {
@@ -70,8 +69,7 @@ fn counts(values: &[u64], shift: u32) -> [u32; DIGITS] {
     digits
 }
 
-/// Performs one pass: moves the numbers to the section of their digit, in the order they came, and swaps the two
-/// buffers.
+/// Performs one pass: moves the numbers to the bucket of their digit, in order of arrival, and swaps the two buffers.
 #[inline]
 fn scatter(values: &mut Vec<u64>, scratch: &mut Vec<u64>, mut starts: [u32; DIGITS], digit: impl Fn(u64) -> usize) {
     let mut next = 0;
@@ -86,9 +84,10 @@ fn scatter(values: &mut Vec<u64>, scratch: &mut Vec<u64>, mut starts: [u32; DIGI
     std::mem::swap(values, scratch);
 }
 
-/// Sorts numbers that lie near their places by insertion. Gives up when they do not, and returns whether it completed.
+/// Sorts numbers by insertion. Returns false if the sort stopped early, because the numbers are far from their final
+/// positions.
 fn insert(values: &mut [u64]) -> bool {
-    /// Maximum moves per number, on average; numbers from an even distribution need a tenth of one.
+    /// Maximum number of moves per number, on average. Evenly distributed numbers need about a tenth of a move.
     const MOVES: usize = 8;
     let mut moves = 0;
     for index in 1..values.len() {
@@ -122,7 +121,8 @@ mod tests {
             count in prop_oneof![0usize..600, 2000usize..9000],
             bits in 1u32..=64,
             common in 0u64..16,
-            // Few clusters of near neighbours look spread to the uppermost digit; masks make ties and gaps.
+            // The uppermost digit of a few clusters of near neighbours looks evenly distributed. Masks create ties and
+            // gaps.
             clusters in prop::sample::select(vec![0u64, 1, 70, 500]),
             mask in prop::sample::select(vec![u64::MAX, 0xffff_ffff_0000_0000, 0x8000_0000_0000_03ff, 0]),
         ) {
@@ -148,7 +148,7 @@ mod tests {
             let mut scratch = vec![7; 3];
             sort(&mut values, &mut scratch, 0, bits);
             prop_assert_eq!(&values, &expected);
-            // With bits below the sorted ones, in order of arrival.
+            // The bits below the sorted bits hold the order of arrival.
             if bits <= 32 {
                 let mut packed: Vec<u64> = values.iter().map(|value| value & 0xffff_ffff).rev().zip(0u64..).map(|(value, row)| value << 32 | row).collect();
                 let mut expected = packed.clone();
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn crowds_below_the_upper_digits_are_noticed() {
-        // 100 clusters, each in descending order below the digits that the passes sort by.
+        // 100 clusters, each in descending order below the digits of the passes.
         let mut values: Vec<u64> =
             (0..100u64).flat_map(|cluster| (0..1000u64).rev().map(move |low| cluster << 50 | low)).collect();
         values.iter_mut().for_each(|value| *value |= 1 << 20);

@@ -32,8 +32,8 @@ impl Schema {
     /// Creates a schema after checking names, widths and the key.
     ///
     /// # Errors
-    /// [`SchemaError`] for an empty schema, a repeated, reserved or empty name, a width of zero or beyond
-    /// [`MAX_FIXED_BYTES`], a missing key or one that is not numeric.
+    /// [`SchemaError`] for an empty schema or too many columns, an empty, reserved or repeated name, a width of zero or
+    /// beyond [`MAX_FIXED_BYTES`], and a missing or non-numeric key.
     pub fn new(columns: Vec<Column>, key: &str) -> Result<Self, SchemaError> {
         if columns.is_empty() || columns.len() > MAX_COLUMNS {
             return Err(SchemaError::ColumnCount { columns: columns.len() });
@@ -46,7 +46,7 @@ impl Schema {
             if name.is_empty() || reserved {
                 return Err(SchemaError::Name { name: name.clone() });
             }
-            // Engines such as DuckDB match names regardless of case, so two that differ only in case would be
+            // Engines such as DuckDB match names case-insensitively, so names that differ only in case would be
             // ambiguous.
             if columns[..index].iter().any(|other| other.name.eq_ignore_ascii_case(name)) {
                 return Err(SchemaError::Repeated { name: name.clone() });
@@ -57,7 +57,7 @@ impl Schema {
                 return Err(SchemaError::Width { name: name.clone(), bytes });
             }
             offsets.push(row_bytes);
-            // At most 2^12 columns of 2^16 bytes: no overflow.
+            // At most 2^12 columns of 2^16 bytes cannot overflow.
             row_bytes += column.data_type.width();
         }
         let key_index = columns
@@ -108,7 +108,7 @@ impl Schema {
         self.row_bytes
     }
 
-    /// Returns the Arrow schema of query results over all stored columns (without `epoch`), every field required.
+    /// Returns the Arrow schema of query results with all stored columns (without `epoch`). No field is nullable.
     pub fn arrow(&self) -> SchemaRef {
         let fields: Vec<Field> =
             self.columns.iter().map(|column| Field::new(&column.name, column.data_type.arrow(), false)).collect();

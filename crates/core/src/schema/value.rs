@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::columns::DataType;
 
-/// One value of a numeric column: every integer type fits `i128`, every float type `f64`, both exactly.
+/// One value of a numeric column. `i128` holds every integer type exactly, and `f64` every float type.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// A value of an integer column.
@@ -17,7 +17,7 @@ impl Value {
     /// Decodes the value of a stored column.
     ///
     /// # Panics
-    /// When `bytes` is shorter than the type or the type is not numeric: callers hold schema-checked rows.
+    /// If `bytes` is shorter than the type, or the type is not numeric. Callers pass rows that match the schema.
     #[doc(hidden)]
     pub fn from_stored(data_type: DataType, bytes: &[u8]) -> Self {
         macro_rules! number {
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// Returns the value as `f64`, rounded to nearest when an integer does not fit.
+    /// Returns the value as `f64`. An integer is rounded to the nearest `f64`.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// Compares by value; -0.0 equals 0.0, NaN has no order. Integers and floats compare exactly.
+    /// Compares by value. Integers and floats compare exactly, -0.0 equals 0.0, and NaN has no order.
     pub fn compare(self, other: Self) -> Option<Ordering> {
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(&b)),
@@ -66,7 +66,7 @@ fn compare_mixed(integer: i128, float: f64) -> Option<Ordering> {
     if float.is_nan() {
         return None;
     }
-    // Every column integer lies within ±2^64, so beyond 2^100 (and for infinities) the sign decides.
+    // Column integers lie within ±2^64. The sign decides for floats from 2^100 on, infinities included.
     if float.abs() >= 2f64.powi(100) {
         return Some(if float > 0.0 { Ordering::Less } else { Ordering::Greater });
     }

@@ -1,7 +1,7 @@
-//! A caller's column in memory: a byte slice, a stride, a type.
+//! A caller's column in memory: a byte slice, a stride and a type.
 //!
-//! Arrays of structs, structs of arrays and Fortran arrays are all columns with some stride, so none of them needs a
-//! copy before `append`.
+//! Arrays of structs, structs of arrays and Fortran arrays are columns with different strides, so they need no copy
+//! before `append`.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use arrow_buffer::ToByteSlice;
 use super::columns::{DataType, SchemaError};
 use super::ordinal::KeyOrder;
 
-/// A borrowed column of `len` values that begin `stride` bytes apart.
+/// A borrowed column of `len` values, whose starts are `stride` bytes apart.
 ///
 /// ```
 /// use turbidite::{ColumnView, DataType};
@@ -27,13 +27,13 @@ pub struct ColumnView<'a> {
 }
 
 impl<'a> ColumnView<'a> {
-    /// Creates a view of `len` values of `data_type`, the first at the start of `bytes`, each `stride` bytes after the
-    /// last.
+    /// Creates a view of `len` values of `data_type`. The first value is at the start of `bytes`, and consecutive
+    /// values begin `stride` bytes apart.
     ///
     /// A stride of 0 repeats one value. Values are little-endian and need no alignment.
     ///
     /// # Errors
-    /// [`SchemaError::View`] when the last value would end past `bytes`.
+    /// [`SchemaError::View`] if the last value would end past the end of `bytes`.
     ///
     /// ```
     /// use turbidite::{ColumnView, DataType};
@@ -69,12 +69,12 @@ impl<'a> ColumnView<'a> {
         self.data_type
     }
 
-    /// Returns the memory from the first value on, as far as the caller lent it.
+    /// Returns the slice that the caller lent, from the first value on.
     pub(super) fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Returns the bytes from one value to the next.
+    /// Returns the distance from one value to the next, in bytes.
     pub(super) fn stride(&self) -> usize {
         self.stride
     }
@@ -94,16 +94,16 @@ impl<'a> ColumnView<'a> {
         Self { bytes: &self.bytes[start..], len: rows.end - rows.start, ..*self }
     }
 
-    /// Appends the ordinals of all values, which are of the order's type, to `out`.
+    /// Appends the ordinals of all values to `out`. The values have the order's type.
     pub(crate) fn ordinals(&self, order: KeyOrder, out: &mut Vec<u64>) {
         order.ordinals(self.bytes, self.stride, self.len, out);
     }
 }
-/// Contiguous values of a type, as [`ColumnView::new`] takes them as bytes.
+/// Implements conversions of native slices and vectors to views of contiguous values.
 macro_rules! typed_views {
     ($($native:ty => $data_type:ident),* $(,)?) => {$(
         impl<'a> From<&'a [$native]> for ColumnView<'a> {
-            /// Views a slice as a column, without a copy.
+            /// Creates a view of a slice, without a copy.
             fn from(values: &'a [$native]) -> Self {
                 let (bytes, stride) = (values.to_byte_slice(), size_of::<$native>());
                 Self { bytes, stride, len: values.len(), data_type: DataType::$data_type }
@@ -111,7 +111,7 @@ macro_rules! typed_views {
         }
 
         impl<'a> From<&'a Vec<$native>> for ColumnView<'a> {
-            /// Views a vector as a column, without a copy.
+            /// Creates a view of a vector, without a copy.
             fn from(values: &'a Vec<$native>) -> Self {
                 Self::from(values.as_slice())
             }
