@@ -1,6 +1,6 @@
 //! Histogram bins, and the ordinal cells behind them.
 //!
-//! Edges are values; counting happens on ordinals. Comparisons are therefore integer comparisons, and exact: a value is
+//! Edges are values, but rows are counted by ordinal. Comparisons are therefore exact integer comparisons: a value is
 //! at or above an edge exactly when its ordinal is at or above the edge's cut.
 
 use std::cmp::Ordering;
@@ -22,13 +22,12 @@ pub enum BinScale {
     Log,
 }
 
-/// The requested bins. A histogram has at most `count` of them, since an integer column gets at most one bin per
-/// integer.
+/// The requested bins. A histogram has at most `count` bins. An integer column has at most one bin per integer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bins {
     /// Number of bins.
     pub count: usize,
-    /// The range, both ends included. The default is the range of the column's finite values in the manifests.
+    /// The closed range of the bins. The default is the range of the column's finite values in the manifests.
     pub range: Option<(Value, Value)>,
     /// The spacing of the edges.
     pub scale: BinScale,
@@ -43,8 +42,8 @@ impl Bins {
     /// Returns the edges over a range: ascending, unique unless the range is a single value, with both ends exact.
     ///
     /// # Errors
-    /// Usage errors: no bins or too many, a range that is not finite, that is reversed, or, on a log scale, not
-    /// positive.
+    /// Usage errors: no bins or too many, or a range that is not finite, is reversed, or is not positive on a log
+    /// scale.
     pub(in crate::query) fn edges(&self, order: KeyOrder, range: (Value, Value)) -> Result<Vec<Value>> {
         if self.count == 0 || self.count > MOST_BINS {
             let what = format!("must be 1 to {MOST_BINS}, not {}", self.count);
@@ -77,7 +76,7 @@ impl Bins {
 
     fn float_edges(&self, from: f64, to: f64) -> Vec<Value> {
         let at = |share: f64| match self.scale {
-            // The difference of the ends may overflow; each product does not.
+            // The difference of the ends may overflow, but neither product does.
             BinScale::Linear => from * (1.0 - share) + to * share,
             BinScale::Log => (from.ln() * (1.0 - share) + to.ln() * share).exp(),
         };
@@ -144,7 +143,7 @@ impl Cells {
         self.starts.len()
     }
 
-    /// Returns the first ordinal of a cell, and one past all ordinals for the cell after the last.
+    /// Returns the first ordinal of a cell. For the cell after the last, returns one past all ordinals.
     pub(in crate::query) fn start(&self, cell: usize) -> u128 {
         self.starts.get(cell).copied().unwrap_or(1 << 64)
     }
@@ -154,8 +153,8 @@ impl Cells {
         self.starts.partition_point(|start| *start <= u128::from(ordinal)).saturating_sub(1)
     }
 
-    /// Returns what [`Cells::of`] does, but tries `guess` first. Faster for ordinals that often fall into the previous
-    /// one's cell.
+    /// Returns the same cell as [`Cells::of`], but tries `guess` first. This is faster if consecutive ordinals are
+    /// often in the same cell.
     pub(in crate::query) fn of_near(&self, ordinal: u64, guess: usize) -> usize {
         let wide = u128::from(ordinal);
         if self.start(guess) <= wide && wide < self.start(guess + 1) { guess } else { self.of(ordinal) }

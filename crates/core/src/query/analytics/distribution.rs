@@ -1,21 +1,22 @@
 //! Distribution of a column's values: histograms and quantiles.
 //!
-//! A manifest is already a histogram: it has the row count, minimum and maximum of every row group, and for the key
-//! those of about every page (`format::KeyRangeCounts`). A range count within one bin counts for that bin; a range
-//! count over several bins may count for each of them. That bounds every bin, whatever the data. `estimate` bounds
-//! quantiles and estimates values between the bounds. The bounds are as tight as the epochs are clustered by the
-//! column: a few pages for the key, often the whole epoch for other columns.
+//! A manifest contains range counts: the row count, minimum and maximum of every row group, and for the key also those
+//! of about every page (`format::KeyRangeCounts`). A range count within one bin counts for that bin. A range count over
+//! several bins may count for each of them. Hence every bin has bounds, for any data. `estimate` bounds quantiles, and
+//! estimates values between the bounds. The uncertainty depends on how well the epochs are clustered by the column: it
+//! is a few pages for the key, and often the whole epoch for other columns.
 //!
-//! Bounds need only manifests. With [`Precision::Exact`], `tally` counts what the manifests leave open, and reads only
-//! pages that cross the edge of a bin. Exact quantiles repeat such counts and narrow their bounds to a single value.
+//! Bounds need only manifests. With [`Precision::Exact`], `tally` counts the rows that manifests do not assign to one
+//! bin, and reads only pages that cross the edge of a bin. Exact quantiles repeat such counts until their bounds are a
+//! single value.
 //!
-//! Infinities are ordinary values in quantiles. NaN has no place in the order and is counted separately.
+//! Infinities are ordinary values in quantiles. NaN has no position in the order and is counted separately.
 //!
 //! # Invariants
 //! * `least <= estimate <= most`, and the exact result lies between `least` and `most`, if the manifests are correct.
-//! * Memory is a few hundred bytes for each of [`KEPT_SPREADS`], and does not grow with the rows. Values are collected
-//!   only if at most [`KEPT_VALUES`] of them are candidates.
-//! * A result belongs to one commit of each epoch. An epoch that is replaced meanwhile is an error.
+//! * Memory is bounded by a few hundred bytes for each of [`KEPT_SPREADS`] range counts. Values are collected only if
+//!   at most [`KEPT_VALUES`] of them are candidates.
+//! * A result belongs to one commit of each epoch. If an epoch is replaced meanwhile, the request fails.
 
 use std::sync::Arc;
 
@@ -94,7 +95,7 @@ pub struct Histogram {
 pub struct Quantile {
     /// The share, from 0 to 1.
     pub share: f64,
-    /// Its position (rank) among the ascending values, counted from 1.
+    /// The quantile's position (rank) among the ascending values, counted from 1.
     pub position: u64,
     /// Lower bound.
     pub least: Value,
@@ -114,7 +115,7 @@ pub struct Quantiles {
     pub epochs: usize,
     /// Rows in these epochs, NaN included.
     pub rows: u64,
-    /// Rows in which the column is NaN; quantiles exclude them.
+    /// Rows in which the column is NaN. Quantiles exclude these rows.
     pub nan: u64,
     /// One quantile per requested share; empty if there are no values.
     pub quantiles: Vec<Quantile>,
@@ -142,8 +143,9 @@ struct Survey {
     epochs: Vec<(u64, Uuid)>,
     rows: u64,
     nan: u64,
-    /// Smallest and largest finite value in the manifests, and the smallest value above 0.
+    /// Smallest and largest finite value in the manifests.
     finite: Option<(Value, Value)>,
+    /// Smallest finite value above 0 in the manifests.
     least_positive: Option<Value>,
 }
 
@@ -191,7 +193,7 @@ impl Survey {
     }
 }
 
-/// See [`crate::query::Dataset::histogram`].
+/// Computes the result of [`crate::query::Dataset::histogram`].
 pub(in crate::query) fn histogram(
     dataset: &Arc<Catalog>,
     column: &str,
@@ -201,7 +203,7 @@ pub(in crate::query) fn histogram(
 ) -> Result<Histogram> {
     let (resolved, index, order) = resolve(dataset, column)?;
     let survey = Survey::of(dataset, index, epochs, |_| {})?;
-    // Invalid bins are refused, whatever the data.
+    // Invalid bins are refused even if the column has no values.
     let range = bins.range.or_else(|| survey.range(bins.scale));
     let edges = match range {
         Some(range) => bins.edges(order, range)?,
@@ -237,7 +239,8 @@ pub(in crate::query) fn histogram(
     })
 }
 
-/// Returns cells for minus infinity, values below the bins, the bins, values above them, and infinity, in this order.
+/// Returns cells for minus infinity, for values below the bins, for each bin, for values above the bins, and for
+/// infinity, in this order.
 fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     let (least, greatest) = order.extremes();
     let (finite_from, finite_to) = match order.data_type().is_float() {
@@ -248,7 +251,7 @@ fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     if let Some((last, inner)) = edges.split_last() {
         cuts.extend(inner.iter().map(|edge| order.first_at_least(*edge)));
         let at_last = order.first_at_least(*last);
-        // The last bin includes its upper edge if that is a value of the type.
+        // The last bin includes its upper edge, if the edge is a value of the type.
         let includes = u64::try_from(at_last)
             .is_ok_and(|ordinal| at_last < finite_to && order.value(ordinal).compare(*last).is_some_and(|o| o.is_eq()));
         cuts.push(at_last + u128::from(includes));
@@ -256,11 +259,11 @@ fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
         cuts.push(finite_to);
     }
     cuts.push(finite_to);
-    // Edges beyond the ends of the type make empty cells.
+    // Edges beyond the extremes of the type create empty cells.
     Cells::new(cuts.into_iter().map(|cut| cut.clamp(finite_from, finite_to)))
 }
 
-/// Returns bounds of the rows in each cell.
+/// Returns bounds of the number of rows in each cell.
 fn bound_cells(
     dataset: &Catalog,
     column: usize,
@@ -299,7 +302,7 @@ fn bound_cells(
     Ok(bounds)
 }
 
-/// A quantile during the search: its possible ordinals.
+/// A quantile during the search, with the range of its possible ordinals.
 #[derive(Debug, Clone, Copy)]
 struct Target {
     share: f64,
@@ -315,7 +318,7 @@ impl Target {
     }
 }
 
-/// See [`crate::query::Dataset::quantiles`].
+/// Computes the result of [`crate::query::Dataset::quantiles`].
 pub(in crate::query) fn quantiles(
     dataset: &Arc<Catalog>,
     column: &str,
@@ -361,12 +364,13 @@ pub(in crate::query) fn quantiles(
     })
 }
 
-/// Sums rows and saturates: corrupt manifests of many epochs could claim more rows than fit.
+/// Sums row counts. The sum saturates, since corrupt manifests could claim more rows than a `u64` can count.
 fn total_rows<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> u64 {
     range_counts.fold(0, |rows, range_count| rows.saturating_add(range_count.rows))
 }
 
-/// Returns the bounds of each share from the manifests, in the requested order; empty if there are no values.
+/// Returns the bounds of each share from the manifests, in the requested order. The result is empty if there are no
+/// values.
 fn located(shares: &[f64], estimator: &Estimator) -> Vec<Target> {
     if estimator.rows() == 0 {
         return Vec::new();
@@ -419,7 +423,7 @@ impl Search<'_> {
         tally(self.dataset, self.resolved, &self.survey.epochs, &Arc::new(sieve), self.counters)
     }
 
-    /// Counts the values in many cells and narrows each open target to one of them. Returns the number of values that
+    /// Counts the values in many cells, and narrows each open target to one cell. Returns the number of values that
     /// remain candidates.
     fn narrow(&self, targets: &mut [Target]) -> Result<u64> {
         let open = targets.iter().filter(|target| target.is_open()).count().max(1);
@@ -442,7 +446,7 @@ impl Search<'_> {
                 up_to >= target.position
             });
             let Some(cell) = found else { continue };
-            // The cuts lie within the target's ordinals and one past them, so both ends fit.
+            // Cuts are at most one past the target's ordinals, so both ends fit.
             target.low = target.low.max(cells.start(cell) as u64);
             target.high = target.high.min((cells.start(cell + 1) - 1) as u64);
             values += if target.is_open() { counts[cell] } else { 0 };
@@ -450,7 +454,7 @@ impl Search<'_> {
         Ok(values)
     }
 
-    /// Collects the candidate values and picks those at the targets' positions.
+    /// Collects the candidate values, and picks the values at the targets' positions.
     fn pick(&self, targets: &mut [Target]) -> Result<()> {
         let open: Vec<Target> = targets.iter().copied().filter(Target::is_open).collect();
         let ends = |target: &Target| [u128::from(target.low), u128::from(target.high) + 1];

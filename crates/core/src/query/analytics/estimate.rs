@@ -1,24 +1,25 @@
 //! Bounds and estimates of ranks and quantiles, from range counts.
 //!
-//! Every statement about the distribution of a column uses this module: `quantiles`, `hist`, `stats`, the report. The
-//! k-th smallest value is at least the k-th of the range counts' minima (each repeated for every row of its range
-//! count), and at most the k-th of their maxima.
+//! `quantiles`, `hist`, `stats` and the report use this module. The k-th smallest value is at least the k-th of the
+//! range counts' minima, and at most the k-th of their maxima. Each minimum and maximum is repeated for every row of
+//! its range count.
 //!
 //! An estimate needs a model of how a range count's rows are distributed:
-//! - In a range count that overlaps few rows, they are uniform between its ends. Beyond the median, away from zero,
+//! - The rows of a range count that overlaps few rows are uniform between its ends. Beyond the median, away from zero,
 //!   their logarithms are uniform. At the end of the values, they are a sample of a power law, since most rows of such
 //!   a range count are near its beginning.
-//! - In a range count that overlaps many others (a run of strays), they are distributed as the rows of those others.
+//! - The rows of a range count that overlaps many others (a run of strays) are distributed like the rows of these
+//!   others.
 
 use std::ops::Range;
 
 use crate::format::{RangeCount, Steps};
 use crate::schema::{KeyOrder, Value};
 
-/// Minimum ratio of the largest to the smallest value of a tail. Uniform values reach less far at their end.
+/// Minimum ratio of the largest to the smallest value of a tail. Uniform values have a smaller ratio at their end.
 const TAIL_RATIO: f64 = 2.0;
 
-/// Minimum such ratio at which values beyond the median count as uniform in their logarithms: they become rarer away
+/// Minimum ratio at which values beyond the median count as uniform in their logarithms, since they become rarer away
 /// from the median.
 const FALLING_RATIO: f64 = 1.5;
 
@@ -35,7 +36,8 @@ enum RowDistribution {
     Ratio,
     /// A sample of a power law whose largest value is the end of the range count.
     Tail,
-    /// Distributed as narrow range counts are; these have so many rows below its minimum, and up to its maximum.
+    /// Distributed like the rows of narrow range counts. `from` of these rows lie below the range count's minimum, and
+    /// `to` of them up to its maximum.
     Among { from: f64, to: f64 },
 }
 
@@ -43,14 +45,14 @@ enum RowDistribution {
 #[derive(Debug)]
 pub(in crate::query) struct Estimator {
     order: KeyOrder,
-    /// Ascending by their minima.
+    /// Range counts in ascending order of their minima.
     range_counts: Vec<RangeCount>,
     distributions: Vec<RowDistribution>,
     begins: Steps,
     ends: Steps,
 }
 
-/// Bounds of the value at a position, as ordinals, and an estimate.
+/// Bounds and an estimate of the value at a position, as ordinals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::query) struct Located {
     pub(in crate::query) least: u64,
@@ -61,7 +63,7 @@ pub(in crate::query) struct Located {
 /// Returns the position, counted from 1, of a share of `values` values.
 pub(in crate::query) fn position(share: f64, values: u64) -> u64 {
     let product = share * values as f64;
-    // 0.07 of 100 is 7, but the product in binary is slightly more.
+    // 0.07 of 100 is 7, but the binary product is slightly larger.
     let nearest = product.round();
     let whole = if (product - nearest).abs() <= product * 4.0 * f64::EPSILON { nearest } else { product.ceil() };
     (whole as u64).clamp(1, values.max(1))
@@ -76,7 +78,7 @@ fn ends_of<'a>(range_counts: impl Iterator<Item = &'a RangeCount>) -> Steps {
 }
 
 impl Estimator {
-    /// Creates an estimator of range counts in any order.
+    /// Creates an estimator from range counts in any order.
     pub(in crate::query) fn new(mut range_counts: Vec<RangeCount>, order: KeyOrder) -> Self {
         range_counts.sort_unstable();
         let (begins, ends) = (begins_of(range_counts.iter()), ends_of(range_counts.iter()));
@@ -90,12 +92,12 @@ impl Estimator {
         made
     }
 
-    /// Distributes the rows of wide range counts as those of narrow ones.
+    /// Distributes the rows of wide range counts like those of narrow range counts.
     fn place_among(&mut self, wide: &[usize]) {
         let nothing = RowDistribution::Among { from: 0.0, to: 0.0 };
         let distributions: Vec<RowDistribution> =
             wide.iter().map(|number| std::mem::replace(&mut self.distributions[*number], nothing)).collect();
-        // Per cut, the wide range count that begins or ends there.
+        // The cuts at which wide range counts begin or end, each with its index in `below`.
         let ends = |number: &usize| {
             let range_count = self.range_counts[*number];
             [u128::from(range_count.least), u128::from(range_count.most) + 1]
@@ -110,13 +112,13 @@ impl Estimator {
         }
         for ((number, distribution), below) in wide.iter().zip(distributions).zip(below.as_chunks::<2>().0) {
             let [from, to] = *below;
-            // Too few narrow rows lie there to model the distribution.
+            // Too few narrow rows lie in the range count to model its distribution.
             let are_few = to - from < self.range_counts[*number].rows as f64;
             self.distributions[*number] = if are_few { distribution } else { RowDistribution::Among { from, to } };
         }
     }
 
-    /// Returns the distribution of a narrow range count's rows; `inner` is the magnitude of the median. Where values
+    /// Returns the distribution of a narrow range count's rows. `inner` is the magnitude of the median. Where values
     /// end far from zero, nearly all rows are near the beginning.
     fn lie_of(&self, range_count: &RangeCount, inner: f64) -> RowDistribution {
         let value = |ordinal: u64| self.order.value(ordinal).as_f64();
@@ -144,13 +146,13 @@ impl Estimator {
         &self.range_counts
     }
 
-    /// Returns the bounds of the value at a position, as ordinals; the end of the range is included.
+    /// Returns the bounds of the value at a position, as ordinals. The end of the range is inclusive.
     pub(in crate::query) fn bounds(&self, position: u64) -> Range<u64> {
         self.begins.at(position).unwrap_or(0)..self.ends.at(position).unwrap_or(u64::MAX)
     }
 
-    /// Returns the share of a range count's rows with an ordinal below `cut`; `narrow` is [`Estimator::narrow_below`]
-    /// of that cut.
+    /// Returns the share of a range count's rows with an ordinal below `cut`. `narrow` is the result of
+    /// [`Estimator::narrow_below`] for the same cut.
     fn share_below(&self, number: usize, cut: u128, narrow: f64) -> f64 {
         let range_count = self.range_counts[number];
         let (least, most) = (u128::from(range_count.least), u128::from(range_count.most));
@@ -161,7 +163,7 @@ impl Estimator {
             return 1.0;
         }
         let by_ordinal = || (cut - least) as f64 / (most - least + 1) as f64;
-        // `cut` is at most `most`, so it fits.
+        // `cut` is at most `most`, so it fits 64 bits.
         let value = |ordinal: u128| self.order.value(ordinal as u64).as_f64();
         let share = match self.distributions[number] {
             RowDistribution::Among { from, to } => (narrow - from) / (to - from),
@@ -170,19 +172,19 @@ impl Estimator {
             RowDistribution::Ratio => (value(cut) / value(least)).ln() / (value(most) / value(least)).ln(),
             RowDistribution::Tail => tail_share(value(least), value(cut), value(most), range_count.rows),
         };
-        // An end is infinite, or too far from the other end.
+        // The share is not finite if an end is infinite, or too far from the other end.
         let share = if share.is_finite() { share } else { by_ordinal() };
         share.clamp(0.0, 1.0)
     }
 
-    /// Estimates how many rows of narrow range counts have an ordinal below `cut`.
+    /// Estimates the number of rows of narrow range counts that have an ordinal below `cut`.
     fn narrow_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = sweep.open.iter().filter(|number| !self.is_among(**number));
         let rows = narrow.map(|number| self.range_counts[*number].rows as f64 * self.share_below(*number, cut, 0.0));
         sweep.settled_narrow as f64 + rows.sum::<f64>()
     }
 
-    /// Estimates how many rows have an ordinal below `cut`, which is within the sweep's range.
+    /// Estimates the number of rows with an ordinal below `cut`, which lies within the sweep's range.
     fn rows_below(&self, sweep: &Sweep<'_>, cut: u128) -> f64 {
         let narrow = self.narrow_below(sweep, cut);
         let wide = sweep.open.iter().filter(|number| self.is_among(**number));
@@ -194,7 +196,7 @@ impl Estimator {
         matches!(self.distributions[number], RowDistribution::Among { .. })
     }
 
-    /// Estimates how many rows have an ordinal below each of the (ascending) cuts.
+    /// Estimates the number of rows with an ordinal below each of the (ascending) cuts.
     pub(in crate::query) fn rows_below_each(&self, cuts: impl Iterator<Item = u128>) -> Vec<f64> {
         let mut sweep = Sweep::new(self);
         let below = |cut: u128| {
@@ -222,10 +224,9 @@ impl Estimator {
     }
 }
 
-/// Returns the range counts that overlap many more rows than the usual one.
+/// Returns the indexes of the wide range counts (see [`WIDE`]).
 fn wide_ones(range_counts: &[RangeCount]) -> Vec<usize> {
-    // Range counts of a single value do not measure the usual width: those of a point mass would make all others
-    // narrow.
+    // Range counts of a single value do not count for the usual width. With a point mass, all others would be narrow.
     let extended = || range_counts.iter().filter(|range_count| range_count.least < range_count.most);
     let begins = begins_of(extended());
     let reach = |range_count: &RangeCount| begins.up_to(range_count.most) - begins.below(range_count.least);
@@ -235,9 +236,9 @@ fn wide_ones(range_counts: &[RangeCount]) -> Vec<usize> {
     reaches.filter(|(_, reach)| *reach > usual.saturating_mul(WIDE)).map(|(number, _)| number).collect()
 }
 
-/// Returns the share of `rows` values that are below `cut`, for values of one sign between `least` and `most` that are
-/// a sample of a power law falling away from zero. The largest of so many values is about where one in `rows` is
-/// expected.
+/// Returns the share of `rows` values that are below `cut`. The values have one sign, lie between `least` and `most`,
+/// and are a sample of a power law that falls away from zero. The value farthest from zero is about where one of `rows`
+/// values is expected.
 fn tail_share(least: f64, cut: f64, most: f64, rows: u64) -> f64 {
     let (near, far) = if least > 0.0 { (least, most) } else { (most, least) };
     let way = (cut / near).ln() / (far / near).ln();
@@ -246,7 +247,7 @@ fn tail_share(least: f64, cut: f64, most: f64, rows: u64) -> f64 {
     if least > 0.0 { 1.0 - beyond } else { beyond }
 }
 
-/// A sweep over range counts: the range counts that an ascending range of ordinals may cut.
+/// A sweep over range counts. `open` contains the range counts that an ascending range of ordinals may cut.
 struct Sweep<'a> {
     estimator: &'a Estimator,
     next: usize,
@@ -315,10 +316,11 @@ mod tests {
         located.iter().map(|found| order.value(found.estimate).as_f64()).collect()
     }
 
-    /// Regression test: strays over the whole range used to count as uniform, which put most of them far into the tail.
+    /// Regression test: strays over the whole range counted as uniform, so most of them were placed far into the tail.
     #[test]
     fn strays_lie_as_other_rows_do() {
-        // 10,000 rows whose density halves from page to page, and 1,000 more with the same distribution in one page.
+        // The density of 10,000 rows halves from page to page. Another 1,000 rows have the same distribution in one
+        // page.
         let edge = |page: i32| 2f64.powi(page);
         let mut range_counts: Vec<RangeCount> =
             (0..20).map(|page| range_count(edge(page), edge(page + 1), 500)).collect();
@@ -335,7 +337,7 @@ mod tests {
             (0..10).map(|page| range_count(f64::from(page), f64::from(page + 1), 100)).collect();
         let found = estimates(pages.clone(), &[1, 250, 725]);
         assert!((found[1] - 2.5).abs() < 1e-9 && (found[2] - 7.25).abs() < 1e-9, "{found:?}");
-        // Of a hundred values between 10 and 1000, a tenth lies beyond 100.
+        // A tenth of a hundred values between 10 and 1000 lies beyond 100.
         let tail = |sign: f64| {
             let mut tail = pages.clone();
             tail.push(range_count(10.0, 1000.0, 100));

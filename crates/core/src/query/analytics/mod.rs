@@ -1,8 +1,8 @@
 //! Analytics over whole epochs: distributions, key clustering, tracks.
 //!
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
-//! `estimate` (bounds and estimates) and `tally` (exact counts); `profile` computes what a look-up of one key has to
-//! touch; `tracks` follows particles through all epochs.
+//! `estimate` (bounds and estimates) and `tally` (exact counts). `profile` computes the row groups that a look-up of
+//! one key touches. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod distribution;

@@ -1,11 +1,11 @@
 //! Clustering of an epoch, from its manifest alone: the row groups that a query for one key has to touch.
 //!
-//! *Read amplification*, as CARP defines it, is the number of rows in all row groups whose observed range holds the
-//! key, over the rows per receiver of a perfectly balanced epoch. A perfect partitioning has 1. Successive row groups
-//! of one receiver count separately, so smaller row groups can bring the value below 1.
+//! *Read amplification*, as defined by CARP, is the number of rows in all row groups whose observed range contains the
+//! key, divided by the rows per receiver of a perfectly balanced epoch. A perfect partitioning has 1. Successive row
+//! groups of one receiver count separately, so smaller row groups can reduce the value below 1.
 //!
-//! The sampled keys are evenly spaced in rank (percentiles of the rows, not of the key range). `estimate` locates each
-//! percentile, as it does for `quantiles`: an estimate within bounds. Rows with a NaN key are excluded.
+//! The sampled keys are evenly spaced in rank: they are percentiles of the rows, not of the key range. `estimate`
+//! locates each percentile as for `quantiles`, by an estimate within bounds. Rows with a NaN key are excluded.
 
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ use crate::format::{EpochManifest, PartId, RangeCount, RowGroupEntry};
 use crate::query::analytics::estimate::{Estimator, Located, outward, position};
 use crate::schema::Schema;
 
-/// Percentiles that a profile lists unless others are requested.
+/// Percentiles of a profile, unless others are requested.
 pub(in crate::query) const LISTED: [f64; 9] = [1.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 99.0, 99.9];
 
-/// Number of sampled keys behind the quantiles of read amplification.
+/// Number of sampled keys for the quantiles of read amplification.
 const SAMPLES: u32 = 1000;
 
 /// The row groups that a query for the key at one percentile touches.
@@ -37,29 +37,30 @@ pub struct ProfilePoint {
     pub rows: u64,
     /// Share of the epoch's rows in these row groups.
     pub share: f64,
-    /// These rows over the rows of a perfectly balanced receiver.
+    /// Rows in these row groups, divided by the rows of a perfectly balanced receiver.
     pub read_amplification: f64,
 }
 
-/// How an epoch's row groups cover the key space.
+/// The distribution of an epoch's row groups over the key space.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KeyProfile {
     /// The epoch.
     pub epoch: u64,
-    /// Rows whose key is not NaN.
+    /// Number of rows whose key is not NaN.
     pub rows: u64,
-    /// Receivers that the rows were balanced over.
+    /// Number of receivers over which the rows were balanced.
     pub receivers: u32,
     /// Median read amplification over the key space.
     pub read_amplification_p50: f64,
     /// 99th percentile of read amplification over the key space.
     pub read_amplification_p99: f64,
-    /// Profiles of queries at some percentiles.
+    /// The profile at some percentiles.
     pub points: Vec<ProfilePoint>,
 }
 
-/// Profiles an epoch at some percentiles. Without rows that have a key, the profile has no points and no amplification.
+/// Computes an epoch's profile at some percentiles. If no row has a key, the profile has no points and no
+/// amplification.
 pub(in crate::query) fn key_profile(manifest: &EpochManifest, schema: &Schema, percentiles: &[f64]) -> KeyProfile {
     let order = schema.key_order();
     let of_run = |run: &RowGroupEntry| RangeCount::of(run.columns.one(schema.key_index()).as_ref(), run.rows, order);
@@ -114,11 +115,12 @@ fn count_receivers(parts: impl Iterator<Item = PartId>) -> u32 {
     ranks.len() as u32
 }
 
-/// Cumulative rows by the begins and ends of row groups. The row groups that hold a key are those that begin at or
-/// below it, minus those that end before it.
+/// Cumulative row counts by the ends of row groups. The row groups that contain a key are those that begin at or below
+/// it, without those that end before it.
 struct OverlapCounts {
-    /// Ordinals in ascending order, each with the cumulative rows.
+    /// Smallest ordinals of row groups in ascending order, each with the cumulative row count.
     begins: Vec<(u64, u64)>,
+    /// Largest ordinals of row groups in ascending order, each with the cumulative row count.
     ends: Vec<(u64, u64)>,
 }
 
@@ -138,7 +140,7 @@ impl OverlapCounts {
         Self { begins: cumulate(|range_count| range_count.least), ends: cumulate(|range_count| range_count.most) }
     }
 
-    /// Returns the number of row groups that hold the key, and the number of their rows.
+    /// Returns the number of row groups that contain the key, and the number of their rows.
     fn at(&self, key: u64) -> (u64, u64) {
         let begun = self.begins.partition_point(|(from, _)| *from <= key);
         let ended = self.ends.partition_point(|(to, _)| *to < key);

@@ -1,8 +1,9 @@
-//! Counts the values of a column by cell, exactly. Reads only pages that the statistics leave open.
+//! Exact counts of a column's values by cell. Only pages that the statistics do not assign to a cell are read.
 //!
-//! A row group whose range lies within one cell is counted from the manifest; a page of another row group whose range
-//! does is counted from the page index. A few threads read the remaining pages in chunks. For the key, these are the
-//! pages that cross a cut, since its row groups are sorted; for an unsorted column, they are all pages.
+//! A row group whose range lies within one cell is counted from the manifest. In other row groups, a page whose range
+//! lies within one cell is counted from the page index. A few threads read the remaining pages in chunks. For the key,
+//! these are the pages that cross a cut, since the key is sorted within a row group. For an unsorted column, these are
+//! all pages.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,26 +27,26 @@ use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::KeyOrder;
 
-/// Rows decoded at a time.
+/// Number of rows that are decoded at a time.
 const CHUNK_ROWS: u32 = 1 << 18;
 
-/// The cells to count, and those to collect values of.
+/// The cells to count, and the cells whose values are collected.
 #[derive(Debug)]
 pub(in crate::query) struct CellSelection {
     column: usize,
     order: KeyOrder,
     cells: Arc<Cells>,
-    /// Whether to collect the values of each cell; empty if none are collected.
+    /// Whether to collect the values of each cell. The list is empty if no values are collected.
     kept: Vec<bool>,
 }
 
 impl CellSelection {
-    /// Creates a sieve that counts values.
+    /// Creates a selection that counts values.
     pub(in crate::query) fn counting(column: usize, order: KeyOrder, cells: Arc<Cells>) -> Self {
         Self { column, order, cells, kept: Vec::new() }
     }
 
-    /// Creates a sieve that counts values, and collects those in the cells marked in `kept`.
+    /// Creates a selection that counts values, and collects the values of the cells marked in `kept`.
     pub(in crate::query) fn keeping(column: usize, order: KeyOrder, cells: Arc<Cells>, kept: Vec<bool>) -> Self {
         Self { column, order, cells, kept }
     }
@@ -54,7 +55,7 @@ impl CellSelection {
         self.kept.get(cell).copied().unwrap_or(false)
     }
 
-    /// Returns the cell that contains all values of a range count, if they need not be read.
+    /// Returns the cell that contains all values of a range count, or `None` if the values have to be read.
     fn settled(&self, range_count: RangeCount) -> Option<usize> {
         let span = self.cells.span(range_count.least, range_count.most);
         (span.start() == span.end() && !self.keeps(*span.start())).then_some(*span.start())
@@ -78,10 +79,10 @@ pub(in crate::query) struct CellCounts {
     pub(in crate::query) kept: Vec<u64>,
 }
 
-/// Counts a column, the only one of `resolved`, over these commits of epochs.
+/// Counts the values of the only column of `resolved` over these commits of epochs.
 ///
 /// # Errors
-/// Corruption, I/O errors, and an epoch that was replaced since.
+/// Corruption, I/O errors, and an error for an epoch that was replaced since.
 pub(in crate::query) fn tally(
     dataset: &Arc<Catalog>,
     resolved: &Arc<ResolvedQuery>,
@@ -176,10 +177,10 @@ impl Work {
         Ok(found)
     }
 
-    /// Counts pages that lie within a cell and returns the rows of the others.
+    /// Counts the pages that lie within a cell. Returns the rows of the other pages.
     fn open_rows(&self, group: &Group, sieve: &CellSelection, found: &mut CellCounts) -> Result<RowSelection> {
         let entry = group.entry();
-        // A NaN may be in any page of a row group that has one.
+        // If a row group contains a NaN, any of its pages may contain it.
         let is_whole = entry.columns.get(sieve.column).is_some_and(|summary| summary.nan_count == 0);
         let mut selection = RowSelection::default();
         for (number, page) in group.pages(sieve.column)?.iter().enumerate() {
@@ -191,7 +192,7 @@ impl Work {
             match settled {
                 Some(cell) => found.counts[cell] += u64::from(page.rows),
                 None => {
-                    // `check_pages` ensured that row numbers fit.
+                    // `check_pages` has ensured that row numbers fit.
                     let rows = page.first_row as u32..page_end(page) as u32;
                     selection.push(rows, TruthValue::Always);
                 }

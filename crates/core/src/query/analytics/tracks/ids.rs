@@ -1,33 +1,33 @@
-//! The ids of the particles to follow: gathered in any order, then sorted, each once.
+//! The ids of the requested particles: collected in any order, then sorted and deduplicated.
 
 use crate::error::Result;
 use crate::expr::Predicate;
 use crate::schema::{DataType, KeyOrder, Schema, Value};
 
-/// Most ids that are followed at once. With them the set takes at most about 64 MiB, however it is asked.
+/// Maximum number of ids per request. The set and its predicate take at most about 64 MiB.
 pub(super) const MOST_IDS: usize = 1_000_000;
 
-/// Most bytes of opaque ids.
+/// Maximum total size of opaque ids, in bytes.
 const MOST_BYTES: usize = 64 << 20;
 
-/// Ids that are still coming in, some of them more than once.
+/// Ids that are collected in any order, with duplicates.
 #[derive(Debug)]
 pub(super) struct IdGatherer {
     ids: IdSet,
     most: usize,
 }
 
-/// Ids, ascending, each once.
+/// A set of ids in ascending order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum IdSet {
     /// Integers, as ordinals.
     Whole { order: KeyOrder, ordinals: Vec<u64> },
-    /// Byte strings of one length, one after the other.
+    /// Byte strings of one length, concatenated.
     Opaque { width: usize, bytes: Vec<u8> },
 }
 
 impl IdGatherer {
-    /// For ids of a type; `None` when values of that type are no ids.
+    /// Creates a gatherer for ids of a type, or returns `None` if the type is a float type.
     pub(super) fn new(data_type: DataType) -> Option<Self> {
         let ids = match KeyOrder::new(data_type) {
             None => IdSet::Opaque { width: data_type.width(), bytes: Vec::new() },
@@ -37,12 +37,12 @@ impl IdGatherer {
         Some(Self { ids, most: MOST_IDS.min(MOST_BYTES / data_type.width().max(1)) })
     }
 
-    /// How many ids there may be.
+    /// Returns the maximum number of ids.
     pub(super) fn most(&self) -> usize {
         self.most
     }
 
-    /// Adds packed values of a column; `false` when there are too many.
+    /// Adds packed values of a column. Returns false if there are too many ids.
     pub(super) fn add(&mut self, values: &[u8]) -> bool {
         match &mut self.ids {
             IdSet::Whole { order, ordinals } => {
@@ -51,14 +51,14 @@ impl IdGatherer {
             }
             IdSet::Opaque { bytes, .. } => bytes.extend_from_slice(values),
         }
-        // Twice as many are let in before they are sorted, so that sorting costs a bounded number of passes.
+        // Up to twice the maximum number of ids is collected before they are sorted, which bounds the number of sorts.
         self.ids.len() < 2 * self.most || {
             self.ids.tidy();
             self.ids.len() <= self.most
         }
     }
 
-    /// The set; `None` when it is too large.
+    /// Returns the set, or `None` if it is too large.
     pub(super) fn finish(mut self) -> Option<IdSet> {
         self.ids.tidy();
         (self.ids.len() <= self.most).then_some(self.ids)
@@ -66,7 +66,7 @@ impl IdGatherer {
 }
 
 impl IdSet {
-    /// How many.
+    /// Returns the number of ids.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Whole { ordinals, .. } => ordinals.len(),
@@ -74,7 +74,7 @@ impl IdSet {
         }
     }
 
-    /// Sorts, and keeps each id once.
+    /// Sorts the ids and removes duplicates.
     fn tidy(&mut self) {
         match self {
             Self::Whole { ordinals, .. } => {
@@ -90,10 +90,11 @@ impl IdSet {
         }
     }
 
-    /// The condition that a record has one of the ids, where summaries or the expression language can make use of it.
+    /// Returns the predicate that a record has one of the ids, or `None` for opaque ids, which have no statistics and
+    /// cannot be compared in expressions.
     ///
     /// # Errors
-    /// As [`Predicate::any_of`].
+    /// The errors of [`Predicate::any_of`].
     pub(super) fn predicate(&self, schema: &Schema, column: usize) -> Result<Option<Predicate>> {
         match self {
             Self::Whole { order, ordinals } => {
@@ -107,7 +108,7 @@ impl IdSet {
         }
     }
 
-    /// The place of an id in the order of all; `None` when it is none of them.
+    /// Returns the position of an id in ascending order, or `None` if the set does not contain the id.
     pub(super) fn place(&self, id: &[u8]) -> Option<usize> {
         match self {
             Self::Whole { order, ordinals } => ordinals.binary_search(&order.ordinal(id)).ok(),

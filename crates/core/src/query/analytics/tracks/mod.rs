@@ -1,17 +1,17 @@
-//! Trajectories: the particles that satisfy a predicate at one epoch, followed through others.
+//! Trajectories: particles that satisfy a predicate at one epoch are followed through other epochs.
 //!
-//! Two scans. The first reads the ids of the particles at the one epoch (`ids`); the second the rows that have one of
-//! these ids, epoch by epoch. Integer ids become a predicate, so that row groups and pages whose smallest and largest
-//! id exclude all of them are not read; opaque ids have no statistics, and every row's is looked at. What is found is
-//! sorted by id and epoch (`sorter`).
+//! A request needs two scans. The first scan reads the ids of the particles at the one epoch (`ids`). The second scan
+//! reads the rows with these ids, epoch by epoch. Integer ids become a predicate, so row groups and pages whose id
+//! range contains none of them are not read. Opaque ids have no statistics, so the second scan reads every row. The
+//! rows are sorted by id and epoch (`sorter`).
 //!
-//! Nothing relies on ids being good: a particle may be missing at some epochs, and several rows of one epoch may have
-//! one id. Both are counted ([`TrackMetrics`]) and neither is hidden.
+//! Ids need not be complete or unique: a particle may have no row at some epochs, and several rows of one epoch may
+//! have the same id. [`TrackMetrics`] counts both cases.
 //!
 //! # Memory
 //!
-//! Bounded whatever matches: [`MOST_IDS`](ids) ids, [`SORT_BYTES`] of rows, the chunks in flight of a scan. Rows beyond
-//! go to a file without a name in the request's scratch folder.
+//! Memory is bounded for any number of matching rows: [`MOST_IDS`](ids) ids, [`SORT_BYTES`] of rows, and the chunks in
+//! flight of a scan. Further rows are spilled to an unnamed file in the request's scratch folder.
 
 mod ids;
 mod search;

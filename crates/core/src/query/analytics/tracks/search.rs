@@ -1,4 +1,4 @@
-//! The two scans of a trajectory request, and their results.
+//! The two scans of a trajectory request, and their result.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::query::metrics::{Counters, QueryMetrics};
 use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
 use crate::schema::{DataType, EPOCH_COLUMN, Schema};
 
-/// Memory in which rows are sorted.
+/// Memory budget for sorting rows, in bytes.
 const SORT_BYTES: usize = 64 << 20;
 
-/// Bytes of a batch at which it is cut, whatever number of rows that is.
+/// Size in bytes at which a batch ends, even if it has few rows.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// A request for trajectories, in the manner of a builder.
+/// A builder of a request for trajectories.
 ///
 /// ```no_run
 /// use turbidite::query::{Dataset, TrackRequest};
@@ -51,8 +51,8 @@ pub struct TrackRequest {
 }
 
 impl TrackRequest {
-    /// The trajectories, through all epochs, of the particles for which the expression `of` holds at epoch `at`; the
-    /// column `id`, of integers or `fixed_bytes`, identifies particles.
+    /// Requests the trajectories, through all epochs, of the particles that satisfy the expression `of` at epoch `at`.
+    /// The column `id` identifies particles. Its type is an integer type or `fixed_bytes`.
     pub fn new(of: impl Into<String>, at: u64, id: impl Into<String>) -> Self {
         Self {
             of: of.into(),
@@ -68,15 +68,15 @@ impl TrackRequest {
         }
     }
 
-    /// Only through these epochs; `at` need not be among them.
+    /// Selects the epochs of the trajectories. The selection need not contain `at`.
     #[must_use]
     pub fn epochs(mut self, epochs: impl Into<EpochSelection>) -> Self {
         self.epochs = epochs.into();
         self
     }
 
-    /// Only these columns, in this order, after id and epoch, which always come first. Without this call: all stored
-    /// ones.
+    /// Selects columns, in this order. The id and the epoch always come first. By default, all stored columns are
+    /// returned.
     #[must_use]
     pub fn columns<I>(mut self, names: I) -> Self
     where
@@ -87,28 +87,28 @@ impl TrackRequest {
         self
     }
 
-    /// Ends after this many rows. As much is read as without it: the metrics are those of the whole.
+    /// Limits the number of returned rows. The request still reads all rows, and its metrics include all of them.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = rows;
         self
     }
 
-    /// At most this many threads, as [`Query::threads`].
+    /// Limits the number of threads, like [`Query::threads`].
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Whether page checksums are checked; they are unless turned off.
+    /// Sets whether page checksums are verified. The default is on.
     #[must_use]
     pub fn check(mut self, check: bool) -> Self {
         self.check = check;
         self
     }
 
-    /// The folder for rows that do not fit into memory; the system's for temporary files unless set.
+    /// Sets the folder for rows that exceed the memory budget. The default is the system's folder for temporary files.
     #[must_use]
     pub fn scratch_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.scratch = folder.into();
@@ -130,51 +130,52 @@ impl TrackRequest {
     }
 }
 
-/// How far following particles has come.
+/// The progress of a trajectory request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TrackProgress {
-    /// Epochs that have been read.
+    /// Number of epochs that have been read.
     pub done_epochs: u64,
-    /// Epochs there are to read.
+    /// Number of epochs to read in total.
     pub epochs: u64,
 }
 
-/// What was found, limit or not.
+/// Statistics of a trajectory request. They do not depend on its limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TrackMetrics {
-    /// Particles that are followed.
+    /// Number of particles.
     pub ids: u64,
-    /// Epochs through which they are followed.
+    /// Number of epochs.
     pub epochs: u64,
-    /// Rows found.
+    /// Number of rows of the particles in these epochs.
     pub rows: u64,
-    /// Particles that have no row at one epoch or more.
+    /// Number of particles without a row in at least one epoch.
     pub incomplete_ids: u64,
-    /// Pairs of a particle and an epoch without a row.
+    /// Number of pairs of a particle and an epoch that have no row.
     pub missing: u64,
-    /// Rows beyond the first of their particle and epoch.
+    /// Number of rows beyond the first of the same particle and epoch.
     pub duplicates: u64,
-    /// What reading took, both scans together.
+    /// Statistics of the reads of both scans.
     pub read: QueryMetrics,
 }
 
-/// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]: the id, the epoch, the other columns.
+/// Rows sorted by id and epoch, as Arrow batches of [`Tracks::schema`]. The id is the first column, and the epoch the
+/// second.
 #[derive(Debug)]
 pub struct Tracks {
     schema: SchemaRef,
-    /// The columns of a packed row, the id first.
+    /// Types of a packed row's columns. The id is the first column.
     types: Vec<DataType>,
     epochs: Vec<u64>,
     rows: Option<Sorted>,
     batch_rows: usize,
-    /// Rows of the limit that are still to come.
+    /// Number of rows that the limit still allows.
     open: u64,
     metrics: TrackMetrics,
 }
 
-/// Finds the particles and gathers their rows.
+/// Finds the particles and collects their rows.
 pub(in crate::query) fn follow(
     dataset: &Arc<Catalog>,
     request: &TrackRequest,
@@ -212,7 +213,7 @@ pub(in crate::query) fn follow(
     Ok(Tracks { schema: arrow, types, epochs, rows, batch_rows, open: request.limit, metrics })
 }
 
-/// The column that identifies particles.
+/// Returns the column that identifies particles.
 fn id_column(schema: &Schema, name: &str) -> Result<usize> {
     let found = resolve_columns(&[name.to_owned()], schema)?;
     let Some(Some(column)) = found.first().copied() else {
@@ -225,7 +226,7 @@ fn wrong_id(what: String) -> Error {
     UsageError::Option { option: "id", what }.into()
 }
 
-/// The columns that follow id and epoch.
+/// Returns the columns that follow the id and the epoch.
 fn other_columns(schema: &Schema, id: usize, names: Option<&[String]>) -> Result<Vec<usize>> {
     let named = match names {
         Some(names) => resolve_columns(names, schema)?,
@@ -234,14 +235,14 @@ fn other_columns(schema: &Schema, id: usize, names: Option<&[String]>) -> Result
     Ok(named.into_iter().flatten().filter(|column| *column != id).collect())
 }
 
-/// The schema of a query that has the id first, with the epoch after it.
+/// Inserts the epoch after the first column of a schema.
 fn with_epoch(schema: &SchemaRef) -> SchemaRef {
     let mut fields: Vec<_> = schema.fields().iter().cloned().collect();
     fields.insert(1, Arc::new(Field::new(EPOCH_COLUMN, ArrowType::UInt64, false)));
     Arc::new(arrow_schema::Schema::new(fields))
 }
 
-/// The ids of the particles that satisfy the predicate.
+/// Returns the ids of the particles that satisfy the predicate.
 fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters: &Arc<Counters>) -> Result<IdSet> {
     let stated = &dataset.schema.columns()[id];
     let query = request.query().filter(&request.of).columns([&stated.name]);
@@ -266,7 +267,7 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
     gatherer.finish().ok_or_else(too_many)
 }
 
-/// The second scan.
+/// The state of the second scan, which reads the rows of the particles.
 struct SecondScan<'a> {
     ids: &'a IdSet,
     epochs: &'a [u64],
@@ -284,7 +285,7 @@ impl SecondScan<'_> {
             if packed.rows == 0 {
                 continue;
             }
-            // Pieces come epoch by epoch, in the order of the list.
+            // The scan returns rows epoch by epoch, in the order of the list.
             while self.epochs.get(current).is_some_and(|epoch| *epoch != packed.epoch) {
                 self.presence.end_epoch();
                 current += 1;
@@ -299,13 +300,13 @@ impl SecondScan<'_> {
         Ok(())
     }
 
-    /// Hands the rows of particles that are followed to the sorter.
+    /// Adds the rows of requested particles to the sorter.
     fn take(&mut self, columns: &[Buffer], rows: usize, epoch: usize) -> Result<()> {
         let widths: Vec<usize> = self.types.iter().map(|data_type| data_type.width()).collect();
         for row in 0..rows {
             let Some(place) = self.ids.place(&columns[0][row * widths[0]..][..widths[0]]) else { continue };
             self.presence.see(place);
-            // Both fit 32 bits: ids are bounded, and a folder has fewer names.
+            // Both fit 32 bits, since the number of ids is bounded, and no folder has 2^32 epochs.
             let key = (place as u64) << 32 | epoch as u64;
             self.sorter.push(key, |packed| {
                 for (column, width) in columns.iter().zip(&widths) {
@@ -317,7 +318,7 @@ impl SecondScan<'_> {
     }
 }
 
-/// Which particles have been seen: at the present epoch, and at every epoch so far.
+/// The presence of particles: at the current epoch, and at every epoch so far.
 struct Presence {
     seen: Vec<bool>,
     always: Vec<bool>,
@@ -329,14 +330,14 @@ impl Presence {
         Self { seen: vec![false; ids], always: vec![true; ids], metrics: TrackMetrics::default() }
     }
 
-    /// Notes a row of a particle.
+    /// Records a row of a particle.
     fn see(&mut self, place: usize) {
         self.metrics.rows += 1;
         self.metrics.duplicates += u64::from(self.seen[place]);
         self.seen[place] = true;
     }
 
-    /// Notes that the present epoch has no more rows.
+    /// Ends the current epoch, and counts the particles that had no row.
     fn end_epoch(&mut self) {
         for (seen, always) in self.seen.iter_mut().zip(&mut self.always) {
             if !*seen {
@@ -350,12 +351,12 @@ impl Presence {
 }
 
 impl Tracks {
-    /// Names and types of the columns.
+    /// Returns the names and types of the columns.
     pub fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }
 
-    /// What was found and what it took.
+    /// Returns the statistics of the request.
     pub fn metrics(&self) -> TrackMetrics {
         self.metrics
     }
@@ -367,7 +368,7 @@ impl Tracks {
         let mut epochs: Vec<u64> = Vec::new();
         while epochs.len() < most {
             let taken = sorted.next(|key, row| {
-                // The lower half of a key is the epoch's place.
+                // The lower half of a key is the index of the epoch.
                 epochs.push(self.epochs[(key & u64::from(u32::MAX)) as usize]);
                 let mut rest = row;
                 for (column, data_type) in columns.iter_mut().zip(&self.types) {

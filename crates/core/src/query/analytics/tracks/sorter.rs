@@ -1,8 +1,8 @@
-//! Sorting rows of one width by a `u64`, in bounded memory.
+//! Sorting of fixed-width rows by a `u64` key, in bounded memory.
 //!
-//! Rows gather until they fill the budget. Then they are sorted and appended, as one run, to a file without a name; at
-//! the end the runs are merged, each read through a share of the same budget. What fits never touches the disk. Rows
-//! with equal keys keep the order in which they came.
+//! Rows are collected until they fill the memory budget. They are then sorted, and appended as one run to an unnamed
+//! file. At the end the runs are merged. Each run is read through a share of the same budget. Rows that fit the budget
+//! are never written to disk. Rows with equal keys stay in the order of their arrival.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,20 +11,20 @@ use std::path::PathBuf;
 use crate::error::Result;
 use crate::storage::ScratchFile;
 
-/// Bytes of a key in front of each row of a run.
+/// Size of the key before each row of a run, in bytes.
 const KEY_BYTES: usize = size_of::<u64>();
 
-/// Bytes that a row in memory takes beside its own: its key and its place.
+/// Memory per row in addition to the row itself, in bytes: its key and its number.
 const ENTRY_BYTES: usize = size_of::<(u64, u32)>();
 
-/// Bytes gathered before they are appended to a run.
+/// Number of bytes that are buffered before they are appended to a run.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Takes rows in any order.
+/// A sorter that accepts rows in any order.
 #[derive(Debug)]
 pub(super) struct Sorter {
     row_bytes: usize,
-    /// Rows that memory may hold.
+    /// Maximum number of rows in memory.
     most_rows: usize,
     folder: PathBuf,
     rows: Vec<u8>,
@@ -39,7 +39,7 @@ struct Spilled {
     runs: Vec<Run>,
 }
 
-/// Where the rest of a run lies.
+/// The unread rest of a run.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     offset: u64,
@@ -47,16 +47,16 @@ struct Run {
 }
 
 impl Sorter {
-    /// A sorter that holds about `budget_bytes` in memory, and the rest in `folder`.
+    /// Creates a sorter that holds about `budget_bytes` in memory, and writes further rows to a file in `folder`.
     pub(super) fn new(row_bytes: usize, budget_bytes: usize, folder: PathBuf) -> Self {
         let most_rows = (budget_bytes / (row_bytes + ENTRY_BYTES)).clamp(1, u32::MAX as usize);
         Self { row_bytes, most_rows, folder, rows: Vec::new(), entries: Vec::new(), spilled: None }
     }
 
-    /// Adds a row, which `write` appends to the bytes it is given.
+    /// Adds a row. `write` appends the row's bytes to the buffer that it gets.
     ///
     /// # Errors
-    /// When rows have to be written to disk and cannot be.
+    /// An I/O error while rows are written to disk.
     pub(super) fn push(&mut self, key: u64, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
         if self.entries.len() == self.most_rows {
             self.spill()?;
@@ -93,10 +93,10 @@ impl Sorter {
         Ok(())
     }
 
-    /// All rows in order.
+    /// Returns all rows in order.
     ///
     /// # Errors
-    /// When rows have to be written to disk, or read from it, and cannot be.
+    /// An I/O error while rows are written to disk or read from it.
     pub(super) fn finish(mut self) -> Result<Sorted> {
         if self.spilled.is_some() {
             self.spill()?;
@@ -126,20 +126,20 @@ impl Sorter {
     }
 }
 
-/// Gives rows in order.
+/// The sorted rows.
 #[derive(Debug)]
 pub(super) enum Sorted {
-    /// All of them were in memory.
+    /// All rows are in memory.
     CachedPages { row_bytes: usize, rows: Vec<u8>, entries: Vec<(u64, u32)>, next: usize },
-    /// They are merged from disk.
+    /// The rows are merged from runs on disk.
     Merged(Merge),
 }
 
 impl Sorted {
-    /// Gives the next row, if there is one, to `take`.
+    /// Passes the next row to `take`, and returns its result. Returns `None` at the end.
     ///
     /// # Errors
-    /// When the rows on disk cannot be read.
+    /// An I/O error while rows are read from disk.
     pub(super) fn next<T>(&mut self, take: impl FnOnce(u64, &[u8]) -> T) -> Result<Option<T>> {
         match self {
             Self::CachedPages { row_bytes, rows, entries, next } => {
@@ -152,27 +152,27 @@ impl Sorted {
     }
 }
 
-/// Runs on disk, each with the beginning of what is left of it in memory.
+/// A merge of runs on disk, with a window of each run in memory.
 #[derive(Debug)]
 pub(super) struct Merge {
     file: ScratchFile,
     row_bytes: usize,
     window_rows: usize,
     windows: Vec<Window>,
-    /// Key and number of each run that has rows: among equal keys, the earlier run goes first.
+    /// Next key and number of each run that has rows. Among equal keys, the earlier run comes first.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
 }
 
 #[derive(Debug)]
 struct Window {
-    /// What is not in memory yet.
+    /// The rows that are not in memory yet.
     run: Run,
     bytes: Vec<u8>,
     at: usize,
 }
 
 impl Merge {
-    /// Brings in the next rows of a run, and enters its next key.
+    /// Reads the next rows of a run if its window is used up, and adds the run's next key to the heap.
     fn refill(&mut self, number: usize) -> Result<()> {
         let entry_bytes = KEY_BYTES + self.row_bytes;
         let window = &mut self.windows[number];
@@ -206,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Sorts rows that hold their own number, and gives keys and numbers.
+    /// Sorts rows that contain their own numbers. Returns keys and numbers, and whether rows were spilled.
     fn sorted(keys: &[u64], row_bytes: usize, budget_bytes: usize) -> (Vec<(u64, u64)>, bool) {
         let folder = tempfile::tempdir().unwrap();
         let mut sorter = Sorter::new(row_bytes, budget_bytes, folder.path().to_owned());
