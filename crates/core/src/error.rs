@@ -135,7 +135,7 @@ pub enum Error {
         /// That rank's error, as text, since it may come from another process.
         cause: String,
     },
-    /// A collective call failed: the ranks passed different arguments, or the call failed on one rank.
+    /// A collective call failed on all ranks, because one rank refused or failed it.
     #[error("rank {rank}: {cause}")]
     Refused {
         /// The rank that failed.

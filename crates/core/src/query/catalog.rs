@@ -19,23 +19,23 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths, epoch_exists, list_epochs, load_manifest};
 
-/// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes in
+/// Budget of the manifest cache, in row groups over all cached manifests. A row group takes a few hundred bytes of
 /// memory.
 const CACHED_RUNS: u64 = 1 << 18;
 
-/// Bytes of other manifest content that count as one row group.
+/// Number of bytes of other manifest content that count as one row group.
 const CACHED_RUN_BYTES: usize = 256;
 
-/// Budget of the footer cache, in bytes of footers on disk. A parsed footer takes about as much memory.
+/// Budget of the footer cache, in bytes of footers on disk. A parsed footer takes about as many bytes of memory.
 const CACHED_FOOTER_BYTES: u64 = 128 << 20;
 
-/// Maximum number of named epochs that are looked up one by one; for more, all epochs are listed.
+/// Maximum number of requested epochs that are looked up one by one. For more epochs, the folder is listed.
 const LOOKED_UP_EPOCHS: usize = 16;
 
-/// Maximum number of parts in the footer cache: each holds a file descriptor.
+/// Maximum number of parts in the footer cache. Each part holds a file descriptor.
 const CACHED_PARTS: usize = 384;
 
-/// Metadata of a dataset: its descriptor, and the manifests and footers read so far.
+/// Metadata of a dataset: its descriptor, and the cached manifests and footers.
 #[derive(Debug)]
 pub(super) struct Catalog {
     storage: Arc<dyn Storage>,
@@ -51,7 +51,7 @@ pub(super) struct Catalog {
 }
 
 impl Catalog {
-    /// Reads the descriptor, and nothing else.
+    /// Opens a dataset. Reads only the descriptor.
     pub(super) fn open(storage: Arc<dyn Storage>, path: &Path) -> Result<Self> {
         let paths = DatasetPaths::new(path);
         let descriptor = DatasetDescriptor::read(storage.as_ref(), &paths)?;
@@ -72,7 +72,7 @@ impl Catalog {
         &self.descriptor
     }
 
-    /// Lists the epochs that currently exist, ascending.
+    /// Returns the epochs that currently exist, in ascending order.
     pub(super) fn epochs(&self) -> Result<Vec<u64>> {
         list_epochs(self.storage.as_ref(), &self.paths)
     }
@@ -85,7 +85,7 @@ impl Catalog {
         self.paths.root()
     }
 
-    /// Returns the epochs of a selection, ascending.
+    /// Returns the epochs of a selection, in ascending order.
     pub(super) fn select_epochs(&self, selection: &EpochSelection) -> Result<Vec<u64>> {
         let existing = || list_epochs(self.storage.as_ref(), &self.paths);
         let wanted = match selection {
@@ -107,7 +107,7 @@ impl Catalog {
             let lost = wanted.iter().find(|epoch| existing.binary_search(epoch).is_err());
             return lost.map_or(Ok(wanted.clone()), |epoch| Err(missing(*epoch)));
         }
-        // A few named epochs are looked up one by one: the dataset may have thousands of others.
+        // A few epochs are looked up one by one, since the dataset may have thousands of others.
         for &epoch in &wanted {
             if !epoch_exists(self.storage.as_ref(), &self.paths, epoch)? {
                 return Err(missing(epoch));
@@ -137,23 +137,23 @@ impl Catalog {
         ranges
     }
 
-    /// Evicts a manifest that is stale or suspect from the cache.
+    /// Evicts a stale or suspect manifest from the cache.
     pub(super) fn forget(&self, manifest: &EpochManifest) {
         lock(&self.manifests).remove(&manifest.epoch);
     }
 
-    /// Returns a part if it is already open.
+    /// Returns a part from the cache, if it is already open.
     pub(super) fn cached_part(&self, manifest: &EpochManifest, part: PartId) -> Option<Arc<PartReader>> {
         lock(&self.parts).get(&(manifest.commit, part))
     }
 
-    /// Returns a part, and opens it if necessary.
+    /// Returns a part from the cache, or opens it.
     pub(super) fn part(&self, manifest: &EpochManifest, part: PartId) -> Result<Arc<PartReader>> {
         if let Some(open) = self.cached_part(manifest, part) {
             return Ok(open);
         }
         let path = self.paths.part(manifest.epoch, part);
-        // Turbidite writes parts in order; other writers may not.
+        // Turbidite lists parts in ascending order. Other writers may not.
         let ordered = manifest.parts.binary_search_by_key(&part, |entry| entry.part).ok();
         let found = ordered.or_else(|| manifest.parts.iter().position(|entry| entry.part == part));
         let entry = found.and_then(|place| manifest.parts.get(place)).ok_or_else(|| {
@@ -173,7 +173,7 @@ impl Catalog {
     }
 }
 
-/// Locks even if another thread panicked: the caches are consistent between any two of their statements.
+/// Locks a cache, even if another thread panicked. The caches are consistent between any two of their statements.
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -185,7 +185,7 @@ struct Cached<V> {
     used: u64,
 }
 
-/// An LRU cache, bounded by number and weight of its entries.
+/// An LRU cache with limits on the number and the total weight of its entries.
 #[derive(Debug)]
 struct Cache<K, V> {
     entries: HashMap<K, Cached<V>>,

@@ -18,7 +18,7 @@ use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
 use crate::store::DatasetDescriptor;
 
-/// A dataset that is open for reading. Clones are handles to the same caches; any number of threads may use one.
+/// A dataset that is open for reading. Clones share their caches. Any number of threads may use one dataset.
 ///
 /// ```no_run
 /// use turbidite::query::{Dataset, Query};
@@ -33,7 +33,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Opens a dataset folder of the file system.
+    /// Opens a dataset folder in the file system.
     ///
     /// # Errors
     /// [`Error::NotADataset`](crate::Error::NotADataset), [`Error::Version`](crate::Error::Version), a corrupt
@@ -45,7 +45,7 @@ impl Dataset {
     /// Opens a dataset on any storage.
     ///
     /// # Errors
-    /// As [`Dataset::open`].
+    /// The errors of [`Dataset::open`].
     #[doc(hidden)]
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
         Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?) })
@@ -62,7 +62,7 @@ impl Dataset {
         self.catalog.descriptor()
     }
 
-    /// Lists the epochs that currently exist, ascending.
+    /// Returns the epochs that currently exist, in ascending order.
     ///
     /// # Errors
     /// An I/O error while listing the folder.
@@ -82,18 +82,18 @@ impl Dataset {
     /// Returns the matching rows, as batches.
     ///
     /// # Errors
-    /// Usage errors and missing epochs are returned immediately; errors while reading come through the stream.
+    /// Usage errors and missing epochs are returned immediately. The stream returns the errors of reads.
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         Ok(stream::start(self.catalog.clone(), resolved, epochs))
     }
 
-    /// Counts the matching rows. Rows that match according to the statistics are not read. The query's columns, order
+    /// Counts the matching rows. Rows are not read if the statistics prove that they match. The query's columns, order
     /// and limit are ignored.
     ///
     /// # Errors
-    /// As [`Dataset::run`] and its stream.
+    /// The errors of [`Dataset::run`] and of its stream.
     pub fn count(&self, query: &Query) -> Result<(u64, QueryMetrics)> {
         let mut bare = query.clone().ordered(false).columns::<[String; 0]>([]);
         bare.limit = None;
@@ -103,20 +103,21 @@ impl Dataset {
         stream::count(self.catalog.clone(), resolved, epochs)
     }
 
-    /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all of them
-    /// before it returns; calls `advance` after each epoch.
+    /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before
+    /// it returns, and calls `advance` after each epoch.
     ///
     /// # Errors
-    /// Usage errors (a floating-point id column, more ids than can be followed), missing epochs, corruption, or an I/O
-    /// error while reading, or while spilling to disk.
+    /// Usage errors (a floating-point id column, too many ids), missing epochs, corruption, or an I/O error during a
+    /// read or a spill to disk.
     pub fn tracks(&self, request: &TrackRequest, advance: &dyn Fn(TrackProgress)) -> Result<Tracks> {
         tracks::follow(&self.catalog, request, advance)
     }
 
-    /// Explains what the query would read and why. Loads manifests and footers, but no pages.
+    /// Explains what the query would read, and which statistics prune the rest. Loads manifests and footers, but no
+    /// pages.
     ///
     /// # Errors
-    /// As [`Dataset::run`]; corrupt manifests and footers.
+    /// The errors of [`Dataset::run`], and errors for corrupt manifests and footers.
     pub fn explain(&self, query: &Query) -> Result<Explanation> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
@@ -151,7 +152,7 @@ impl Dataset {
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.
     ///
     /// # Errors
-    /// As [`Dataset::histogram`]; shares outside of 0 to 1.
+    /// The errors of [`Dataset::histogram`], and a usage error for a share outside 0 to 1.
     pub fn quantiles(
         &self,
         column: &str,
@@ -163,8 +164,8 @@ impl Dataset {
         distribution::quantiles(&self.catalog, column, shares, &epochs, precision)
     }
 
-    /// Returns the row groups that queries for keys of an epoch touch, at nine percentiles of the key. Reads the
-    /// manifest alone.
+    /// Returns the row groups that a query for a single key touches, at nine percentiles of the keys of an epoch. Reads
+    /// only the manifest.
     ///
     /// # Errors
     /// A missing epoch; a corrupt manifest.
@@ -172,10 +173,10 @@ impl Dataset {
         self.key_profile_at(epoch, &profile::LISTED)
     }
 
-    /// Returns the profile of an epoch's keys at the given percentiles: ascending, from 0 to 100.
+    /// Returns the key profile of an epoch at the given percentiles. They lie between 0 and 100, in ascending order.
     ///
     /// # Errors
-    /// As [`Dataset::key_profile`].
+    /// The errors of [`Dataset::key_profile`].
     pub fn key_profile_at(&self, epoch: u64, percentiles: &[f64]) -> Result<KeyProfile> {
         let manifest = self.manifest(epoch)?;
         Ok(profile::key_profile(&manifest, self.schema(), percentiles))

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::query::execution::recycle::Recycler;
 
-/// Statistics of a query so far. Seconds are summed over threads, so they can exceed the wall time.
+/// Statistics of a query so far. Seconds are summed over threads, so they may exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct QueryMetrics {
@@ -41,14 +41,15 @@ pub(super) struct Counters {
     pub(super) read_ns: AtomicU64,
     pub(super) filter_ns: AtomicU64,
     pub(super) merge_ns: AtomicU64,
-    /// Rows currently held in decoded chunks, and their maximum so far.
+    /// Rows currently held in decoded chunks.
     pub(super) resident_rows: AtomicU64,
+    /// Maximum of `resident_rows` so far.
     pub(super) peak_resident_rows: AtomicU64,
     /// Recycled memory for the columns that all threads fill.
     pub(super) recycler: Arc<Recycler>,
 }
 
-/// Adds to a counter. The order between counters does not matter.
+/// Adds to a counter. Additions to different counters are not ordered.
 pub(super) fn add(counter: &AtomicU64, amount: u64) {
     counter.fetch_add(amount, Ordering::Relaxed);
 }
@@ -61,7 +62,7 @@ pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
 }
 
 impl Counters {
-    /// Creates counters at zero for a query that uses this memory.
+    /// Creates zeroed counters for a query that uses `recycler`.
     pub(super) fn new(recycler: Arc<Recycler>) -> Self {
         Self { recycler, ..Self::default() }
     }

@@ -12,23 +12,22 @@
 //!
 //! # Invariants
 //!
-//! * Output is deterministic: epochs in numeric order, then part, run, row; with `ordered`, key first, NaN keys last,
-//!   ties in that same order. Threads only read ahead.
-//! * Memory is bounded by the chunks in flight (`stream`) or the overlapping runs (`ordered_scan`), whatever the size
-//!   of the result. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed
-//!   budgets.
-//! * A range query over the key reads at most 1.3 times the matching bytes plus two pages of each column chunk it
-//!   touches. It never reads more than the maximum that `explain` reports. Tests check both.
+//! * Output is deterministic: rows are in the order of epoch, part, run and row. With `ordered`, the rows of an epoch
+//!   are in key order, NaN keys are last, and ties stay in the order of part, run and row. Threads only read ahead.
+//! * Memory is bounded by the chunks in flight (`stream`) or by the overlapping runs (`ordered_scan`), for results of
+//!   any size. The caches of manifests and footers (`catalog`) and the recycled memory (`recycle`) have fixed budgets.
+//! * A range query over the key reads at most 1.3 times the matching bytes, plus two pages of each column chunk that it
+//!   touches. A query never reads more than the maximum that `explain` reports. Tests check both limits.
 //! * A query sees one commit of each epoch. If a writer replaces an epoch before its first file is opened, the manifest
 //!   is reloaded once. Open files stay readable after they are unlinked.
-//! * Corruption is an error that names file, run and page. Bytes of a page are used only after their checksum matched,
-//!   unless [`Query::check`] is off.
+//! * The error for a corruption contains file, run and page. Bytes of a page are used only after their checksum
+//!   matched, unless [`Query::check`] is off.
 //!
 //! # Map
 //!
-//! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: its
-//! metadata, in caches. `planning`: selects what to read, from statistics. `execution`: reads it. `analytics`:
-//! histograms, quantiles and tracks over whole epochs.
+//! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
+//! metadata of the dataset, in caches. `planning`: selects the rows to read, by statistics. `execution`: reads these
+//! rows. `analytics`: computes histograms, quantiles and tracks over whole epochs.
 
 mod analytics;
 mod catalog;

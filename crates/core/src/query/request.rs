@@ -14,7 +14,7 @@ use crate::store::EpochRange;
 /// a few columns fits the processor's cache.
 pub(super) const BATCH_ROWS: usize = 1 << 16;
 
-/// Maximum rows of a batch: row numbers within a batch fit 32 bits.
+/// Maximum number of rows of a batch. Row numbers within a batch must fit 32 bits.
 pub(super) const MOST_BATCH_ROWS: usize = 1 << 30;
 
 /// The epochs that a query reads.
@@ -26,7 +26,7 @@ pub enum EpochSelection {
     All,
     /// All existing epochs within a range. A range of a single epoch must exist.
     Range(EpochRange),
-    /// These epochs, each of which must exist. Order and repetition do not matter.
+    /// These epochs. Each of them must exist. Order and repetition do not matter.
     List(Vec<u64>),
 }
 
@@ -54,7 +54,7 @@ impl From<&[u64]> for EpochSelection {
     }
 }
 
-/// A request for rows, in the manner of a builder.
+/// A builder of a request for rows.
 ///
 /// ```no_run
 /// use turbidite::query::{Dataset, Query};
@@ -93,7 +93,7 @@ impl Default for Query {
 }
 
 impl Query {
-    /// Requests all rows and columns of all epochs.
+    /// Creates a query for all rows and columns of all epochs.
     pub fn new() -> Self {
         Self::default()
     }
@@ -105,14 +105,14 @@ impl Query {
         self
     }
 
-    /// Keeps only rows that satisfy this expression; see [`crate::expr`] for the language.
+    /// Keeps only rows that satisfy this expression. See [`crate::expr`] for the language.
     #[must_use]
     pub fn filter(mut self, expression: impl Into<String>) -> Self {
         self.filter = Some(expression.into());
         self
     }
 
-    /// Selects columns, in this order; `epoch` is allowed. By default, a query returns all stored columns, then
+    /// Selects columns, in this order. `epoch` is allowed. By default, a query returns all stored columns, then
     /// `epoch`.
     #[must_use]
     pub fn columns<I>(mut self, names: I) -> Self
@@ -124,15 +124,15 @@ impl Query {
         self
     }
 
-    /// Sets whether rows are sorted by key within each epoch. NaN keys come last, ties in the order of part, run and
-    /// row.
+    /// Sets whether rows are sorted by key within each epoch. NaN keys are last, and ties are in the order of part, run
+    /// and row.
     #[must_use]
     pub fn ordered(mut self, ordered: bool) -> Self {
         self.ordered = ordered;
         self
     }
 
-    /// Limits the number of rows. The query reads little more than these rows need.
+    /// Limits the number of rows. The query reads little beyond these rows.
     #[must_use]
     pub fn limit(mut self, rows: u64) -> Self {
         self.limit = Some(rows);
@@ -140,14 +140,14 @@ impl Query {
     }
 
     /// Limits the number of threads, including the caller's. The default is the number of cores that the process had at
-    /// its first query. Threads are started only when there is enough to read.
+    /// its first query. Threads are started only if there is enough to read.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = Some(threads);
         self
     }
 
-    /// Sets the maximum rows of a batch. The default is 65,536.
+    /// Sets the maximum number of rows of a batch. The default is 65,536.
     #[must_use]
     pub fn batch_rows(mut self, rows: usize) -> Self {
         self.batch_rows = rows;
@@ -162,8 +162,8 @@ impl Query {
     }
 }
 
-/// Returns the number of cores that this process may use. Asks the system only once: the call reads several cgroup
-/// files, which is a noticeable share of the time of a small query.
+/// Returns the number of cores that this process may use. Queries the system only once: the call reads several cgroup
+/// files, which takes a noticeable share of the time of a small query.
 fn cores() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
@@ -183,9 +183,9 @@ pub(super) enum Output {
 pub(super) struct ResolvedQuery {
     pub(super) schema: Arc<Schema>,
     pub(super) predicate: Option<Predicate>,
-    /// The stored columns to return, each once: the output columns, then the key if the order needs it.
+    /// Stored columns to return, each once: the output columns, then the key if rows are merged by it.
     pub(super) stored: Vec<usize>,
-    /// Position of the key in `stored` if rows are merged by it.
+    /// Position of the key in `stored`, if rows are merged by key.
     pub(super) key: Option<usize>,
     pub(super) output: Vec<Output>,
     pub(super) arrow: SchemaRef,
@@ -266,15 +266,15 @@ impl ResolvedQuery {
         self.stored.iter().map(|column| self.width(*column))
     }
 
-    /// Returns the bytes of one row over all columns that are read.
+    /// Returns the size of one row over all columns that are read, in bytes.
     pub(super) fn row_bytes(&self) -> usize {
         let only_tested = self.predicate_columns().iter().filter(|column| !self.stored.contains(column));
         self.stored.iter().chain(only_tested).map(|column| self.width(*column)).sum()
     }
 
     /// Estimates the bytes that are read for a selection. If the predicate tests only the key, the rows to test lie at
-    /// the ends of the key range, and half of them match. Other predicates leave rows to test anywhere, and most of
-    /// their pages are read.
+    /// the ends of the key range, and the estimate assumes that half of them match. Other predicates may test rows
+    /// anywhere, and most of the pages of these rows are read.
     pub(super) fn read_bytes(&self, chunk: &RowSelection) -> u64 {
         let whole = self.row_bytes();
         let open = match self.predicate_columns() {
@@ -286,14 +286,15 @@ impl ResolvedQuery {
         chunk.ranges().iter().map(bytes).fold(0, u64::saturating_add)
     }
 
-    /// Returns the column whose pages determine where chunks are cut: the widest, since its pages have the fewest rows.
+    /// Returns the column whose page boundaries cut chunks: the widest column, since its pages have the fewest rows.
     pub(super) fn reference_column(&self) -> usize {
         let read = self.predicate_columns().iter().chain(&self.stored).copied();
         read.max_by_key(|column| self.width(*column)).unwrap_or(self.schema.key_index())
     }
 }
 
-/// Returns the schema indexes of named columns, `None` for the epoch. Names match exactly, or else case-insensitively.
+/// Returns the schema indexes of named columns. The epoch column has no index. Names match exactly, or else
+/// case-insensitively.
 pub(super) fn resolve_columns(names: &[String], schema: &Schema) -> Result<Vec<Option<usize>>> {
     let mut found = Vec::with_capacity(names.len());
     for name in names {

@@ -1,4 +1,4 @@
-//! Derived columns.
+//! Tests of derived columns.
 
 use super::super::{Derivation, DerivationSet, ExpressionError};
 use crate::schema::{Column, ColumnView, DataType};
@@ -18,7 +18,7 @@ fn header(name: &str) -> Option<f64> {
     }
 }
 
-/// Returns records of 32 bytes in VPIC's layout, and views of their fields.
+/// Returns records of 32 bytes in VPIC's layout.
 fn records(count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     for row in 0..count {
@@ -35,6 +35,7 @@ fn records(count: usize) -> Vec<u8> {
     bytes
 }
 
+/// Returns views of the records' fields.
 fn views(bytes: &[u8], rows: usize) -> Vec<ColumnView<'_>> {
     let columns = vpic_columns();
     let view =
@@ -60,7 +61,7 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
 
 #[test]
 fn energy_is_computed_in_f64_and_stored_as_f32() {
-    // More than two chunks of rows.
+    // The rows fill more than two chunks.
     let rows = 2_500;
     let found = floats(&derive("energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1", rows).unwrap());
     let expected: Vec<f32> = (0..rows)
@@ -128,7 +129,7 @@ fn integers_are_rounded_to_nearest_and_checked() {
     ] {
         assert!(matches!(one(text), Err(ExpressionError::ValueRange { row: 0, .. })), "{text}");
     }
-    // The row number counts over all chunks.
+    // The row number is counted over all chunks.
     let error = derive("a:u16 = (bits_i32(w) - 1024608549) * 32", 3_000).unwrap_err();
     assert_eq!(
         error.to_string(),

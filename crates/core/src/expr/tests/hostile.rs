@@ -1,4 +1,4 @@
-//! Any text yields a result or an error: no panic, no stack overflow, no unbounded work.
+//! Tests that any text returns a result or an error, without a panic, a stack overflow or unbounded work.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -36,7 +36,7 @@ fn what_the_limits_allow_fits_a_small_stack() {
     let chained = vec!["single < 2"; 500].join(" AND ");
     let summed = format!("{} < 2", vec!["single"; 190].join(" + "));
     let texts = [nested, negated, signed, chained, summed];
-    // Threads of simulations have small stacks.
+    // The threads of a simulation have small stacks.
     let thread = std::thread::Builder::new().stack_size(1 << 20).spawn(move || {
         for text in texts {
             let predicate = parse(&text).unwrap_or_else(|error| panic!("{error}: {text}"));

@@ -1,4 +1,4 @@
-//! Each message, with the place it names.
+//! Tests of each message, with the position in it.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ impl Row {
     const ZERO: Self = Self { single: 0.0, double: 0.0, small: 0, int: 0, long: 0, big: 0 };
 }
 
-/// Returns a schema with a column of each kind that differs in evaluation, and one that cannot be compared.
+/// Returns a schema with a column of each kind that is evaluated differently, and a column that cannot be compared.
 fn schema() -> Schema {
     let columns = vec![
         Column::new("single", DataType::F32),
@@ -71,7 +71,7 @@ fn matches(text: &str, epoch: u64, rows: &[Row]) -> Vec<bool> {
     evaluate(&predicate, epoch, rows)
 }
 
-/// Returns the true statistics of one column.
+/// Returns the exact statistics of one column.
 fn summary(rows: &[Row], index: usize) -> Option<ColumnBounds> {
     let value = |row: &Row| match index {
         0 => Value::Float(row.single.into()),

@@ -34,7 +34,7 @@ pub(super) enum TestCondition {
     Or(Box<TestCondition>, Box<TestCondition>),
 }
 
-/// The value of a literal or a bare column in its own type, so that comparison can be exact.
+/// The value of a literal or of a bare column in its own type, so that comparisons can be exact.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// A bare integer column, or an integer literal.
@@ -82,7 +82,7 @@ impl TestNumber {
         }
     }
 
-    /// Returns the value of an expression of literals.
+    /// Returns the value of an expression of literals, or `None` for other expressions.
     fn constant(&self) -> Option<Known> {
         Some(match self {
             Self::Whole(value) => Known::Whole(*value),
@@ -105,7 +105,7 @@ impl TestNumber {
         })
     }
 
-    /// Returns the value of a bare column.
+    /// Returns the value of a bare column, or `None` for other expressions.
     fn bare(&self, epoch: u64, row: &Row) -> Option<Known> {
         Some(match self {
             Self::Single => Known::Single(row.single),
@@ -162,7 +162,7 @@ fn relation<T: PartialOrd>(sign: &str, left: T, right: T) -> bool {
     }
 }
 
-/// Compares an integer with a float without rounding the integer: by its integer part, then by the fraction.
+/// Compares an integer with a float without rounding the integer: first the integer parts, then the fraction.
 fn whole_to_float(sign: &str, whole: i128, float: f64) -> bool {
     if float.is_nan() || float.is_infinite() || float.abs() > 1e30 {
         return relation(sign, 0.0, float);

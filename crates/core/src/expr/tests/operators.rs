@@ -1,4 +1,4 @@
-//! Each operator and rule of the language, by example; expected results are NumPy's, worked out by hand.
+//! Examples of each operator and rule of the language. The expected results are those of NumPy, derived by hand.
 
 use super::super::{ColumnBounds, NanPresence, Predicate, TruthValue};
 use super::{Row, matches, schema};
@@ -117,10 +117,10 @@ fn literals_are_rounded_to_a_float_column() {
     // 2^24 + 1 and 2^64 + 2^40 + 1 round once.
     assert_eq!(of_singles("single = 16777217", &[16_777_216.0]), [16_777_216.0]);
     assert_eq!(of_singles("single = 18446745173221179393", &[18_446_746_272_732_807_168.0]).len(), 1);
-    // Beyond the type's range a literal is infinite, too small it is zero.
+    // A literal beyond the type's range rounds to infinity. A literal too small for the type rounds to zero.
     assert_eq!(of_singles("single >= 1e39", &[f32::MAX, INF]), [INF]);
     assert_eq!(of_singles("single > 1e-60", &[0.0, 1e-45]), [1e-45]);
-    // No rounding where the column is not bare.
+    // Literals are rounded only for bare columns.
     assert!(of_singles("single + 0 = 0.1", &[0.1]).is_empty());
     assert!(!matches("\"double\" = 0.1", 0, &[Row { double: f64::from(0.1f32), ..Row::ZERO }])[0]);
 }
@@ -159,7 +159,7 @@ fn integers_compare_exactly() {
 
 #[test]
 fn arithmetic_in_f64() {
-    // single 2, double -7.5, small 3, int -4, long 9, big 11
+    // The row has single 2, double -7.5, small 3, int -4, long 9 and big 11.
     for text in [
         "single + small = 5",
         "single - small = -1",
@@ -311,7 +311,7 @@ fn pruning_says_what_is_certain() {
         ("bits_i32(single) > 0", Always, Maybe, Maybe),
     ] {
         assert_eq!((clean(text), some(text)), (of_clean, of_some), "{text}");
-        // Division and % prune nothing but rows that are NaN throughout.
+        // Division and % prune rows only if all of them are NaN.
         if of_all != Maybe || text.contains("bits") {
             assert_eq!(all(text), of_all, "{text}");
         }

@@ -1,4 +1,4 @@
-//! Random expressions over random rows: evaluation against the naive interpreter, pruning against evaluation.
+//! Random expressions over random rows. Evaluation is compared with the naive interpreter, and pruning with evaluation.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ fn float() -> impl Strategy<Value = f64> {
 }
 
 fn rows() -> impl Strategy<Value = Vec<Row>> {
-    // Few distinct kinds of rows, so that a batch is often of one kind, where pruning is effective.
+    // There are few distinct kinds of rows, so a batch often has rows of one kind, for which pruning is effective.
     let near = |anchor: i128| (-2i128..=2).prop_map(move |step| anchor + step);
     let whole = prop_oneof![3 => -4i128..8, 2 => select(&WHOLE[..]).prop_flat_map(near)];
     let row = (float(), float(), whole.clone(), whole.clone(), whole.clone(), whole)
@@ -66,7 +66,7 @@ fn rows() -> impl Strategy<Value = Vec<Row>> {
         .boxed();
     prop_oneof![
         vec(row.clone(), 1..6),
-        // Beyond one word of the masks, and beyond one chunk.
+        // The repeated rows exceed one word of the masks, and one chunk.
         (vec(row.clone(), 1..4), 60usize..70).prop_map(|(rows, times)| rows.repeat(times)),
         (vec(row, 2..4), select(&[512usize, 513][..])).prop_map(|(rows, times)| rows.repeat(times)),
     ]
@@ -129,7 +129,7 @@ fn agrees(truth: TruthValue, found: &[bool]) -> bool {
     }
 }
 
-/// Returns wider bounds: without a NaN count, or without a column altogether.
+/// Returns wider bounds: without a NaN count, or `None` for the column `missing`.
 fn vaguer(bounds: Option<ColumnBounds>, index: usize, missing: usize) -> Option<ColumnBounds> {
     let bounds = bounds?;
     match index == missing {

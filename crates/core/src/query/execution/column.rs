@@ -1,6 +1,6 @@
 //! Columns as plain little-endian bytes: gathering rows from pages, and conversion to Arrow arrays.
 //!
-//! Values are moved, never interpreted, so one routine per width serves all types.
+//! Values are copied but never interpreted, so one routine per width serves all types.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 
 use crate::schema::DataType;
 
-/// Fills `out` with the values in `ranges`. The ranges are ascending rows; the first value of `values` is row `base`.
+/// Copies the values of the rows in `ranges` to `out`. The ranges ascend. The first value of `values` belongs to row
+/// `base`.
 pub(in crate::query) fn gather(values: &[u8], width: usize, base: u32, ranges: &[Range<u32>], out: &mut [u8]) {
     match width {
         1 => gather_fixed::<1>(values, base, ranges, out),
@@ -39,7 +40,7 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     for range in ranges {
         let found = &values[(range.start - base) as usize..(range.end - base) as usize];
         let (slots, later) = rest.split_at_mut(found.len());
-        // Sparse matches consist of single rows, and a copy of known size compiles to a move instead of a call.
+        // Sparse matches consist of single rows. A copy of known size compiles to a move instead of a call.
         match (slots, found) {
             ([slot], [value]) => *slot = *value,
             (slots, found) => slots.copy_from_slice(found),
@@ -48,7 +49,7 @@ fn gather_fixed<const WIDTH: usize>(values: &[u8], base: u32, ranges: &[Range<u3
     }
 }
 
-/// Fills `out` with the values of `rows`, in any order.
+/// Copies the values of `rows` to `out`. The rows may be in any order.
 pub(in crate::query) fn pick(values: &[u8], width: usize, rows: &[u32], out: &mut [u8]) {
     match width {
         1 => pick_fixed::<1>(values, rows, out),
@@ -72,7 +73,7 @@ fn pick_fixed<const WIDTH: usize>(values: &[u8], rows: &[u32], out: &mut [u8]) {
     }
 }
 
-/// Returns the Arrow array over `bytes`, which hold whole values of the type. Copies only if the memory is not aligned.
+/// Returns the Arrow array over `bytes`, which contain whole values of the type. Copies only unaligned memory.
 pub(in crate::query) fn array(data_type: DataType, bytes: Buffer) -> ArrayRef {
     match data_type {
         DataType::I8 => primitive::<Int8Type>(bytes),

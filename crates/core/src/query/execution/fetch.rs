@@ -1,8 +1,8 @@
-//! Reads pages of one row group directly into the output columns.
+//! Reading of pages of one row group directly into the output columns.
 //!
-//! A page of which every row is needed is read into two buffers: its header into scratch memory, its values into their
-//! place in the output column. The checksum is computed there, and nothing is copied after the system's own copy. Pages
-//! of which only some rows are needed go through scratch memory, and so do pages whose values are wider in the file
+//! A page whose rows are all needed is read into two buffers: its header into scratch memory, and its values into their
+//! place in the output column. The checksum is computed there, so the system's own copy is the only one. Other pages
+//! are read into scratch memory: pages of which only some rows are needed, and pages whose values are wider in the file
 //! than in memory. Neighbouring pages share a read ([`joined`]).
 
 use std::io::IoSliceMut;
@@ -20,7 +20,7 @@ use crate::query::planning::coalescing::{Extent, joined};
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::scan::Group;
 
-/// Scratch memory that a thread reuses from fetch to fetch.
+/// Scratch memory that a thread reuses for all fetches.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Scratch {
     /// Page headers, pages of which only some rows are needed, and gaps between pages.
@@ -32,14 +32,15 @@ pub(in crate::query) struct Scratch {
     pub(in crate::query) joined: Vec<u8>,
 }
 
-/// The rows to fetch from a column (ascending, disjoint ranges), and the pages of it that are already in memory.
+/// A request for rows of a column (ascending, disjoint ranges), with the pages of the column that are already in
+/// memory.
 pub(in crate::query) struct ColumnRequest<'a> {
     pub(in crate::query) column: usize,
     pub(in crate::query) rows: &'a [Range<u32>],
     pub(in crate::query) held: Option<&'a CachedPages>,
 }
 
-/// Whole pages of a column that were fetched before.
+/// Whole pages of a column that an earlier fetch has read.
 #[derive(Debug)]
 pub(in crate::query) struct CachedPages {
     /// Rows of these pages: ascending, disjoint ranges.
@@ -49,7 +50,7 @@ pub(in crate::query) struct CachedPages {
 }
 
 impl CachedPages {
-    /// Returns the values of a page if it is held.
+    /// Returns the values of a page, or `None` if the page is not held.
     fn page(&self, page: &PageLocation, width: usize) -> Option<&[u8]> {
         let mut before = 0u64;
         for range in &self.rows {
@@ -67,7 +68,7 @@ impl CachedPages {
 /// Statistics of one fetch.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::query) struct Fetched {
-    /// Time spent reading; the rest of the time went into checksums and gathering rows.
+    /// Time spent in reads. The rest of the time was spent on checksums and gathering rows.
     pub(in crate::query) reading: Duration,
     pub(in crate::query) pages: u64,
     /// Bytes read, including gaps.
@@ -80,26 +81,26 @@ struct PageRead<'a> {
     column: usize,
     number: usize,
     header_bytes: usize,
-    /// Whether the values are read straight into `target`.
+    /// Whether the values are read directly into `target`.
     direct: bool,
-    /// The rows needed, if the page is not read directly.
+    /// The needed rows, if the page is not read directly.
     rows: Vec<Range<u32>>,
     /// Destination of the values.
     target: &'a mut [u8],
-    /// The header; the whole page if it is not read directly.
+    /// The header, or the whole page if it is not read directly.
     raw: &'a mut [u8],
 }
 
-/// Packed values of each want.
+/// Packed values of each request.
 pub(in crate::query) struct Columns {
     pub(in crate::query) values: Vec<Vec<u8>>,
     pub(in crate::query) fetched: Fetched,
 }
 
-/// Fetches rows of several columns of a row group. Reads across gaps of up to `gap_bytes` to save read calls.
+/// Fetches rows of several columns of a row group. Reads through up to `gap_bytes` bytes of gaps to save read calls.
 ///
 /// # Errors
-/// [`crate::Error::Corruption`] that names file, run and page, or an I/O error.
+/// [`crate::Error::Corruption`] with file, run and page, or an I/O error.
 pub(in crate::query) fn fetch(
     group: &Group,
     requests: &[ColumnRequest<'_>],
@@ -127,7 +128,7 @@ pub(in crate::query) fn fetch(
     Ok(Columns { values, fetched })
 }
 
-/// Assigns each page its place in the column. Copies pages that are already held.
+/// Assigns each page its place in the column. Copies the rows of pages that are already held.
 fn place<'a>(
     group: &Group,
     request: &ColumnRequest<'_>,
@@ -141,7 +142,7 @@ fn place<'a>(
         let count: usize = rows.iter().map(|range| (range.end - range.start) as usize).sum();
         let target = take(&mut rest, count * width);
         if let Some(held) = request.held.and_then(|held| held.page(page, width)) {
-            // `check_pages` ensured that a page's rows fit 32 bits.
+            // `check_pages` has ensured that a page's rows fit 32 bits.
             gather(held, width, page.first_row as u32, rows, target);
             return Ok(());
         }
@@ -175,7 +176,7 @@ fn read<'a>(
     let bytes: u64 = ranges.iter().map(|(_, bytes)| bytes).sum();
     let direct_bytes: usize =
         page_reads.iter().filter(|page_read| page_read.direct).map(|page_read| page_read.target.len()).sum();
-    // Bytes that are not read directly into their place, gaps included.
+    // Number of bytes that are not read directly into the output, including gaps.
     let raw_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_sub(direct_bytes);
     if raw.len() < raw_bytes {
         raw.resize(raw_bytes, 0);
@@ -206,7 +207,7 @@ fn read<'a>(
     Ok((pages, bytes))
 }
 
-/// Checks a page that was read. If the page was not read directly, gathers the needed rows from it.
+/// Checks a page after its read. If the page was not read directly, gathers the needed rows from it.
 fn land(group: &Group, page_read: PageRead<'_>, check: bool, spare: &mut Vec<u8>) -> Result<()> {
     let PageRead { page, column, number, header_bytes, direct, rows, target, raw } = page_read;
     if direct {
@@ -233,8 +234,8 @@ fn take<'a>(rest: &mut &'a mut [u8], bytes: usize) -> &'a mut [u8] {
     first
 }
 
-/// Calls `visit` for each page that holds any of the rows (ascending, disjoint ranges), and passes the rows in that
-/// page.
+/// Calls `visit` for each page that contains any of the rows (ascending, disjoint ranges), and passes the requested
+/// rows of that page.
 pub(in crate::query) fn each_page(
     pages: &[PageLocation],
     rows: &[Range<u32>],

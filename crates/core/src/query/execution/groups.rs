@@ -1,4 +1,4 @@
-//! Iterates over every row group of an epoch. Used by `compact`.
+//! Iteration over every row group of an epoch, for `compact`.
 
 use crate::error::Result;
 use crate::format::RowGroupEntry;
@@ -7,8 +7,8 @@ use crate::query::metrics::Counters;
 use crate::query::planning::scan::{EpochScan, Group, plan_epoch};
 use crate::query::request::{Query, ResolvedQuery};
 
-/// The row groups of one commit of an epoch, in the manifest's order. The parts are kept open as far as the descriptor
-/// limit allows, so they stay readable if a writer replaces the epoch.
+/// The row groups of one commit of an epoch, in the manifest's order. As many parts stay open as the descriptor limit
+/// allows. Open parts stay readable if a writer replaces the epoch.
 #[derive(Debug)]
 pub(crate) struct EpochGroups {
     dataset: Dataset,
@@ -27,7 +27,8 @@ impl EpochGroups {
         Ok(Self { dataset: dataset.clone(), resolved, scan })
     }
 
-    /// Returns the row groups that hold records, in the numbering of [`EpochGroups::group`].
+    /// Returns the row groups that contain records. Their positions are the numbers that [`EpochGroups::group`]
+    /// accepts.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &RowGroupEntry> {
         self.scan.choices.iter().map(|choice| &self.scan.manifest.row_groups[choice.entry])
     }

@@ -1,10 +1,10 @@
-//! Merge order: computes in which order the rows of sorted sources come out by key.
+//! Merge order: computes the order by key of the rows of sorted sources.
 //!
-//! This module handles only key ordinals; the rows are moved afterwards, column by column. A source is identified by
-//! its *rank* (its row group's place in the order of ties) and its *number* within the row group.
+//! This module handles only key ordinals. The rows are copied afterwards, column by column. A source is identified by
+//! its *rank* (the position of its row group in the order of ties) and its *number* within the row group.
 
-/// The position of a row in the output: by key, then rank, then number. Rows of one source with equal keys share a
-/// position.
+/// The position of a row in the output: by key, then rank, then number. Rows of one source with equal keys have the
+/// same position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::query) struct Position(u128);
 
@@ -15,15 +15,15 @@ impl Position {
     }
 }
 
-/// Bits of a key that one radix-sort pass handles. The histogram of one digit fits the L1 cache.
+/// Number of key bits per radix-sort pass. The histogram of one digit fits the L1 cache.
 const DIGIT_BITS: u32 = 11;
 
-/// Maximum number of radix-sort passes; keys that need more are sorted by comparison.
+/// Maximum number of radix-sort passes. Keys that need more passes are sorted by comparison.
 const MOST_PASSES: u32 = 3;
 
 type Counts = [u32; 1 << DIGIT_BITS];
 
-/// A merge-order computation, whose memory is reused from merge to merge.
+/// The memory of merge-order computations, reused for all merges.
 #[derive(Debug, Default)]
 pub(in crate::query) struct Merger {
     keys: Vec<u64>,
@@ -34,10 +34,10 @@ pub(in crate::query) struct Merger {
 impl Merger {
     /// Returns the merged order of the rows of all sources. Rows are numbered source by source.
     ///
-    /// Each source is ascending. Among equal ordinals, rows of an earlier source come first. Sources are many and
-    /// short, and the keys of a slab's rows are close together, so key and row number are packed into one 64-bit
-    /// integer. These integers are radix-sorted by the few digits in which the keys differ. A heap over the sources'
-    /// heads was eight times slower.
+    /// Each source is ascending. Among equal ordinals, rows of an earlier source come first. There are many short
+    /// sources, and the keys of a slab's rows are close together. The key and the row number are therefore packed into
+    /// one 64-bit integer. These integers are radix-sorted by the few digits in which the keys differ. A heap over the
+    /// sources' heads was eight times slower.
     pub(in crate::query) fn order(&mut self, sources: &[&[u64]]) -> &[u32] {
         let rows: usize = sources.iter().map(|source| source.len()).sum();
         let least = sources.iter().filter_map(|source| source.first()).min().copied().unwrap_or(0);
@@ -52,7 +52,7 @@ impl Merger {
         self.keys.clear();
         for source in sources {
             let first = self.keys.len() as u64;
-            // The key difference fits into the bits that the row number leaves.
+            // The key difference fits the bits that the row number leaves.
             let packed = |(ordinal, row): (&u64, u64)| ordinal.wrapping_sub(least) << row_bits | row;
             self.keys.extend(source.iter().zip(first..).map(packed));
         }
@@ -63,7 +63,7 @@ impl Merger {
         &self.order
     }
 
-    /// Sorts from the last digit to the first (LSD radix sort). Every pass is stable; the last one writes row numbers.
+    /// Sorts from the last digit to the first (LSD radix sort). Every pass is stable. The last pass writes row numbers.
     fn sort_by_digits(&mut self, row_bits: u32, passes: u32) {
         const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
         self.spare.resize(self.keys.len(), 0);
@@ -87,7 +87,7 @@ impl Merger {
             } else {
                 let row_mask = (1u64 << row_bits) - 1;
                 self.order.resize(self.keys.len(), 0);
-                // Row numbers fit: none exceeds the number of rows merged.
+                // Row numbers fit, since they are less than the number of merged rows.
                 self.keys.iter().for_each(|key| self.order[place(*key) as usize] = (key & row_mask) as u32);
             }
         }
@@ -101,7 +101,7 @@ impl Merger {
         self.order.extend(self.keys.iter().map(|key| (key & row_mask) as u32));
     }
 
-    /// Sorts keys that are so far apart that 64 bits leave no room for the row number.
+    /// Sorts keys whose difference leaves no room for the row number in 64 bits.
     fn sort_wide(&mut self, sources: &[&[u64]]) {
         let keys = sources.iter().flat_map(|source| source.iter().copied());
         let mut keys: Vec<(u64, u32)> = keys.zip(0u32..).collect();

@@ -1,8 +1,8 @@
 //! Execution: reads the row ranges that a plan selects, and returns Arrow batches.
 //!
-//! Map: `fetch` reads pages, `read` filters one chunk and gathers its rows, `column` converts them to Arrow, `stream`
-//! builds batches in file order, `ordered_scan` in key order with `merge_order`, `pool` is the thread pool, `recycle`
-//! reuses memory, `groups` iterates over whole epochs for compaction.
+//! Map: `fetch` reads pages. `read` filters one chunk and gathers its rows. `column` converts columns to Arrow.
+//! `stream` builds batches in file order, and `ordered_scan` in key order with `merge_order`. `pool` is the thread
+//! pool. `recycle` reuses memory. `groups` iterates over whole epochs for compaction.
 
 pub(super) mod column;
 pub(super) mod fetch;

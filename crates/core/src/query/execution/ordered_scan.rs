@@ -1,14 +1,14 @@
 //! Rows in key order: overlapping row groups are merged slab by slab.
 //!
-//! Within an epoch every row group is sorted. The manifest has the smallest key of each row group, the page index that
-//! of each page. Row groups are cut into *windows* of a few pages, and windows are taken in the order of their smallest
-//! key. A *slab* takes windows until it has enough rows. It then consists of all rows below the smallest key of the
-//! next window. Rows beyond that key belong to later slabs, which share the window, so no page is read twice.
+//! Within an epoch every row group is sorted. The manifest contains the smallest key of each row group, and the page
+//! index that of each page. Row groups are cut into *windows* of a few pages. A *slab* takes windows, in the order of
+//! their smallest keys, until it has enough rows. It then consists of all rows below the smallest key of the next
+//! window. Rows beyond that key belong to later slabs, which share the window, so no page is read twice.
 //!
 //! One thread loads, merges and gathers a slab. Several slabs are in flight, and they are returned in order. Memory is
 //! bounded by the slabs in flight and by the windows that span a slab's end. Each overlapping row group has such a
-//! window, so windows shrink when many row groups overlap ([`WINDOWS_BYTES`]). A window that overlaps no other is
-//! returned without a merge.
+//! window, so windows are smaller if many row groups overlap ([`WINDOWS_BYTES`]). A window that overlaps no other
+//! window is returned without a merge.
 //!
 //! The merge relies on ascending keys within the bounds of the statistics. Both are checked as rows are read.
 
@@ -37,15 +37,17 @@ use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{NAN_ORDINAL, Schema};
 
-/// Maximum decoded bytes of all windows that contain one key, as long as each window has at least a page.
+/// Maximum decoded bytes of all windows that contain one key. The limit may be exceeded, since a window has at least
+/// one page.
 const WINDOWS_BYTES: usize = 32 << 20;
 
-/// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and leave
-/// the rows in the processor's cache.
+/// Maximum number of rows of a window. Four pages of the default size make reads long enough for the device, and their
+/// rows fit the processor's cache.
 const MOST_WINDOW_ROWS: usize = 1 << 14;
 
-/// Rows and decoded bytes at which a slab takes no more windows. A merge should fit a core's L2 cache.
+/// Number of rows at which a slab takes no more windows. A merge should fit a core's L2 cache.
 const SLAB_ROWS: usize = 1 << 14;
+/// Number of decoded bytes at which a slab takes no more windows.
 const SLAB_BYTES: usize = 1 << 20;
 
 /// A row group that no slab has reached.
@@ -55,14 +57,15 @@ struct Waiting {
     choice: GroupChoice,
 }
 
-/// A range of a row group that is read as a unit, by the first slab that needs it.
+/// A range of a row group that is read as a unit. The first slab that needs the range reads it.
 struct Window {
     group: Arc<Group>,
     chunk: RowSelection,
     rank: u32,
     number: u32,
-    /// Bounds of its keys from the statistics.
+    /// Lower bound of the window's keys, from the statistics.
     least: u64,
+    /// Upper bound of the window's keys, from the statistics.
     greatest: u64,
     rows: OnceLock<std::result::Result<Rows, Mutex<Option<Error>>>>,
 }
@@ -78,7 +81,7 @@ impl Window {
         Position::new(self.least, self.rank, self.number)
     }
 
-    /// Returns whether all its rows lie below `bound`. Uses the statistics until the rows have been read.
+    /// Returns whether all rows of the window lie below `bound`. Uses the statistics until the rows have been read.
     fn ends_before(&self, bound: Position) -> bool {
         let greatest = match self.rows.get() {
             Some(Ok(rows)) => rows.ordinals.last().copied().unwrap_or(0),
@@ -87,8 +90,8 @@ impl Window {
         Position::new(greatest, self.rank, self.number) < bound
     }
 
-    /// Returns its rows. Reads them on the first call; blocks while another thread reads them. Returns `None` if the
-    /// read failed.
+    /// Returns the rows of the window, or `None` if the read failed. Reads them on the first call, and blocks while
+    /// another thread reads them.
     fn rows(&self, resolved: &ResolvedQuery, counters: &Arc<Counters>, scratch: &mut Scratch) -> Option<&Rows> {
         let read = || self.read(resolved, counters, scratch).map_err(|error| Mutex::new(Some(error)));
         self.rows.get_or_init(read).as_ref().ok()
@@ -129,7 +132,7 @@ struct Slab {
     windows: Vec<Arc<Window>>,
     from: Option<Position>,
     until: Option<Position>,
-    /// Estimated bytes to read that no earlier slab has read.
+    /// Estimated bytes that this slab reads, and no earlier slab has read.
     new_bytes: u64,
 }
 
@@ -145,7 +148,7 @@ impl Source<'_> {
         &self.rows.ordinals[self.range.clone()]
     }
 
-    /// Returns the positions of its first and last row. Sources are never empty.
+    /// Returns the positions of the source's first and last row. Sources are never empty.
     fn ends(&self) -> (Position, Position) {
         let at =
             |ordinal: Option<&u64>| Position::new(ordinal.copied().unwrap_or(0), self.window.rank, self.window.number);
@@ -154,7 +157,7 @@ impl Source<'_> {
 }
 
 impl Slab {
-    /// Returns its rows in order, or the window whose read failed.
+    /// Returns the rows of the slab in order, or the window whose read failed.
     fn merge(
         &self,
         resolved: &ResolvedQuery,
@@ -162,7 +165,7 @@ impl Slab {
         scratch: &mut Scratch,
     ) -> std::result::Result<Vec<PackedRows>, Arc<Window>> {
         let mut sources = Vec::with_capacity(self.windows.len());
-        // Newest window first: another thread may still be reading the windows shared with an earlier slab.
+        // The newest window comes first, since another thread may still be reading the windows of an earlier slab.
         for window in self.windows.iter().rev() {
             let rows = window.rows(resolved, counters, scratch).ok_or_else(|| window.clone())?;
             let below = |bound: Position| {
@@ -201,8 +204,8 @@ impl Slab {
         let Scratch { merger, joined, .. } = scratch;
         let order = merger.order(&ordinals);
         let columns = resolved.stored_widths().enumerate().map(|(slot, width)| {
-            // The sources are concatenated first, so that `pick` reads each of them sequentially and touches only as
-            // many cache lines at a time as there are sources.
+            // The sources are concatenated first. `pick` then reads each source sequentially, and touches at most one
+            // cache line per source at a time.
             joined.clear();
             for Source { rows, range, .. } in &*sources {
                 joined.extend_from_slice(&rows.packed.columns[slot][range.start * width..range.end * width]);
@@ -215,7 +218,7 @@ impl Slab {
     }
 }
 
-/// Returns how many of these sources have to be merged with the first. The sources ascend by their first rows.
+/// Returns the number of leading sources that have to be merged. The sources ascend by their first rows.
 fn interleaved(sources: &[Source<'_>]) -> usize {
     let mut last = None;
     let apart = sources.iter().position(|source| {
@@ -245,14 +248,14 @@ pub(in crate::query) struct Merge {
     most_slab_rows: u64,
 }
 
-/// The rest of one epoch.
+/// The state of merging one epoch.
 struct EpochMerge {
     scan: Arc<EpochScan>,
     /// Row groups, in ascending order of their smallest keys.
     waiting: VecDeque<Waiting>,
-    /// Windows that no slab has taken.
+    /// Windows that no slab has taken yet.
     ready: BTreeMap<Position, Arc<Window>>,
-    /// Windows that slabs have taken but not used up.
+    /// Windows that slabs have taken, and that may contain rows of later slabs.
     open: Vec<Arc<Window>>,
     /// The end of the last slab.
     from: Option<Position>,
@@ -287,7 +290,7 @@ impl Merge {
         }
     }
 
-    /// Returns the next rows in order, all of one epoch.
+    /// Returns the next rows in order. All of them belong to one epoch.
     pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         loop {
             if let Some(packed) = self.packed_rows.pop_front() {
@@ -355,7 +358,7 @@ impl EpochMerge {
         Self { scan, waiting: waiting.into(), ready, open, from: None, window_rows }
     }
 
-    /// Returns the next slab of about `target_rows` rows that are not yet read, or `None` at the end.
+    /// Returns the next slab, with about `target_rows` rows that are not read yet, or `None` at the end.
     fn next_slab(&mut self, dataset: &Catalog, resolved: &ResolvedQuery, target_rows: u64) -> Result<Option<Slab>> {
         let mut windows = std::mem::take(&mut self.open);
         if let Some(from) = self.from {
@@ -416,7 +419,7 @@ impl EpochMerge {
     }
 }
 
-/// Returns the key bounds of a row range of a sorted row group, as far as the page index has them.
+/// Returns the key bounds of a row range of a sorted row group. A bound that the page index does not contain is `None`.
 fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Option<u64>, Option<u64>)> {
     let column = schema.key_index();
     let pages = pages_of(group.pages(column)?, rows);
@@ -426,7 +429,7 @@ fn key_bounds(group: &Group, schema: &Schema, rows: &Range<u32>) -> Result<(Opti
     Ok((low, high))
 }
 
-/// Returns the smallest key ordinal that a row group can hold.
+/// Returns the smallest key ordinal that a row group may contain.
 fn least_key(run: &RowGroupEntry, schema: &Schema) -> u64 {
     let data_type = schema.key().data_type;
     match run.columns.get(schema.key_index()) {
@@ -439,7 +442,7 @@ fn least_key(run: &RowGroupEntry, schema: &Schema) -> u64 {
     }
 }
 
-/// Returns the largest key ordinal that a row group can hold.
+/// Returns the largest key ordinal that a row group may contain.
 fn greatest_key(run: &RowGroupEntry, schema: &Schema) -> u64 {
     match run.columns.get(schema.key_index()) {
         Some(summary) if summary.nan_count == 0 => {

@@ -2,12 +2,12 @@
 //!
 //! Tasks are submitted as closures, and their results are collected through [`Ticket`]s in any order. Two properties
 //! keep small queries fast and large ones bounded:
-//! - A caller that waits for a task no thread has started runs the task itself. A pool without threads is therefore a
-//!   lazy call.
+//! - If no thread has started a task, the caller that waits for it runs the task itself. A pool without threads
+//!   therefore evaluates tasks lazily.
 //! - The pool starts threads only once the submitted work is worth the cost of starting them ([`SPAWN_BYTES`]).
 //!
-//! The queue is unbounded. The caller bounds memory by the number of tasks it has submitted and not yet collected.
-//! Dropping the pool discards tasks that have not started, and waits for the running ones.
+//! The queue is unbounded. The caller bounds memory by the number of tasks that it has submitted and not yet collected.
+//! Dropping the pool discards tasks that have not started, and waits for running tasks.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -34,14 +34,14 @@ struct Slot<T> {
     done: Condvar,
 }
 
-/// A task in the queue, of any result type.
+/// A queued task of any result type.
 trait Runnable: Send + Sync {
     /// Runs the task unless it was already started. Returns whether it ran.
     fn run(&self, scratch: &mut Scratch) -> bool;
     fn is_waiting(&self) -> bool;
 }
 
-/// Locks even if another thread panicked: every critical section here leaves the data consistent.
+/// Locks a mutex, even if another thread panicked. Every critical section of this module leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -141,9 +141,9 @@ impl Pool {
         Ticket { slot }
     }
 
-    /// Returns the result of a submitted task. Runs the task here if no thread has started it. While another thread
-    /// runs it, the caller runs other tasks: threads also start with the oldest task, so a caller that only waited
-    /// would leave one core idle.
+    /// Returns the result of a submitted task. Runs the task in this thread if no thread has started it. While another
+    /// thread runs the task, the caller runs other tasks. Threads also start with the oldest task, so a caller that
+    /// only waited would leave one core idle.
     pub(in crate::query) fn wait<T: Send>(&mut self, ticket: Ticket<T>) -> T {
         if ticket.slot.run(&mut self.scratch) && self.most_threads > 0 {
             let mut queue = lock(&self.shared.queue);
@@ -170,7 +170,7 @@ impl Pool {
         }
     }
 
-    /// Starts a thread. If the system refuses, the pool continues with the threads it has.
+    /// Starts a thread. If this fails, the pool continues with its existing threads.
     fn start_thread(&mut self) {
         let shared = self.shared.clone();
         let started = std::thread::Builder::new().name("turbidite-read".to_owned()).spawn(move || serve(&shared));
@@ -210,7 +210,8 @@ impl Drop for Pool {
         }
         self.shared.arrived.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic of a task was caught and passed to the caller that waited for it; the thread itself cannot fail.
+            // The panic of a task is caught, and passed to the caller that waits for the task. The thread itself does
+            // not panic.
             let _ = thread.join();
         }
     }
@@ -267,7 +268,7 @@ mod tests {
         let caller = std::thread::current().id();
         let (began, has_begun) = std::sync::mpsc::channel();
         let (done, is_done) = std::sync::mpsc::channel();
-        // Returns only after the caller has run the second task.
+        // The task returns only after the caller has run the second task.
         let first = pool.submit(2 * SPAWN_BYTES, move |_| {
             began.send(()).unwrap();
             is_done.recv_timeout(std::time::Duration::from_secs(30)).is_ok()

@@ -1,8 +1,8 @@
-//! Reads one chunk of a row group: filters rows and gathers the requested columns.
+//! Reading of one chunk of a row group: filters rows and gathers the requested columns.
 //!
-//! Reading has two phases, known as late materialisation. Where rows have to be filtered, the pages of the predicate's
-//! columns are fetched first. Then, for each output column, the pages that hold a matching row are fetched. No page is
-//! fetched twice.
+//! Reading has two phases, known as late materialisation. If rows have to be filtered, the pages of the predicate's
+//! columns are fetched first. Then, for each output column, the pages that contain a matching row are fetched. No page
+//! is fetched twice.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,26 +21,27 @@ use crate::query::planning::scan::Group;
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 
-/// Matching rows of one chunk, or of several after a merge: packed values of each column of [`ResolvedQuery::stored`].
+/// Matching rows of one chunk, or of several chunks after a merge: packed values of each column of
+/// [`ResolvedQuery::stored`].
 #[derive(Debug)]
 pub(in crate::query) struct PackedRows {
     pub(in crate::query) epoch: u64,
     pub(in crate::query) rows: usize,
     pub(in crate::query) columns: Vec<Buffer>,
     counters: Arc<Counters>,
-    /// Whether the columns are slices of another piece's columns.
+    /// Whether the columns are slices of the columns of other [`PackedRows`].
     is_slice: bool,
 }
 
 impl PackedRows {
-    /// Creates a piece from columns of `rows` rows each.
+    /// Creates packed rows from columns of `rows` rows each.
     pub(in crate::query) fn new(epoch: u64, rows: usize, columns: Vec<Vec<u8>>, counters: &Arc<Counters>) -> Self {
         counters.hold(rows as u64);
         let columns = columns.into_iter().map(Buffer::from_vec).collect();
         Self { epoch, rows, columns, counters: counters.clone(), is_slice: false }
     }
 
-    /// Returns a range of its rows without a copy; `widths` are the widths of the columns.
+    /// Returns a range of the rows without a copy. `widths` are the widths of the columns.
     pub(in crate::query) fn slice(&self, rows: Range<usize>, widths: impl Iterator<Item = usize>) -> Self {
         let cut = |(column, width): (&Buffer, usize)| column.slice_with_length(rows.start * width, rows.len() * width);
         let columns = self.columns.iter().zip(widths).map(cut).collect();
@@ -58,10 +59,10 @@ impl Drop for PackedRows {
     }
 }
 
-/// Reads a chunk and returns its matching rows, at most as many as the query's limit.
+/// Reads a chunk and returns its matching rows. Their number is at most the query's limit.
 ///
 /// # Errors
-/// [`crate::Error::Corruption`] that names file, run and page, or an I/O error.
+/// [`crate::Error::Corruption`] with file, run and page, or an I/O error.
 pub(in crate::query) fn load(
     group: &Group,
     resolved: &ResolvedQuery,
@@ -88,7 +89,7 @@ struct ChunkWork<'a> {
 }
 
 impl ChunkWork<'_> {
-    /// Returns the rows of the chunk that match.
+    /// Returns the matching rows of the chunk.
     fn select(&mut self, chunk: &RowSelection) -> Result<Vec<Range<u32>>> {
         let tested = chunk.ranges().iter().filter(|range| !range.is_exact).map(|range| range.rows.clone());
         let tested: Vec<Range<u32>> = tested.collect();
@@ -140,19 +141,19 @@ impl ChunkWork<'_> {
         add(&self.counters.bytes_read, columns.fetched.bytes);
         add(&self.counters.pages_read, columns.fetched.pages);
         add(&self.counters.read_ns, u64::try_from(columns.fetched.reading.as_nanos()).unwrap_or(u64::MAX));
-        // The time before the clock's new start is already counted.
+        // The clock's start is advanced, since the time of the reads is already counted.
         self.clock += columns.fetched.reading;
         Ok(columns.values)
     }
 }
 
-/// Returns the rows of all pages that hold any of these rows (ascending, disjoint ranges). Adjacent pages become one
+/// Returns the rows of all pages that contain any of these rows (ascending, disjoint ranges). Adjacent pages become one
 /// range.
 fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
     let mut whole: Vec<Range<u32>> = Vec::new();
     for range in rows {
         for page in &pages[pages_of(pages, range)] {
-            // `check_pages` ensured that row numbers fit.
+            // `check_pages` has ensured that row numbers fit.
             let (start, end) = (page.first_row as u32, u32::try_from(page_end(page)).unwrap_or(u32::MAX));
             match whole.last_mut() {
                 Some(last) if last.end >= start => last.end = last.end.max(end),
@@ -163,7 +164,7 @@ fn whole_pages(pages: &[PageLocation], rows: &[Range<u32>]) -> Vec<Range<u32>> {
     whole
 }
 
-/// Returns some of the rows of the held pages, without a copy if it is all of them.
+/// Returns the values of some rows of the held pages. Copies nothing if these are all rows of the pages.
 fn rows_of(held: &CachedPages, rows: &[Range<u32>], count: usize, width: usize) -> Buffer {
     if held.rows == rows {
         return held.values.clone();
@@ -185,8 +186,8 @@ fn rows_of(held: &CachedPages, rows: &[Range<u32>], count: usize, width: usize) 
     Buffer::from_vec(out)
 }
 
-/// Returns the rows of exact ranges and the rows of other ranges whose bit is set, as ascending ranges of at most
-/// `limit` rows in all.
+/// Returns the matching rows as ascending ranges of at most `limit` rows in total: the rows of exact ranges, and the
+/// rows of other ranges whose bit is set.
 ///
 /// The bits cover the rows of the ranges that are not exact, one range after another.
 fn matching_rows(chunk: &RowSelection, mask: Option<&BooleanBuffer>, limit: u64) -> Vec<Range<u32>> {
@@ -195,7 +196,7 @@ fn matching_rows(chunk: &RowSelection, mask: Option<&BooleanBuffer>, limit: u64)
     let mut push = |range: Range<u32>| {
         let rows = u64::from(range.end - range.start).min(open);
         open -= rows;
-        // `rows` is at most the range's own length.
+        // `rows` is at most the length of the range.
         let range = range.start..range.start + rows as u32;
         match selected.last_mut() {
             _ if range.is_empty() => {}

@@ -1,25 +1,25 @@
-//! Recycles the memory of columns that are no longer in use.
+//! Recycling of memory of columns that are no longer in use.
 //!
-//! A batch of a few columns takes megabytes, and its user soon drops it. If that memory went back to the system, the
-//! system would unmap its pages, and clear and map new ones for the next batch, which takes longer than filling them.
-//! The dataset therefore keeps a handle to each buffer that its queries return, and reclaims a buffer once its handle
-//! is the only one.
+//! A batch of a few columns takes megabytes, and callers soon drop it. If the memory were freed, the system would unmap
+//! its pages, and would map and clear new pages for the next batch. This takes longer than filling them. The dataset
+//! therefore keeps a handle to each buffer that its queries return, and reclaims a buffer when the handle is the only
+//! reference.
 //!
-//! Capacities are powers of two, so that the buffer of one column fits the next.
+//! Capacities are powers of two, so that one column can reuse the buffer of another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
 use arrow_buffer::Buffer;
 
-/// Maximum bytes that are kept, free memory and handles to buffers in use together: the buffers in flight and a few
-/// batches.
+/// Maximum number of bytes kept, in free memory and in handles to buffers in use. The buffers in flight and a few
+/// batches fit.
 const MOST_KEPT_BYTES: usize = 16 << 20;
 
-/// Maximum number of handles to examine before new memory is allocated.
+/// Maximum number of handles that are examined before new memory is allocated.
 const MOST_TRIES: usize = 16;
 
-/// Shorter buffers are not recycled.
+/// Minimum size of a recycled buffer, in bytes.
 const LEAST_BYTES: usize = 4 << 10;
 
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ struct Kept {
 
 impl Kept {
     /// Reclaims the memory of buffers that are no longer in use. Examines a bounded number of handles, the latest
-    /// first, since their memory is likely to be in the processor's cache. Moves handles that are in use to the other
+    /// first, since their memory is likely to be in the processor's cache. Moves handles of buffers in use to the other
     /// end of the queue.
     fn reclaim(&mut self) {
         for _ in 0..MOST_TRIES.min(self.lent.len()) {
@@ -61,8 +61,8 @@ impl Kept {
         Some(memory)
     }
 
-    /// Evicts memory of other sizes, and handles to such memory, until a buffer of this many bytes fits. Buffers kept
-    /// for the columns of an earlier query do not fit this one. Returns whether there is room.
+    /// Evicts memory of other sizes, and handles to such memory, until a buffer of this many bytes fits. Memory that an
+    /// earlier query used may have a size that this query does not need. Returns whether the buffer fits.
     fn make_room(&mut self, bytes: usize) -> bool {
         let class = bytes.max(1).ilog2();
         while self.bytes.saturating_add(bytes) > MOST_KEPT_BYTES {
@@ -85,7 +85,7 @@ pub(in crate::query) struct Recycler {
 }
 
 impl Recycler {
-    /// Returns memory of this many bytes with arbitrary contents. The caller overwrites all of them.
+    /// Returns memory of this many bytes with arbitrary contents. The caller overwrites all bytes.
     pub(in crate::query) fn take(&self, bytes: usize) -> Vec<u8> {
         if bytes < LEAST_BYTES {
             return vec![0; bytes];
@@ -103,7 +103,7 @@ impl Recycler {
         memory
     }
 
-    /// Accepts a whole buffer, even one that is still in use elsewhere.
+    /// Accepts a whole buffer for reuse, even if the buffer is still in use elsewhere.
     pub(in crate::query) fn give(&self, buffer: Buffer) {
         let bytes = buffer.capacity();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,8 +140,7 @@ mod tests {
         assert_eq!(recycler.kept.lock().unwrap().bytes, 0);
     }
 
-    /// Regression test: 16 MiB of one size used to leave no room for any other size for as long as the dataset was
-    /// open.
+    /// Regression test: 16 MiB of one size left no room for any other size while the dataset was open.
     #[test]
     fn memory_of_one_size_makes_room_for_another() {
         for is_in_use in [false, true] {

@@ -1,8 +1,8 @@
 //! Batches in file order, and row counts.
 //!
-//! [`Scan`] keeps a short pipeline ahead of the caller: epochs are planned, row groups refined, chunks read. Tasks are
-//! submitted and collected in order, so the output does not depend on the threads, and the number of tasks in flight is
-//! bounded. [`QueryStream`] assembles pieces into batches for both ordered and unordered queries.
+//! [`Scan`] keeps a short pipeline ahead of the caller: it plans epochs, refines row groups and reads chunks. Tasks are
+//! submitted and collected in order, so the output does not depend on the threads. The number of tasks in flight is
+//! bounded. [`QueryStream`] assembles pieces into batches, for both ordered and unordered queries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,14 +28,14 @@ use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{Output, ResolvedQuery};
 
-/// Maximum decoded bytes of a chunk, whatever its number of rows.
+/// Maximum decoded bytes of a chunk, for any number of rows.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Rows at which a piece becomes a batch of its own instead of being copied together with others. The cost of a copy
-/// grows with the rows; the cost of a batch does not.
+/// Number of rows from which a piece becomes a batch without a copy, instead of being concatenated with other pieces.
+/// The cost of a copy grows with the number of rows, but the cost of a batch does not.
 const WHOLE_PIECE_ROWS: usize = 1 << 12;
 
-/// The cost at which refining a row group is submitted: it only walks over statistics in memory.
+/// Cost of refining a row group, as a number of bytes read. Refining only processes statistics in memory.
 const REFINE_COST_BYTES: u64 = 8 << 10;
 
 /// The result of refining a row group.
@@ -63,7 +63,7 @@ pub(in crate::query) struct Scan {
     most_ahead: usize,
     chunk_rows: u32,
     most_chunk_rows: u32,
-    /// Number of rows that are certain to match, of chunks in flight or already returned.
+    /// Number of rows that are certain to match, in chunks that are in flight or already returned.
     sure_rows: u64,
 }
 
@@ -220,7 +220,7 @@ impl Scan {
         let mut left = rows.min(self.resolved.limit.saturating_sub(self.sure_rows));
         self.sure_rows += left;
         add(&counters.rows_matched, left);
-        // A piece becomes a batch, so it holds at most as many rows as a batch may.
+        // A piece becomes a batch, so it has at most as many rows as a batch may have.
         while left > 0 {
             let rows = left.min(self.resolved.batch_rows as u64);
             left -= rows;
@@ -257,8 +257,8 @@ impl Source {
     }
 }
 
-/// The rows of a query, as Arrow batches of [`QueryStream::schema`]. Ends after the first error. Dropping it cancels
-/// the query.
+/// The rows of a query, as Arrow batches of [`QueryStream::schema`]. The stream ends after the first error. Dropping
+/// the stream cancels the query.
 pub struct QueryStream {
     source: Option<Source>,
     resolved: Arc<ResolvedQuery>,
@@ -267,7 +267,7 @@ pub struct QueryStream {
     pending_rows: usize,
     ready: VecDeque<RecordBatch>,
     epoch_column: EpochColumn,
-    /// Rows that the limit still allows.
+    /// Number of rows that the limit still allows.
     open: u64,
 }
 
@@ -331,8 +331,8 @@ impl QueryStream {
         }
     }
 
-    /// Appends a piece to the pending batch, and emits that batch once it is full. Large pieces become batches of their
-    /// own without a copy.
+    /// Appends a piece to the pending batch, and emits the batch once it is full. A large piece becomes a separate
+    /// batch without a copy.
     fn take(&mut self, mut packed: PackedRows) -> Result<()> {
         if packed.rows as u64 > self.open {
             // `open` is smaller than the piece's number of rows.
@@ -354,7 +354,7 @@ impl QueryStream {
         Ok(())
     }
 
-    /// Emits what is pending: one batch, or several if a piece is larger than a batch may be.
+    /// Emits the pending rows: one batch, or several if a piece has more rows than a batch may have.
     fn emit(&mut self) -> Result<()> {
         if self.pending_rows == 0 {
             return Ok(());
@@ -405,7 +405,7 @@ impl EpochColumn {
     }
 }
 
-/// Returns one column of all pieces: shared if there is one piece, otherwise copied together.
+/// Returns one column of all pieces. The memory of a single piece is shared. Several pieces are copied.
 fn join(packed_rows: &[PackedRows], slot: usize, bytes: usize) -> Buffer {
     if let [only] = packed_rows {
         return only.columns[slot].clone();

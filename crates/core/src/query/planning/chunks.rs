@@ -3,15 +3,16 @@
 use crate::format::PageLocation;
 use crate::query::planning::selection::RowSelection;
 
-/// A row selection that is cut into chunks, at page boundaries where possible, since a page is decoded as a whole.
+/// The cutting of a row selection into chunks. Chunks end at page boundaries where possible, since a page is decoded as
+/// a whole.
 #[derive(Debug)]
 pub(in crate::query) struct Cutter {
     selection: RowSelection,
-    /// The range to be cut next.
+    /// Index of the range that is cut next.
     next: usize,
-    /// The first row of that range that is in no chunk yet.
+    /// First row of that range that no chunk contains yet.
     start: u32,
-    /// First rows of the pages, ascending.
+    /// First rows of the pages, in ascending order.
     page_starts: Vec<u32>,
 }
 
@@ -22,8 +23,8 @@ impl Cutter {
         Self { selection, next: 0, start: 0, page_starts }
     }
 
-    /// Returns the next chunk: about `target_rows` rows, never more than that rounded up to whole pages; empty at the
-    /// end.
+    /// Returns the next chunk, or an empty selection at the end. A chunk has about `target_rows` rows, and at most
+    /// `target_rows` rounded up to whole pages.
     pub(in crate::query) fn next_chunk(&mut self, target_rows: u32) -> RowSelection {
         let mut chunk = RowSelection::default();
         let mut open = target_rows.max(1);

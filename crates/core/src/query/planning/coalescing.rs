@@ -1,21 +1,21 @@
-//! Byte ranges: joins a set of pages into reads.
+//! Coalescing of pages: joins their byte ranges into reads.
 
 use std::ops::Range;
 
 use crate::format::PageLocation;
 
-/// Maximum gap in bytes between two wanted ranges that one read covers.
+/// Maximum gap between two requested ranges that one read covers, in bytes.
 ///
-/// A read from the page cache pays for gaps of up to about 8 KiB, a read from an NVMe device for gaps of up to about
-/// 180 KiB. This value lies between them: it wastes a few microseconds in the cache, and saves most of a device read's
-/// latency otherwise.
+/// One read through a gap is faster than two reads for gaps of up to about 8 KiB in the page cache, and of up to about
+/// 180 KiB on an NVMe device. This value lies between them: it costs a few microseconds in the page cache, and saves
+/// most of the latency of a read from a device.
 pub(crate) const READ_THROUGH_BYTES: u64 = 32 << 10;
 
-/// Returned bytes that allow one gap byte. With a quarter, and partly needed pages, a range query reads at most 1.3
-/// times the bytes it returns plus two pages of each column chunk it touches.
+/// Number of returned bytes that allow one gap byte. With a quarter for gaps, and with partly needed pages, a range
+/// query reads at most 1.3 times the bytes that it returns, plus two pages of each column chunk that it touches.
 const BYTES_PER_GAP_BYTE: u64 = 4;
 
-/// Returns the maximum gap bytes that may be read for this many returned bytes.
+/// Returns the maximum number of gap bytes that may be read for this many returned bytes.
 pub(in crate::query) fn gap_budget(returned_bytes: u64) -> u64 {
     returned_bytes / BYTES_PER_GAP_BYTE
 }
@@ -41,8 +41,8 @@ impl Extent {
     }
 }
 
-/// Joins ascending, disjoint extents into reads, and returns these as ranges of positions. Small gaps are read through
-/// while `gap_bytes`, the budget of all of them together, lasts.
+/// Joins ascending, disjoint extents into reads. Each read is a range of positions in `extents`. Reads continue through
+/// small gaps, up to `gap_bytes` in total.
 pub(in crate::query) fn joined(extents: &[Extent], gap_bytes: u64) -> Vec<Range<usize>> {
     let mut reads: Vec<Range<usize>> = Vec::new();
     let mut open = gap_bytes;

@@ -21,7 +21,7 @@ use crate::schema::EPOCH_COLUMN;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// The predicate as parsed; `None` if the query has none.
+    /// The normalized predicate, or `None` if the query has no predicate.
     pub filter: Option<String>,
     /// The columns returned.
     pub columns: Vec<String>,
@@ -31,7 +31,7 @@ pub struct Explanation {
     pub epochs: Vec<EpochExplanation>,
 }
 
-/// The plan of one epoch. Every row group of a run counts.
+/// The plan of one epoch. Every row group of a run is counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct EpochExplanation {
@@ -55,17 +55,17 @@ pub struct EpochExplanation {
     pub rows_skipped_by: Vec<PruneReason>,
     /// Bytes of all pages of the epoch.
     pub bytes: u64,
-    /// Minimum bytes read: pages to test, and pages of rows that certainly match.
+    /// Minimum bytes read: the pages to test, and the pages of rows that certainly match.
     pub bytes_least: u64,
-    /// Maximum bytes read, if every row that may match does.
+    /// Maximum bytes read: all rows that may match do match.
     pub bytes_most: u64,
-    /// Rows that certainly match.
+    /// Minimum number of rows that match.
     pub rows_least: u64,
     /// Maximum number of rows that match.
     pub rows_most: u64,
 }
 
-/// Row groups of one kind.
+/// The number of row groups of one kind, by the result of pruning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct KindCount {
@@ -85,7 +85,7 @@ pub struct KindCount {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PruneReason {
-    /// The column; `epoch`; or `several columns together`.
+    /// The column, `epoch`, or `several columns together`.
     pub by: String,
     /// Row groups pruned entirely (0 if only rows within row groups were pruned).
     pub runs: u64,
@@ -141,7 +141,7 @@ fn explain_epoch(dataset: &Catalog, resolved: &ResolvedQuery, scan: &EpochScan) 
             Some(_) => kind.tested += 1,
         }
         if let Some(choice) = choice {
-            // Runs are in the order of parts.
+            // Row groups are in the order of their parts.
             if last_part.replace(run.part) != Some(run.part) {
                 explanation.parts_touched += 1;
             }

@@ -1,8 +1,8 @@
-//! Planning: which rows may match, and which byte ranges hold them.
+//! Planning: selects the rows that may match, and the byte ranges that contain them.
 //!
-//! Map: `pruning` prunes row groups by the manifest, without I/O; `scan` opens their parts; `plan` gives each a
-//! `selection` of its rows by the access path of `statistics`, and estimates what it reads; `chunks` cuts selections
-//! for reading, `pages` maps rows to pages, `coalescing` joins pages into reads, `explain` prints plans.
+//! Map: `pruning` prunes row groups by the manifest, without I/O. `scan` opens their parts. `plan` selects the rows of
+//! a row group (`selection`) by the access path of `statistics`, and estimates what is read. `chunks` cuts selections
+//! for reading. `pages` maps rows to pages. `coalescing` joins pages into reads. `explain` describes plans.
 
 pub(super) mod chunks;
 pub(super) mod coalescing;

@@ -8,13 +8,15 @@ use crate::schema::Value;
 
 /// The page index of one row group.
 pub(crate) trait PageIndex {
-    /// Returns the pages of a column: ascending, without gaps, over all rows of the row group ([`check_pages`]).
+    /// Returns the pages of a column in ascending order. They cover all rows of the row group without gaps
+    /// ([`check_pages`]).
     fn pages(&self, column: usize) -> Result<&[PageLocation]>;
-    /// Returns the bounds of a page's values other than NaN, or `None` if they are unknown.
+    /// Returns the bounds of a page's non-NaN values, or `None` if they are unknown.
     fn range(&self, column: usize, page: usize) -> Option<(Value, Value)>;
 }
 
-/// Checks that pages cover the rows of their row group exactly and lie within its bytes. The error says what is wrong.
+/// Checks that pages cover exactly the rows of their row group, and lie within its bytes. The error describes the
+/// mismatch.
 pub(in crate::query) fn check_pages(entry: &RowGroupEntry, pages: &[PageLocation]) -> std::result::Result<(), String> {
     let end = entry.offset.saturating_add(entry.bytes);
     let mut row = 0u64;
@@ -36,7 +38,7 @@ pub(in crate::query) fn check_pages(entry: &RowGroupEntry, pages: &[PageLocation
     Ok(())
 }
 
-/// Returns the pages that hold any of these rows.
+/// Returns the pages that contain any of these rows.
 pub(crate) fn pages_of(pages: &[PageLocation], rows: &Range<u32>) -> Range<usize> {
     if rows.is_empty() {
         return 0..0;

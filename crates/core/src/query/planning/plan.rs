@@ -21,24 +21,24 @@ pub(in crate::query) struct RowGroupPlan {
     pub(in crate::query) selection: RowSelection,
 }
 
-/// An estimate of what executing a [`RowGroupPlan`] reads and returns.
+/// An estimate of the bytes that a [`RowGroupPlan`] reads, and of the rows that it returns.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::query) struct Estimate {
     /// Pages of the predicate's columns to be read and tested.
     pub(in crate::query) pages_tested: u64,
-    /// Minimum bytes read, whatever the rows hold.
+    /// Minimum bytes read, for any contents of the rows.
     pub(in crate::query) bytes_least: u64,
-    /// Maximum bytes read, if every row that may match does.
+    /// Maximum bytes read: all rows that may match do match.
     pub(in crate::query) bytes_most: u64,
-    /// Rows that certainly match.
+    /// Minimum number of rows that match.
     pub(in crate::query) rows_least: u64,
     /// Maximum number of rows that match.
     pub(in crate::query) rows_most: u64,
 }
 
 impl RowGroupPlan {
-    /// Opens the row group of a choice and selects its rows. If the manifest proves that every row matches, the access
-    /// path is a full scan; otherwise it is statistics.
+    /// Opens the row group of a choice and selects its rows. The access path is a full scan if the manifest proves that
+    /// every row matches, and statistics otherwise.
     ///
     /// # Errors
     /// Corruption of the page index, or a part that cannot be opened.
@@ -51,13 +51,13 @@ impl RowGroupPlan {
         let group = scan.group(dataset, resolved, choice)?;
         let selection = match &resolved.predicate {
             Some(predicate) if !choice.is_exact => statistics::select(group.entry(), group.epoch(), predicate, &group)?,
-            // `check_pages` ensured that row numbers fit.
+            // `check_pages` has ensured that row numbers fit.
             _ => RowSelection::all(u32::try_from(group.entry().rows).unwrap_or(u32::MAX)),
         };
         Ok(Self { group: Arc::new(group), selection })
     }
 
-    /// Estimates what the plan reads and returns.
+    /// Estimates the bytes that the plan reads, and the rows that it returns.
     ///
     /// # Errors
     /// Corruption of the page index.
@@ -77,7 +77,7 @@ impl RowGroupPlan {
     }
 }
 
-/// Returns the pages that hold rows of these (ascending) ranges, each once.
+/// Returns the pages that contain rows of these ascending ranges, without duplicates.
 fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterator<Item = &'a PageLocation> {
     let mut next = 0;
     ranges.iter().flat_map(move |range| {
@@ -88,8 +88,8 @@ fn touched<'a>(pages: &'a [PageLocation], ranges: &'a [RowRange]) -> impl Iterat
     })
 }
 
-/// Returns the columns whose pages a query reads, each with the rows to read: the tested rows for the predicate's
-/// columns, the `returned` rows for the output columns.
+/// Returns the columns whose pages a query reads, each with the rows to read. These are the tested rows for the
+/// predicate's columns, and the `returned` rows for the output columns.
 fn read_columns(
     resolved: &ResolvedQuery,
     tested: &RowSelection,
@@ -111,7 +111,7 @@ fn read_columns(
     read.collect()
 }
 
-/// Returns the minimum bytes read.
+/// Returns the minimum number of bytes read.
 fn least_bytes(group: &Group, resolved: &ResolvedQuery, exact: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let mut least = 0;
     for (column, ranges) in read_columns(resolved, tested, exact) {
@@ -120,8 +120,9 @@ fn least_bytes(group: &Group, resolved: &ResolvedQuery, exact: &RowSelection, te
     Ok(least)
 }
 
-/// Returns the maximum bytes read, if every row that may match does, including gaps. Rows are read in chunks that end
-/// at page boundaries of one column; a page of another column that crosses such a boundary is read for both chunks.
+/// Returns the maximum number of bytes read, including gaps, for the case that all rows that may match do match. Rows
+/// are read in chunks that end at page boundaries of one column. A page of another column that crosses such a boundary
+/// is read for both chunks.
 fn most_bytes(group: &Group, resolved: &ResolvedQuery, selection: &RowSelection, tested: &RowSelection) -> Result<u64> {
     let ends: Vec<u64> = group.pages(resolved.reference_column())?.iter().map(page_end).collect();
     let times = |page: &PageLocation| {

@@ -8,14 +8,14 @@ use crate::schema::KeyOrder;
 /// A row group that may hold matching rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::query) struct GroupChoice {
-    /// Position in the manifest's list.
+    /// Position of the row group in the manifest's list.
     pub(in crate::query) entry: usize,
-    /// Whether all its rows match.
+    /// Whether all rows of the row group match.
     pub(in crate::query) is_exact: bool,
 }
 
-/// The key ranges of an epoch's row groups, as two arrays of ordinals. Pruning by a key range scans these arrays
-/// instead of judging each row group.
+/// The key ranges of an epoch's row groups, as two arrays of ordinals. Pruning by a key range scans these arrays,
+/// instead of evaluating the predicate for each row group.
 #[derive(Debug, Default)]
 pub(in crate::query) struct KeyRanges {
     least: Vec<u64>,
@@ -23,23 +23,23 @@ pub(in crate::query) struct KeyRanges {
 }
 
 impl KeyRanges {
-    /// Returns the key ranges of a manifest whose key is column `key`. A row group without statistics gets the full
-    /// range.
+    /// Returns the key ranges of a manifest's row groups. `key` is the index of the key column. The range of a row
+    /// group without statistics is the full range.
     pub(in crate::query) fn of(manifest: &EpochManifest, key: usize, order: KeyOrder) -> Self {
         let (least, most) = manifest.row_groups.ordinals(key, order).into_iter().unzip();
         Self { least, most }
     }
 
-    /// Returns the row groups that may hold a key in this closed interval.
+    /// Returns the row groups that may contain a key in this closed interval.
     fn overlapping(&self, (low, high): (u64, u64)) -> impl Iterator<Item = usize> {
         let pairs = self.least.iter().zip(&self.most).enumerate();
         pairs.filter(move |(_, (least, most))| **least <= high && **most >= low).map(|(entry, _)| entry)
     }
 }
 
-/// Returns the row groups of an epoch that may match, in the manifest's order. Without a predicate, all of them match.
-/// With `keys`, the key ranges of the row groups and the key interval that the predicate allows, only row groups within
-/// the interval are judged.
+/// Returns the row groups of an epoch that may match, in the manifest's order. Without a predicate, all row groups
+/// match. `keys` contains the key ranges of the row groups, and the key interval that the predicate allows. With
+/// `keys`, the predicate is evaluated only for row groups whose range overlaps the interval.
 pub(in crate::query) fn choose_groups(
     manifest: &EpochManifest,
     predicate: Option<&Predicate>,
@@ -69,7 +69,8 @@ mod tests {
         Predicate::parse(text, &schema).unwrap()
     }
 
-    /// For any predicate, pruning by its key interval first selects the same row groups as judging all of them.
+    /// Checks for any predicate that pruning by its key interval selects the same row groups as evaluating it for all
+    /// of them.
     #[test]
     fn the_keys_side_by_side_choose_what_judging_each_does() {
         let schema = Schema::new(vec![Column::new("energy", DataType::F64)], "energy").unwrap();

@@ -1,9 +1,9 @@
-//! The plan of one epoch: its manifest, its open parts, and its row groups ready to read.
+//! The plan of one epoch: its manifest, its open parts, and its row groups.
 //!
-//! This module implements the rule that writers never disturb readers. A plan opens the parts it will touch *before* it
-//! reads from them, so the files may be unlinked afterwards. If a part cannot be opened, the epoch may have been
-//! replaced since its manifest was loaded. The manifest is then reloaded, and only if it is unchanged does the missing
-//! part count as corruption.
+//! This module implements the rule that writers never disturb readers. A plan opens the parts that it will touch
+//! *before* it reads from them, so the files may be unlinked afterwards. If a part cannot be opened, the epoch may have
+//! been replaced since its manifest was loaded. The manifest is then reloaded. A missing part is a corruption only if
+//! the manifest is unchanged.
 
 use std::collections::HashMap;
 use std::io::{self, IoSliceMut};
@@ -20,17 +20,17 @@ use crate::query::planning::pruning::{GroupChoice, choose_groups};
 use crate::query::request::ResolvedQuery;
 use crate::schema::{Schema, Value};
 
-/// The cost at which planning an epoch is submitted, in bytes read: a manifest and some footers.
+/// Cost of planning an epoch, as a number of bytes read. Planning reads a manifest and some footers.
 pub(in crate::query) const PLAN_COST_BYTES: u64 = 64 << 10;
 
-/// Maximum number of parts that a plan opens ahead. Further parts are opened when they are read, which bounds
-/// descriptors and footers. The default limit of a process is 1,024 descriptors.
+/// Maximum number of parts that a plan opens ahead. Further parts are opened when they are read, which bounds the
+/// number of descriptors and footers. The default limit of a process is 1,024 descriptors.
 const HELD_PARTS: usize = 256;
 
-/// The same limit for queries with a row limit, which rarely need more parts.
+/// Maximum number of parts opened ahead by queries with a row limit, which rarely need more.
 const HELD_PARTS_LIMITED: usize = 4;
 
-/// Footers that are opened serially before threads are worth their cost.
+/// Maximum number of footers that are opened serially. For more footers, threads are worth their cost.
 const SERIAL_OPENS: usize = 4;
 
 /// The plan of one epoch.
@@ -42,7 +42,7 @@ pub(in crate::query) struct EpochScan {
     parts: HashMap<PartId, Arc<PartReader>>,
 }
 
-/// Plans an epoch: loads its manifest, prunes row groups and opens the parts of the others.
+/// Plans an epoch: loads its manifest, prunes row groups, and opens the parts of the remaining ones.
 ///
 /// # Errors
 /// [`Error::EpochMissing`], a corrupt manifest or footer, or an I/O error.
@@ -64,10 +64,10 @@ pub(in crate::query) fn plan_epoch(
     })
 }
 
-/// Plans an epoch as [`plan_epoch`] does, with the row groups that `choose` returns, in the manifest's order.
+/// Plans an epoch like [`plan_epoch`], but with the row groups that `choose` returns, in the manifest's order.
 ///
 /// # Errors
-/// As [`plan_epoch`].
+/// The errors of [`plan_epoch`].
 pub(in crate::query) fn plan_epoch_by(
     dataset: &Catalog,
     resolved: &ResolvedQuery,
@@ -91,7 +91,7 @@ pub(in crate::query) fn plan_epoch_by(
     Ok(scan)
 }
 
-/// Turns a missing file that the manifest lists into a corruption error.
+/// Converts the error for a missing file that the manifest lists to a corruption error.
 fn missing_is_corruption(error: Error) -> Error {
     match error {
         Error::Io { path, source, .. } if source.kind() == io::ErrorKind::NotFound => {
@@ -188,7 +188,7 @@ impl EpochScan {
         Ok(group)
     }
 
-    /// Returns the error for an epoch of which a newer commit replaced the one being read.
+    /// Returns the error for an epoch that a newer commit replaced during the read.
     pub(in crate::query) fn replaced(&self, dataset: &Catalog) -> Error {
         let epoch = self.manifest.epoch;
         let what = format!("epoch {epoch} was replaced while it was read; repeat the query to read the new version");
@@ -221,7 +221,7 @@ impl Group {
         self.manifest.epoch
     }
 
-    /// Records that pages are about to be read. Returns whether this is the first time.
+    /// Records that pages are about to be read. Returns whether this is the first call.
     pub(in crate::query) fn touch(&self) -> bool {
         !self.touched.swap(true, Ordering::Relaxed)
     }
@@ -237,7 +237,7 @@ impl Group {
         Error::corruption_at(self.path(), place, what)
     }
 
-    /// Checks the page lists of all columns that a query uses, so that later code can rely on them.
+    /// Checks the page lists of all columns that a query uses. Later code relies on them.
     fn check_columns(&self, resolved: &ResolvedQuery) -> Result<()> {
         for &column in resolved.predicate_columns().iter().chain(&resolved.stored) {
             check_pages(self.entry(), self.pages(column)?)
@@ -251,7 +251,7 @@ impl Group {
         format!("column '{}'", self.schema.columns()[column].name)
     }
 
-    /// Fills buffers, one after another, with bytes of the file.
+    /// Fills buffers, one after another, with consecutive bytes of the file.
     pub(crate) fn read(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> Result<()> {
         match self.part.file().read_vectored_at(offset, buffers) {
             Ok(()) => Ok(()),
@@ -277,7 +277,7 @@ impl Group {
         self.part.value_bytes(column)
     }
 
-    /// Checks one page whose values were read directly into their place.
+    /// Checks one page whose values were read directly into the output column.
     pub(in crate::query) fn check_page(
         &self,
         header: &[u8],

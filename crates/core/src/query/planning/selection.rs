@@ -1,8 +1,8 @@
 //! Row selections: the rows of one row group that may match a predicate.
 //!
-//! A selection is *exact* where all of its rows match, and a *superset* where they have to be tested. Rows outside of
-//! it do not match. Every access path to a row group returns a row selection. Selections of comparisons combine as the
-//! predicate does, in three-valued logic: no match, possible match, certain match.
+//! A range of a selection is *exact* if all of its rows match, and a *superset* if its rows have to be tested. Rows
+//! outside the selection do not match. Every access path to a row group returns a row selection. The predicate's
+//! connectives combine the selections of comparisons in three-valued logic: no match, possible match, certain match.
 
 use std::ops::Range;
 
@@ -11,9 +11,9 @@ use crate::expr::{Connective, TruthValue};
 /// Consecutive rows of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::query) struct RowRange {
-    /// Rows, relative to the row group's first.
+    /// Row numbers, counted from the row group's first row.
     pub(in crate::query) rows: Range<u32>,
-    /// Whether all of them match.
+    /// Whether all of these rows match.
     pub(in crate::query) is_exact: bool,
 }
 
@@ -24,21 +24,21 @@ impl RowRange {
     }
 }
 
-/// Rows of a row group that may match: ascending, disjoint ranges. Adjacent ranges differ in exactness.
+/// The rows of a row group that may match: ascending, disjoint ranges. Adjacent ranges differ in exactness.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(in crate::query) struct RowSelection {
     ranges: Vec<RowRange>,
 }
 
 impl RowSelection {
-    /// Selects all of a row group's rows, as certain matches.
+    /// Creates a selection of all of a row group's rows, as certain matches.
     pub(in crate::query) fn all(rows: u32) -> Self {
         let mut selection = Self::default();
         selection.push(0..rows, TruthValue::Always);
         selection
     }
 
-    /// Appends rows after those already selected. Extends the last range if they continue it.
+    /// Appends rows that follow the selected rows. Extends the last range if the rows continue it.
     pub(in crate::query) fn push(&mut self, rows: Range<u32>, truth: TruthValue) {
         if truth == TruthValue::Never || rows.is_empty() {
             return;
@@ -50,7 +50,7 @@ impl RowSelection {
         }
     }
 
-    /// Returns the ranges, ascending.
+    /// Returns the ranges in ascending order.
     pub(in crate::query) fn ranges(&self) -> &[RowRange] {
         &self.ranges
     }
@@ -60,7 +60,7 @@ impl RowSelection {
         self.ranges.is_empty()
     }
 
-    /// Counts the rows selected.
+    /// Returns the number of selected rows.
     pub(in crate::query) fn rows(&self) -> u64 {
         self.ranges.iter().map(|range| range.rows.len() as u64).sum()
     }
@@ -88,17 +88,17 @@ impl RowSelection {
         }
     }
 
-    /// Returns the rows that are in either selection; exact where one is.
+    /// Returns the rows of both selections together. A row is exact if it is exact in either selection.
     fn union(&self, other: &Self) -> Self {
         self.combined(other, TruthValue::max)
     }
 
-    /// Returns the rows that are in both selections; exact where both are.
+    /// Returns the rows that are in both selections. A row is exact if it is exact in both selections.
     fn intersection(&self, other: &Self) -> Self {
         self.combined(other, TruthValue::min)
     }
 
-    /// Returns the rows that may fail to match, of a row group of `rows` rows.
+    /// Returns the rows that may fail to match, in a row group of `rows` rows.
     fn complement(&self, rows: u32) -> Self {
         Self::all(rows).combined(self, |_, truth| truth.opposite())
     }
@@ -120,8 +120,8 @@ impl RowSelection {
 struct Cursor<'a>(&'a [RowRange]);
 
 impl Cursor<'_> {
-    /// Returns the truth value of a selection at a row, and the row at which it may change, or `None` at the end. Rows
-    /// ascend from call to call.
+    /// Returns the truth value of a selection at a row, and the row at which the truth value may change (`None` at the
+    /// end). `row` must ascend from call to call.
     fn at(&mut self, row: u32) -> (TruthValue, Option<u32>) {
         while let Some((first, rest)) = self.0.split_first() {
             if row < first.rows.start {

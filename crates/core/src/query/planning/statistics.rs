@@ -1,6 +1,6 @@
-//! The access path by statistics: the manifest's minima and maxima of row groups, and the page index's of pages.
+//! The access path by statistics: minima and maxima of row groups in the manifest, and of pages in the page index.
 //!
-//! Statistics *bound* their rows but need not be tight: an unknown range only costs a read.
+//! Statistics are *bounds* of their rows and need not be tight. An unknown range only costs a read.
 
 use crate::error::Result;
 use crate::expr::{ColumnBounds, Comparison, NanPresence, Predicate, TruthValue};
@@ -9,7 +9,7 @@ use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::selection::RowSelection;
 use crate::schema::Value;
 
-/// Judges a row group by the manifest alone, using only statistics of the `known` columns.
+/// Evaluates the predicate on a row group's statistics in the manifest. Uses only statistics of the `known` columns.
 pub(in crate::query) fn judge_run(
     run: &RowGroupEntry,
     epoch: u64,
@@ -30,7 +30,7 @@ fn run_bounds(summary: &ColumnStatistics, rows: u64) -> ColumnBounds {
     ColumnBounds { range: summary.range, nan }
 }
 
-/// Returns the bounds of a page: its own range if the page index has one, otherwise the range of the row group.
+/// Returns the bounds of a page: the page's own range if the page index has it, otherwise the range of the row group.
 fn page_bounds(summary: &ColumnStatistics, rows: u64, range: Option<(Value, Value)>) -> ColumnBounds {
     let nan = match summary.nan_count {
         0 => NanPresence::None,
@@ -43,7 +43,7 @@ fn page_bounds(summary: &ColumnStatistics, rows: u64, range: Option<(Value, Valu
 /// Selects the rows of a row group that may match, by the page index.
 ///
 /// # Errors
-/// As [`PageIndex::pages`], which must have checked the pages it returns.
+/// The errors of [`PageIndex::pages`], which must have checked the pages that it returns.
 pub(in crate::query) fn select(
     entry: &RowGroupEntry,
     epoch: u64,
@@ -53,10 +53,10 @@ pub(in crate::query) fn select(
     select_by(entry, epoch, predicate, index, |_| true)
 }
 
-/// Selects as [`select`] does, as if only the `known` columns had statistics.
+/// Selects rows like [`select`], but uses only statistics of the `known` columns.
 ///
 /// # Errors
-/// As [`select`].
+/// The errors of [`select`].
 pub(in crate::query) fn select_by(
     entry: &RowGroupEntry,
     epoch: u64,
@@ -71,8 +71,8 @@ pub(in crate::query) fn select_by(
         })
 }
 
-/// Selects the rows for which one comparison may hold. Pages of its columns may end at different rows; between two
-/// boundaries all statistics are constant.
+/// Selects the rows for which one comparison may be true. The pages of its columns may end at different rows. Between
+/// two page boundaries, all statistics are constant.
 fn select_comparison(
     entry: &RowGroupEntry,
     epoch: u64,
@@ -115,7 +115,7 @@ mod tests {
     use crate::query::planning::pages::tests::{entry, locations};
     use crate::schema::{Column, DataType, Schema};
 
-    /// A row group of pages with given ranges; `None` means unknown.
+    /// A row group of pages with the given ranges. `None` is an unknown range.
     struct Pages {
         locations: Vec<PageLocation>,
         ranges: Vec<Option<(f64, f64)>>,
@@ -149,7 +149,7 @@ mod tests {
             selection.ranges().iter().map(|range| (range.rows.clone(), range.is_exact)).collect::<Vec<_>>()
         };
         assert_eq!(selected(&run), [(10..20, false), (20..30, true), (30..45, false)]);
-        // A row group with NaN may have them in any page, so no page matches for certain.
+        // Any page of a row group with NaN may contain NaN, so no page is certain to match.
         assert_eq!(selected(&entry(45, (0.0, 4.0), 3)), [(10..45, false)]);
     }
 
@@ -173,7 +173,7 @@ mod tests {
     }
 
     proptest! {
-        /// Combined selections of comparisons equal the truth value of the whole predicate at each row.
+        /// Checks that the combined selections of comparisons equal the truth value of the whole predicate at each row.
         #[test]
         fn comparisons_combine_to_the_whole_predicate(
             (one, two) in (pages(), pages()),

@@ -7,7 +7,7 @@ use crate::store::EpochRange;
 
 const KEY_TYPES: [DataType; 5] = [DataType::F32, DataType::F64, DataType::I32, DataType::I64, DataType::U32];
 
-/// The test's own predicate, passed to the query as text and evaluated here row by row.
+/// A predicate of the test. The query receives its text, and the test evaluates it row by row.
 #[derive(Debug, Clone)]
 enum Judge {
     Compare(&'static str, &'static str, f64),
@@ -71,7 +71,7 @@ impl Judge {
     }
 }
 
-/// Numbers that f32 represents exactly, so that rounding literals has no effect.
+/// Generates numbers that f32 represents exactly, so that the rounding of literals has no effect.
 fn quarters() -> impl Strategy<Value = f64> {
     prop_oneof![
         12 => (-24i32..100).prop_map(|number| f64::from(number) / 4.0),
@@ -102,7 +102,7 @@ fn judges() -> impl Strategy<Value = Judge> {
     })
 }
 
-/// Runs of every kind, with range count, equal, extreme or NaN keys.
+/// Generates runs of every kind, with scattered, equal, extreme or NaN keys.
 fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
     let float = key_type.is_float();
     let kinds = prop::sample::select(vec![RunKind::Regular, RunKind::Stray, RunKind::Unordered, RunKind::NanKey]);
@@ -113,10 +113,10 @@ fn runs(key_type: DataType) -> impl Strategy<Value = TestRun> {
             let key = match kind {
                 RunKind::NanKey if float => f64::NAN,
                 _ if float => key - 5.0,
-                // Integral values, so that integer keys equal what the judge compares.
+                // Keys are integral, so that integer keys equal the values that the predicate compares.
                 _ => key.floor(),
             };
-            // Zeros of both signs, some infinities, and some NaN in a column other than the key.
+            // Float keys include zeros of both signs and infinities. Column `a` includes NaN.
             let key = if key == 0.0 && b % 2 == 0 && float { -0.0 } else { key };
             let key = if b == 19 && float && kind != RunKind::NanKey { f64::INFINITY } else { key };
             let a = if a == i32::MAX { f32::NAN } else { a as f32 / 4.0 };

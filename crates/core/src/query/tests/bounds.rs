@@ -1,5 +1,4 @@
-//! Bounds that hold whatever the data: bytes read per byte returned, rows held in memory, and the order of large
-//! results.
+//! Bounds that hold for any data: bytes read per byte returned, rows held in memory, and the order of large results.
 
 use proptest::prelude::*;
 
@@ -9,12 +8,14 @@ use crate::storage::FaultStorage;
 /// An upper bound of a page header's size.
 const HEADER_BYTES: u64 = 40;
 
-/// Bytes of one row in the pages of all columns (two bytes are stored as four), and of its key.
+/// Size of one row in the pages of all columns, in bytes. The pages store a two-byte value as four bytes.
 const ROW_BYTES: u64 = 4 + 4 + 4 + 8 + 5;
+/// Size of one key in the pages of the key column, in bytes.
 const KEY_BYTES: u64 = 4;
 
-/// A range query may read the matching bytes, a quarter of that as gaps, the headers of its pages, and two pages of
-/// each column chunk it touches: less than 1.3 times the matching bytes if pages have at least 256 rows.
+/// Checks the bytes that a range query reads: at most the matching bytes, a quarter of these for gaps, the page
+/// headers, and two pages of each column chunk that the query touches. This is less than 1.3 times the matching bytes
+/// if pages have at least 256 rows.
 fn check_bytes(page_rows: u32, dataset: &Dataset, storage: &FaultStorage, query: Query) {
     for (query, row_bytes, columns) in [(query.clone(), ROW_BYTES, 5), (query.columns(["energy"]), KEY_BYTES, 1)] {
         let before = storage.counters().bytes_read;
@@ -60,7 +61,7 @@ proptest! {
 
 #[test]
 fn pages_of_unlike_length_are_explained_too() {
-    // Pages end at 1 MiB: pages of 8-byte columns have fewer rows than those of 4-byte columns, and pages of the 5-byte
+    // Pages end at 1 MiB. Pages of 8-byte columns have fewer rows than pages of 4-byte columns, and pages of the 5-byte
     // column cross the boundaries of both.
     let fixture = Fixture::new(DataType::F32, 1 << 20, 1);
     fixture.write(&partitioned(1, 1, 1, 220_000));
@@ -77,7 +78,7 @@ fn pages_of_unlike_length_are_explained_too() {
     }
 }
 
-/// Runs whose keys are `key` of a random number: many pages, many windows, several slabs.
+/// Returns an epoch whose keys are `key` of a random number, with many pages, many windows and several slabs.
 fn range_count(runs: u32, rows: u32, key: impl Fn(u64) -> f64) -> TestEpoch {
     let record = |id: u64| Record { key: key(mix(id)), a: 0.0, b: 0, id };
     let run = |number: u32| {
@@ -107,7 +108,7 @@ fn slabs_join_to_the_order_of_a_sort() {
         let epoch = range_count(5, 9_000, key);
         fixture.write(&epoch);
         let mut expected = epoch.stored();
-        // A stable sort: ties stay in the order of part, run and row.
+        // The sort is stable: ties stay in the order of part, run and row.
         expected.sort_by(|one, other| key_order(one.key, other.key));
         let expected: Vec<u64> = expected.iter().map(|record| record.id).collect();
         for threads in [1, 3] {
@@ -133,6 +134,6 @@ fn a_key_that_all_rows_have_does_not_pile_up() {
         }
     }
     assert_eq!(next, 240_000);
-    // One window, the merged rows of it, and a pending batch.
+    // The rows of one window, its merged rows, and a pending batch are resident.
     assert!(stream.peak_resident_rows() <= 4 * (1 << 14), "{} rows", stream.peak_resident_rows());
 }

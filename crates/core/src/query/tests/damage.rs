@@ -1,4 +1,4 @@
-//! Corrupt bytes, missing files, and epochs that are replaced while they are read.
+//! Corrupt bytes, missing files, and epochs that are replaced during a read.
 
 use super::*;
 use crate::error::{Error, ErrorClass};
@@ -6,7 +6,7 @@ use crate::storage::{Fault, FaultStorage};
 
 const PART: PartId = PartId { rank: 0, roll: 0 };
 
-/// One epoch of one part: two regular runs, strays, NaN keys.
+/// Writes one epoch of one part with a regular run, a run of strays and a run of NaN keys.
 fn small() -> (Fixture, Vec<Record>) {
     let fixture = Fixture::new(DataType::F32, 7, 2);
     let mut epoch = partitioned(1, 1, 3, 20);
@@ -27,7 +27,7 @@ fn queries() -> Vec<Query> {
     ]
 }
 
-/// Returns all ids of a query's result, or its error.
+/// Returns the ids of a query's rows, or the query's error.
 fn ids(storage: Arc<dyn Storage>, query: &Query) -> Result<Vec<u64>, Error> {
     let dataset = Dataset::open_with(storage, ROOT)?;
     let (count, _) = dataset.count(query)?;

@@ -1,4 +1,4 @@
-//! Histograms and quantiles against a sort of all values: bounds hold whatever the data, and exact results are exact.
+//! Histograms and quantiles compared with a sort of all values: bounds hold for any data, and exact results are equal.
 
 use std::cmp::Ordering;
 
@@ -13,7 +13,8 @@ use crate::storage::FaultStorage;
 const KEY_TYPES: [DataType; 6] =
     [DataType::F32, DataType::F64, DataType::I32, DataType::I64, DataType::U32, DataType::U64];
 
-/// Keys that stress order and width: zeros of both signs, infinities, NaN, extremes of the types, few and many values.
+/// Generates keys that stress order and width: zeros of both signs, infinities, NaN, extremes of the types, and both
+/// frequent and rare values.
 fn hostile_key() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => (-40i32..40).prop_map(|quarters| f64::from(quarters) / 4.0),
@@ -41,7 +42,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
     prop::collection::vec(record, 0..60)
 }
 
-/// Epochs of up to three parts of up to three runs; some are empty. Rows are partitioned by key or arbitrarily.
+/// Generates epochs of up to three parts of up to two runs. Some are empty. Rows are partitioned by key or arbitrarily.
 fn hostile_epochs() -> impl Strategy<Value = Vec<TestEpoch>> {
     let part = prop::collection::vec(records(), 0..3);
     let epoch = (prop::collection::vec(part, 1..4), any::<bool>());
@@ -85,7 +86,7 @@ fn is(one: Value, relation: fn(Ordering) -> bool, other: Value) -> bool {
     one.compare(other).is_some_and(relation)
 }
 
-/// Returns the exact counts for these edges: minus infinity, below, the bins, above, infinity, NaN.
+/// Returns the exact counts for these edges, in the order: minus infinity, below, the bins, above, infinity, NaN.
 fn counted(values: &[Value], edges: &[Value]) -> Vec<u64> {
     let mut counts = vec![0; edges.len().max(1) + 4];
     let last = counts.len() - 1;
@@ -152,7 +153,7 @@ fn check_quantiles(dataset: &Dataset, epochs: &[TestEpoch], column: &str, shares
         assert!(same(exact.least) && same(exact.estimate) && same(exact.most), "{column}: {exact:?} for {truth}");
         assert!(is(about.least, Ordering::is_le, truth) && is(about.most, Ordering::is_ge, truth), "{about:?} {truth}");
         assert!(is(about.least, Ordering::is_le, about.estimate) && is(about.most, Ordering::is_ge, about.estimate));
-        // By definition: the smallest value such that at least the share is not larger.
+        // A quantile is the smallest value such that at least the share of the values is not larger.
         let share_below = (exact.position - 1) as f64 / sorted.len() as f64;
         assert!(share_below <= exact.share && exact.share <= (share_below + 1.0 / sorted.len() as f64) + 1e-12);
     }
@@ -202,7 +203,7 @@ fn manifests_are_all_that_is_read() {
     }
     let after = storage.counters();
     assert_eq!((after.reads, after.bytes_read), (before.reads, before.bytes_read));
-    // Four look-ups of the existing epochs; no file is opened.
+    // The four operations look up existing epochs. No file is opened.
     assert_eq!(after.operations - before.operations, 4);
 }
 
@@ -213,7 +214,7 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
     let (dataset, _) = counting(&fixture);
     let bins = Bins { range: Some((Value::Float(0.0), Value::Float(4.0))), ..Bins::new(8) };
     let exact = dataset.histogram("energy", &bins, 1, Precision::Exact).unwrap();
-    // In each of the 8 runs, the middle edge cuts one page; the outer edges cut none.
+    // In each of the 8 runs, the middle edge cuts one page. The outer edges cut no page.
     assert_eq!((exact.metrics.pages_read, exact.metrics.runs_touched), (8, 8));
     assert_eq!(exact.bins.iter().map(|bin| bin.estimate).sum::<u64>(), 51_200);
     let bounded = dataset.histogram("energy", &bins, 1, Precision::Bounded).unwrap();
@@ -222,18 +223,20 @@ fn the_key_is_counted_by_pages_that_reach_over_an_edge() {
         assert!(bounded.most - bounded.least <= 4 * 64, "a page at each end of each of two runs: {bounded:?}");
         assert!(bounded.estimate.abs_diff(exact.estimate) < 64, "keys lie evenly: {bounded:?} {exact:?}");
     }
-    // Manifests of older releases have no key range counts beyond those of row groups.
+    // Manifests of older releases have range counts of row groups only.
     let fixture = Fixture::new(DataType::F64, 64, 1);
     fixture.write_with(&partitioned(1, 4, 2, 6_400), |manifest| manifest.keys = Default::default());
     for bounded in fixture.open().histogram("energy", &bins, 1, Precision::Bounded).unwrap().bins {
         assert_eq!((bounded.least, bounded.most), (0, 12_800), "two runs of 6,400 rows reach into each bin");
     }
     let median = dataset.quantiles("energy", &[0.5], 1, Precision::Exact).unwrap();
-    // The bounds from the manifest leave two of the eight runs, and few of their hundred pages each.
+    // The bounds from the manifest exclude all but two of the eight runs, and all but a few of the hundred pages of
+    // each.
     assert!(median.metrics.runs_touched <= 2 && median.metrics.pages_read <= 6, "{:?}", median.metrics);
 }
 
-/// Regression test: `stats` and the report used an estimate of their own, which was off by decades in the tails.
+/// Regression test: `stats` and the report used a separate estimate, which was wrong by orders of magnitude in the
+/// tails.
 #[test]
 fn profiles_say_what_quantiles_say() {
     let fixture = Fixture::new(DataType::F64, 64, 3);
@@ -249,7 +252,7 @@ fn profiles_say_what_quantiles_say() {
     }
 }
 
-/// Range counts that contradict the row counts of their row groups are ignored.
+/// Checks that range counts are ignored if they contradict the row counts of their row groups.
 #[test]
 fn spreads_that_fit_no_row_groups_state_nothing() {
     let fixture = Fixture::new(DataType::F64, 64, 1);
@@ -282,7 +285,7 @@ fn spreads_that_fit_no_row_groups_state_nothing() {
 
 #[test]
 fn many_values_are_narrowed_down_before_they_are_collected() {
-    // More rows than may be collected, in a column without statistics.
+    // The epoch has more values than a quantile may collect.
     let fixture = Fixture::new(DataType::F32, 4096, 1);
     let epoch = partitioned(5, 1, 6, 200_000);
     fixture.write(&epoch);
@@ -319,8 +322,8 @@ fn an_epoch_replaced_meanwhile_is_not_mixed_with_what_was_there() {
     fixture.write(&partitioned(1, 2, 1, 100));
     let dataset = fixture.open();
     dataset.manifest(1).unwrap();
-    // The old parts are removed: a query that needs a page of them gets an error, and results from manifests alone stay
-    // consistent.
+    // The old parts are removed. A query that needs a page of them returns an error, and results from manifests alone
+    // stay consistent.
     fixture.write(&partitioned(1, 2, 1, 300));
     let stale = dataset.histogram("energy", &Bins::new(7), 1, Precision::Exact);
     assert!(stale.unwrap_err().to_string().contains("replaced"));

@@ -1,4 +1,4 @@
-//! Costs of queries: bytes read as the storage counts them, rows held, runs opened.
+//! Costs of queries: bytes read as counted by the storage, rows held, and runs opened.
 
 use super::*;
 use crate::error::Error;
@@ -16,7 +16,7 @@ fn counted(fixture: &Fixture) -> (Dataset, Arc<FaultStorage>) {
     (dataset, storage)
 }
 
-/// Returns the rows of a query, the bytes it read by the storage's count, and its own statistics.
+/// Returns the number of rows of a query, the bytes that it read as counted by the storage, and its own statistics.
 fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, crate::query::QueryMetrics) {
     let before = storage.counters().bytes_read;
     let mut stream = dataset.run(query).unwrap();
@@ -24,8 +24,8 @@ fn cost(dataset: &Dataset, storage: &FaultStorage, query: &Query) -> (u64, u64, 
     (rows, storage.counters().bytes_read - before, stream.metrics())
 }
 
-/// Four parts of two runs of 30,000 rows, 21 bytes each in six columns; the column chunks are too far apart to share
-/// reads.
+/// Writes four parts of two runs of 30,000 rows. A row has 23 bytes in five columns. The column chunks are too far
+/// apart to share reads. Returns also the number of bytes in all runs.
 fn large() -> (Fixture, u64) {
     let fixture = Fixture::new(DataType::F32, 256, 1);
     let manifest = fixture.write(&partitioned(1, 4, 2, 30_000));
@@ -42,7 +42,7 @@ fn a_narrow_range_reads_a_small_share() {
     assert!(rows > 60 && rows < 200, "{rows}");
     assert_eq!(metrics.bytes_read, bytes, "the metrics say what was read");
     assert_eq!((metrics.runs_considered, metrics.runs_touched), (8, 2));
-    // Two runs, five columns, one or two pages of 256 rows in each.
+    // The query reads one or two pages of 256 rows, in each of two runs and five columns.
     assert!(metrics.pages_read <= 20, "{}", metrics.pages_read);
     assert!(bytes * 100 < total_bytes, "{bytes} of {total_bytes}");
     assert_eq!(metrics.rows_matched, rows);
@@ -63,7 +63,7 @@ fn nothing_is_read_where_the_manifest_rules_all_out() {
 fn an_epoch_that_is_named_is_looked_up_alone() {
     let (fixture, _) = large();
     let (dataset, storage) = counted(&fixture);
-    // All operations, and those that list a folder.
+    // Counts all operations, and the operations that list a folder.
     let operations = |query: &Query| {
         let before = storage.counters();
         assert_eq!(rows_of(&dataset, query).len(), 0);
@@ -83,8 +83,8 @@ fn an_epoch_that_is_named_is_looked_up_alone() {
     assert!(matches!(error, Error::EpochMissing { epoch: 2, .. }), "{error}");
 }
 
-/// The estimate of the bytes to read decides whether threads are started. At the ends of a key range, half of the rows
-/// match.
+/// Checks the estimate of the bytes to read, which decides whether threads are started. The estimate assumes that half
+/// of the tested rows match at the ends of a key range.
 #[test]
 fn rows_that_must_be_tested_count_for_less() {
     let (fixture, _) = large();
@@ -92,7 +92,7 @@ fn rows_that_must_be_tested_count_for_less() {
     let resolved = |query: &Query| ResolvedQuery::resolve(query, dataset.schema()).unwrap();
     let mut selection = RowSelection::all(100);
     selection.push(100..300, TruthValue::Maybe);
-    // 23 bytes per row, 4 of them the key.
+    // A row has 23 bytes, and its key has 4 of them.
     assert_eq!(resolved(&Query::new().filter("energy > 1")).read_bytes(&selection), 100 * 23 + 200 * 13);
     assert_eq!(resolved(&Query::new().filter("energy > b")).read_bytes(&selection), 300 * 23);
     let key = Query::new().filter("energy > 1").columns(["energy"]);
@@ -107,7 +107,7 @@ fn only_asked_for_columns_are_read() {
     assert_eq!(rows, 240_000);
     assert!(all >= total_bytes && all < total_bytes + total_bytes / 100, "{all} of {total_bytes}");
     let (_, one, _) = cost(&dataset, &storage, &Query::new().columns(["b"]));
-    // Two bytes of a row are stored as four.
+    // Pages store a two-byte value as four bytes.
     assert!(one < total_bytes / 4, "{one} of {total_bytes}");
 }
 
@@ -115,12 +115,13 @@ fn only_asked_for_columns_are_read() {
 fn the_other_columns_are_read_only_where_rows_match() {
     let (fixture, total_bytes) = large();
     let (dataset, storage) = counted(&fixture);
-    // One row of the whole dataset, by a column that is not clustered.
+    // The predicate matches one row of the whole dataset, by a column that is not the key.
     let id = (1u64 << 32) + 100_000;
     let query = Query::new().filter(format!("id = {id}"));
     let (rows, bytes, _) = cost(&dataset, &storage, &query);
     assert_eq!(rows, 1);
-    // The manifest leaves one run of 30,000 ids of eight bytes each; of the other columns, one page each is read.
+    // The manifest excludes all but one run, with 30,000 ids of eight bytes each. In the other columns, one page each
+    // is read.
     assert!(bytes < 30_000 * 9 + 5 * 4096, "{bytes} of {total_bytes}");
 }
 
@@ -136,7 +137,7 @@ fn counts_read_only_what_summaries_leave_open() {
     assert_eq!(count("energy >= 1 and energy < 3"), (120_000, 0), "whole runs are counted from the manifest");
     let (rows, bytes) = count("energy >= 1.5 and energy < 3");
     assert!(rows > 85_000 && rows < 95_000);
-    // In each of two runs, the one page that contains 1.5, at four bytes per row.
+    // In each of two runs, the query reads the one page that contains 1.5, at four bytes per row.
     assert!(bytes <= 4 * 256 * 5, "{bytes}");
     let fresh = Dataset::open_with(storage.clone(), ROOT).unwrap();
     fresh.manifest(1).unwrap();
@@ -192,7 +193,7 @@ fn explanations_tell_what_is_read() {
 
 #[test]
 fn an_ordered_query_holds_only_overlapping_runs() {
-    // 24 parts of 3 runs of 2,000 rows: the runs of one part overlap, the parts do not.
+    // Each of 24 parts has 3 runs of 2,000 rows. The runs of one part overlap, but the parts do not.
     let fixture = Fixture::new(DataType::F64, 16, 1);
     fixture.write(&partitioned(1, 24, 3, 2_000));
     let dataset = fixture.open();
@@ -209,8 +210,8 @@ fn an_ordered_query_holds_only_overlapping_runs() {
             }
         }
         assert_eq!(rows, 100_000);
-        // At a boundary, the runs of two parts are open, each with one window of its 2,000 rows and the next one. With
-        // three threads, work in flight adds six runs. The pending batch is small.
+        // At a boundary, the runs of two parts are open, and each has at most 2,000 rows. With three threads, tasks in
+        // flight add six runs. The pending batch has few rows.
         let ahead = if threads > 1 { 2 * threads as u64 } else { 0 };
         let most = (2 * 3 + ahead) * 2_000 + 300;
         assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
@@ -219,7 +220,7 @@ fn an_ordered_query_holds_only_overlapping_runs() {
 
 #[test]
 fn windows_shrink_when_many_runs_overlap() {
-    // 200 runs that all cover the whole key range.
+    // All 200 runs cover the whole key range.
     let fixture = Fixture::new(DataType::F32, 8, 1);
     let epoch = partitioned(1, 1, 200, 300);
     fixture.write(&epoch);
@@ -238,7 +239,8 @@ fn an_unordered_query_holds_a_bounded_number_of_chunks() {
         let mut stream = dataset.run(&Query::new().threads(threads).batch_rows(1_000)).unwrap();
         let rows: usize = (&mut stream).map(|batch| batch.unwrap().num_rows()).sum();
         assert_eq!(rows, 240_000);
-        // Chunks of 1,000 rows rounded up to pages of 256: those in flight, one being collected and one pending.
+        // A chunk has 1,000 rows, rounded up to pages of 256 rows. The chunks in flight, one that is being collected,
+        // and one that is pending are resident.
         let most = (threads as u64 + 4) * 1_024;
         assert!(stream.peak_resident_rows() <= most, "{} rows with {threads} threads", stream.peak_resident_rows());
     }
@@ -275,8 +277,8 @@ fn dropping_a_stream_stops_its_work() {
     }
 }
 
-/// An epoch of very many parts, of which one file is real: planning opens the manifest and one footer, lists no folder,
-/// and judges only the row groups within the key range.
+/// Checks the planning of an epoch with very many parts, of which only one file exists. Planning opens the manifest and
+/// one footer, lists no folder, and evaluates the predicate only for the row groups within the key range.
 #[test]
 fn planning_over_131072_parts_touches_few_of_them() {
     const PARTS: u32 = 1 << 17;
@@ -299,7 +301,8 @@ fn planning_over_131072_parts_touches_few_of_them() {
     let manifest = dataset.manifest(1).unwrap();
     assert_eq!(manifest.row_groups.len(), PARTS as usize);
     let opened = storage.counters();
-    // Descriptor, manifest, and the trailer and footer of the first part; look-ups and listings change no counter.
+    // The descriptor, the manifest, and the trailer and footer of the first part are read. Look-ups and listings are
+    // not reads.
     assert!(opened.reads <= 12, "{} reads", opened.reads);
     assert_eq!(manifest.row_groups.made(), 0);
     for (filter, touched) in [("energy < -5", 0), ("energy >= 0 and energy < 2", 1), ("energy > 2000000", 0)] {

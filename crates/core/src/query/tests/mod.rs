@@ -1,4 +1,4 @@
-//! Tests of the whole read path: small datasets with every kind of content, and a full scan of the same rows as
+//! Tests of the whole read path, on small datasets with every kind of content. A full scan of the same rows is the
 //! reference.
 
 mod answers;
@@ -23,14 +23,14 @@ use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, IfExists};
 
 const ROOT: &str = "/data.tbd";
 
-/// A record of the test schema. Keys are small multiples of a quarter, so that every key type can hold them after
+/// A record of the test schema. Keys are small multiples of a quarter, so that every key type can represent them after
 /// rounding.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     key: f64,
     a: f32,
     b: i16,
-    /// The record's identity, unique over all epochs.
+    /// The identity of the record, unique over all epochs.
     id: u64,
 }
 
@@ -44,7 +44,7 @@ impl PartialEq for Record {
 }
 
 impl Record {
-    /// Returns the opaque payload, which repeats the identity.
+    /// Returns the opaque payload, which is derived from the id.
     fn tag(&self) -> [u8; 5] {
         let id = self.id.to_le_bytes();
         [id[0], id[1], id[2], 0xA5, id[0] ^ 0xFF]
@@ -67,14 +67,14 @@ impl Record {
     }
 }
 
-/// Rows of one run, in the order of their appends.
+/// The rows of one run, in the order of their appends.
 #[derive(Debug, Clone)]
 struct TestRun {
     kind: RunKind,
     rows: Vec<Record>,
 }
 
-/// One epoch: the runs of each part.
+/// One epoch, with the runs of each part.
 #[derive(Debug, Clone)]
 struct TestEpoch {
     epoch: u64,
@@ -96,7 +96,7 @@ impl TestEpoch {
     }
 }
 
-/// Compares keys in ascending order, with NaN last and both zeros equal.
+/// Compares keys in ascending order. NaN is last, and both zeros are equal.
 fn key_order(one: f64, other: f64) -> std::cmp::Ordering {
     one.partial_cmp(&other).unwrap_or_else(|| one.is_nan().cmp(&other.is_nan()))
 }
@@ -136,7 +136,7 @@ impl Fixture {
         self.write_with(epoch, |_| {})
     }
 
-    /// Writes an epoch, and replaces an existing one; `change` may modify the manifest before the commit.
+    /// Writes an epoch, or replaces an existing epoch. `change` may modify the manifest before the commit.
     fn write_with(&self, epoch: &TestEpoch, change: impl FnOnce(&mut EpochManifest)) -> EpochManifest {
         let begun = EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch.epoch, IfExists::Replace);
         let commit = begun.unwrap().unwrap();
@@ -198,7 +198,7 @@ impl Fixture {
     }
 }
 
-/// Returns all rows of a query of all columns, with their epochs.
+/// Returns the rows of a query that requests all columns, with their epochs.
 fn rows_of(dataset: &Dataset, query: &Query) -> Vec<(u64, Record)> {
     let stream = dataset.run(query).unwrap();
     stream.flat_map(|batch| records(&batch.unwrap())).collect()
@@ -236,12 +236,13 @@ fn numbers(array: &dyn Array) -> Vec<f64> {
     array.as_primitive::<Float64Type>().values().to_vec()
 }
 
-/// Returns a cheap pseudorandom number, for data of which only the shape matters.
+/// Returns a cheap pseudo-random number for test data.
 fn mix(seed: u64) -> u64 {
     crate::random::Random::new(seed).next_u64()
 }
 
-/// Returns `ranks` parts of `runs` runs of `rows` rows each; part `p` holds keys from `p` to just below `p + 1`.
+/// Returns an epoch of `ranks` parts, each with `runs` runs of `rows` rows. The keys of part `p` range from `p` to just
+/// below `p + 1`.
 fn partitioned(epoch: u64, ranks: u32, runs: u32, rows: u32) -> TestEpoch {
     let mut id = epoch << 32;
     let mut part = |rank: u32| {

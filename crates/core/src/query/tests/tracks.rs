@@ -1,4 +1,4 @@
-//! Trajectories against a scan in memory.
+//! Trajectories compared with a scan in memory.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::error::ErrorClass;
 use crate::query::{TrackMetrics, TrackProgress, TrackRequest};
 use crate::store::EpochRange;
 
-/// An epoch of two parts; ids may repeat.
+/// Returns an epoch of two parts. Ids may repeat.
 fn epoch(epoch: u64, rows: &[(u64, i8)]) -> TestEpoch {
     let record =
         |(id, a): &(u64, i8)| Record { key: (mix(*id) % 64) as f64 / 4.0, a: f32::from(*a), b: *a as i16, id: *id };
@@ -28,7 +28,7 @@ fn write(epochs: &[Vec<(u64, i8)>]) -> Dataset {
     fixture.open()
 }
 
-/// Returns id, epoch and `b` of all rows, in result order.
+/// Returns the id, epoch and `b` of all rows, in result order, and the statistics.
 fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut tracks = dataset.tracks(request, &|_| {}).unwrap();
     let mut rows = Vec::new();
@@ -43,8 +43,7 @@ fn found(dataset: &Dataset, request: &TrackRequest) -> (Vec<(u64, u64, i16)>, Tr
     (rows, tracks.metrics())
 }
 
-/// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the counts of missing and duplicate
-/// rows.
+/// Returns the expected rows, sorted by id and epoch (ties as a multiset), and the expected statistics.
 fn expected(epochs: &[Vec<(u64, i8)>], at: usize, above: i8) -> (Vec<(u64, u64, i16)>, TrackMetrics) {
     let mut counts: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
     for (id, a) in &epochs[at] {
@@ -107,7 +106,7 @@ fn opaque_ids_are_followed_too() {
     let dataset = write(&epochs);
     let request = TrackRequest::new("a > 5", 0, "tag").columns(["epoch", "id", "b"]);
     let (rows, metrics) = found(&dataset, &request);
-    // Tags begin with the low bytes of the id: 2, and 300 as 44, 1.
+    // Tags begin with the low bytes of the id: 2 for id 2, and 44 and 1 for id 300.
     assert_eq!(rows[..2], [(2, 0, 6), (2, 10, 1)]);
     assert_eq!(rows[2], (300, 0, 7));
     assert_eq!((rows.len(), metrics.ids, metrics.missing, metrics.duplicates), (5, 2, 0, 1));
@@ -115,7 +114,7 @@ fn opaque_ids_are_followed_too() {
 
 #[test]
 fn pages_without_any_of_the_ids_are_not_read() {
-    // The key follows the id, so that ids are clustered as keys are.
+    // The key equals the id, so ids are clustered like keys.
     let fixture = Fixture::new(DataType::F64, 16, 1);
     for label in 0..3 {
         let record = |id: u64| Record { key: id as f64, a: id as f32, b: 0, id };
@@ -127,7 +126,7 @@ fn pages_without_any_of_the_ids_are_not_read() {
     let all = dataset.tracks(&TrackRequest::new("true", 0, "id"), &|_| {}).unwrap().metrics();
     let few = dataset.tracks(&TrackRequest::new("a >= 1000 AND a < 1010", 0, "id"), &|_| {}).unwrap().metrics();
     assert_eq!((all.rows, few.rows, few.missing), (12_000, 30, 0));
-    // Compares pages, not bytes, since gaps this short are read through.
+    // The test compares pages instead of bytes, since reads include gaps this short.
     assert!(few.read.pages_read * 20 < all.read.pages_read, "{} of {}", few.read.pages_read, all.read.pages_read);
 }
 
