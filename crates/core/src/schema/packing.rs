@@ -43,7 +43,7 @@ impl Schema {
     /// Checks that the columns match the schema, and returns the number of rows.
     ///
     /// # Errors
-    /// As for [`Schema::pack`].
+    /// The errors of [`Schema::pack`].
     pub fn check(&self, columns: &[ColumnView<'_>]) -> Result<usize, SchemaError> {
         if columns.len() != self.columns().len() {
             return Err(SchemaError::InputColumns { expected: self.columns().len(), found: columns.len() });
@@ -202,8 +202,8 @@ mod tests {
         [DataType::U8, DataType::F32, DataType::I64, DataType::FixedBytes(3), DataType::FixedBytes(40)];
 
     proptest! {
-        /// Packing equals copying one value at a time, for columns at any places in structs, with any bytes between and
-        /// after them.
+        /// Checks that packing equals copying one value at a time, for columns at any places in structs, with any bytes
+        /// between and after them.
         #[test]
         fn rows_are_those_of_single_values(
             members in prop::collection::vec((0..TYPES.len(), prop::sample::select(vec![0usize, 0, 0, 1, 16])), 1..14),
