@@ -74,8 +74,8 @@ fn check_target(source: &Dataset, storage: &dyn Storage, paths: &DatasetPaths) -
 }
 
 impl Compaction {
-    /// Opens or creates the copy in a directory of the file system. The copy has the columns, key and derivations of
-    /// the source.
+    /// Opens or creates the copy in a folder of the file system. The copy has the columns, key and derivations of the
+    /// source.
     ///
     /// # Errors
     /// - [`Error::Locked`]

@@ -41,7 +41,8 @@ pub struct CompactOptions {
     pub part: PartOptions,
     /// What to do if the copy already has the epoch.
     pub if_exists: IfExists,
-    /// Whether to take over a lock whose holder's state cannot be determined from this host.
+    /// Whether to break the lock of a process of another job that may be running. Intended for holders whose state
+    /// cannot be determined from this host.
     pub break_lock: bool,
 }
 

@@ -71,7 +71,7 @@ impl Completion {
 pub struct PartFactory {
     /// Storage to which parts are written.
     pub storage: Arc<dyn Storage>,
-    /// Directory of the attempt, which holds the parts until the commit.
+    /// Folder of the attempt, which holds the parts until the commit.
     pub directory: PathBuf,
     /// Schema of the records.
     pub schema: Arc<Schema>,
@@ -108,7 +108,7 @@ impl PartFactory {
         PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
     }
 
-    /// Writes the only part of an epoch without records. Every tool must be able to open the epoch's directory.
+    /// Writes the only part of an epoch without records. Every tool must be able to open the epoch's folder.
     ///
     /// # Errors
     /// If the file exists or cannot be written.

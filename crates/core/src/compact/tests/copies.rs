@@ -168,7 +168,7 @@ fn a_copy_into_its_source_is_refused() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     write_source(&storage, DataType::F32, PartOptions::default(), (1, &mixed_epoch(1, 9), 1), |_| ());
     let source = Dataset::open_with(Arc::clone(&storage), SOURCE).unwrap();
-    // Another path of the same directory.
+    // Another path of the same folder.
     storage.create_dir_all(std::path::Path::new("/elsewhere/_turbidite")).unwrap();
     let json = DatasetPaths::new(SOURCE).descriptor();
     let content = crate::storage::read_all(&*storage, &json, 1 << 20).unwrap();

@@ -396,7 +396,7 @@ impl PartWriter {
         entry
     }
 
-    /// Writes page indexes and footer, and makes the file durable. The caller must sync the directory.
+    /// Writes page indexes and footer, and makes the file durable. The caller must sync the folder.
     ///
     /// # Errors
     /// If a write, the truncation of the padding, or the sync fails.
