@@ -86,7 +86,7 @@ impl Compaction {
         Self::open_with(source, Arc::new(FileSystem::new()), target, options)
     }
 
-    /// Opens the copy on any storage.
+    /// Opens or creates the copy, on any storage.
     ///
     /// # Errors
     /// As for [`Compaction::open`].

@@ -22,7 +22,7 @@ pub struct Atom {
     pub mass: u64,
 }
 
-/// A summary of a set of keys.
+/// A summary of a set of keys: point masses, and points at equal intervals of the other mass.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pivots {
     scale: Scale,

@@ -57,7 +57,7 @@ pub struct PartitionTable {
 
 #[derive(Debug, PartialEq, Eq)]
 struct CutPoints {
-    /// Cut points, ascending: all of them, or the kept ones.
+    /// The kept cut points, ascending.
     cuts: Vec<CutPoint>,
     /// The interval after each cut point. Empty if all cut points are kept.
     intervals: Vec<Interval>,

@@ -107,7 +107,7 @@ pub(in crate::format) fn numbers<T: ArrowPrimitiveType<Native: Number>>(
     Arc::new(values.map(|value| value.map(T::Native::from_value)).collect::<PrimitiveArray<T>>())
 }
 
-/// Returns one number of an array; `None` for a null, or if the array has another type.
+/// Returns one number of an array. Returns `None` for a null, and for arrays of other types.
 pub(in crate::format) fn number_at<T: ArrowPrimitiveType<Native: Number>>(
     array: &dyn Array,
     row: usize,

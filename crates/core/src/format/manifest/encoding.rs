@@ -23,7 +23,7 @@ use crate::format::manifest::stored_row_groups::StoredRowGroups;
 use crate::format::parquet::footer::FORMAT_VERSION;
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
-/// The last eight bytes of a manifest.
+/// Magic number at the end of a manifest.
 const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
 const TRAILER_BYTES: usize = 16;
 
