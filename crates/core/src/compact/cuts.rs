@@ -1,30 +1,31 @@
-//! Exact cuts through the merge order of many sorted sequences: a given number of rows lies before each cut.
+//! Finds exact cuts through the merge order of many sorted sequences, with a given number of rows before each cut.
 //!
-//! The known keys are a list of *blocks*: rows of one sequence with a smallest and a largest key. At first the blocks
-//! are the pages. The key at a place lies between two bounds that follow from the blocks alone; the few blocks between
-//! them are refined into smaller ones by reading their page, until each holds one key only. Then the cut is exact. Rows
-//! with the cut's own key are distributed in the order of the sequences.
+//! The keys are known as a list of *blocks*: rows of one sequence with a smallest and a largest key. Initially the
+//! blocks are the pages. They bound the key at a given position. The few blocks that overlap these bounds are refined:
+//! their pages are read, and each block is split into smaller ones, until every block has only one key. The cut is then
+//! exact. Rows with the key of the cut are distributed in the order of the sequences.
 //!
-//! Memory: a few blocks for each sequence that holds the cut's key, never all of their rows.
+//! Memory: a few blocks of each sequence that contains the key of the cut, never all rows.
 
 use crate::error::Result;
 
-/// Number of blocks that one block is refined into. A page of 2,048 rows is refined twice.
+/// Number of blocks into which a block is split. A page of 2,048 rows is refined twice.
 const REFINED_BLOCKS: u32 = 64;
 
-/// A page of keys.
+/// The rows and key bounds of a page in the key column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KeyPage {
-    /// Its first row in the sequence.
+    /// First row of the page in its sequence.
     pub(super) first_row: u32,
-    /// Number of rows.
+    /// Number of rows in the page.
     pub(super) rows: u32,
-    /// Ordinals that bound its keys.
+    /// Lower bound of the keys, as an ordinal.
     pub(super) low: u64,
+    /// Upper bound of the keys, as an ordinal.
     pub(super) high: u64,
 }
 
-/// Consecutive rows of a sequence.
+/// Consecutive rows of one page, and the bounds of their keys.
 #[derive(Debug, Clone, Copy)]
 struct Block {
     sequence: u32,
@@ -36,27 +37,28 @@ struct Block {
     high: u64,
 }
 
-/// A place in the order of all rows.
+/// A position in the merge order of all rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// No row before the cut has a larger key, none after it a smaller one.
+    /// Ordinal of the cut. No row before the cut has a larger key, and no row after the cut has a smaller key.
     pub(super) ordinal: u64,
-    /// For each sequence, the number of its rows before the cut.
+    /// Number of rows before the cut in each sequence.
     pub(super) rows: Vec<u32>,
 }
 
-/// The keys of an epoch's sorted sequences, bounded by the page indexes.
+/// The pages of an epoch's sorted sequences, with key bounds from the page indexes.
 #[derive(Debug, Default)]
 pub(super) struct KeyMap {
     pages: Vec<KeyPage>,
-    /// End of each sequence's pages.
+    /// Index in `pages` after the last page of each sequence.
     ends: Vec<usize>,
-    /// By smallest key: the rows of all pages up to this one. By largest key: the same.
+    /// Smallest key of each page in ascending order, with the cumulative number of rows.
     lows: Vec<(u64, u64)>,
+    /// Largest key of each page in ascending order, with the cumulative number of rows.
     highs: Vec<(u64, u64)>,
 }
 
-/// Returns the sums of rows up to each key.
+/// Sorts keys with row counts. Returns the keys with cumulative row counts.
 fn cumulate(keys: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     let mut sums: Vec<(u64, u64)> = keys.collect();
     sums.sort_unstable_by_key(|(key, _)| *key);
@@ -68,26 +70,26 @@ fn cumulate(keys: impl Iterator<Item = (u64, u64)>) -> Vec<(u64, u64)> {
     sums
 }
 
-/// Returns the first key at which the sum reaches `rows`.
+/// Returns the first key at which the cumulative row count reaches `rows`.
 fn reach(sums: &[(u64, u64)], rows: u64) -> u64 {
     let place = sums.partition_point(|(_, sum)| *sum < rows);
     sums.get(place).or(sums.last()).map_or(0, |(key, _)| *key)
 }
 
 impl KeyMap {
-    /// Adds a sequence. Its pages lie one after the other, and neither bound ever falls from one to the next.
+    /// Adds a sequence. Its pages are consecutive, and neither of their bounds descends.
     pub(super) fn push(&mut self, pages: impl IntoIterator<Item = KeyPage>) {
         self.pages.extend(pages);
         self.ends.push(self.pages.len());
     }
 
-    /// Completes the map after the last sequence.
+    /// Completes the map. The caller must have added all sequences.
     pub(super) fn finish(&mut self) {
         self.lows = cumulate(self.pages.iter().map(|page| (page.low, u64::from(page.rows))));
         self.highs = cumulate(self.pages.iter().map(|page| (page.high, u64::from(page.rows))));
     }
 
-    /// Returns the rows of all sequences.
+    /// Returns the total number of rows in all sequences.
     pub(super) fn rows(&self) -> u64 {
         self.lows.last().map_or(0, |(_, rows)| *rows)
     }
@@ -97,11 +99,11 @@ impl KeyMap {
         begins.zip(&self.ends).map(|(begin, end)| &self.pages[begin..*end])
     }
 
-    /// Returns the cut before which `place` rows lie. `read` appends the ordinals of a sequence's page, ascending and
-    /// within the page's bounds.
+    /// Returns the cut with `place` rows before it. `read` appends the ordinals of a page's keys, which must ascend and
+    /// lie within the bounds of the page.
     ///
     /// # Errors
-    /// Those of `read`.
+    /// The errors of `read`.
     pub(super) fn cut(
         &self,
         place: u64,
@@ -131,7 +133,7 @@ impl KeyMap {
         }
         let ordinal = blocks.first().map_or(bounds.1, |block| block.low);
         for block in &blocks {
-            // At most the block's own rows.
+            // The number is at most the rows of the block.
             let taken = u64::from(block.rows).min(open);
             cut[block.sequence as usize] += taken as u32;
             open -= taken;
@@ -139,7 +141,8 @@ impl KeyMap {
         Ok(Cut { ordinal, rows: cut })
     }
 
-    /// Returns the rows of each sequence that are certainly before the bounds, and the pages that overlap the bounds.
+    /// Returns the number of rows in each sequence that certainly precede the bounds, and the pages that overlap the
+    /// bounds.
     fn start(&self, (low, high): (u64, u64)) -> (Vec<u32>, Vec<Block>) {
         let mut blocks = Vec::new();
         let mut before = Vec::with_capacity(self.ends.len());
@@ -155,7 +158,7 @@ impl KeyMap {
         (before, blocks)
     }
 
-    /// Splits the blocks that hold several keys. Input and output are in the order of sequences and rows.
+    /// Splits each block with several keys. Input and output are ordered by sequence and row.
     fn refine(
         &self,
         blocks: &[Block],
@@ -187,7 +190,7 @@ impl KeyMap {
     }
 }
 
-/// Returns the bounds of the key at a place, by these blocks.
+/// Returns the bounds of the key at position `place`, derived from the blocks.
 fn bracket(blocks: &[Block], place: u64) -> (u64, u64) {
     let sums = |key: fn(&Block) -> u64| cumulate(blocks.iter().map(move |block| (key(block), u64::from(block.rows))));
     (reach(&sums(|block| block.low), place), reach(&sums(|block| block.high), place))
@@ -199,7 +202,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns sequences cut into pages of `page_rows`; bounds may be wider than the keys by `slack`.
+    /// Returns the map of `sequences` in pages of `page_rows` rows. Key bounds are wider than the keys by up to
+    /// `slack`.
     fn map(sequences: &[Vec<u64>], page_rows: usize, slack: u64) -> KeyMap {
         let mut map = KeyMap::default();
         for keys in sequences {

@@ -1,7 +1,7 @@
-//! Compaction of one epoch: its lanes, the threads that work on them, and the manifest of the result.
+//! Compacts one epoch: divides the epoch into lanes, writes them on several threads, and builds the manifest.
 //!
-//! A lane is a contiguous range of the sorted epoch that goes to one part. Lanes are numbered in the order of the key,
-//! NaN keys last, and a part has the number of its lane, so that the order of the file names is the order of the key.
+//! A lane is a contiguous range of the sorted epoch that is written to one part. Lanes are numbered in key order, with
+//! NaN keys last. A part has the number of its lane, so file names are in key order.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -19,39 +19,40 @@ use crate::query::EpochGroups;
 use crate::schema::Schema;
 use crate::writer::PartFactory;
 
-/// Lanes per thread of a large epoch: the last lanes end at nearly the same time.
+/// Number of lanes per thread in a large epoch. Short lanes let all threads finish at nearly the same time.
 const LANES_PER_THREAD: u64 = 4;
 
 /// The result of compacting an epoch.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct CompactedEpoch {
-    /// As for an epoch that was ingested: a lane takes the place of a receiver, and `route_s` is the time of finding
+    /// Statistics as of an ingested epoch. A lane counts as a rank and receiver, and `route_s` is the time of finding
     /// and reading the records.
     pub statistics: EpochStatistics,
-    /// Bytes of the epoch's pages in the source.
+    /// Size of the epoch's pages in the source, in bytes.
     pub source_bytes: u64,
-    /// Bytes of pages read: more than `source_bytes`, since pages that contain a cut are read for both sides of it.
+    /// Size of all page reads in bytes. Usually more than `source_bytes`, since a page that contains a cut is read for
+    /// both sides of the cut.
     pub bytes_read: u64,
 }
 
-/// A thread's memory, reused from epoch to epoch.
+/// Memory of one thread, reused between epochs.
 #[derive(Debug)]
 pub(super) struct Workplace {
     pub(super) reader: SlabReader,
     pub(super) buffers: EncodeBuffers,
 }
 
-/// A contiguous range of the sorted epoch that goes to one part.
+/// A contiguous range of the sorted epoch that is written to one part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Lane {
-    /// Whether its rows have NaN keys.
+    /// Whether the rows of this lane have NaN keys.
     nan: bool,
-    /// Rows, counted in the order of the key.
+    /// Range of rows in key order, counted separately for NaN keys.
     rows: Range<u64>,
 }
 
-/// The result of a lane.
+/// The result of writing a lane.
 #[derive(Debug)]
 struct Written {
     part: PartEntry,
@@ -61,7 +62,8 @@ struct Written {
     rows: u64,
 }
 
-/// Divides a range into the fewest equal pieces of at most `most`, each but the last a multiple of `unit` if it fits.
+/// Divides a range into the fewest equal pieces of at most `most` elements. All pieces except for the last are
+/// multiples of `unit` if such pieces fit into `most`.
 fn pieces(range: Range<u64>, most: u64, unit: u64) -> impl Iterator<Item = Range<u64>> {
     let (rows, most) = (range.end - range.start, most.max(1));
     let equal = rows.div_ceil(rows.div_ceil(most).max(1));
@@ -73,7 +75,7 @@ fn pieces(range: Range<u64>, most: u64, unit: u64) -> impl Iterator<Item = Range
         .map(move |start| start..start.saturating_add(size).min(range.end))
 }
 
-/// The work on one epoch.
+/// The compaction of one epoch.
 pub(super) struct EpochWork<'a> {
     groups: &'a EpochGroups,
     schema: &'a Schema,
@@ -88,10 +90,10 @@ pub(super) struct EpochWork<'a> {
 }
 
 impl<'a> EpochWork<'a> {
-    /// Reads the page indexes of the epoch.
+    /// Reads the page indexes of the epoch and divides it into lanes.
     ///
     /// # Errors
-    /// When they are corrupt, or storage fails.
+    /// If page indexes are corrupt, or storage fails.
     pub(super) fn plan(
         groups: &'a EpochGroups,
         schema: &'a Schema,
@@ -119,18 +121,19 @@ impl<'a> EpochWork<'a> {
         Ok(work)
     }
 
-    /// Returns the rows of whole row groups of whole pages.
+    /// Returns the number of rows in a run whose row groups consist of whole pages. Lanes, slabs and runs are multiples
+    /// of this number if possible.
     fn unit_rows(&self) -> u64 {
         u64::from(self.options.part.page_rows) * u64::from(self.options.part.row_groups_per_run)
     }
 
-    /// Returns the maximum rows of a lane: few enough for all threads to have some, and for a part not to roll over,
-    /// which would break the order of names.
+    /// Returns the maximum number of rows in a lane. Every thread should have some lanes. Parts must not roll over,
+    /// since file names would then no longer be in key order.
     fn lane_rows(&self) -> u64 {
         let threads = self.options.thread_count() as u64;
         let rows = self.ordered.rows();
         let (run_rows, slab_rows) = (self.options.run_rows(self.schema), self.options.slab_rows(self.schema));
-        // Runs that do not divide a slab evenly are up to twice as many.
+        // Up to twice as many runs are needed if runs do not divide a slab evenly.
         let runs = u64::from(MAX_ROW_GROUPS / (2 * self.options.part.row_groups_per_run)).max(1);
         (rows / (LANES_PER_THREAD * threads))
             .max(slab_rows)
@@ -140,11 +143,12 @@ impl<'a> EpochWork<'a> {
             .min(run_rows.min(slab_rows).saturating_mul(runs))
     }
 
-    /// Writes all parts, with a thread for each workplace, and returns the manifest. `progress` is called with the
-    /// number of rows written.
+    /// Writes all parts on one thread per workplace. Returns the manifest. `progress` is called with numbers of written
+    /// rows.
     ///
     /// # Errors
-    /// The error of the first failed lane, in the order of the key; the other threads stop as soon as they notice.
+    /// The error of the first failed lane in key order. After an error, the other threads stop as soon as they notice
+    /// it.
     pub(super) fn run(
         self,
         workplaces: &mut [Workplace],
@@ -196,14 +200,14 @@ impl<'a> EpochWork<'a> {
         Ok((manifest, done))
     }
 
-    /// Starts the threads and waits for them; the caller's is one of them.
+    /// Starts the threads and waits for them. The calling thread is one of them.
     fn work_on_all(&self, workplaces: &mut [Workplace], progress: &(dyn Fn(u64) + Sync)) {
         std::thread::scope(|scope| {
             let mut places = workplaces.iter_mut().take(self.lanes.len());
             let own = places.next();
             for place in places {
                 let thread = std::thread::Builder::new().name("turbidite-compact".to_owned());
-                // If the system refuses a thread, the existing ones do the work.
+                // If a thread cannot be started, the other threads do its work.
                 drop(thread.spawn_scoped(scope, move || self.work(place, progress)));
             }
             if let Some(place) = own {
@@ -212,7 +216,7 @@ impl<'a> EpochWork<'a> {
         });
     }
 
-    /// Runs one thread: lane after lane, until none is left or one has failed.
+    /// Writes lanes until none is left or one has failed. Every thread runs this function.
     fn work(&self, workplace: &mut Workplace, progress: &(dyn Fn(u64) + Sync)) {
         while !self.failed.load(Ordering::Relaxed) {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
@@ -225,7 +229,7 @@ impl<'a> EpochWork<'a> {
         }
     }
 
-    /// Writes a lane's part; returns `None` if another lane has failed meanwhile.
+    /// Writes the part of a lane. Returns `None` if another lane has failed.
     fn write_lane(
         &self,
         number: u32,
@@ -248,7 +252,7 @@ impl<'a> EpochWork<'a> {
                     return Ok(None);
                 }
                 let context = RunContext { run, kind: sequences.kind(), table_version: 0, bounds: None };
-                // A slab has at most `u32::MAX` rows.
+                // A slab has at most `u32::MAX` rows, so the casts are exact.
                 let range = rows.start as usize..rows.end as usize;
                 runs.extend(part.append_sorted(&reader.table, range, context, buffers)?);
                 run += 1;

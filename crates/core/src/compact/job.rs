@@ -1,4 +1,4 @@
-//! The copy, open for writing: its descriptor, its lock, and one epoch after the other.
+//! Opens the copy for writing, and compacts one epoch after another.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Compaction {
     storage: Arc<dyn Storage>,
     paths: DatasetPaths,
     descriptor: DatasetDescriptor,
-    /// Whether the copy holds only data of the source, so that the parts of an earlier attempt need no salvage.
+    /// Whether the copy contains only data of the source. Parts of killed attempts then need no salvage.
     made_of_source: bool,
     options: CompactOptions,
     workplaces: Vec<Workplace>,
@@ -43,7 +43,8 @@ pub struct Compaction {
     lock: Option<WriterLock>,
 }
 
-/// Returns the descriptor of a copy: that of the source, with its origin.
+/// Returns the descriptor of the copy: the schema and derivations of the source, with a new identity and the copy's
+/// origin.
 fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
     let origin = match &source.source {
         Some(text) => format!("sorted copy of dataset {}, from {text}", source.uuid),
@@ -56,7 +57,7 @@ fn describe_copy(source: &DatasetDescriptor) -> DatasetDescriptor {
     }
 }
 
-/// Returns an error for a copy into its own source.
+/// Returns an error if the copy would be the source or lie inside it.
 fn check_target(source: &Dataset, storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     let refuse = |what: &str| {
         let what = format!("{} {what}; use another folder", paths.root().display());
@@ -73,16 +74,19 @@ fn check_target(source: &Dataset, storage: &dyn Storage, paths: &DatasetPaths) -
 }
 
 impl Compaction {
-    /// Opens the copy in a folder of the file system, or creates it. It has the source's columns, key and derivations.
+    /// Opens or creates the copy in a folder of the file system. The copy has the columns, key and derivations of the
+    /// source.
     ///
     /// # Errors
-    /// [`Error::Locked`]; [`Error::Mismatch`] for an existing dataset with another schema; usage errors for options out
-    /// of range or a copy into the source; I/O errors.
+    /// - [`Error::Locked`]
+    /// - [`Error::Mismatch`] if the copy exists and has another schema
+    /// - usage errors if options are out of range, or if the copy would be the source or lie inside it
+    /// - I/O errors
     pub fn open(source: &Dataset, target: impl AsRef<Path>, options: CompactOptions) -> Result<Self> {
         Self::open_with(source, Arc::new(FileSystem::new()), target, options)
     }
 
-    /// Opens the copy on any storage.
+    /// Opens or creates the copy, on any storage.
     ///
     /// # Errors
     /// As for [`Compaction::open`].
@@ -116,19 +120,21 @@ impl Compaction {
         })
     }
 
-    /// Returns what happened to the stale lock of a dead writer, if there was one, to report it to the user.
+    /// Returns a notice for the user if opening the copy took over the stale lock of a dead writer.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.notice.as_ref()
     }
 
-    /// Returns the contents of the copy's dataset.json.
+    /// Returns the content of the copy's dataset.json.
     #[doc(hidden)]
     pub fn descriptor(&self) -> &DatasetDescriptor {
         &self.descriptor
     }
 
-    /// Returns the maximum memory of compacting an epoch, in bytes, for the whole process. All but the page indexes and
-    /// run entries of the epoch, about half a percent of it with default sizes, is the same for any data.
+    /// Returns the maximum memory of the process while it compacts an epoch, in bytes.
+    ///
+    /// Page indexes and manifest entries of the epoch take about 0.5 % of its size with default options. All other
+    /// memory is independent of the data.
     ///
     /// # Errors
     /// [`Error::EpochMissing`], or corruption of the epoch's manifest.
@@ -137,13 +143,16 @@ impl Compaction {
         Ok(self.options.memory_bound_bytes(&self.descriptor.schema, &manifest))
     }
 
-    /// Writes and commits a sorted copy of an epoch. When this returns, the epoch is durable. Returns `None` when the
-    /// copy has the epoch already and it is to be skipped. `progress` is called with the number of rows written, from
-    /// several threads.
+    /// Writes and commits a sorted copy of an epoch. On return, the epoch is durable.
+    ///
+    /// Returns `None` if the copy already has the epoch and the options say to skip it. Several threads call `progress`
+    /// with numbers of written rows.
     ///
     /// # Errors
-    /// [`Error::EpochExists`], [`Error::EpochMissing`]; corruption of the source, or a failure of storage. The copy's
-    /// epoch is then unchanged, or missing as before.
+    /// - [`Error::EpochExists`] or [`Error::EpochMissing`]
+    /// - corruption of the source, or a failure of storage
+    ///
+    /// The copy's epoch is unchanged after an error, unless the error occurs after the commit.
     pub fn compact_epoch(&mut self, epoch: u64, progress: &(dyn Fn(u64) + Sync)) -> Result<Option<CompactedEpoch>> {
         if let Some(lock) = &self.lock {
             lock.check()?;
@@ -162,7 +171,7 @@ impl Compaction {
             Err(error) => (error, false),
         };
         if !committed {
-            // The original error is returned; parts that cannot be removed now are removed by the next attempt.
+            // The original error is returned. The next attempt removes parts that cannot be removed now.
             drop(commit.discard());
         }
         Err(error)
@@ -182,8 +191,8 @@ impl Compaction {
         work.run(&mut self.workplaces, progress)
     }
 
-    /// Removes the parts of killed attempts at an epoch. A dataset begun as a copy of this source holds no data that
-    /// the source lacks, so salvage is not needed.
+    /// Removes the parts of killed attempts to copy an epoch. A copy of this source contains no data that the source
+    /// lacks, so the parts need no salvage.
     fn clear_attempts(&self, epoch: u64) -> Result<()> {
         if !self.made_of_source || !self.recovery.unfinished.contains(&epoch) {
             return Ok(());
@@ -195,10 +204,11 @@ impl Compaction {
             .try_for_each(|attempt| salvage::discard(&*self.storage, attempt))
     }
 
-    /// Closes the copy and releases its lock. Dropping it does the same but cannot report an error.
+    /// Closes the copy and releases its lock. Dropping a `Compaction` also releases the lock, but cannot report an
+    /// error.
     ///
     /// # Errors
-    /// When the lock file cannot be removed.
+    /// If the lock file cannot be removed.
     pub fn close(mut self) -> Result<()> {
         self.lock.take().map_or(Ok(()), WriterLock::release)
     }
@@ -207,7 +217,7 @@ impl Compaction {
 impl Drop for Compaction {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
+            // `drop` cannot return the error. If the lock file remains, the next writer on this host takes it over.
             drop(lock.release());
         }
     }

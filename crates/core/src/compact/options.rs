@@ -1,4 +1,4 @@
-//! Compaction options: every option, its default and its check.
+//! Compaction options, with their defaults and checks.
 
 use super::reads::MAX_READ_BYTES;
 use crate::error::UsageError;
@@ -7,38 +7,42 @@ use crate::schema::{Column, Schema};
 use crate::store::IfExists;
 use crate::writer::{MAX_RUN_ROWS, THREADS_PER_CORE};
 
-/// Maximum bytes of rows in a run, as in a receiver's memtable, so that copy and original differ in order alone.
+/// Maximum size of a run's rows in bytes. A receiver's memtable has the same size, so copy and source differ only in
+/// row order.
 const RUN_BYTES: usize = 7 << 20;
 
-/// A thread's memory beside its slab and a row group of the copy: the bytes just read, and a decoded page.
+/// Memory of a thread in bytes, apart from its slab and write buffer: the bytes just read, and a decoded page.
 const READ_BYTES: u64 = MAX_READ_BYTES + (1 << 20);
 
-/// Maximum bytes of rows in a part: the page indexes of a part stay in memory until it is finished.
+/// Maximum size of a part's rows in bytes. The page indexes of a part stay in memory until the part is finished.
 pub(super) const PART_BYTES: u64 = 1 << 30;
 
-/// Maximum size of page indexes in memory, parsed and as needed by cuts, as a multiple of their size in a footer.
+/// Memory of parsed page indexes and of the cuts' page lists, as a multiple of the size of page indexes in a file. An
+/// upper bound.
 const PARSED_INDEX: u64 = 6;
 
-/// Bytes kept per page of the copy, and per column of a row group, until the epoch is committed.
+/// Memory per page of the copy in bytes, until the epoch is committed.
 const PAGE_ENTRY_BYTES: u64 = 48;
+/// Memory per column chunk of the copy in bytes, until the epoch is committed.
 const CHUNK_ENTRY_BYTES: u64 = 384;
 
-/// The program, its libraries and stacks.
+/// Memory of the program, its libraries and stacks in bytes.
 const BASE_BYTES: u64 = 16 << 20;
 
-/// Options for writing a copy. The default suits most cases.
+/// Options for writing a copy. The defaults suit most uses.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct CompactOptions {
-    /// Threads; 0 for two per core, so that one computes while the other waits for storage.
+    /// Number of threads. 0 means two per core, so that one thread computes while another waits for storage.
     pub threads: usize,
-    /// Memory in which each thread sorts, in bytes. With more memory, fewer pages are read twice.
+    /// Memory for the rows of a slab in bytes, per thread. Larger slabs read fewer pages twice.
     pub slab_bytes: usize,
-    /// The layout of pages and row groups.
+    /// Layout of pages and row groups.
     pub part: PartOptions,
-    /// The action when the copy has the epoch already.
+    /// What to do if the copy already has the epoch.
     pub if_exists: IfExists,
-    /// Take over a lock whose holder's state cannot be determined from this host.
+    /// Whether to break the lock of a process of another job that may be running. Intended for holders whose state
+    /// cannot be determined from this host.
     pub break_lock: bool,
 }
 
@@ -63,7 +67,7 @@ impl CompactOptions {
         }
     }
 
-    /// Returns the result of [`super::Compaction::memory_bound_bytes`].
+    /// Returns the bound described in [`super::Compaction::memory_bound_bytes`].
     pub(super) fn memory_bound_bytes(&self, schema: &Schema, epoch: &EpochManifest) -> u64 {
         let row_bytes = (schema.row_bytes() + ColumnTable::SORT_BYTES) as u64;
         let run_rows = self.run_rows(schema).min(self.slab_rows(schema));
@@ -74,7 +78,7 @@ impl CompactOptions {
         let (rows, columns) = (epoch.rows(), schema.columns().len() as u64);
         let pages_of = |column: &Column| rows.div_ceil(page_rows(column.data_type, self.part.page_rows) as u64);
         let pages = schema.columns().iter().map(pages_of).fold(0, u64::saturating_add);
-        // Pieces are equal, not full: there may be twice as many runs as necessary.
+        // Pieces are equal and may be up to half empty, so there may be twice as many runs as necessary.
         let runs = rows.div_ceil(run_rows).saturating_mul(2);
         let chunks = runs.saturating_mul(u64::from(self.part.row_groups_per_run)).saturating_mul(columns).min(pages);
         let entries = pages.saturating_mul(PAGE_ENTRY_BYTES).saturating_add(chunks.saturating_mul(CHUNK_ENTRY_BYTES));
@@ -98,17 +102,18 @@ impl CompactOptions {
         within("row groups per run", self.part.row_groups_per_run as usize, 1, 1 << 10)
     }
 
-    /// Returns the rows of a run: whole row groups of whole pages where a run has as many.
+    /// Returns the maximum number of rows in a run: a multiple of whole row groups and pages if the run is large
+    /// enough.
     pub(super) fn run_rows(&self, schema: &Schema) -> u64 {
         let most = (RUN_BYTES / schema.row_bytes()).clamp(1, MAX_RUN_ROWS) as u64;
         let unit = u64::from(self.part.page_rows) * u64::from(self.part.row_groups_per_run);
         if most < unit { most } else { most - most % unit }
     }
 
-    /// Returns the rows of a slab.
+    /// Returns the maximum number of rows in a slab.
     pub(super) fn slab_rows(&self, schema: &Schema) -> u64 {
         let most = (self.slab_bytes / (schema.row_bytes() + ColumnTable::SORT_BYTES)) as u64;
-        // Sorting numbers rows with u32.
+        // Row numbers are u32 when rows are sorted.
         most.clamp(1, u64::from(u32::MAX))
     }
 }
@@ -119,7 +124,7 @@ mod tests {
     use crate::schema::DataType;
     use uuid::Uuid;
 
-    /// A row group is assembled in memory: with one per run, each thread needs as much as the run.
+    /// A row group is assembled in memory. With one row group per run, each thread needs a buffer as large as the run.
     #[test]
     fn the_bound_counts_a_row_group_for_each_thread() {
         let columns = vec![Column::new("key", DataType::F64), Column::new("payload", DataType::FixedBytes(56))];

@@ -1,13 +1,13 @@
-//! Coalescing of a slab's page reads into long ones. Only short gaps between the pages are read in vain.
+//! Coalesces the page reads of a slab into long reads. These include short gaps between the pages.
 
 use crate::query::{Extent, READ_THROUGH_BYTES};
 
-/// Maximum length of a read that joins several pages, in bytes: beyond it, throughput no longer grows (see
-/// [`READ_THROUGH_BYTES`]) but buffers do.
+/// Maximum length of a coalesced read in bytes. Longer reads require larger buffers, but do not increase throughput
+/// (see [`READ_THROUGH_BYTES`]).
 pub(super) const MAX_READ_BYTES: u64 = 4 << 20;
 
-/// Returns the reads that fetch all of `wanted`, which ascend and do not overlap: gaps up to [`READ_THROUGH_BYTES`] are
-/// read through.
+/// Returns reads that cover all extents in `wanted`, which ascend and do not overlap. A read includes gaps of up to
+/// [`READ_THROUGH_BYTES`].
 pub(super) fn coalesce(wanted: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
     let mut reads: Vec<Extent> = Vec::new();
     for extent in wanted {

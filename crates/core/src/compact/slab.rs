@@ -1,4 +1,4 @@
-//! Loading and sorting a slab: the rows between two cuts, column by column.
+//! Loads and sorts slabs, column by column. A slab consists of the rows between two cuts.
 
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -12,21 +12,21 @@ use crate::format::{ColumnTable, RowGroupEntry, RunKind};
 use crate::query::{EpochGroups, Extent, Group, PageIndex, pages_of};
 use crate::schema::Schema;
 
-/// The row groups of an epoch with ordered keys, or those with NaN keys.
+/// The sorted sequences of an epoch: all row groups with NaN keys, or all others.
 #[derive(Debug)]
 pub(super) struct Sequences<'a> {
     groups: &'a EpochGroups,
     nan: bool,
-    /// The number of each sequence's row group.
+    /// Index of each sequence's row group in the epoch.
     numbers: Vec<usize>,
     map: KeyMap,
 }
 
 impl<'a> Sequences<'a> {
-    /// Reads the page indexes of the row groups with NaN keys, or of all others.
+    /// Reads the page indexes of the row groups with NaN keys if `nan` is true, otherwise of all others.
     ///
     /// # Errors
-    /// When a page index is corrupt, or storage fails.
+    /// If a page index is corrupt, or storage fails.
     pub(super) fn open(groups: &'a EpochGroups, schema: &Schema, nan: bool) -> Result<Self> {
         let chosen = |entry: &RowGroupEntry| (entry.kind == RunKind::NanKey) == nan;
         let numbers: Vec<usize> =
@@ -40,12 +40,12 @@ impl<'a> Sequences<'a> {
         Ok(sequences)
     }
 
-    /// Returns the rows of all sequences.
+    /// Returns the total number of rows in all sequences.
     pub(super) fn rows(&self) -> u64 {
         self.map.rows()
     }
 
-    /// Returns the kind of the copy's runs.
+    /// Returns the kind of the runs that the copy will have.
     pub(super) fn kind(&self) -> RunKind {
         if self.nan { RunKind::NanKey } else { RunKind::Regular }
     }
@@ -55,21 +55,21 @@ impl<'a> Sequences<'a> {
         self.groups.group(self.numbers[sequence as usize])
     }
 
-    /// Returns the ranges of rows between two cuts, by sequence.
+    /// Returns the range of rows between two cuts for each sequence with such rows.
     fn between(&self, from: &Cut, to: &Cut) -> Vec<(u32, Range<u32>)> {
         let rows = from.rows.iter().zip(&to.rows).map(|(from, to)| *from..*to);
         (0..).zip(rows).filter(|(_, rows)| !rows.is_empty()).collect()
     }
 }
 
-/// Returns the keys of a row group's pages, bounded by its page index.
+/// Returns the pages of a row group's key column, with key bounds from the page index.
 fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> {
     let column = schema.key_index();
     let stated = group.entry().columns.get(column).and_then(|summary| summary.range);
     let mut pages: Vec<KeyPage> = Vec::new();
     for (number, page) in group.pages(column)?.iter().enumerate() {
         let (low, high) = match group.range(column, number).or(stated) {
-            // All NaN keys are equal.
+            // All NaN keys have the highest ordinal.
             _ if nan => (u64::MAX, u64::MAX),
             Some((low, high)) => (schema.key_order().ordinal_of(low), schema.key_order().ordinal_of(high)),
             None => (0, u64::MAX),
@@ -77,36 +77,36 @@ fn key_pages(group: &Group, schema: &Schema, nan: bool) -> Result<Vec<KeyPage>> 
         if low > high || pages.last().is_some_and(|before| low < before.low || high < before.high) {
             return Err(group.corruption(group.column_name(column), format!("the keys of page {number} do not ascend")));
         }
-        // `Group` checked that row numbers fit.
+        // `Group` has checked that row numbers fit.
         pages.push(KeyPage { first_row: page.first_row as u32, rows: page.rows, low, high });
     }
     Ok(pages)
 }
 
-/// A page to be read, and the rows to take from it.
+/// A page to read, and the range of its rows to load.
 struct Wanted {
     extent: Extent,
     column: usize,
     page: usize,
-    /// Rows, counted from the page's first; `None` for all.
+    /// Range of rows in the page. `None` means all rows.
     rows: Option<Range<usize>>,
 }
 
-/// Reads slabs: one thread's buffers, reused from slab to slab.
+/// A reader of slabs: the buffers of one thread, reused between slabs.
 #[derive(Debug)]
 pub(super) struct SlabReader {
     schema: Arc<Schema>,
-    /// The rows of the last slab, sorted.
+    /// Rows of the current slab. Sorted after [`SlabReader::load`].
     pub(super) table: ColumnTable,
-    /// Bytes of pages read so far, those for cuts included.
+    /// Total size of all page reads in bytes, including those for cuts.
     pub(super) read_bytes: u64,
-    /// Seconds spent on cuts and on reading rows.
+    /// Seconds spent finding cuts and reading rows.
     pub(super) read_s: f64,
-    /// Seconds spent on sorting.
+    /// Seconds spent sorting.
     pub(super) sort_s: f64,
-    /// Bytes just read.
+    /// Buffer for reads.
     raw: Vec<u8>,
-    /// A decoded page.
+    /// Buffer for a decoded page.
     page: Vec<u8>,
 }
 
@@ -124,10 +124,10 @@ impl SlabReader {
         }
     }
 
-    /// Finds the cut before which `place` rows lie.
+    /// Finds the cut with `place` rows before it.
     ///
     /// # Errors
-    /// When a page of keys is corrupt, or storage fails.
+    /// If a page of keys is corrupt, or storage fails.
     pub(super) fn cut(&mut self, sequences: &Sequences<'_>, place: u64) -> Result<Cut> {
         let begun = Instant::now();
         let cut =
@@ -136,7 +136,7 @@ impl SlabReader {
         cut
     }
 
-    /// Reads the ordinals of one page of keys.
+    /// Reads a page of keys and appends their ordinals to `keys`.
     fn read_keys(&mut self, group: &Group, expected: &KeyPage, keys: &mut Vec<u64>) -> Result<()> {
         let column = self.schema.key_index();
         let pages = group.pages(column)?;
@@ -157,10 +157,10 @@ impl SlabReader {
         Ok(())
     }
 
-    /// Reads the rows between two cuts and sorts them.
+    /// Reads and sorts the rows between two cuts.
     ///
     /// # Errors
-    /// When a page is corrupt, keys contradict the page indexes, or storage fails.
+    /// If a page is corrupt, keys contradict the page indexes, or storage fails.
     pub(super) fn load(&mut self, sequences: &Sequences<'_>, from: &Cut, to: &Cut) -> Result<()> {
         let begun = Instant::now();
         let ranges = sequences.between(from, to);
@@ -192,14 +192,14 @@ impl SlabReader {
         Ok(())
     }
 
-    /// Appends a range of a row group's rows to the table.
+    /// Reads a range of a row group's rows and appends them to the table.
     fn load_range(&mut self, group: &Group, rows: &Range<u32>) -> Result<()> {
         let mut wanted = Vec::new();
         for column in 0..self.schema.columns().len() {
             let pages = group.pages(column)?;
             for number in pages_of(pages, rows) {
                 let page = &pages[number];
-                // `Group` checked that row numbers fit.
+                // `Group` has checked that row numbers fit.
                 let first = page.first_row as u32;
                 let part = rows.start.saturating_sub(first)..rows.end.saturating_sub(first).min(page.rows);
                 let all = part == (0..page.rows);
@@ -218,9 +218,9 @@ impl SlabReader {
         Ok(())
     }
 
-    /// Fills the start of `raw` with bytes of the row group's file.
+    /// Reads an extent of the row group's file into the start of `raw`.
     fn fetch(&mut self, group: &Group, extent: Extent) -> Result<()> {
-        // Reads are limited by `coalesce`, pages by their format.
+        // `coalesce` limits the length of reads, and the format limits the length of pages.
         let bytes = extent.bytes as usize;
         if self.raw.len() < bytes {
             self.raw.resize(bytes, 0);
@@ -229,7 +229,7 @@ impl SlabReader {
         group.read(extent.offset, &mut [IoSliceMut::new(&mut self.raw[..bytes])])
     }
 
-    /// Appends the wanted rows of a page, whose bytes begin at `start` of `raw`, to its column.
+    /// Decodes a page and appends its wanted rows to their column. The page begins at `start` in `raw`.
     fn take(&mut self, group: &Group, wanted: &Wanted, start: usize) -> Result<()> {
         let raw = &self.raw[start..start + wanted.extent.bytes as usize];
         let out = self.table.column_mut(wanted.column);

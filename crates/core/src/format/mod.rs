@@ -1,18 +1,24 @@
-//! The on-disk format: memtables become runs, runs become parts, and manifests list the parts. FORMAT.md is the
-//! specification.
+//! Implements the on-disk format: memtables become runs, runs become parts, and manifests list the parts. FORMAT.md is
+//! the specification.
 //!
-//! Writing: [`Memtable`] or [`ColumnTable`] → `sort` (row order by key) → `pages` (`page_layout` places values,
-//! `row_group_builder` takes rows apart, `page_header` and `page_index` describe pages) → `stream` (aligned writes) →
-//! `seal` after each run → `footer` at the end; [`PartWriter`] drives all of it. Reading: [`PartReader`]; `recovery`
-//! makes a part of a crashed writer's sealed runs. `thrift` encodes and decodes Parquet's metadata.
+//! [`PartWriter`] writes parts. Its rows come from a [`Memtable`] or a [`ColumnTable`]. `sort` orders them by key.
+//! `pages` encodes row groups: `page_layout` places the values, `row_group_builder` splits rows into columns,
+//! `page_header` and `page_index` describe the pages. `stream` writes aligned blocks, `seal` ends each run, and
+//! `footer` ends the part.
 //!
-//! The pages and Parquet's metadata are written and parsed here and not by the `parquet` crate: its page headers are
-//! private and without checksums, and the format stays ours across its versions. Our tests verify the files with that
-//! crate's readers.
+//! [`PartReader`] reads parts. `salvage` converts the sealed runs of a crashed writer to a part. `thrift` encodes and
+//! decodes Parquet's metadata.
 //!
-//! Invariants: a row group's column chunks follow each other without gaps, each chunk's pages too; a run begins at a
-//! block boundary (the first one right after the magic) and its seal ends at one; input is checked before it is used,
-//! and corruption is an error, never a panic.
+//! This module writes and parses pages and Parquet's metadata itself, without the `parquet` crate. The crate's page
+//! headers are private and lack checksums, and our files must not change with the crate's version. Tests verify the
+//! files with the crate's readers.
+//!
+//! Invariants:
+//!
+//! - The column chunks of a row group have no gaps between them, and neither have the pages of a chunk.
+//! - A run begins at a block boundary, except for the first run, which begins right after the magic. Its seal ends at a
+//!   block boundary.
+//! - Input is checked before use. Corruption leads to an error, never to a panic.
 
 mod manifest;
 mod parquet;

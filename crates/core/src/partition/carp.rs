@@ -1,10 +1,11 @@
-//! CARP's published method, for comparison: renegotiation by per-rank histograms.
+//! CARP's published method, for comparison: renegotiation with per-rank histograms.
 //!
-//! Each rank counts keys in one bin per partition of the table in force and buffers keys outside the table. At a
-//! renegotiation it computes k pivots of equal mass, by linear interpolation of key *values* between bin boundaries,
-//! including the buffered keys. Pivots are merged up a shallow tree (the sum of the piecewise linear distributions,
-//! resampled to k pivots at every inner node), and the root resamples the sum into partitions of equal mass. Counts
-//! start anew after every renegotiation. No part of this is weaker than the published method; sums are exact.
+//! Each rank counts keys in one bin per partition of the table in force, and buffers keys outside the table. At a
+//! renegotiation, each rank computes k pivots of equal mass, including the buffered keys. It interpolates key *values*
+//! linearly between the bin boundaries. Pivots are merged in a shallow tree: each inner node sums the piecewise linear
+//! distributions and resamples the sum to k pivots. The root resamples the sum to partitions of equal mass. Counts are
+//! reset after every renegotiation. No part of this implementation is weaker than the published method, and sums are
+//! exact.
 
 use crate::schema::{KeyOrder, Value};
 
@@ -13,32 +14,32 @@ use super::cut_point::CutPoint;
 use super::scale::Scale;
 use super::table::PartitionTable;
 
-/// Keys a rank buffers before it requests a renegotiation.
+/// Number of keys that a rank buffers before it requests a renegotiation.
 pub const OUT_OF_BOUNDS_CAPACITY: usize = 512;
 
-/// A table in CARP's sense: bounded at both ends.
+/// A partition table that is bounded at both ends, as in CARP.
 #[derive(Debug, Clone)]
 pub struct BoundedTable {
-    /// Bin boundaries as values: one more than partitions.
+    /// Boundaries of the bins, as values. There is one more boundary than partitions.
     boundaries: Vec<f64>,
     extremes: (u64, u64),
     table: PartitionTable,
 }
 
 impl BoundedTable {
-    /// Returns the partition of a key, or `None` if it lies outside the table.
+    /// Returns the partition of a key. Returns `None` if the key lies outside the table.
     #[inline]
     pub fn destination(&self, ordinal: u64) -> Option<u32> {
         (self.extremes.0 <= ordinal && ordinal <= self.extremes.1).then(|| self.table.destination(ordinal, 0))
     }
 
-    /// Returns the same table without bounds, which routes buffered keys when the epoch ends.
+    /// Returns the table without its bounds. At the end of an epoch it routes buffered keys.
     pub fn unbounded(&self) -> &PartitionTable {
         &self.table
     }
 }
 
-/// One rank's histogram between renegotiations.
+/// The histogram of a rank since the last renegotiation.
 #[derive(Debug, Clone, Default)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -46,7 +47,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Counts a key and returns its partition, or buffers it and returns `None`.
+    /// Counts a key and returns its partition. Buffers the key and returns `None` if it lies outside the table.
     #[inline]
     pub fn observe(&mut self, ordinal: u64, table: Option<&BoundedTable>) -> Option<u32> {
         let destination = table.and_then(|table| table.destination(ordinal));
@@ -63,12 +64,12 @@ impl Histogram {
         destination
     }
 
-    /// Returns whether the buffer is full, which requests a renegotiation.
+    /// Returns whether the buffer is full. The rank then requests a renegotiation.
     pub fn is_full(&self) -> bool {
         self.outside.len() >= OUT_OF_BOUNDS_CAPACITY
     }
 
-    /// Returns the rank's contribution to a renegotiation: `count` pivots, both ends included.
+    /// Returns the rank's contribution to a renegotiation: `count` pivots, including both ends.
     pub fn pivots(&self, count: usize, table: Option<&BoundedTable>, order: KeyOrder) -> HistogramPivots {
         let mut outside: Vec<f64> = self.outside.iter().map(|ordinal| value_of(order, *ordinal)).collect();
         outside.sort_unstable_by(f64::total_cmp);
@@ -96,14 +97,14 @@ impl Histogram {
         curve.pivots(count)
     }
 
-    /// Resets the counts and returns the buffered keys, to be routed by the new table.
+    /// Resets the counts. Removes and returns the buffered keys, which the new table routes.
     pub fn reset(&mut self) -> Vec<u64> {
         self.counts.clear();
         std::mem::take(&mut self.outside)
     }
 }
 
-/// Points that cut a distribution into pieces of equal mass, both ends included.
+/// Points that divide a distribution into pieces of equal mass, including both ends.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HistogramPivots {
     mass: f64,
@@ -111,17 +112,17 @@ pub struct HistogramPivots {
 }
 
 impl HistogramPivots {
-    /// Returns the number of records summarized.
+    /// Returns the number of summarised records.
     pub fn mass(&self) -> f64 {
         self.mass
     }
 
-    /// Returns the bytes in a message: the mass and the points, eight each.
+    /// Returns the size of a message in bytes: eight for the mass and for each point.
     pub fn message_bytes(&self) -> usize {
         8 * (1 + self.points.len())
     }
 
-    /// Returns CARP's lossy reduction: the sum of the distributions, resampled to `count` pivots.
+    /// Sums the distributions and resamples the sum to `count` pivots. This is CARP's lossy reduction.
     pub fn union(many: &[Self], count: usize) -> Self {
         match Sum::of(many) {
             None => Self::default(),
@@ -132,7 +133,8 @@ impl HistogramPivots {
         }
     }
 
-    /// Performs the root's step: returns a table of `partitions` of equal mass.
+    /// Returns a table of `partitions` partitions with equal mass. The root of the tree calls this function. Returns
+    /// `None` if there are no keys.
     pub fn table(many: &[Self], version: u32, partitions: u32, order: KeyOrder) -> Option<BoundedTable> {
         let sum = Sum::of(many)?;
         let boundaries = sum.quantiles(partitions as usize + 1);
@@ -145,7 +147,7 @@ impl HistogramPivots {
     }
 }
 
-/// A rank's piecewise linear cumulative distribution over values.
+/// The piecewise linear cumulative distribution of a rank's key values.
 #[derive(Debug, Default)]
 struct Curve {
     places: Vec<f64>,
@@ -157,7 +159,7 @@ impl Curve {
         self.below.last().copied().unwrap_or(0.0)
     }
 
-    /// Adds mass spread over an interval; equal ends are a step.
+    /// Adds mass that is spread evenly over an interval. If both ends are equal, the distribution has a step.
     fn piece(&mut self, from: f64, to: f64, mass: f64) {
         let below = self.mass();
         if self.places.last() != Some(&from) {
@@ -168,7 +170,7 @@ impl Curve {
         self.below.push(below + mass);
     }
 
-    /// Adds sorted keys of mass one; `end` is the begin of the next piece.
+    /// Adds sorted keys of mass one. `end` is the start of the next piece, if there is one.
     fn keys(&mut self, keys: &[f64], end: Option<f64>) {
         let Some(&last) = keys.last() else { return };
         let intervals = keys.len() - 1 + usize::from(end.is_some());
@@ -190,7 +192,7 @@ impl Curve {
         if mass <= 0.0 {
             return HistogramPivots::default();
         }
-        // Empty pieces at the ends hold no key.
+        // Skips empty pieces at the start, which contain no key.
         let first = self.below.partition_point(|below| *below <= 0.0).max(1) - 1;
         let mut next = first + 1;
         let points = (0..count.max(2)).map(|point| {
@@ -207,7 +209,7 @@ impl Curve {
     }
 }
 
-/// The sum of many distributions, on a grid of 2^62 steps between the extremes so that the sum is exact.
+/// The exact sum of many distributions, on a grid of 2^62 steps between the extremes.
 struct Sum {
     model: CumulativeMass,
     low: f64,
@@ -215,10 +217,10 @@ struct Sum {
     mass: f64,
 }
 
-/// Steps of the grid.
+/// Number of steps of the grid.
 const GRID: f64 = (1u64 << 62) as f64;
 
-/// Mass of the whole in the sum's integer units.
+/// Total mass in the integer units of the sum.
 const SUM_MASS: f64 = (1u64 << 44) as f64;
 
 impl Sum {
@@ -226,7 +228,7 @@ impl Sum {
         let known: Vec<&HistogramPivots> = many.iter().filter(|pivots| pivots.mass > 0.0).collect();
         let low = known.iter().filter_map(|pivots| pivots.points.first()).copied().reduce(f64::min)?;
         let high = known.iter().filter_map(|pivots| pivots.points.last()).copied().reduce(f64::max)?;
-        // Halves, since the difference of two extremes may not be finite.
+        // Values are halved, since the difference of two extremes may not be finite.
         let scale = if high > low { GRID / (high / 2.0 - low / 2.0) } else { 0.0 };
         let place = |value: f64| ((value / 2.0 - low / 2.0) * scale) as u64;
         let mass: f64 = known.iter().map(|pivots| pivots.mass).sum();
@@ -240,7 +242,7 @@ impl Sum {
         Some(Self { model: builder.build(), low, high, mass })
     }
 
-    /// Returns `count` values, the first and the last at the extremes, with equal mass between them.
+    /// Returns `count` values with equal mass between them. The first and the last value are the extremes.
     fn quantiles(&self, count: usize) -> Vec<f64> {
         let step = self.model.mass() / (count - 1) as f64;
         let targets = (0..count).map(|point| point as f64 * step);
@@ -266,7 +268,7 @@ fn value_of(order: KeyOrder, ordinal: u64) -> f64 {
     }
 }
 
-/// Returns the ordinal of the key nearest to a value of a key (up to the precision of f64).
+/// Returns the ordinal of the key nearest to a value, within the precision of f64.
 fn nearest(order: KeyOrder, value: f64) -> u64 {
     use crate::schema::DataType;
     match order.data_type() {
@@ -277,7 +279,7 @@ fn nearest(order: KeyOrder, value: f64) -> u64 {
     }
 }
 
-/// Returns the smallest ordinal between the extremes whose key is not below `value`.
+/// Returns the smallest ordinal between the extremes whose key is at least `value`.
 fn at_least(order: KeyOrder, value: f64, (mut low, mut high): (u64, u64)) -> u64 {
     while low < high {
         let middle = low + (high - low) / 2;

@@ -1,36 +1,36 @@
-//! The distribution of keys represented by pivots: mass as a piecewise linear function of the place in (key, tie)
-//! space.
+//! The distribution of keys that pivots represent: cumulative mass as a piecewise linear function of the position in
+//! (key, tie) space.
 //!
-//! A key takes a unit of the axis (`scale`) from its own place to the next key's; ties are places inside. A point mass
-//! is then no special case but mass spread over one unit, and a cut inside it has a tie. The sum over many summaries is
-//! exact: slopes are integers (of 2^-80 records a step), so adding one and later removing it leaves no residue however
-//! wide the key range is.
+//! A key occupies a unit of the axis (`scale`), from its own position to that of the next key. Ties are positions
+//! inside the unit. A point mass is thus mass spread over one unit, and a cut inside a point mass has a tie. The sum
+//! over many summaries is exact, for any range of keys: slopes are integers in units of 2^-80 records per step, so
+//! adding and subtracting them leaves no residue.
 
 use super::cut_point::CutPoint;
 use super::pivots::{Atom, MASS_LIMIT, Pivots, fractions};
 use super::scale::Scale;
 
-/// Fractional bits of slopes.
+/// Number of fractional bits in a slope.
 const FRACTION_BITS: u32 = 80;
 
-/// Piecewise linear cumulative mass.
+/// A piecewise linear cumulative distribution.
 #[derive(Debug, Clone, Default)]
 pub struct CumulativeMass {
     scale: Scale,
     /// The smallest and largest key with mass.
     extremes: Option<(u64, u64)>,
-    /// Places where the slope changes, ascending.
+    /// Positions at which the slope changes, ascending.
     places: Vec<u128>,
-    /// Mass below each place.
+    /// Mass below each position.
     below: Vec<f64>,
 }
 
-/// Collects the pieces of a model.
+/// A builder that collects the pieces of a distribution.
 #[derive(Debug, Default)]
 pub(crate) struct CumulativeMassBuilder {
     scale: Scale,
     extremes: Option<(u64, u64)>,
-    /// Places where the slope changes, with the change.
+    /// Positions at which the slope changes, with the change.
     changes: Vec<(u128, i128)>,
     mass: u64,
 }
@@ -45,18 +45,19 @@ impl CumulativeMassBuilder {
             Some(self.extremes.map_or((low, high), |(lowest, highest)| (lowest.min(low), highest.max(high))));
     }
 
-    /// Spreads `mass` (in units of 2^-80) evenly over an interval.
+    /// Spreads `mass` evenly over an interval. The unit of `mass` is 2^-80 records.
     fn add(&mut self, from: u128, to: u128, mass: u128) {
         let slope = (mass / (to - from)) as i128;
         match self.changes.last_mut() {
-            // Pieces of one summary are adjacent: this halves the number of changes to sort.
+            // Adjacent pieces share a change. This halves the number of changes to sort, since the pieces of a summary
+            // are adjacent.
             Some((place, change)) if *place == from => *change += slope,
             _ => self.changes.push((from, slope)),
         }
         self.changes.push((to, -slope));
     }
 
-    /// Returns the part of `mass` that stays within the limit in total.
+    /// Limits `mass` so that the total mass does not exceed [`MASS_LIMIT`]. Returns the limited mass.
     fn admit(&mut self, mass: u64) -> u64 {
         let admitted = mass.min(MASS_LIMIT - self.mass);
         self.mass += admitted;
@@ -72,7 +73,7 @@ impl CumulativeMassBuilder {
         }
     }
 
-    /// Adds mass spread between two keys; if they are equal, to that key.
+    /// Adds mass that is spread evenly between two keys. If they are equal, the mass is added to that key.
     pub(crate) fn add_interval(&mut self, from: u64, to: u64, mass: u64) {
         let mass = u128::from(self.admit(mass)) << FRACTION_BITS;
         self.widen(from, to);
@@ -80,7 +81,7 @@ impl CumulativeMassBuilder {
         self.add(self.scale.place(from), end, mass);
     }
 
-    /// Adds everything but the point masses.
+    /// Adds all mass of `pivots` except for the point masses.
     pub(crate) fn add_points(&mut self, pivots: &Pivots) {
         let points = pivots.points();
         let mass = self.admit(pivots.rest_mass());
@@ -98,7 +99,7 @@ impl CumulativeMassBuilder {
             if to > from {
                 self.add(from, to, reached - below);
             } else {
-                // A repeated point: its interval lies within the key.
+                // The point is repeated, so its interval lies within the key.
                 self.add(start, end, reached - below);
             }
             (from, below) = (to, reached);
@@ -106,7 +107,7 @@ impl CumulativeMassBuilder {
         self.add(from, self.scale.end(high), (unit << 48) - below);
     }
 
-    /// Sums up all pieces.
+    /// Sums all pieces and returns the distribution.
     pub(crate) fn build(mut self) -> CumulativeMass {
         self.changes.sort_unstable_by_key(|change| change.0);
         let mut model = CumulativeMass { scale: self.scale, extremes: self.extremes, ..CumulativeMass::default() };
@@ -128,12 +129,12 @@ impl CumulativeMassBuilder {
 }
 
 impl CumulativeMass {
-    /// Returns the number of records in the model.
+    /// Returns the number of records in the distribution.
     pub fn mass(&self) -> f64 {
         self.below.last().copied().unwrap_or(0.0)
     }
 
-    /// Returns the smallest and largest key with mass around them.
+    /// Returns the smallest and largest key with mass.
     pub fn extremes(&self) -> Option<(u64, u64)> {
         self.extremes
     }
@@ -155,7 +156,7 @@ impl CumulativeMass {
         below + (next_below - below) * fraction
     }
 
-    /// Returns places that have the given masses below them; the masses must not decrease.
+    /// Returns the cut points with the given masses below them. `masses` must not descend.
     pub fn cuts(&self, masses: impl Iterator<Item = f64>) -> Vec<CutPoint> {
         let mut cuts = Vec::with_capacity(masses.size_hint().0);
         let mut next = 1;
@@ -166,16 +167,16 @@ impl CumulativeMass {
             let cut = if next < self.places.len() {
                 self.interpolate(next, mass)
             } else {
-                // No mass lies behind: the largest place there is.
+                // No mass lies above this position, so the cut is the largest possible one.
                 self.places.last().map_or(CutPoint { ordinal: 0, tie: 0 }, |&place| self.cut_at(place, 0.0))
             };
-            // Rounding must not reverse the order.
+            // Rounding must not reverse the order of the cuts.
             cuts.push(cuts.last().map_or(cut, |&last: &CutPoint| cut.max(last)));
         }
         cuts
     }
 
-    /// Returns the place of `mass` between the knots `next - 1` and `next`.
+    /// Returns the cut with `mass` below it, which lies between positions `next - 1` and `next`.
     fn interpolate(&self, next: usize, mass: f64) -> CutPoint {
         let (from, to) = (self.places[next - 1], self.places[next]);
         let (below, above) = (self.below[next - 1], self.below[next]);
@@ -185,21 +186,21 @@ impl CumulativeMass {
         self.cut_at(from + whole, if from + whole < to { offset.fract() } else { 0.0 })
     }
 
-    /// Returns the cut at a place and a fraction of a step behind it.
+    /// Returns the cut at a position plus a fraction of a step.
     fn cut_at(&self, place: u128, fraction: f64) -> CutPoint {
         let (low, high) = self.extremes.unwrap_or_default();
         let ordinal = self.scale.ordinal(place, low, high);
         let (start, end) = (self.scale.place(ordinal), self.scale.end(ordinal));
         if place >= end {
-            // Behind the last key: records with that key sort before.
+            // All records with the last key sort before the cut.
             let behind = ordinal.checked_add(1);
             return behind.map_or(CutPoint { ordinal, tie: u32::MAX }, |ordinal| CutPoint { ordinal, tie: 0 });
         }
         let within = ((place - start) as f64 + fraction) / (end - start) as f64;
-        // The conversion saturates at the largest tie.
+        // The conversion to u32 saturates at the largest tie.
         CutPoint { ordinal, tie: (within * TIES) as u32 }
     }
 }
 
-/// Number of ties.
+/// Number of different ties.
 const TIES: f64 = 4_294_967_296.0;

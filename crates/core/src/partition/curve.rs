@@ -1,55 +1,56 @@
-//! A partition table of few knots instead of many cut points: the partition number as a piecewise linear function over
-//! (key, tie) space.
+//! A partition table with few knots instead of many cut points: the partition number as a piecewise linear function
+//! over (key, tie) space.
 //!
-//! With a cut point per partition, a table's memory, its message and the time to decode it grow with the job: at
-//! 131,072 partitions every rank would hold megabytes of cuts, and as much again to look them up. But cuts come from a
-//! piecewise linear model, so most of them lie on a line with their neighbours. A [`Knots`] keeps those that do not;
-//! between two knots the partitions are treated as equally wide. All arithmetic is on integers, so that all ranks route
-//! identically, and monotone, so that a partition is an interval.
+//! With one cut point per partition, the memory of a table, its message and the time to decode it grow with the job. At
+//! 131,072 partitions, every rank would hold megabytes of cut points, and as much again for lookups. Cut points come
+//! from a piecewise linear distribution, so most of them lie on a line with their neighbours. [`Knots`] keeps only the
+//! others. Between two knots, all partitions have the same width. All arithmetic is on integers, so all ranks route
+//! identically. The function is monotone, so a partition is an interval.
 
 use super::cut_point::CutPoint;
 
-/// Maximum number of partitions whose cuts are all kept, and of knots beyond that, unless cuts are too close together
-/// to be left out: 64 KiB as a message.
+/// Maximum number of cut points in a table. A table with at most as many partitions keeps all of its cut points. Larger
+/// tables keep more knots than this only if cut points are too close together to be omitted. A message is 64 KiB long.
 pub(super) const MAX_KNOTS: usize = 4096;
 
-/// Finest allowed error, in partitions; it is doubled until the knots are few enough.
+/// Initial error bound in partitions. The bound is doubled until the number of knots is within the limit.
 const FINEST_ERROR: f64 = 1.0 / 128.0;
 
-/// Minimum number of places (of 2^-32 of a key) per partition between two knots: with fewer, rounding would decide.
+/// Minimum number of positions (2^-32 of a key) per partition between two knots. With fewer positions, rounding errors
+/// would dominate.
 const MIN_PLACES: u128 = 256;
 
-/// Leading digits of a place used by routing, of all places between two knots.
+/// Number of leading bits of an offset from a knot that routing uses.
 const PLACE_BITS: u32 = 40;
 
-/// The cuts that are kept, and how many partitions lie before each.
+/// The kept cut points, with the number of partitions before each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Knots {
     pub(super) cuts: Vec<CutPoint>,
-    /// By knot: the partition that begins there. Ascending.
+    /// Partition that begins at each knot, ascending.
     pub(super) reached: Vec<u32>,
 }
 
-/// The interval from a knot to the next.
+/// The interval between two knots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Interval {
-    /// The partition that begins at the knot.
+    /// Partition that begins at the first knot.
     reached: u32,
-    /// The last partition before the next knot, minus `reached`.
+    /// Last partition of the interval, relative to `reached`.
     last: u32,
-    /// Places are divided by this power of two first.
+    /// Offsets are shifted right by this number of bits before the multiplication.
     shift: u32,
-    /// Partitions per place, times 2^64.
+    /// Partitions per step, times 2^64.
     slope: u64,
 }
 
-/// Returns a place in units of 2^-32 of a key.
+/// Returns the position of a cut point in units of 2^-32 of a key.
 fn place(cut: CutPoint) -> u128 {
     (u128::from(cut.ordinal) << 32) | u128::from(cut.tie)
 }
 
 impl Interval {
-    /// Returns the intervals that begin at each knot; the one behind the last knot is the last partition.
+    /// Returns the interval after each knot. The interval after the last knot is the last partition.
     pub(super) fn all(knots: &Knots) -> Vec<Self> {
         let next = |index: usize| knots.cuts.get(index + 1).zip(knots.reached.get(index + 1));
         let interval = |(index, (&cut, &reached)): (usize, (&CutPoint, &u32))| match next(index) {
@@ -64,17 +65,17 @@ impl Interval {
         let shift = (u128::BITS - width.leading_zeros()).saturating_sub(PLACE_BITS);
         let places = (width >> shift).max(1);
         let slope = (u128::from(partitions) << 64) / places;
-        // A slope of one partition per place or more comes from a message that no planner sent.
+        // No planner sends a table with a slope of one partition per step or more, but a forged message may have one.
         Self { reached, last: partitions.saturating_sub(1), shift, slope: u64::try_from(slope).unwrap_or(u64::MAX) }
     }
 
-    /// Returns the partition of a place at or behind this knot, `from`, and before the next.
+    /// Returns the partition of a position in this interval. `from` is the first knot.
     #[inline]
     pub(super) fn destination(&self, from: CutPoint, ordinal: u64, tie: u32) -> u32 {
         if self.last == 0 {
             return self.reached;
         }
-        // The place is not before the knot.
+        // The position is at or after the knot, so the difference is not negative.
         let offset = place(CutPoint { ordinal, tie }) - place(from);
         let steps = (offset >> self.shift) as u64;
         let passed = (u128::from(steps) * u128::from(self.slope)) >> 64;
@@ -83,7 +84,8 @@ impl Interval {
 }
 
 impl Knots {
-    /// Keeps all cuts, or of more than [`MAX_KNOTS`] the fewest that approximate all others within an error.
+    /// Keeps all cut points if their number is less than [`MAX_KNOTS`]. Otherwise keeps the fewest that approximate all
+    /// others within an error bound.
     pub(super) fn of(cuts: Vec<CutPoint>) -> Self {
         if cuts.len() < MAX_KNOTS {
             return Self::every(cuts);
@@ -99,16 +101,17 @@ impl Knots {
         }
     }
 
-    /// Keeps all cuts, whatever their number.
+    /// Keeps all cut points, regardless of their number.
     pub(super) fn every(cuts: Vec<CutPoint>) -> Self {
         let reached = (1..=cuts.len() as u32).collect();
         Self { cuts, reached }
     }
 }
 
-/// Returns the numbers of the cuts to keep: the first, the last, and between them as few as possible such that the line
-/// from each to the next passes within `error` partitions of all cuts between. From a knot the line may take any slope
-/// within a cone, which every further cut narrows.
+/// Returns the indexes of the cut points to keep: the first, the last, and as few as possible between them.
+///
+/// The line between two consecutive kept cut points passes all others between them within `error` partitions. The
+/// possible slopes of a line from a knot are a range, which every further cut point narrows.
 fn kept(cuts: &[CutPoint], error: f64) -> Vec<usize> {
     let mut kept = Vec::new();
     let mut index = 0;
@@ -119,9 +122,10 @@ fn kept(cuts: &[CutPoint], error: f64) -> Vec<usize> {
     kept
 }
 
-/// Returns the next cut to keep after the one kept at `from`, or the number of cuts at the end.
+/// Returns the next cut point to keep after `from`. Returns the number of cut points after the last one.
 fn next_knot(cuts: &[CutPoint], from: usize, error: f64) -> usize {
-    // Of cuts at one place only the last is needed. A line from the first would place the others' partitions behind it.
+    // Only the last of several equal cut points is needed. A line from the first one would misplace the partitions of
+    // the others.
     let coinciding = cuts[from + 1..].iter().take_while(|cut| **cut == cuts[from]).count();
     let first = from + 1 + coinciding;
     if coinciding > 0 && (coinciding as f64 > error || first == cuts.len()) {
@@ -150,8 +154,8 @@ mod tests {
     use super::super::PartitionTable;
     use super::*;
 
-    /// Cuts as in a job of thousands: regions of all densities, keys that several partitions share, and cuts that
-    /// coincide.
+    /// Generates the cut points of a job with thousands of partitions: regions of all densities, keys that several
+    /// partitions share, and equal cut points.
     fn many_cuts() -> impl Strategy<Value = Vec<CutPoint>> {
         let interval = (0u64..1 << 40, 0u32..6, 1usize..700);
         prop::collection::vec(interval, 15..40).prop_map(|intervals| {
@@ -173,7 +177,7 @@ mod tests {
         })
     }
 
-    /// Places around the cuts, and anywhere.
+    /// Returns positions near cut points, and random positions.
     fn places(cuts: &[CutPoint], seeds: &[u64]) -> Vec<CutPoint> {
         let near = |seed: &u64| {
             let cut = cuts[*seed as usize % cuts.len()];
@@ -189,7 +193,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Compared with the plain table, which counts cuts.
+        /// Compares the table with a count of the cut points at or below each position.
         #[test]
         fn knots_route_as_all_cuts_do_within_the_error(cuts in many_cuts(), seeds in prop::collection::vec(any::<u64>(), 300)) {
             for error in [1.0 / 64.0, 0.5, 8.0] {
@@ -206,8 +210,8 @@ mod tests {
                     let found = table.destination(ordinal, tie);
                     prop_assert!(found >= before, "a partition is an interval");
                     before = found;
-                    // A place just beside a cut may be counted to its other side, and partitions may be cut anywhere
-                    // within the error. Between coinciding cuts there is no place.
+                    // Positions next to a cut point may be assigned to its other side. The boundaries of a partition
+                    // may be off by the error. No position lies between equal cut points.
                     let most = error.ceil() as u32 + 1;
                     let low = cuts.partition_point(|cut| place(*cut) < place(CutPoint { ordinal, tie }).saturating_sub(2));
                     prop_assert!(found + most >= low as u32 && found <= exact + most, "{} {} {} {:?}", found, low, exact, error);
@@ -220,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_job_of_131072_has_a_small_table() {
-        // Keys spread evenly by logarithm and one key with a tenth of the mass: knots are needed where lines bend.
+        // Keys are spread evenly over their logarithm, and one key has a tenth of the mass. Knots are needed where the
+        // function is curved.
         let cuts: Vec<CutPoint> = (1..131_072u64)
             .map(|index| match index {
                 0..13_107 => CutPoint { ordinal: 1 << 31, tie: (index << 18) as u32 },
@@ -233,8 +238,9 @@ mod tests {
         let table = PartitionTable::new(4, cuts.clone()).unwrap();
         let mut message = Vec::new();
         table.encode(&mut message);
-        // Along a line through L cuts behind the p-th, the logarithm deviates by L*L/8p cuts. With the finest error,
-        // 1/128, there are 8 * (131,072^0.5 - 13,107^0.5) = 1,980 lines from the 13,107th cut to the last.
+        // A line over the L cut points after the p-th deviates from the logarithm by L*L/8p partitions. With the
+        // initial error bound of 1/128, there are 8 * (131,072^0.5 - 13,107^0.5) = 1,980 lines between the 13,107th and
+        // the last cut point.
         assert!((1980 * 16..2080 * 16).contains(&message.len()), "{} bytes", message.len());
         assert_eq!(table.partitions(), 131_072);
         assert_eq!(PartitionTable::decode(&message), Ok(table.clone()));

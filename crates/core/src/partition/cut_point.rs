@@ -1,10 +1,10 @@
 //! The boundary between two partitions.
 
-/// A place in (key, tie) space; records at or above it belong to the partitions behind it.
+/// A position in (key, tie) space. Records at or above the position belong to the partitions after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CutPoint {
-    /// The key's ordinal.
+    /// Ordinal of the key.
     pub ordinal: u64,
-    /// The place among the records that share the key, as a fraction of 2^32.
+    /// Position among the records with the same key, as a fraction of 2^32.
     pub tie: u32,
 }

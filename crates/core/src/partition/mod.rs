@@ -1,20 +1,24 @@
-//! The range partitioner: assigns keys to receivers.
+//! The range partitioner assigns keys to receivers.
 //!
-//! Pure algorithms over key ordinals (see [`crate::KeyOrder`]); NaN keys never come here. No I/O, no clock, no
-//! messages: the engine carries the output of [`Pivots::encode`] and [`PartitionTable::encode`].
+//! The partitioner consists of pure algorithms over key ordinals (see [`crate::KeyOrder`]). It has no I/O, no clock and
+//! no messages: the engine sends the output of [`Pivots::encode`] and [`PartitionTable::encode`]. Callers handle NaN
+//! keys themselves.
 //!
-//! - [`table`]: cut points in (key, tie) space, routing, the bounds by which receivers judge strays.
-//! - `curve`: the same for thousands of partitions, in a few thousand knots.
-//! - [`sketch`]: one rank's bounded summary of the keys since the last renegotiation.
-//! - [`pivots`]: the summary sent up the tree; merging.
-//! - [`cumulative_mass`]: the piecewise linear distribution represented by pivots.
-//! - `scale`: the axis along which mass is spread between points.
-//! - [`planner`]: the root's part: from pivots to the next table, which balances the loads reached so far.
-//! - [`sample_order()`]: the order in which to read a file, so that tables are planned from samples of all of it.
-//! - [`carp`]: CARP's published method, for comparison only.
+//! - [`table`]: cut points in (key, tie) space, routing, and the bounds by which receivers detect strays
+//! - `curve`: tables of thousands of partitions, approximated by a few thousand knots
+//! - [`sketch`]: a rank's bounded summary of the keys since the last renegotiation
+//! - [`pivots`]: the summary that is sent up the tree and merged
+//! - [`cumulative_mass`]: the piecewise linear distribution that pivots represent
+//! - `scale`: the axis along which mass is spread between points
+//! - [`planner`]: computes the next table from pivots and balances the loads so far; runs at the root
+//! - [`sample_order()`]: a reading order for files, by which tables are planned from samples of the whole file
+//! - [`carp`]: CARP's published method, for comparison only
 //!
-//! Invariants: a table routes every (key, tie) to exactly one partition; a routed key lies in that partition's closed
-//! bounds; all randomness comes from seeds and phases that the caller passes in, so a run can be repeated.
+//! Invariants:
+//!
+//! - A table routes every (key, tie) to exactly one partition.
+//! - A routed key lies in the closed bounds of its partition.
+//! - All randomness comes from seeds and phases passed by the caller, so runs are reproducible.
 
 pub mod carp;
 pub mod cumulative_mass;

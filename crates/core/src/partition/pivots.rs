@@ -1,54 +1,54 @@
-//! A summary of a set of keys, sent up the tree.
+//! Pivots: a summary of a set of keys, which is sent up the tree.
 //!
-//! A message of k numbers holds the point masses that matter (key and count: two numbers each), the extremes of the
-//! other keys, and points that cut those into intervals of equal mass. Between points the mass is assumed to be spread
-//! evenly over ordinals. All points of one message are shifted by a common phase; with different phases the errors of
-//! different ranks cancel when their pivots are merged.
+//! A message of k numbers contains the large point masses (key and count, two numbers each), the extremes of the other
+//! keys, and points that divide the other keys into intervals of equal mass. Between points, the mass is assumed to be
+//! spread evenly along the axis of `scale`. All points of a message are shifted by a common phase. If ranks use
+//! different phases, their errors cancel when their pivots are merged.
 
 use super::scale::Scale;
 use super::table::DecodeError;
 
 mod merge;
 
-/// Maximum number of records that a model counts: 2^46 leave room for 2^80 in 128 bits. Larger masses are clamped.
+/// Maximum number of records in a distribution. Larger masses are clamped. 2^46 records in units of 2^-80 fit 128 bits.
 pub(crate) const MASS_LIMIT: u64 = 1 << 46;
 
-/// A key that holds a share of the mass by itself.
+/// A point mass: a key with a large share of the mass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Atom {
-    /// The key.
+    /// Ordinal of the key.
     pub ordinal: u64,
-    /// Number of records with it.
+    /// Number of records with the key.
     pub mass: u64,
 }
 
-/// A summary of a set of keys.
+/// A summary of a set of keys: point masses, and points at equal intervals of the other mass.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pivots {
     scale: Scale,
     mass: u64,
     atoms: Vec<Atom>,
-    /// Extremes of the keys other than atoms.
+    /// Smallest and largest key that is not an atom.
     bounds: (u64, u64),
-    /// Place of the points in their intervals, as a fraction of 2^32.
+    /// Offset of the points in their intervals, as a fraction of 2^32.
     phase: u32,
     points: Vec<u64>,
 }
 
-/// Sorted equally weighted keys, and the number of records they represent.
+/// Sorted keys of equal weight, and the number of records that they represent.
 pub(crate) struct Entries<'a> {
     pub(crate) scale: Scale,
     pub(crate) sorted: &'a [u64],
     pub(crate) mass: u64,
 }
 
-/// Minimum numbers in a message: the header (which takes the place of four) and some points.
+/// Minimum size of a message in numbers: the header, which counts as four, and some points.
 const MINIMUM_SLOTS: usize = 16;
 
-/// Bytes before the atoms in a message: mass, extremes, phase, two counts, scale.
+/// Size of a message before the atoms, in bytes: mass, extremes, phase, two counts and scale.
 const HEADER_BYTES: usize = 37;
 
-/// The division of a message's numbers.
+/// The division of a message into atoms and points.
 struct Split {
     slots: usize,
     phase: u32,
@@ -56,11 +56,11 @@ struct Split {
 
 impl Split {
     fn new(slots: usize, phase: f64) -> Self {
-        // The conversion saturates; NaN becomes zero.
+        // The conversion to u32 saturates, and converts NaN to zero.
         Self { slots: slots.max(MINIMUM_SLOTS), phase: (phase * 4_294_967_296.0) as u32 }
     }
 
-    /// Returns the maximum number of atoms: at most half of the numbers go to atoms, two each.
+    /// Returns the maximum number of atoms. Atoms have two numbers each, and take at most half of the message.
     fn most_atoms(&self) -> usize {
         self.slots / 4
     }
@@ -70,21 +70,21 @@ impl Split {
     }
 }
 
-/// Returns the number of points at each extreme that lie ever closer to it, where a thin tail bends the distribution
-/// most: one in sixteen on each side, sixteen at most.
+/// Returns the number of tail points at each extreme: a sixteenth of all points, and at most sixteen. Tail points get
+/// denser towards the extreme, where a thin tail bends the distribution most.
 fn tail_points(count: usize) -> usize {
     (count / 16).min(16)
 }
 
-/// Ratio of the masses beyond neighbouring points of a tail.
+/// Ratio of the masses beyond two neighbouring tail points.
 const TAIL_RATIO: f64 = 1.25;
 
-/// Iterates over the share of the mass below each of `count` points, ascending: tails in geometric steps, evenly spaced
-/// between.
+/// Iterates over the fraction of the mass below each of `count` points, ascending. Points are spaced evenly in the
+/// middle, and geometrically in the tails.
 pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
     let tail = tail_points(count);
     let phase = f64::from(phase) / 4_294_967_296.0;
-    // A tail takes the place of a quarter as many even steps; the two spacings are equal where they meet.
+    // A tail covers the mass of a quarter as many even steps. The two spacings are equal where they meet.
     let edge = (tail / 4) as f64;
     let unit = 1.0 / ((count - 2 * tail) as f64 + 2.0 * edge);
     let low = (1..=tail).rev().map(move |step| edge * unit * TAIL_RATIO.powf(phase - step as f64));
@@ -93,28 +93,28 @@ pub(crate) fn fractions(count: usize, phase: u32) -> impl Iterator<Item = f64> {
     low.chain(even).chain(high)
 }
 
-/// Returns `mass * part / whole` without overflow.
+/// Returns `mass * part / whole`, without overflow.
 fn share(mass: u64, part: usize, whole: usize) -> u64 {
     u64::try_from(u128::from(mass) * part as u128 / (whole.max(1) as u128)).unwrap_or(u64::MAX)
 }
 
 impl Pivots {
-    /// Returns the number of records summarized.
+    /// Returns the number of summarised records.
     pub fn mass(&self) -> u64 {
         self.mass
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the size in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.atoms.capacity() * size_of::<Atom>() + self.points.capacity() * size_of::<u64>()
     }
 
-    /// Returns the keys with a large share by themselves, ascending.
+    /// Returns the point masses, in ascending order of their keys.
     pub fn atoms(&self) -> &[Atom] {
         &self.atoms
     }
 
-    /// Returns the smallest and largest key, if there are any.
+    /// Returns the smallest and largest key. Returns `None` if there are no keys.
     pub fn extremes(&self) -> Option<(u64, u64)> {
         let rest = (!self.points.is_empty()).then_some(self.bounds);
         let atoms = self.atoms.first().zip(self.atoms.last()).map(|(first, last)| (first.ordinal, last.ordinal));
@@ -142,7 +142,7 @@ impl Pivots {
         self.atoms.iter().fold(self.mass, |rest, atom| rest.saturating_sub(atom.mass))
     }
 
-    /// Summarizes sorted keys of equal weight.
+    /// Summarises sorted keys of equal weight in a message of `slots` numbers.
     pub(crate) fn from_entries(entries: Entries<'_>, slots: usize, phase: f64) -> Self {
         let Entries { scale, sorted, mass } = entries;
         if sorted.is_empty() {
@@ -164,7 +164,7 @@ impl Pivots {
         rest.extend_from_slice(&sorted[from..]);
         let mut this = Self { scale, mass, atoms, ..Self::default() };
         if rest.is_empty() {
-            // Rounding left a few records over; they belong to the atoms.
+            // Rounding may leave a few records over, which belong to the atoms.
             let left = this.rest_mass();
             if let Some(last) = this.atoms.last_mut() {
                 last.mass += left;
@@ -174,15 +174,15 @@ impl Pivots {
         this.bounds = (rest[0], rest[rest.len() - 1]);
         let count = split.points(this.atoms.len()).min(rest.len());
         this.phase = split.phase;
-        // The key that holds the quantile: entry i covers [i, i + 1).
+        // A point is the key at its quantile. Key i covers the range [i, i + 1).
         this.points = fractions(count, split.phase)
             .map(|fraction| rest[((fraction * rest.len() as f64) as usize).min(rest.len() - 1)])
             .collect();
         this
     }
 
-    /// Returns the same distribution with its mass multiplied by `factor`: below 1 to discount older keys, above 1 for
-    /// keys that represent further ones.
+    /// Multiplies the mass by `factor`. Factors below 1 discount older keys. Factors above 1 apply if each key
+    /// represents several.
     pub fn scaled(mut self, factor: f64) -> Self {
         let scale = |mass: u64| (mass as f64 * factor.max(0.0)) as u64;
         for atom in &mut self.atoms {
@@ -192,13 +192,13 @@ impl Pivots {
         self
     }
 
-    /// Appends the pivots as bytes of a message.
+    /// Appends the encoded pivots to a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.mass.to_le_bytes());
         out.extend_from_slice(&self.bounds.0.to_le_bytes());
         out.extend_from_slice(&self.bounds.1.to_le_bytes());
         out.extend_from_slice(&self.phase.to_le_bytes());
-        // Both counts are limited by the slots of a message, far below 2^32.
+        // The size of the message limits both counts to far less than 2^32.
         out.extend_from_slice(&(self.atoms.len() as u32).to_le_bytes());
         out.extend_from_slice(&(self.points.len() as u32).to_le_bytes());
         out.push(self.scale.code());
@@ -211,7 +211,7 @@ impl Pivots {
         }
     }
 
-    /// Decodes the output of [`Pivots::encode`]; any other bytes are refused or decode to some valid pivots.
+    /// Decodes the output of [`Pivots::encode`]. Other input leads to an error or to other valid pivots.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -255,12 +255,12 @@ impl Pivots {
     }
 }
 
-/// Returns the axis of the first summary that has keys; all of one dataset share it.
+/// Returns the scale of the first summary with keys. All summaries of a dataset have the same scale.
 fn common_scale(many: &[Pivots]) -> Scale {
     many.iter().find(|pivots| pivots.mass > 0).map_or(Scale::Even, |pivots| pivots.scale)
 }
 
-/// Returns the runs of equal keys in `sorted` that are heavy enough to become atoms, in key order.
+/// Returns the ranges of equal keys in `sorted` that are long enough to become atoms, in key order.
 fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
     let least = (sorted.len() / split.slots).max(2);
     let mut runs = Vec::new();
@@ -283,7 +283,7 @@ fn heavy_runs(sorted: &[u64], split: &Split) -> Vec<(usize, usize)> {
     runs
 }
 
-/// Sums the atoms of all summaries by key, and returns (those to keep, the rest), both in key order.
+/// Sums the atoms of all summaries by key. Returns the atoms to keep and the others, both in key order.
 fn sort_atoms(many: &[Pivots], split: &Split, mass: u64) -> (Vec<Atom>, Vec<Atom>) {
     let mut all: Vec<Atom> = many.iter().flat_map(|pivots| pivots.atoms.iter().copied()).collect();
     all.sort_unstable_by_key(|atom| atom.ordinal);

@@ -1,21 +1,22 @@
-//! The root's part of a renegotiation: from the merged pivots to the next table.
+//! Computes the next partition table from the merged pivots. Runs at the root of a renegotiation.
 
 use super::cumulative_mass::CumulativeMass;
 use super::cut_point::CutPoint;
 use super::pivots::Pivots;
 use super::table::PartitionTable;
 
-/// The influence of the past on the next table.
+/// Options that determine the influence of the past on the next table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TablePlannerOptions {
-    /// Share of the current load differences that the next table is to balance over the expected remainder; 0 ignores
-    /// them.
+    /// Share of the current load imbalance that the next table corrects within the expected remainder. 0 disables the
+    /// correction.
     pub offset: f64,
-    /// The expected remainder, as a multiple of the records so far (but at least one interval).
+    /// Expected number of remaining records, as a multiple of the records so far. At least one interval is assumed.
     pub remainder: f64,
-    /// A partition's share of the next interval stays within 1 / (1 + limit) and (1 + limit) of the mean.
+    /// Limit of the correction: a partition's share of the next interval lies between 1 / (1 + limit) and (1 + limit)
+    /// times the mean.
     pub limit: f64,
-    /// Weight of the keys of all earlier intervals against those of the last, in the forecast of the distribution.
+    /// Weight of the keys of all earlier intervals, relative to the last interval, in the predicted distribution.
     pub memory: f64,
 }
 
@@ -25,24 +26,23 @@ impl Default for TablePlannerOptions {
     }
 }
 
-/// Numbers of a message that the root keeps of earlier intervals.
+/// Size of the summary of earlier intervals at the root, in numbers.
 const HISTORY_SLOTS: usize = 2048;
 
-/// Plans tables; one planner per epoch.
+/// A planner of partition tables. Each epoch has its own planner.
 #[derive(Debug, Clone)]
 pub struct TablePlanner {
     partitions: u32,
     options: TablePlannerOptions,
     loads: Vec<f64>,
-    /// The cuts of the table in force, which may keep fewer.
+    /// All cut points of the table in force. The table itself may keep fewer.
     cuts: Option<Vec<CutPoint>>,
     history: Pivots,
     next_version: u32,
 }
 
 impl TablePlanner {
-    /// Creates a planner for an epoch with this many partitions (at least one); `first_version` numbers its first
-    /// table.
+    /// Creates a planner for an epoch with at least one partition. The first table has version `first_version`.
     pub fn new(partitions: u32, first_version: u32, options: TablePlannerOptions) -> Self {
         let partitions = partitions.max(1);
         Self {
@@ -55,25 +55,26 @@ impl TablePlanner {
         }
     }
 
-    /// Returns the memory of loads, cuts and the keys of earlier intervals.
+    /// Returns the memory of loads, cut points and the summary of earlier intervals, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let cuts = self.cuts.as_ref().map_or(0, |cuts| cuts.capacity() * size_of::<CutPoint>());
         self.loads.capacity() * size_of::<f64>() + cuts + self.history.memory_bytes()
     }
 
-    /// Returns the planner's estimate of the loads.
+    /// Returns the load of each partition, estimated or exact.
     pub fn loads(&self) -> &[f64] {
         &self.loads
     }
 
-    /// Returns all cut points of the last table; the table may keep fewer.
+    /// Returns all cut points of the last table. The table itself may keep fewer.
     pub fn cuts(&self) -> &[CutPoint] {
         self.cuts.as_deref().unwrap_or_default()
     }
 
-    /// Returns the next table, from the keys since the last one (all summaries that reach the root). Loads so far are
-    /// estimated by routing these keys with the table in force. Every key should be observed once. (The keys of the
-    /// first table are routed by it, hence evenly: they shift no load.)
+    /// Returns the next table. `pivots` summarise the keys since the last table, each of which should be observed once.
+    ///
+    /// The planner routes these keys with the table in force to estimate the loads. Keys before the first table do not
+    /// change the loads: the first table routes them, and divides them evenly.
     pub fn plan(&mut self, pivots: &[Pivots]) -> PartitionTable {
         let model = Pivots::model(pivots);
         if let Some(cuts) = &self.cuts {
@@ -84,8 +85,8 @@ impl TablePlanner {
         self.finish(pivots, model)
     }
 
-    /// Returns the next table like [`TablePlanner::plan`], with exact loads (records routed to each partition in this
-    /// epoch so far).
+    /// Returns the next table, like [`TablePlanner::plan`], from exact loads. `loads` is the number of records routed
+    /// to each partition in this epoch.
     pub fn plan_with_loads(&mut self, pivots: &[Pivots], loads: &[u64]) -> PartitionTable {
         for (known, load) in self.loads.iter_mut().zip(loads) {
             *known = *load as f64;
@@ -103,7 +104,7 @@ impl TablePlanner {
         let cuts = if future.mass() > 0.0 {
             self.cuts_for(&future, interval)
         } else {
-            // Without keys any table will do; the next keys lead to a better one.
+            // Without keys, any table is valid. The following keys lead to a better one.
             vec![CutPoint { ordinal: u64::MAX, tie: u32::MAX }; self.partitions as usize - 1]
         };
         if self.options.memory > 0.0 {
@@ -111,20 +112,22 @@ impl TablePlanner {
         }
         let version = self.next_version;
         self.next_version = version.wrapping_add(1);
-        // The model returns cuts in order; if rounding ever breaks that, sorting restores it without loss.
+        // The distribution returns ordered cut points. If rounding ever violates the order, sorting restores it.
         self.cuts = Some(cuts.clone());
         PartitionTable::sorted(version, cuts)
     }
 
-    /// Returns the factor that discounts earlier keys from now on: `memory` after an interval of the usual size, half
-    /// of the remembered mass, and close to 1 after a short one. Otherwise rounds in quick succession (when a rank
-    /// finds keys outside the known range) would discount nearly all earlier keys.
+    /// Returns the factor that discounts earlier keys.
+    ///
+    /// The factor is `memory` after an interval of the usual size, which is half of the remembered mass. It is close to
+    /// 1 after a short interval. Otherwise, rounds in quick succession would discount nearly all earlier keys. Such
+    /// rounds occur if a rank finds keys outside the known range.
     fn retained(&self, interval: f64, remembered: u64) -> f64 {
         let usual = remembered as f64 / 2.0;
         self.options.memory.powf((interval / usual.max(1.0)).min(1.0))
     }
 
-    /// Returns cuts that give every partition the share it lacks.
+    /// Returns cut points that give every partition the share of the next interval that balances the loads.
     fn cuts_for(&self, future: &CumulativeMass, interval: f64) -> Vec<CutPoint> {
         let shares = self.shares(interval);
         let scale = future.mass() / shares.iter().sum::<f64>();
@@ -146,7 +149,7 @@ impl TablePlanner {
     }
 }
 
-/// Returns the mass of each partition between `cuts` under `model`.
+/// Returns the mass of each partition in `model`.
 fn masses(model: &CumulativeMass, cuts: &[CutPoint]) -> Vec<f64> {
     let mut before = 0.0;
     let mut masses: Vec<f64> = cuts

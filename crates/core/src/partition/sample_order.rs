@@ -1,49 +1,33 @@
-//! An order in which to append sequential data, so that any prefix is a sample of the whole.
+//! Orders sequential data so that any prefix is a sample of the whole.
 //!
-//! Neighbours in a file are similar: a dump follows the cells of the grid. A job that reads from the front learns the
-//! distribution of one corner first. Stepping through the file by a fixed step, such as the golden ratio, does not help
-//! where its content is periodic: a step that is close to a whole number of its periods hits the same phase again and
-//! again. So positions are divided into as many strata as each has positions, all strata are visited in turn, and the
-//! position within a stratum is random (stratified sampling).
+//! Neighbouring records of a file are similar, since a dump follows the cells of the grid. A job that reads from the
+//! start would first learn the distribution of one corner. Reading with a fixed step, such as the golden ratio, fails
+//! for periodic content: a step near a multiple of the period always hits the same phase. Positions are therefore
+//! divided into strata (stratified sampling). The number of strata is about the number of positions in each stratum.
+//! The order visits all strata in turn, and a random position in each of them.
 
 use crate::random::Random;
 
-/// Number of blocks that records are divided into, unless blocks would be shorter or longer than is worth a read.
+/// Number of blocks into which records are divided, unless the limits of the block size change it.
 const BLOCKS: u64 = 256;
 
-/// Minimum records per block.
+/// Minimum number of records per block.
 const MIN_BLOCK_RECORDS: u64 = 64;
 
-/// Returns how many of `records` stored in sequence to read at a time, at most `limit`: few enough that there are
-/// sufficient blocks to reorder.
-///
-/// ```
-/// use turbidite::partition::block_records;
-///
-/// assert_eq!(block_records(1_000_000, 16_384), 3_906);
-/// assert_eq!(block_records(100_000_000, 16_384), 16_384);
-/// assert_eq!(block_records(100, 16_384), 64);
-/// ```
+/// Returns the number of records to read at a time, at most `limit`, from `records` sequential records. There are
+/// enough blocks to reorder.
 pub fn block_records(records: u64, limit: u64) -> u64 {
     let limit = limit.max(1);
     (records / BLOCKS).clamp(MIN_BLOCK_RECORDS.min(limit), limit)
 }
 
-/// Returns the positions 0 to `count` - 1, each once, in an order in which any prefix is a sample of all.
+/// Returns the positions from 0 to `count` - 1, each once. Any prefix is a sample of all positions.
 ///
-/// Ranks pass different seeds, so that they do not all append the same part of the same period.
-///
-/// ```
-/// use turbidite::partition::sample_order;
-///
-/// let order = sample_order(10_000, 1);
-/// let of_first_quarter = order[..100].iter().filter(|&&position| position < 2_500).count();
-/// assert_eq!(of_first_quarter, 25);
-/// ```
+/// Ranks should pass different seeds. Otherwise all of them would append the same phase of a period at the same time.
 pub fn sample_order(count: usize, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed);
     let strata = count.isqrt().max(1);
-    // Both factors fit u128, and the quotient is at most `count`.
+    // The product fits u128, and the quotient is at most `count`.
     let begin = |stratum: usize| (stratum as u128 * count as u128 / strata as u128) as usize;
     let mut positions: Vec<usize> = (0..count).collect();
     for stratum in 0..strata {
@@ -61,7 +45,8 @@ pub fn sample_order(count: usize, seed: u64) -> Vec<usize> {
     order
 }
 
-/// Iterates over 0 to `count` - 1, each once, in steps of about the golden ratio, which spreads the first few.
+/// Iterates over the numbers from 0 to `count` - 1, each once, in steps of about the golden ratio. Any prefix is spread
+/// over the whole range.
 fn hops(count: usize) -> impl Iterator<Item = usize> {
     let divisor = |mut a: usize, mut b: usize| {
         while b > 0 {
@@ -100,8 +85,8 @@ mod tests {
         }
     }
 
-    /// Found with VPIC dumps, whose energies rise and fall thirteen times in a rank's share: hops of 158 in 257 blocks
-    /// met all crests first and then all troughs, and cut points swung by two partitions.
+    /// VPIC dumps have energies that rise and fall thirteen times in a rank's share. Steps of 158 in 257 blocks visited
+    /// all crests first and then all troughs, and cut points moved by two partitions.
     #[test]
     fn what_repeats_itself_is_met_in_all_phases() {
         for periods in 1..=60 {

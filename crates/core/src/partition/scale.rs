@@ -1,41 +1,43 @@
-//! The axis along which mass is assumed to be evenly spread.
+//! The axis along which mass is assumed to be spread evenly.
 //!
-//! Ordinals of floats bend at every power of two: the density of any smooth distribution doubles there, and linear
-//! interpolation across that bend misplaces cuts by a tenth of a partition (on particle energies). So floats are mapped
-//! to an axis close to their logarithm: within a binade the mantissa t in [0, 1) lies at (4 t - t^2) / 3, whose slope
-//! falls from 4/3 to 2/3 and hence meets the next binade's. All arithmetic is on integers: exact, strictly increasing,
-//! the same on every machine. Integers keep their ordinals.
+//! The ordinals of floats have a bend at every power of two, where the density of any smooth distribution doubles.
+//! Linear interpolation across the bend misplaces cut points by a tenth of a partition for particle energies. Floats
+//! are therefore mapped to an axis close to their logarithm. Within a binade, the mantissa t in [0, 1) is mapped to (4
+//! t - t^2) / 3. The slope falls from 4/3 to 2/3, so the slopes of adjacent binades agree. All arithmetic is on
+//! integers, and hence exact and the same on every machine. The mapping is strictly increasing. Integers are spread
+//! evenly over their ordinals.
 
 use crate::schema::{DataType, KeyOrder};
 
-/// The mapping of ordinals for interpolation.
+/// The mapping from ordinals to positions on the axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Scale {
-    /// Evenly.
+    /// Proportional to the ordinals.
     #[default]
     Even,
-    /// As logarithms of f32.
+    /// Close to the logarithm, for ordinals of f32.
     Single,
-    /// As logarithms of f64.
+    /// Close to the logarithm, for ordinals of f64.
     Double,
 }
 
-/// The representation of a float type.
+/// The parameters of a float type.
 #[derive(Clone, Copy)]
 struct Float {
     mantissa_bits: u32,
-    /// The ordinal of zero.
+    /// Ordinal of zero.
     zero: u64,
 }
 
 const SINGLE: Float = Float { mantissa_bits: 23, zero: 1 << 31 };
 const DOUBLE: Float = Float { mantissa_bits: 52, zero: 1 << 63 };
 
-/// The place of zero among floats: no magnitude reaches it.
+/// Position of zero for floats. It is larger than the rise of any magnitude.
 const ZERO_PLACE: u128 = 1 << 68;
 
 impl Float {
-    /// Returns the place of a magnitude (the bits without sign) above zero's. Neighbours are four to eight apart.
+    /// Returns the distance of a magnitude (the bits without the sign) from zero. Neighbours are four to eight
+    /// positions apart.
     fn rise(self, magnitude: u64) -> u128 {
         let one = 1u128 << self.mantissa_bits;
         let mantissa = u128::from(magnitude) & (one - 1);
@@ -48,20 +50,20 @@ impl Float {
         if ordinal >= self.zero {
             ZERO_PLACE + self.rise(ordinal - self.zero)
         } else {
-            // The ordinal before zero's is negative zero's, which no key has; it gets a unit nevertheless.
+            // The ordinal before zero is that of negative zero. No key has this ordinal, but it occupies a unit.
             ZERO_PLACE - 4 - self.rise(self.zero - 1 - ordinal)
         }
     }
 }
 
 impl Float {
-    /// Returns the largest magnitude whose place is at or below `rise`.
+    /// Returns the largest magnitude whose distance from zero is at most `rise`.
     fn magnitude(self, rise: u128) -> u64 {
         let one = 1u128 << self.mantissa_bits;
         let shift = self.mantissa_bits - 1;
         let span = (3 * one * one) >> shift;
         let (binade, within) = (rise / span, rise % span);
-        // 4 t - t^2 = w solved for t; rounding is corrected below.
+        // Solves 4 t - t^2 = w for t. The loops below correct rounding errors.
         let full = 4.0 * (one as f64) * (one as f64);
         let mantissa = 2.0 * one as f64 - (full - (within << shift) as f64).max(0.0).sqrt();
         let guess = binade * one + (mantissa.max(0.0) as u128).min(one - 1);
@@ -75,14 +77,14 @@ impl Float {
         magnitude
     }
 
-    /// Returns the key in whose unit a place lies.
+    /// Returns the ordinal whose unit contains a position.
     fn ordinal(self, place: u128) -> u64 {
         if let Some(rise) = place.checked_sub(ZERO_PLACE) {
             return self.zero + self.magnitude(rise);
         }
         let depth = (ZERO_PLACE - 4).saturating_sub(place);
         let magnitude = self.magnitude(depth);
-        // Below zero a unit extends from its key's place upwards, that is towards smaller magnitudes.
+        // For negative keys, a unit extends from the position of its key towards smaller magnitudes.
         let magnitude = if self.rise(magnitude) < depth { magnitude + 1 } else { magnitude };
         (self.zero - 1).saturating_sub(magnitude)
     }
@@ -97,7 +99,7 @@ impl Scale {
         }
     }
 
-    /// Returns the scale's number in messages.
+    /// Returns the code of the scale in messages.
     pub(crate) fn code(self) -> u8 {
         self as u8
     }
@@ -106,7 +108,7 @@ impl Scale {
         [Self::Even, Self::Single, Self::Double].into_iter().find(|scale| scale.code() == code)
     }
 
-    /// Returns the begin of the key's unit. Units are at least two wide.
+    /// Returns the start of a key's unit. Units have a width of at least two.
     pub(crate) fn place(self, ordinal: u64) -> u128 {
         match self {
             Self::Even => u128::from(ordinal) * 2,
@@ -115,7 +117,7 @@ impl Scale {
         }
     }
 
-    /// Returns the end of the key's unit.
+    /// Returns the end of a key's unit.
     pub(crate) fn end(self, ordinal: u64) -> u128 {
         match ordinal.checked_add(1) {
             Some(next) => self.place(next),
@@ -123,7 +125,7 @@ impl Scale {
         }
     }
 
-    /// Returns the key in whose unit a place lies, clamped between two keys.
+    /// Returns the ordinal whose unit contains a position, clamped to `low..=high`.
     pub(crate) fn ordinal(self, place: u128, low: u64, high: u64) -> u64 {
         let ordinal = match self {
             Self::Even => u64::try_from(place / 2).unwrap_or(u64::MAX),
@@ -171,7 +173,7 @@ mod tests {
             let ordinal = KeyOrder::new(DataType::F64).unwrap().ordinal(&value.to_le_bytes());
             Scale::Double.place(ordinal) as i128
         };
-        // Equal steps in value on both sides of 2.0 are equal steps on the axis, to a part in a thousand.
+        // Equal steps in value around 2.0 are almost equal steps on the axis: they differ by less than 0.2 %.
         let (below, above) = (at(2.0) - at(1.999), at(2.001) - at(2.0));
         assert!((below - above).abs() * 500 < below, "{below} {above}");
     }

@@ -1,9 +1,9 @@
-//! One rank's summary of the keys since the last renegotiation, in bounded memory.
+//! A rank's summary of the keys since the last renegotiation, in bounded memory.
 //!
-//! Up to the capacity every key is kept. When the buffer is full it is sorted and every other key dropped (the odd or
-//! the even ones, at random), which moves no quantile by more than one key's weight; from then on one key of every
-//! block of two (four, eight, ...) is taken, at a random place of the block. All kept keys weigh the same, and repeated
-//! keys are repeated entries. Most keys of a long interval are skipped without being read.
+//! Up to its capacity, the sketch keeps every key. A full sketch is sorted, and every other key is dropped (either the
+//! odd or the even ones, at random). This moves no quantile by more than the weight of one key. Afterwards, the sketch
+//! keeps one key of every block of two (then four, eight, …), at a random position in the block. All kept keys have the
+//! same weight, and repeated keys are repeated entries. In a long interval, most keys are skipped without being read.
 
 use crate::schema::{KeyOrder, radix};
 
@@ -17,21 +17,21 @@ pub struct Sketch {
     scale: Scale,
     capacity: usize,
     entries: Vec<u64>,
-    /// Each entry represents 2^level keys.
+    /// Binary logarithm of the number of keys that each entry represents.
     level: u32,
-    /// Keys to skip until the next one is taken.
+    /// Number of keys to skip before the next kept key.
     skip: usize,
-    /// Keys between that one and the end of its block.
+    /// Number of keys after that key in its block.
     after: usize,
     mass: u64,
     random: Random,
 }
 
 impl Sketch {
-    /// Default capacity in entries: 64 KiB, and as much again while they are sorted.
+    /// Default capacity in entries: 64 KiB, and as much again while the entries are sorted.
     pub const DEFAULT_CAPACITY: usize = 8192;
 
-    /// Creates an empty sketch of at most `capacity` keys (at least 64), allocated on first use.
+    /// Creates an empty sketch, which allocates on first use. The capacity is at least 64 keys.
     pub fn new(capacity: usize, seed: u64) -> Self {
         Self {
             scale: Scale::Even,
@@ -45,23 +45,23 @@ impl Sketch {
         }
     }
 
-    /// Creates an empty sketch like [`Sketch::new`], whose pivots are interpolated along an axis that suits the key
-    /// type. Use this one wherever the type is known.
+    /// Creates an empty sketch like [`Sketch::new`], with a scale that suits the type of the keys. Preferable if the
+    /// type is known.
     pub fn for_keys(order: KeyOrder, capacity: usize, seed: u64) -> Self {
         Self { scale: Scale::of(order), ..Self::new(capacity, seed) }
     }
 
-    /// Returns the number of keys observed since the last [`Sketch::clear`].
+    /// Returns the number of keys observed since the last [`Sketch::clear`] or [`Sketch::begin`].
     pub fn mass(&self) -> u64 {
         self.mass
     }
 
-    /// Returns the memory in bytes.
+    /// Returns the size in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.entries.capacity() * size_of::<u64>()
     }
 
-    /// Adds keys.
+    /// Adds keys to the summary.
     pub fn observe(&mut self, mut ordinals: &[u64]) {
         self.mass += ordinals.len() as u64;
         while !ordinals.is_empty() {
@@ -90,7 +90,7 @@ impl Sketch {
         }
     }
 
-    /// Drops every other entry in key order and doubles the weight of the rest.
+    /// Drops every other entry in key order, and thereby doubles the weight of the others.
     fn halve(&mut self) {
         self.sort();
         let first = (self.random.next_u64() & 1) as usize;
@@ -105,29 +105,30 @@ impl Sketch {
 
     fn sort(&mut self) {
         let first = self.entries.first().copied().unwrap_or(0);
-        // Common leading bits of all keys, such as a float's sign and most of its exponent, need no sorting.
+        // Leading bits that all keys share need no sorting, such as the sign and most of the exponent of floats.
         let differing = self.entries.iter().fold(0, |bits, entry| bits | (entry ^ first));
-        // The scratch memory is freed at once: a process with many ranks would hold as much again for each.
+        // The scratch memory is freed immediately. In a process with many ranks, it would double the memory of all
+        // sketches.
         radix::sort(&mut self.entries, &mut Vec::new(), 0, u64::BITS - differing.leading_zeros());
     }
 
-    /// Chooses the key to take in the next block.
+    /// Chooses the key to keep in the next block.
     fn begin_block(&mut self) {
-        // 2^32 keys a block is beyond any epoch; the limit keeps the shift in range.
+        // No epoch has blocks of 2^32 keys. The limit keeps the shift in range.
         let block = 1usize << self.level.min(32);
         self.skip = (self.random.next_u64() as usize) & (block - 1);
         self.after = block - 1 - self.skip;
     }
 
-    /// Returns the observed keys as pivots in a message of `slots` numbers. `phase` in [0, 1) is the place of the point
-    /// in each interval of equal mass, and should be random so that ranks' errors cancel.
+    /// Returns the observed keys as pivots, in a message of `slots` numbers. `phase` in [0, 1) is the offset of the
+    /// points in their intervals. It should be random, so that the errors of different ranks cancel.
     pub fn summarize(&mut self, slots: usize, phase: f64) -> Pivots {
         self.sort();
         Pivots::from_entries(Entries { scale: self.scale, sorted: &self.entries, mass: self.mass }, slots, phase)
     }
 
-    /// Drops all keys and expects about `mass` new ones: sampling starts at the rate that it would end with, since
-    /// halving sorts all entries.
+    /// Drops all keys. The sampling rate is then the final rate for `mass` new keys, since halving has to sort all
+    /// entries.
     pub fn begin(&mut self, mass: u64) {
         self.clear();
         let capacity = self.capacity as u64;
@@ -139,7 +140,7 @@ impl Sketch {
         }
     }
 
-    /// Drops all keys; the memory is kept.
+    /// Drops all keys and keeps the memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         (self.level, self.skip, self.after, self.mass) = (0, 0, 0, 0);

@@ -1,43 +1,44 @@
-//! Partition tables: cut points in (key, tie) space, and routing by them.
+//! Partition tables: cut points in (key, tie) space, and routing.
 //!
-//! A table of P partitions has P-1 cut points in non-decreasing order. The record (ordinal, tie) belongs to the
-//! partition whose number is the count of cut points at or below it. There are no gaps: keys outside the observed range
-//! go to the outermost partitions. A key with more mass than one partition takes is cut inside: several cut points
-//! share its ordinal and differ in their tie, and its records are spread by the ties of a [`TieSequence`].
+//! A table of P partitions has P-1 cut points in ascending order, some of which may be equal. The partition of a record
+//! (ordinal, tie) is the number of cut points at or below it. Partitions have no gaps: keys outside the observed range
+//! belong to the outermost partitions. A key whose mass exceeds one partition is divided: several cut points have its
+//! ordinal, and differ in their ties. The ties of a [`TieSequence`] spread its records over these partitions.
 //!
-//! Beyond a few thousand partitions a table keeps only the cut points that a line through others does not approximate
-//! (`curve`), so that its size does not grow with the job. Copies of a table share their memory.
+//! A table with thousands of partitions omits the cut points that a line through others approximates (`curve`), so its
+//! size does not grow with the job. Copies of a table share their memory.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::curve::{Interval, Knots};
 use super::cut_point::CutPoint;
 
-/// The error for bytes that are not a table or pivots.
+/// The error for bytes that are neither a valid table nor valid pivots.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} in a message of the partitioner")]
 pub struct DecodeError {
-    /// The part that is invalid.
+    /// The invalid element.
     pub what: &'static str,
 }
 
-/// Generates ties: a Weyl sequence, so that any consecutive records are spread evenly over all ties.
+/// A generator of ties: a Weyl sequence, which spreads any consecutive records evenly over all ties.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TieSequence {
     next: u32,
 }
 
 impl TieSequence {
-    /// 2^32 divided by the golden ratio, odd: the step of the most even sequence.
+    /// Step of the sequence: 2^32 divided by the golden ratio, rounded to an odd number. This step spreads the ties
+    /// most evenly.
     const STEP: u32 = 0x9E37_79B9;
 
-    /// Creates a sequence that starts at a place of its own for each seed (a rank's number, say).
+    /// Creates a sequence. Different seeds, such as rank numbers, have different starting points.
     pub fn new(seed: u32) -> Self {
-        // All sequences are shifts of one; the multiplier keeps the shifts between any two seeds large.
+        // All sequences are shifts of one sequence. The multiplier keeps the shift between any two seeds large.
         Self { next: seed.wrapping_mul(0x85EB_CA6B) }
     }
 
-    /// Returns the next record's tie.
+    /// Returns the tie of the next record.
     #[inline]
     pub fn next_tie(&mut self) -> u32 {
         let tie = self.next;
@@ -46,7 +47,7 @@ impl TieSequence {
     }
 }
 
-/// A partition table: maps every key to a partition.
+/// A partition table, which maps every key to a partition.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartitionTable {
     version: u32,
@@ -56,29 +57,29 @@ pub struct PartitionTable {
 
 #[derive(Debug, PartialEq, Eq)]
 struct CutPoints {
-    /// Cut points, ascending: all of them, or the kept ones.
+    /// The kept cut points, ascending.
     cuts: Vec<CutPoint>,
-    /// The intervals that follow each cut; empty when all cuts are kept.
+    /// The interval after each cut point. Empty if all cut points are kept.
     intervals: Vec<Interval>,
-    /// The partition that begins at each cut, unless all cuts are kept.
+    /// The partition that begins at each cut point. Empty if all cut points are kept.
     reached: Vec<u32>,
     cells: Cells,
 }
 
-/// Partition tables shared by the ranks of one process: the message of each is decoded once.
+/// A cache of decoded partition tables. The ranks of a process share the cache, so each message is decoded once.
 #[derive(Debug, Default)]
 pub struct TableCache {
-    /// The newest messages and their tables.
+    /// The most recent messages and their tables.
     tables: Mutex<Vec<(Vec<u8>, PartitionTable)>>,
 }
 
-/// While some ranks still route by one table, others receive the next.
+/// Number of tables in the cache. Some ranks still route with one table while others already receive the next.
 const MAX_SHELVED: usize = 2;
 
 impl TableCache {
-    /// Decodes a table like [`PartitionTable::decode`]; equal bytes return tables that share their memory.
+    /// Decodes a table like [`PartitionTable::decode`]. Tables from equal messages share their memory.
     pub fn decode(&self, bytes: &[u8]) -> Result<PartitionTable, DecodeError> {
-        // A panic in another thread leaves whole messages and their tables.
+        // If another thread panics, the cache still contains complete entries.
         let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, table)) = tables.iter().find(|(message, _)| message == bytes) {
             return Ok(table.clone());
@@ -92,20 +93,23 @@ impl TableCache {
     }
 }
 
-/// Equal cells over the ordinals from the first cut to the last: most lie between two cuts, so that a key's cell
-/// determines how many cuts are below it, and the cost of routing does not grow with the number of partitions.
+/// A lookup structure: equal cells over the ordinals from the first to the last cut point.
+///
+/// Most cells lie between two cut points, so the cell of a key determines the number of cut points below the key. The
+/// cost of routing does not grow with the number of partitions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cells {
-    /// Begin of the first cell: one cell before the first cut.
+    /// Start of the first cell, which is one cell before the first cut point.
     begin: u64,
     /// Binary logarithm of a cell's width.
     shift: u32,
-    /// Cuts below each cell's begin.
+    /// Number of cut points below the start of each cell.
     below: Vec<u32>,
 }
 
-/// Minimum number of cells, and cells per partition when there are many.
+/// Minimum number of cells.
 const MIN_CELLS: usize = 1024;
+/// Number of cells per cut point, if there are many.
 const CELLS_PER_CUT: usize = 4;
 
 impl Cells {
@@ -118,12 +122,12 @@ impl Cells {
         let span_bits = u64::BITS - (last - first).leading_zeros();
         let shift = span_bits.saturating_sub(wanted.trailing_zeros());
         let begin = first.saturating_sub(1 << shift);
-        // The last cell that holds a cut, one behind it for all keys beyond, and the end of that one.
+        // Three more: the cell of the last cut point, a cell for all larger keys, and the end of that cell.
         let count = ((last - begin) >> shift) as usize + 3;
         let mut below = Vec::with_capacity(count);
         let mut passed = 0;
         for cell in 0..count as u64 {
-            // Behind the last cut it may lie beyond all ordinals.
+            // The start of a cell after the last cut point may exceed all ordinals.
             let start = u128::from(begin) + (u128::from(cell) << shift);
             passed += cuts[passed..].iter().take_while(|cut| u128::from(cut.ordinal) < start).count();
             below.push(passed as u32);
@@ -131,24 +135,27 @@ impl Cells {
         Self { begin, shift, below }
     }
 
-    /// Returns the bounds of the count of cuts below a key.
+    /// Returns bounds of the number of cut points below a key.
     #[inline]
     fn range(&self, ordinal: u64) -> (u32, u32) {
         let cell = (ordinal.saturating_sub(self.begin) >> self.shift) as usize;
-        // Never fewer than three: `new` adds three to the number of cells with a cut.
+        // `below` has at least three elements.
         let cell = cell.min(self.below.len() - 2);
         (self.below[cell], self.below[cell + 1])
     }
 }
 
-/// Bytes of one cut point in a message: key, tie, the partition that begins there.
+/// Size of a cut point in a message, in bytes: key, tie, and the partition that begins there.
 const CUT_BYTES: usize = 16;
 
-/// Bytes before the cut points in a message: version, partitions, number of cuts.
+/// Size of a message before the cut points, in bytes: version, number of partitions, and number of cut points.
 const HEADER_BYTES: usize = 12;
 
 impl PartitionTable {
-    /// Creates a table from cut points, which must not decrease.
+    /// Creates a table from cut points in ascending order.
+    ///
+    /// # Errors
+    /// If the cut points are not in order, or if there are more than partition numbers.
     pub fn new(version: u32, cuts: Vec<CutPoint>) -> Result<Self, DecodeError> {
         if !cuts.is_sorted() {
             return Err(DecodeError { what: "cut points out of order" });
@@ -166,7 +173,7 @@ impl PartitionTable {
         Self::of_knots(version, partitions, Knots::of(cuts))
     }
 
-    /// Creates a table that keeps every cut, however many, as a reference for others.
+    /// Creates a table that keeps all cut points, regardless of their number. Used as a reference for other tables.
     pub fn with_every_cut(version: u32, mut cuts: Vec<CutPoint>) -> Self {
         cuts.sort_unstable();
         let partitions = (cuts.len() as u32).saturating_add(1);
@@ -181,28 +188,28 @@ impl PartitionTable {
         Self { version, partitions, cut_points: Arc::new(CutPoints { cuts: knots.cuts, intervals, reached, cells }) }
     }
 
-    /// Returns the number of the renegotiation that made the table.
+    /// Returns the number of the renegotiation that created the table.
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// Returns the cut points that are kept: one fewer than partitions, unless these are thousands.
+    /// Returns the kept cut points: one fewer than partitions, unless there are thousands of partitions.
     pub fn cuts(&self) -> &[CutPoint] {
         &self.cut_points.cuts
     }
 
-    /// Returns the number of partitions, at least one.
+    /// Returns the number of partitions, which is at least one.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
 
-    /// Returns the memory that a rank needs for it.
+    /// Returns the size of the table in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let CutPoints { cuts, intervals, reached, cells } = &*self.cut_points;
         size_of_val(&cuts[..]) + size_of_val(&intervals[..]) + size_of_val(&reached[..]) + size_of_val(&cells.below[..])
     }
 
-    /// Returns the length of [`PartitionTable::encode`].
+    /// Returns the length of the encoded table in bytes.
     pub fn message_bytes(&self) -> usize {
         HEADER_BYTES + self.cut_points.cuts.len() * CUT_BYTES
     }
@@ -213,15 +220,16 @@ impl PartitionTable {
         self.cut_points.destination(ordinal, tie)
     }
 
-    /// Appends the partitions of many records to `out`; every record takes one tie from `ties`.
+    /// Appends the partitions of many records to `out`. Every record uses one tie from `ties`.
     pub fn destinations(&self, ordinals: &[u64], ties: &mut TieSequence, out: &mut Vec<u32>) {
         let cut_points = &*self.cut_points;
         out.extend(ordinals.iter().map(|&ordinal| cut_points.destination(ordinal, ties.next_tie())));
     }
 
-    /// Returns the smallest and largest key of a partition, both included. Ties are not sent, so both sides of a key
-    /// that is cut inside accept it. The outermost partitions extend to the extremes. The bounds of an empty partition
-    /// hold one key.
+    /// Returns the smallest and largest key of a partition, both inclusive.
+    ///
+    /// Ties are not sent, so all partitions of a divided key include this key. The outermost partitions extend to the
+    /// extremes. The bounds of an empty partition contain one key.
     pub fn closed_bounds(&self, partition: u32) -> (u64, u64) {
         if !self.cut_points.intervals.is_empty() {
             return self.searched_bounds(partition);
@@ -239,8 +247,11 @@ impl PartitionTable {
         (low, high.max(low))
     }
 
-    /// Returns the bounds by searching the routing, for a table that does not keep all cuts: the first key with a
-    /// record that may go to this partition or one behind, and the last with one that may go to it or one before.
+    /// Returns the closed bounds of a partition in a table that does not keep all cut points. Searches for them by
+    /// routing keys.
+    ///
+    /// The lower bound is the first key with a record that may be routed to this or a later partition. The upper bound
+    /// is the last key with a record that may be routed to this or an earlier partition.
     fn searched_bounds(&self, partition: u32) -> (u64, u64) {
         let low = first_ordinal(|ordinal| self.destination(ordinal, u32::MAX) >= partition).unwrap_or(u64::MAX);
         let beyond = first_ordinal(|ordinal| self.destination(ordinal, 0) > partition);
@@ -248,7 +259,7 @@ impl PartitionTable {
         (low, high.max(low))
     }
 
-    /// Appends the table as bytes of a message.
+    /// Appends the encoded table to a message.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let CutPoints { cuts, reached, .. } = &*self.cut_points;
         out.reserve(self.message_bytes());
@@ -263,7 +274,7 @@ impl PartitionTable {
         }
     }
 
-    /// Decodes the output of [`PartitionTable::encode`]; any other bytes are refused or decode to some valid table.
+    /// Decodes the output of [`PartitionTable::encode`]. Other input leads to an error or to another valid table.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let refuse = |what| Err(DecodeError { what });
         let Some((header, rest)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
@@ -284,7 +295,7 @@ impl PartitionTable {
         if !cuts.is_sorted() {
             return refuse("cut points out of order");
         }
-        // From the first cut to the last every partition begins somewhere.
+        // The first cut point must begin partition 1, and the last cut point must begin the last partition.
         let whole = match (reached.first(), reached.last()) {
             (Some(&first), Some(&last)) => first == 1 && partitions.checked_sub(1) == Some(last),
             _ => partitions == 1,
@@ -315,10 +326,10 @@ impl CutPoints {
         }
     }
 
-    /// Returns the count of cuts at or below a record, given the count of cuts at smaller keys.
+    /// Returns the number of cut points at or below a record. `below` is the number of cut points with smaller keys.
     #[inline]
     fn settle(&self, below: usize, ordinal: u64, tie: u32) -> u32 {
-        // The count is one of cuts, and `new` refused more than fit.
+        // The result is a number of cut points, which `new` has limited to u32.
         if below < self.cuts.len() && self.cuts[below].ordinal == ordinal {
             let record = CutPoint { ordinal, tie };
             return (below + self.cuts[below..].partition_point(|cut| *cut <= record)) as u32;
@@ -327,7 +338,7 @@ impl CutPoints {
     }
 }
 
-/// Returns the smallest ordinal with a property that all larger ones share.
+/// Returns the smallest ordinal with a property. All larger ordinals must have the property too.
 fn first_ordinal(has: impl Fn(u64) -> bool) -> Option<u64> {
     if !has(u64::MAX) {
         return None;

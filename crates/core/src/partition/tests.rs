@@ -1,5 +1,5 @@
-//! Tests of the modules together: routing against a plain scan, balance on hostile input, merging against exact
-//! quantiles.
+//! Tests of several modules together: routing compared with a linear scan, balance on hostile input, and merging
+//! compared with exact quantiles.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn cut(ordinal: u64, tie: u32) -> CutPoint {
     CutPoint { ordinal, tie }
 }
 
-/// Keys that lie close together or at the ends, so that they often coincide.
+/// Generates keys that are close together or at the ends, so that they often coincide.
 fn some_key() -> impl Strategy<Value = u64> {
     prop_oneof![0u64..6, Just(u64::MAX), Just(u64::MAX - 1), Just(1u64 << 63), any::<u64>()]
 }
@@ -36,7 +36,7 @@ proptest! {
     fn destination_is_the_count_of_cuts_at_or_below(table in some_table(), key in some_key(), tie in some_tie()) {
         let expected = table.cuts().iter().filter(|cut| (cut.ordinal, cut.tie) <= (key, tie)).count();
         prop_assert_eq!(table.destination(key, tie) as usize, expected);
-        // A cut's own place belongs behind it.
+        // The position of a cut point belongs to the partition after it.
         for (index, cut) in table.cuts().iter().enumerate() {
             prop_assert!(table.destination(cut.ordinal, cut.tie) as usize > index);
         }
@@ -80,7 +80,7 @@ proptest! {
         if let Ok(pivots) = Pivots::decode(&bytes) {
             TablePlanner::new(9, 0, TablePlannerOptions::default()).plan(&[pivots]);
         }
-        // Headers that pass the first checks, with hostile contents.
+        // Headers that pass the first checks, followed by hostile content
         let mut formed = vec![0u8; 37];
         formed[..4].copy_from_slice(&[255; 4]);
         formed[16..24].copy_from_slice(&[255; 8]);
@@ -137,7 +137,7 @@ fn ties_spread_evenly_over_any_stretch() {
     }
 }
 
-/// Returns a stream of keys of a named kind.
+/// Returns a stream of keys of the named kind.
 fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
     let mut random = Random::new(seed);
     let mut unit = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -172,7 +172,7 @@ fn hostile(kind: &str, count: usize, seed: u64) -> (KeyOrder, Vec<u64>) {
     }
 }
 
-/// Feeds the ranks' keys in lockstep, and returns the partitions' loads.
+/// Feeds the keys of all ranks in lockstep. Returns the loads of the partitions.
 fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: bool) -> Vec<u64> {
     let mut random = Random::new(11);
     let mut phase = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -184,7 +184,7 @@ fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: b
     let interval = longest.div_ceil(7).max(1);
     let mut start = 0;
     while start < longest {
-        // The bootstrap sees the first appends; later tables are planned from the keys before them.
+        // The first table is planned from the first appends, and later tables from the keys before them.
         let seen = if start == 0 { 0..1000.min(interval) } else { start - interval..start };
         for (sketch, keys) in sketches.iter_mut().zip(ranks) {
             sketch.clear();
@@ -210,7 +210,7 @@ fn simulate(order: KeyOrder, ranks: &[Vec<u64>], partitions: u32, exact_loads: b
     loads
 }
 
-/// Returns the largest load over the mean.
+/// Returns the largest load divided by the mean.
 fn largest(loads: &[u64]) -> f64 {
     let total: u64 = loads.iter().sum();
     loads.iter().copied().max().unwrap_or(0) as f64 * loads.len() as f64 / total as f64
@@ -279,7 +279,8 @@ fn sorted_input_loses_no_record() {
             keys.reverse();
         }
         let ranks: Vec<Vec<u64>> = keys.chunks(keys.len() / 16).map(<[u64]>::to_vec).collect();
-        // Every rank's slice is sorted and disjoint from the others': balance follows from all ranks feeding at once.
+        // The slice of each rank is sorted and disjoint from the others. Loads are balanced because all ranks feed
+        // their keys at the same time.
         assert_eq!(simulate(order, &ranks, 16, true).iter().sum::<u64>(), keys.len() as u64);
     }
 }
@@ -315,8 +316,8 @@ fn a_sketch_is_bounded_and_keeps_quantiles() {
         let pivots = sketch.summarize(256, 0.5);
         keys.sort_unstable();
         let model = Pivots::model(&[pivots]);
-        // A sample of n keys, at least half the capacity, is off by sqrt(1 / n) / 2 at one standard deviation; allow
-        // four.
+        // The sample has n keys, at least half of the capacity. Its standard deviation is at most sqrt(1 / n) / 2. The
+        // test allows four standard deviations.
         let allowed = 2.0 * (2.0 / capacity as f64).sqrt();
         for percent in 1..100 {
             let key = keys[keys.len() * percent / 100];
@@ -330,7 +331,7 @@ fn a_sketch_is_bounded_and_keeps_quantiles() {
 fn merged_partial_sketches_agree_with_exact_quantiles() {
     for ranks in [1, 2, 3, 7, 61, 513] {
         let (order, mut keys) = hostile("normal", 300_000, 8);
-        // Ranks hold different parts of the key space.
+        // Ranks have keys from different parts of the key space.
         keys.sort_unstable();
         let mut random = Random::new(4);
         let mut phase = move || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -348,7 +349,7 @@ fn merged_partial_sketches_agree_with_exact_quantiles() {
         for percent in 1..100 {
             let key = keys[keys.len() * percent / 100];
             let found = model.mass_below(cut(key, 0)) / keys.len() as f64;
-            // An interval between pivots is 0.2 % of its message's mass.
+            // The interval between two pivots has 0.2 % of the mass of its message.
             assert!((found - percent as f64 / 100.0).abs() < 0.002, "{ranks} ranks at {percent} %: {found}");
         }
     }

@@ -1,4 +1,4 @@
-//! The contract of [`Storage`] as one test suite that every implementation must pass.
+//! Tests the contract of [`Storage`] with one suite, which every implementation must pass.
 
 use std::io::{ErrorKind, IoSliceMut};
 use std::path::Path;
@@ -24,7 +24,7 @@ fn files(storage: &dyn Storage, root: &Path) {
     assert_eq!(storage.create(&path).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(storage.kind(&path).unwrap(), Some(FileKind::File));
 
-    // Out of order, with a gap, overlapping, empty, unaligned and aligned.
+    // The writes are out of order, with a gap, overlapping, empty, unaligned and aligned.
     file.write_at(10, b"world").unwrap();
     file.write_at(0, b"hello").unwrap();
     file.write_at(3, b"LO").unwrap();
@@ -50,7 +50,7 @@ fn files(storage: &dyn Storage, root: &Path) {
     reader.read_at(10, &mut five).unwrap();
     assert_eq!(&five, b"world");
     assert_eq!(reader.read_at(26, &mut five).unwrap_err().kind(), ErrorKind::UnexpectedEof);
-    // More buffers than one system call takes, with empty ones among them and in front.
+    // More buffers than one system call accepts, with empty buffers at the start and among the others
     let (mut many, mut last) = (vec![[0u8; 1]; 2500], [0u8; 2]);
     let mut buffers: Vec<IoSliceMut<'_>> = Vec::new();
     for (number, byte) in many.iter_mut().enumerate() {
@@ -160,8 +160,7 @@ fn suite(storage: &dyn Storage, root: &Path, exchange_supported: bool) {
 #[test]
 fn the_file_system_keeps_the_contract() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
-    // Whether this machine's temporary folder supports exchange depends on the machine; checked once, outside the
-    // suite.
+    // The test checks once whether the file system of the temporary folder supports exchange.
     let (one, two) = (folder.path().join("1"), folder.path().join("2"));
     std::fs::create_dir(&one).unwrap();
     std::fs::create_dir(&two).unwrap();

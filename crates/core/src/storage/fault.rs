@@ -1,4 +1,4 @@
-//! A wrapper that injects faults into any storage, and counts its operations.
+//! A wrapper that injects faults into any storage and counts its operations.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,72 +7,74 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
-/// A fault to inject, and when. Operations are counted from 0; every call of [`Storage`], [`WritableFile`] and
-/// [`ReadableFile::read_at`] is one.
+/// A fault to inject, and its time or place.
+///
+/// Operations are counted from 0. Every call of [`Storage`], [`WritableFile`] and [`ReadableFile::read_at`] is one
+/// operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// The operations `first .. first + count` fail without effect.
     Fail {
-        /// The first to fail.
+        /// First operation to fail.
         first: u64,
         /// Number of operations that fail.
         count: u64,
-        /// Their error.
+        /// Kind of their error.
         kind: io::ErrorKind,
     },
-    /// The process dies before operation `at`: that one and all later ones fail.
+    /// The process dies before operation `at`: this operation and all later ones fail.
     Kill {
-        /// The first operation that no longer takes effect.
+        /// First operation without effect.
         at: u64,
-        /// Whether half of it still takes effect if it is a write.
+        /// Whether half of the bytes are written if this operation is a write.
         torn: bool,
     },
-    /// The disk is full after this many more bytes; a write that does not fit is cut where the space ends.
+    /// The disk is full after this number of further bytes. A write that does not fit is cut short.
     Full {
-        /// Bytes that still fit.
+        /// Number of bytes that still fit.
         bytes: u64,
     },
-    /// Every read of one byte of one file returns it with some bits flipped.
+    /// Every read of a certain byte returns it with some bits flipped.
     Flip {
-        /// The file, as a path or the end of one.
+        /// Path of the file, or the end of the path.
         path: PathBuf,
-        /// The byte.
+        /// Offset of the byte.
         offset: u64,
-        /// The bits.
+        /// Bits to flip.
         mask: u8,
     },
-    /// A file appears to end early.
+    /// A file appears to be truncated.
     Cut {
-        /// The file, as a path or the end of one.
+        /// Path of the file, or the end of the path.
         path: PathBuf,
-        /// Its apparent length.
+        /// Apparent length of the file in bytes.
         bytes: u64,
     },
-    /// Every operation that names a path below this one fails.
+    /// Every operation on a path, or on paths below it, fails.
     Refuse {
-        /// The file or folder, as a path or the end of one.
+        /// Path of the file or folder, or the end of the path.
         path: PathBuf,
-        /// Their error.
+        /// Kind of the error.
         kind: io::ErrorKind,
     },
 }
 
-/// Operation counts of a [`FaultStorage`].
+/// The operation counts of a [`FaultStorage`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StorageCounters {
-    /// Calls of any kind, failed ones included.
+    /// Number of calls of any kind, including failed ones.
     pub operations: u64,
-    /// Calls of `read_at`.
+    /// Number of `read_at` calls.
     pub reads: u64,
-    /// Bytes they returned.
+    /// Bytes returned by `read_at`.
     pub bytes_read: u64,
-    /// Calls of `write_at`.
+    /// Number of `write_at` calls.
     pub writes: u64,
-    /// Bytes they wrote.
+    /// Bytes written by `write_at`.
     pub bytes_written: u64,
-    /// Calls of `sync` and `sync_dir`.
+    /// Number of `sync` and `sync_dir` calls.
     pub syncs: u64,
-    /// Calls of `list`.
+    /// Number of `list` calls.
     pub lists: u64,
 }
 
@@ -92,7 +94,7 @@ struct Shared {
 enum Verdict {
     Go,
     Stop(io::Error),
-    /// A write of which only this many bytes take effect before the error.
+    /// The error of a write, and the number of bytes that are written before the error.
     Torn(usize, io::Error),
 }
 
@@ -105,7 +107,7 @@ impl Shared {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts an operation on `paths` that writes `bytes`, and returns the effect of the faults on it.
+    /// Counts an operation on `paths` that writes `bytes` bytes. Returns the effect of the faults on it.
     fn judge(&self, paths: &[&Path], bytes: usize) -> Verdict {
         let number = self.operations.fetch_add(1, Ordering::SeqCst);
         for fault in self.faults().iter_mut() {
@@ -140,7 +142,7 @@ impl Shared {
     }
 }
 
-/// Returns whether `path` is `fault` or lies below it; `fault` is absolute or the end of a path.
+/// Returns whether `path` is `fault` or lies below it. `fault` is an absolute path or the end of a path.
 fn lies_below(path: &Path, fault: &Path) -> bool {
     path.ancestors().any(|above| above.ends_with(fault))
 }
@@ -158,19 +160,19 @@ impl FaultStorage {
         Self { inner, shared: Arc::default() }
     }
 
-    /// Wraps a storage with a first fault.
+    /// Wraps a storage and adds a fault.
     pub fn with_fault(inner: Arc<dyn Storage>, fault: Fault) -> Self {
         let storage = Self::new(inner);
         storage.add_fault(fault);
         storage
     }
 
-    /// Adds a fault; all added faults are active at once.
+    /// Adds a fault. All added faults are active at the same time.
     pub fn add_fault(&self, fault: Fault) {
         self.shared.faults().push(fault);
     }
 
-    /// Removes all faults. Counters continue.
+    /// Removes all faults. Counters are not reset.
     pub fn heal(&self) {
         self.shared.faults().clear();
     }

@@ -1,9 +1,9 @@
-//! The real file system.
+//! The file system of the operating system.
 //!
-//! Writing uses one descriptor per file whose `O_DIRECT` flag is switched on for aligned ranges and off for the others.
-//! When a file system refuses the flag, or a direct write, the rest of that file is written with buffered writes: the
-//! bytes are the same, only slower. Buffered bytes are flushed before a direct write touches the same pages, so that no
-//! later write-back of the page cache overwrites it.
+//! Each file is written through one descriptor. Its `O_DIRECT` flag is set for aligned ranges and cleared for others.
+//! If a file system refuses the flag or a direct write, the rest of that file is written through the page cache, with
+//! the same content. Buffered bytes are flushed before a direct write to the same pages. Otherwise a later write-back
+//! of the page cache would overwrite the direct write.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -18,10 +18,11 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use super::{ALIGNMENT, DirEntry, FileKind, ReadableFile, Storage, WritableFile};
 
-/// Maximum number of buffers in one vectored read: Linux' limit.
+/// Maximum number of buffers in one vectored read (Linux limit).
 const MAX_BUFFERS: usize = 1024;
 
-/// Files on disk, with direct I/O and Linux' exclusive and exchanging renames where the file system supports them.
+/// A storage on disk. Direct I/O, and Linux' exclusive and exchanging renames are used if the file system supports
+/// them.
 #[derive(Debug, Clone)]
 pub struct FileSystem {
     direct: bool,
@@ -35,23 +36,23 @@ impl Default for FileSystem {
 }
 
 impl FileSystem {
-    /// Creates a file system with all features.
+    /// Creates a storage with all features.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a file system without direct I/O and the flags of `renameat2`, like network file systems.
+    /// Creates a storage without direct I/O and without the flags of `renameat2`, as on network file systems.
     pub fn plain() -> Self {
         Self { direct: false, rename_flags: false }
     }
 }
 
-/// Returns whether the error means that the operation is not supported, rather than that it failed.
+/// Returns whether the error means that the file system does not support the operation.
 fn unsupported(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
-/// Maps the two errors of a rename onto an existing folder to the one in the contract.
+/// Converts the errors of a rename to an existing name to `AlreadyExists`, as the contract requires.
 fn as_already_exists(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
@@ -61,8 +62,10 @@ fn as_already_exists(error: io::Error) -> io::Error {
     }
 }
 
-/// Renames without replacing where `renameat2` is not supported. Files are moved by a hard link, which fails when the
-/// name is taken; folders by a check first, since a rename never replaces a folder that is not empty.
+/// Renames without replacing on file systems that do not support `renameat2`.
+///
+/// A file is moved with a hard link, which fails if the new name exists. For a folder, the existence of the new name is
+/// checked first. A rename never replaces a folder that is not empty.
 fn rename_without_flags(from: &Path, to: &Path) -> io::Result<()> {
     if from.symlink_metadata()?.is_file() {
         match std::fs::hard_link(from, to) {
@@ -161,24 +164,25 @@ impl Storage for FileSystem {
         }
         match rustix::fs::fsync(&folder) {
             Ok(()) => Ok(()),
-            // Some network and user-space file systems have no such call; their names cannot be made more durable.
+            // Some network and user-space file systems do not support this call. No other call makes their names
+            // durable.
             Err(error) if unsupported(error) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// A file being written.
+/// A file that is being written.
 #[derive(Debug)]
 struct WriteHandle {
     file: File,
-    /// The alignment of offsets, lengths and memory of direct writes.
+    /// Alignment required for offsets, lengths and memory of direct writes.
     alignment: usize,
-    /// False once the file system refused a direct write of this file.
+    /// Whether direct writes are allowed. False after the file system has refused one for this file.
     direct_allowed: bool,
-    /// Whether the descriptor currently has `O_DIRECT` set.
+    /// Whether `O_DIRECT` is currently set.
     direct_now: bool,
-    /// The range that holds every byte written through the page cache since the last flush.
+    /// A range that covers all bytes written through the page cache since the last flush.
     buffered: Range<u64>,
 }
 
@@ -187,7 +191,7 @@ impl WriteHandle {
         Self { file, alignment: ALIGNMENT, direct_allowed, direct_now: false, buffered: 0..0 }
     }
 
-    /// Switches the descriptor's mode. Returns false when the file system refuses it.
+    /// Sets or clears `O_DIRECT`. Returns false if the file system refuses the flag.
     fn switch(&mut self, direct: bool) -> io::Result<bool> {
         if self.direct_now == direct {
             return Ok(true);
@@ -204,7 +208,7 @@ impl WriteHandle {
         }
     }
 
-    /// Chooses the mode of the next write and prepares the descriptor for it.
+    /// Chooses direct or buffered mode for the next write, and prepares the descriptor.
     fn prepare(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let aligned = offset.is_multiple_of(self.alignment as u64)
             && data.len().is_multiple_of(self.alignment)
@@ -242,7 +246,8 @@ impl WritableFile for WriteHandle {
                     if !self.direct_now {
                         self.note_buffered(offset, written as u64);
                     }
-                    // A short direct write leaves an unaligned rest, which the next round writes buffered.
+                    // After a short direct write, the rest is unaligned. The next iteration writes it through the page
+                    // cache.
                     offset += written as u64;
                     data = &data[written..];
                 }
@@ -261,14 +266,14 @@ impl WritableFile for WriteHandle {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        // fdatasync makes the length durable too; it only omits timestamps.
+        // fdatasync omits timestamps, but makes the length durable.
         self.file.sync_data()?;
         self.buffered = 0..0;
         Ok(())
     }
 }
 
-/// A file being read.
+/// A file that is being read.
 #[derive(Debug)]
 struct ReadHandle {
     file: File,
@@ -286,8 +291,8 @@ impl ReadableFile for ReadHandle {
 
     fn announce(&self, ranges: &[(u64, u64)]) {
         let Some((first, _)) = ranges.first() else { return };
-        // When the first range is in the page cache, so are the others most likely, and announcing each takes longer
-        // than reading it. Errors are ignored here: the reads that follow report them.
+        // If the first range is in the page cache, the others probably are too. Announcing a cached range takes longer
+        // than reading it. Errors are ignored here, since the following reads report them.
         let mut byte = [0];
         let probe = &mut [IoSliceMut::new(&mut byte)];
         if rustix::io::preadv2(&self.file, probe, *first, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN) {
@@ -299,7 +304,7 @@ impl ReadableFile for ReadHandle {
 
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let (mut offset, mut rest) = (offset, buffers);
-        // Leading buffers of length zero would look like the end of the file.
+        // Leading empty buffers would look like the end of the file, so they are skipped.
         IoSliceMut::advance_slices(&mut rest, 0);
         while !rest.is_empty() {
             let count = rest.len().min(MAX_BUFFERS);
@@ -321,7 +326,7 @@ impl ReadableFile for ReadHandle {
 mod tests {
     use super::*;
 
-    /// Allocates memory for direct writes, and returns it with the offset of its aligned part.
+    /// Allocates and fills memory for direct writes. Returns the memory and the offset of its aligned part.
     fn aligned(bytes: usize, fill: impl Fn(usize) -> u8) -> (Vec<u8>, usize) {
         let mut memory = vec![0; bytes + ALIGNMENT];
         let start = memory.as_ptr().align_offset(ALIGNMENT);
@@ -366,8 +371,8 @@ mod tests {
         let folder = tempfile::tempdir_in("/var/tmp").unwrap();
         let path = folder.path().join("file");
         let file = OpenOptions::new().write(true).create_new(true).open(&path).unwrap();
-        // For a handle that treats every range as aligned, the kernel acts as a device whose blocks are larger than
-        // ours.
+        // With an alignment of 1, the handle attempts all writes as direct writes. The kernel then refuses them like a
+        // device with larger blocks.
         let mut handle = WriteHandle { alignment: 1, ..WriteHandle::new(file, true) };
         let (memory, start) = aligned(3 * ALIGNMENT, |index| index as u8);
         handle.write_at(0, &memory[start..start + 3 * ALIGNMENT]).unwrap();

@@ -1,13 +1,13 @@
-//! The file operations that the store uses, as traits.
+//! The file operations of the store, as traits.
 
 use std::io::{self, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Alignment in bytes of offsets, lengths and memory that allows direct I/O.
+/// Alignment of offsets, lengths and memory that allows direct I/O, in bytes.
 pub const ALIGNMENT: usize = 4096;
 
-/// The kind of a path.
+/// The kind of a path: file or folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A regular file.
@@ -16,30 +16,31 @@ pub enum FileKind {
     Directory,
 }
 
-/// A name in a folder.
+/// An entry of a folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name, without the folder's path. Names that are not UTF-8 are left out: none of ours is one.
+    /// Name of the entry, without the path of the folder. Names that are not UTF-8 are omitted, since the store creates
+    /// no such names.
     pub name: String,
-    /// Its kind.
+    /// Kind of the entry.
     pub kind: FileKind,
 }
 
-/// A file system, reduced to the operations in use.
+/// A file system, reduced to the operations of the store.
 pub trait Storage: Send + Sync + std::fmt::Debug {
-    /// Creates a new file for writing; `AlreadyExists` when there is one.
+    /// Creates a new file for writing. Fails with `AlreadyExists` if the file exists.
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>>;
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Arc<dyn ReadableFile>>;
-    /// Returns the kind of the path, `None` when it does not exist.
+    /// Returns the kind of a path, or `None` if it does not exist.
     fn kind(&self, path: &Path) -> io::Result<Option<FileKind>>;
-    /// Returns the names in a folder, in byte order.
+    /// Returns the entries of a folder, in byte order of their names.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>>;
-    /// Creates a folder and those above it; no error when it exists.
+    /// Creates a folder and its missing ancestors. Existing folders are not an error.
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
-    /// Moves a file or folder to a name that is free; `AlreadyExists` otherwise.
+    /// Moves a file or folder to a new name. Fails with `AlreadyExists` if the name exists.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
-    /// Swaps two folders atomically; `Unsupported` where the file system cannot.
+    /// Exchanges two folders atomically. Fails with `Unsupported` if the file system does not support exchange.
     fn exchange(&self, one: &Path, other: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -49,29 +50,29 @@ pub trait Storage: Send + Sync + std::fmt::Debug {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// A file being written by one owner.
+/// A file that one owner writes.
 pub trait WritableFile: Send + std::fmt::Debug {
     /// Writes all of `data` at `offset`.
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Truncates the file to `bytes`.
     fn truncate(&mut self, bytes: u64) -> io::Result<()>;
-    /// Makes content and length durable.
+    /// Makes the content and length of the file durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// A file being read by any number of threads.
+/// A file that any number of threads read.
 pub trait ReadableFile: Send + Sync + std::fmt::Debug {
-    /// Returns the length in bytes when it was opened.
+    /// Returns the length that the file had when it was opened, in bytes.
     fn bytes(&self) -> u64;
-    /// Fills `buffer` from `offset`; `UnexpectedEof` when the file ends before.
+    /// Fills `buffer` from `offset`. Fails with `UnexpectedEof` if the file ends before.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
-    /// Announces that these ranges (offset and length) are about to be read, so that a device with high latency can
-    /// fetch them concurrently. Does not affect the bytes read.
+    /// Announces that these ranges (offset and length) will be read, so a device with high latency can fetch them
+    /// concurrently. This does not affect the bytes read.
     fn announce(&self, ranges: &[(u64, u64)]) {
         let _ = ranges;
     }
-    /// Fills buffers one after the other from `offset`, in as few system calls as possible. The slices' positions
-    /// afterwards are unspecified.
+    /// Fills consecutive buffers from `offset`, in as few system calls as possible. The positions of the slices are
+    /// unspecified afterwards.
     fn read_vectored_at(&self, offset: u64, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
         let mut offset = offset;
         for buffer in buffers {
@@ -82,7 +83,7 @@ pub trait ReadableFile: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// Reads a whole file, and refuses one larger than `limit_bytes`.
+/// Reads a whole file. Fails if the file is larger than `limit_bytes`.
 pub(crate) fn read_all(storage: &dyn Storage, path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let file = storage.open(path)?;
     if file.bytes() > limit_bytes {

@@ -1,10 +1,10 @@
 //! An in-memory file system that models power failures.
 //!
-//! Content becomes durable by `sync` of its file. Names become durable by `sync_dir` of their folder: until then every
-//! change of a name waits in a log. Syncing a folder settles the changes that touch it, and the earlier ones they
-//! depend on; a rename between two folders is one change that is either settled in both or in neither, as in a
-//! journaling file system. [`MemoryStorage::crash`] keeps nothing else; [`MemoryStorage::crash_keeping`] also keeps
-//! some pending changes, as a real disk may.
+//! `sync` of a file makes its content durable. `sync_dir` of a folder makes its names durable. Until then, every change
+//! of a name stays in a log of pending changes. Syncing a folder settles the changes that touch it, and the earlier
+//! changes on which these depend. A rename between two folders is one change, and takes effect in both folders or in
+//! neither, as in a journaling file system. [`MemoryStorage::crash`] drops all pending changes.
+//! [`MemoryStorage::crash_keeping`] keeps some of them, as a real disk may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,14 +22,15 @@ enum Node {
     Directory { names: BTreeMap<String, NodeId>, durable_names: BTreeMap<String, NodeId> },
 }
 
-/// The current bytes, and the bytes after a crash.
+/// The current bytes of a file, and its bytes after a crash.
 #[derive(Debug, Clone, Default)]
 struct FileContent {
     now: Arc<Vec<u8>>,
     durable: Arc<Vec<u8>>,
 }
 
-/// One change of names that is not durable yet: each slot of a folder gets a node or becomes free, all at once.
+/// A pending change of names. Each slot names an entry of a folder and its new node, or `None` for removal. All slots
+/// change together.
 #[derive(Debug, Clone)]
 struct Change {
     slots: Vec<(NodeId, String, Option<NodeId>)>,
@@ -49,7 +50,7 @@ struct Tree {
 
 const ROOT: NodeId = 0;
 
-/// Files in memory; clones share them.
+/// A file system in memory. Clones share its files.
 #[derive(Debug, Clone)]
 pub struct MemoryStorage {
     tree: Arc<Mutex<Tree>>,
@@ -62,8 +63,8 @@ impl Default for MemoryStorage {
     }
 }
 
-/// Locks the tree even if poisoned: it is changed in whole steps, so one panicking test thread does not make the others
-/// panic.
+/// Locks a mutex even if it is poisoned. Changes are made in whole steps, so a panic of one test thread does not affect
+/// the others.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -72,7 +73,7 @@ fn error<T>(kind: io::ErrorKind) -> io::Result<T> {
     Err(kind.into())
 }
 
-/// Returns the names on the way to a path; relative paths start at the root too.
+/// Returns the names in a path. Relative paths start at the root too.
 fn names(path: &Path) -> io::Result<Vec<&str>> {
     let mut names = Vec::new();
     for component in path.components() {
@@ -112,7 +113,7 @@ impl Tree {
         self.walk(&names(path)?)
     }
 
-    /// Returns the folder of a path, and its last name.
+    /// Returns the folder that contains a path, and the last name of the path.
     fn slot(&self, path: &Path) -> io::Result<(NodeId, String)> {
         let names = names(path)?;
         let (last, above) = names.split_last().ok_or(io::ErrorKind::InvalidInput)?;
@@ -155,7 +156,7 @@ impl Tree {
         }
     }
 
-    /// Settles the pending changes that touch `folder` and the earlier ones they depend on.
+    /// Settles the pending changes that touch `folder`, and the earlier changes on which these depend.
     fn sync_folder(&mut self, folder: NodeId) {
         let mut folders = BTreeSet::from([folder]);
         let mut settled = Vec::new();
@@ -175,7 +176,7 @@ impl Tree {
         }
     }
 
-    /// Returns the tree after a crash, in which the durable names and contents are the current ones.
+    /// Returns the tree after a crash: the current names and contents are the durable ones.
     fn after_crash(mut self) -> Self {
         self.pending.clear();
         for node in &mut self.nodes {
@@ -202,15 +203,16 @@ impl MemoryStorage {
         Self { exchanges: false, ..Self::new() }
     }
 
-    /// Returns the state after a power failure now, with only synced changes. This file system is unchanged.
+    /// Returns the state after a power failure at this time, with synced changes only. This file system is not
+    /// modified.
     #[must_use]
     pub fn crash(&self) -> Self {
         let tree = lock(&self.tree).clone().after_crash();
         Self { tree: Arc::new(Mutex::new(tree)), exchanges: self.exchanges }
     }
 
-    /// Returns the state after a power failure like [`MemoryStorage::crash`], but with some unsynced changes, chosen by
-    /// `seed`: a prefix of the changes of names, and the unsynced content of some files, whole or cut.
+    /// Returns the state after a power failure, like [`MemoryStorage::crash`], but with some unsynced changes. `seed`
+    /// chooses a prefix of the pending changes of names, and the unsynced content of some files, whole or truncated.
     #[must_use]
     pub fn crash_keeping(&self, seed: u64) -> Self {
         let mut tree = lock(&self.tree).clone();
@@ -358,7 +360,7 @@ struct MemoryWriter {
 
 impl WritableFile for MemoryWriter {
     fn write_at(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
-        // An empty write does not extend a file.
+        // An empty write does not extend the file.
         if data.is_empty() {
             return Ok(());
         }
@@ -472,7 +474,7 @@ mod tests {
         }
         storage.remove_file(Path::new("/to/x")).unwrap();
         storage.rename(Path::new("/from/y"), Path::new("/to/x")).unwrap();
-        // Settles the rename, which touches both folders, and with it the removal before.
+        // Settles the rename, which touches both folders, and the earlier removal.
         storage.sync_dir(Path::new("/from")).unwrap();
         storage.sync_dir(Path::new("/to")).unwrap();
         assert_eq!(bytes(&storage.crash(), "/to/x").unwrap(), b"new");

@@ -1,12 +1,14 @@
-//! The storage interface: the few file operations that the store uses.
+//! The storage interface: the file operations of the store.
 //!
-//! Contract of every implementation (one suite, `contract`, tests all of them):
-//! - `create` never opens an existing file; `rename` never replaces an existing target; `exchange` swaps two existing
+//! One test suite, `contract`, tests the contract of all implementations:
+//!
+//! - `create` never opens an existing file. `rename` never replaces an existing target. `exchange` swaps two existing
 //!   folders atomically or returns `Unsupported`.
-//! - A write is durable once `sync` on its file returned; a name once `sync_dir` on its folder returned.
-//! - `write_at` may use direct I/O when offset, length and memory are multiples of [`ALIGNMENT`]; it must also accept
-//!   ranges that are not.
-//! - Errors leave the target as it was or partly written, never anything else.
+//! - A write is durable after `sync` on its file has returned. A name is durable after `sync_dir` on its folder has
+//!   returned.
+//! - `write_at` may use direct I/O if offset, length and memory are multiples of [`ALIGNMENT`]. It must also accept
+//!   other ranges.
+//! - After an error, the target is unchanged or partly written.
 
 #[cfg(test)]
 mod contract;

@@ -1,4 +1,4 @@
-//! An unnamed temporary file for data that does not fit into memory: it is removed however the process ends.
+//! An unnamed temporary file for data that exceeds the memory. The file is removed even if the process crashes.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -9,10 +9,10 @@ use uuid::Uuid;
 
 use crate::error::{Error, Result};
 
-/// A file to append to and read back.
+/// A file to which data is appended and from which it is read back.
 ///
-/// Unlike all other files it is not behind [`super::Storage`]: none of it outlives the process, so crash tests do not
-/// apply.
+/// This file is not accessed through [`super::Storage`]. Crash tests do not apply, since the file never outlives the
+/// process.
 #[derive(Debug)]
 pub(crate) struct ScratchFile {
     file: File,
@@ -24,7 +24,7 @@ impl ScratchFile {
     /// Creates an empty file in an existing folder.
     ///
     /// # Errors
-    /// Those of the system.
+    /// I/O errors.
     pub(crate) fn create(folder: &Path) -> Result<Self> {
         let path = folder.join(format!(".turbidite-{}.tmp", Uuid::new_v4().simple()));
         let open = || {
@@ -36,7 +36,7 @@ impl ScratchFile {
         Ok(Self { file, folder: folder.to_owned(), bytes: 0 })
     }
 
-    /// Returns the number of bytes appended so far: the offset of the next.
+    /// Returns the number of bytes appended so far, which is the offset of the next append.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -44,7 +44,7 @@ impl ScratchFile {
     /// Appends `data`.
     ///
     /// # Errors
-    /// Those of the system, such as a full disk.
+    /// I/O errors, such as a full disk.
     pub(crate) fn append(&mut self, data: &[u8]) -> Result<()> {
         let written = self.file.write_all_at(data, self.bytes);
         written.map_err(|source| failed("write a temporary file in", &self.folder, source))?;
@@ -55,7 +55,7 @@ impl ScratchFile {
     /// Fills `buffer` from `offset`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// I/O errors.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let read = self.file.read_exact_at(buffer, offset);
         read.map_err(|source| failed("read a temporary file in", &self.folder, source))

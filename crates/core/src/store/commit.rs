@@ -1,4 +1,4 @@
-//! One attempt at writing an epoch: a folder for its parts, and the commit that moves it into place.
+//! An attempt to write an epoch: creates a folder for its parts, and commits them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use crate::format::{EpochManifest, PartIdentity};
 use crate::schema::Schema;
 use crate::storage::Storage;
 
-/// The action when an epoch exists.
+/// What to do if an epoch already exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IfExists {
-    /// Fail.
+    /// Return an error.
     #[default]
     Error,
-    /// Replace it; the old epoch stays until the new one is in place.
+    /// Replace the epoch. The old epoch exists until the commit.
     Replace,
-    /// Keep it.
+    /// Keep the epoch and skip the new data.
     Skip,
 }
 
-/// Removes the parts and the manifest of a failed attempt at an epoch. Returns the bytes of the parts. Only the holder
-/// of the lock may call this, after the attempt's last write.
+/// Removes the parts and the manifest of a failed attempt to write an epoch. Returns the size of the parts in bytes.
+/// Only the holder of the lock may call this function, after the last write of the attempt.
 ///
-/// A commit may fail after the epoch is in place, if it could not be made durable. Nothing is removed then: the
-/// attempt's folder may hold the data that was replaced.
+/// A commit also fails if the epoch is in place but could not be made durable. Nothing is removed in this case, since
+/// the attempt's folder may contain the replaced data.
 ///
 /// # Errors
-/// When storage fails.
+/// If storage fails.
 pub(crate) fn discard_attempt(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<u64> {
     let directory = paths.attempt(epoch, commit);
     let is_other = commit_of(storage, &directory)?.is_some_and(|found| found != commit);
@@ -57,7 +57,7 @@ pub(crate) fn discard_attempt(storage: &dyn Storage, paths: &DatasetPaths, epoch
     Ok(bytes)
 }
 
-/// An epoch being written.
+/// An epoch that is being written.
 #[derive(Debug)]
 pub struct EpochCommit {
     storage: Arc<dyn Storage>,
@@ -68,7 +68,8 @@ pub struct EpochCommit {
 }
 
 impl EpochCommit {
-    /// Begins an epoch: creates the folder for its parts. Returns `None` when the epoch exists and is to be skipped.
+    /// Begins an epoch and creates the folder for its parts. Returns `None` if the epoch exists and `if_exists` is
+    /// [`IfExists::Skip`].
     ///
     /// # Errors
     /// [`Error::EpochExists`]; I/O errors.
@@ -84,7 +85,7 @@ impl EpochCommit {
             match if_exists {
                 IfExists::Error => return Err(Error::EpochExists { epoch, path: paths.root().to_owned() }),
                 IfExists::Skip => {
-                    // The caller relies on a skipped epoch, and the sync after its commit may have failed.
+                    // The sync after the epoch's commit may have failed, but the caller relies on a skipped epoch.
                     storage.sync_dir(&paths.data()).at("sync", &paths.data())?;
                     return Ok(None);
                 }
@@ -103,30 +104,34 @@ impl EpochCommit {
         }))
     }
 
-    /// Returns the folder for the epoch's parts.
+    /// Returns the folder for the parts of the epoch.
     pub fn directory(&self) -> PathBuf {
         self.paths.attempt(self.identity.epoch, self.identity.commit)
     }
 
-    /// Returns the identity that every part's footer must carry.
+    /// Returns the identity that the footer of every part must have.
     pub fn identity(&self) -> PartIdentity {
         self.identity
     }
 
-    /// Commits the epoch. The parts must be closed and synced, and the manifest must list exactly those in the folder.
+    /// Commits the epoch. All parts must be finished and synced. The manifest must list exactly the parts in the
+    /// folder.
     ///
     /// # Errors
-    /// When the folder and the manifest differ, or storage fails. The epoch then does not exist (or is the old one, if
-    /// it existed before), and its parts stay for salvage. The one exception is a failed sync after the commit, when
-    /// the epoch is in place but a power failure could still undo that.
+    /// If folder and manifest differ, or storage fails. The epoch is then unchanged or missing as before, and the new
+    /// parts stay for salvage.
+    ///
+    /// There are two exceptions. If the sync after the commit fails, the epoch is in place, but a power failure may
+    /// undo the commit. If a replacement without exchange fails and cannot be undone, the epoch is missing until the
+    /// next writer completes the replacement.
     pub fn commit(self, manifest: EpochManifest) -> Result<()> {
         self.protocol(&manifest)?.run(&*self.storage)
     }
 
-    /// Returns the steps of the commit, for a driver that executes them itself.
+    /// Returns the protocol of the commit, for a driver that executes the steps itself.
     ///
     /// # Errors
-    /// As [`EpochCommit::commit`], before any change.
+    /// As for [`EpochCommit::commit`]. Nothing has been changed.
     pub fn protocol(&self, manifest: &EpochManifest) -> Result<CommitProtocol> {
         self.check(manifest)?;
         let (epoch, commit) = (self.identity.epoch, self.identity.commit);
@@ -139,19 +144,19 @@ impl EpochCommit {
         Ok(CommitProtocol::new(self.paths.clone(), epoch, commit, self.replace, bytes.into(), old_manifests))
     }
 
-    /// Aborts the epoch. Its parts stay for salvage; the next writer deletes them if they hold no sealed run.
+    /// Aborts the epoch. Its parts stay for salvage. The next writer deletes them if they contain no sealed run.
     pub fn abandon(self) {}
 
-    /// Aborts the epoch and removes its parts, for programs that have the records elsewhere.
+    /// Aborts the epoch and removes its parts. Intended for programs that have the records elsewhere.
     ///
     /// # Errors
-    /// When storage fails.
+    /// If storage fails.
     pub fn discard(self) -> Result<()> {
         let directory = self.directory();
         self.storage.remove_dir_all(&directory).at("remove", &directory)
     }
 
-    /// Compares the manifest with the folder: other tools would read a part that the manifest does not list.
+    /// Checks that the manifest lists exactly the parts in the folder. Other tools would read an unlisted part.
     fn check(&self, manifest: &EpochManifest) -> Result<()> {
         let directory = self.directory();
         let refuse = |what: String| Err(Error::corruption(&directory, what));

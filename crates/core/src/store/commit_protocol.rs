@@ -1,24 +1,24 @@
-//! The commit of an epoch as a list of steps, separate from their execution.
+//! The commit of an epoch as a sequence of steps, separate from their execution.
 //!
-//! [`CommitProtocol::step`] returns the next file operation, [`CommitProtocol::complete`] takes its result. A driver
-//! executes the steps on a storage; a simulator can interleave, fail or stop them anywhere.
+//! [`CommitProtocol::step`] returns the next file operation. [`CommitProtocol::complete`] processes its result. A
+//! driver executes the steps on a storage. A simulator can interleave the steps, make them fail, or stop between them.
 //!
 //! ```text
 //! write manifest, sync it → sync manifest/ → sync the attempt's folder (the parts' names)
 //!   → rename it to data/epoch=N                      THE COMMIT (of a new epoch)
 //!   → sync data/
-//! the name is taken, and replacing was requested:
+//! the name exists, and the epoch is to be replaced:
 //!   → exchange the attempt's folder and data/epoch=N  THE COMMIT (of a replacement)
 //!   → sync data/, tmp/ → remove the old data and the old manifests
-//! the file system cannot exchange:
+//! the file system does not support exchange:
 //!   → rename data/epoch=N to tmp/N.<new>.replaced
-//!   → rename the attempt's folder to data/epoch=N      THE COMMIT; between the two renames other tools miss the epoch,
-//!   → sync data/, tmp/ → remove as above               and a crash there is completed by the next writer
+//!   → rename the attempt's folder to data/epoch=N      THE COMMIT; between the two renames, the epoch is missing,
+//!   → sync data/, tmp/ → remove as above               and after a crash the next writer completes the replacement
 //! ```
 //!
-//! Everything a step relies on is durable before the step; old data is removed only after the new data is durable. The
-//! two renames need no sync between them: a crash may undo both, or the second, and either state is valid. A sync would
-//! only lengthen the time in which the epoch is missing.
+//! All prerequisites of a step are durable before the step. Old data is removed only after the new data is durable. The
+//! two renames need no sync between them: a crash may undo both renames or the second one, and both resulting states
+//! are valid. A sync would only lengthen the time during which the epoch is missing.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,19 +35,19 @@ use crate::storage::Storage;
 /// One step of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommitStep {
-    /// Create the file with this content and make the content durable.
+    /// Creates a file with this content, and makes the content durable.
     WriteFile(PathBuf, Arc<[u8]>),
-    /// Make the names in a folder durable.
+    /// Makes the names in a folder durable.
     SyncDirectory(PathBuf),
-    /// Move a folder to a free name.
+    /// Moves a folder to a new name.
     Rename(PathBuf, PathBuf),
-    /// Swap two folders.
+    /// Exchanges two folders.
     Exchange(PathBuf, PathBuf),
-    /// Determine the commit whose parts lie in a folder.
+    /// Determines the commit to which the parts in a folder belong.
     Identify(PathBuf),
-    /// Remove a folder and its contents.
+    /// Removes a folder and its contents.
     RemoveDirectory(PathBuf),
-    /// Remove a file.
+    /// Removes a file.
     RemoveFile(PathBuf),
 }
 
@@ -81,40 +81,40 @@ impl CommitStep {
     }
 }
 
-/// The state of the protocol: the step that is due.
+/// The state of the protocol, named after the next step.
 #[derive(Debug)]
 enum Stage {
     WriteManifest,
     SyncManifests,
     SyncAttempt,
     Publish,
-    /// The rename failed with this error; on NFS it may have taken effect nevertheless.
+    /// The rename failed with this error. On NFS, it may have taken effect nevertheless.
     ConfirmPublish(Error),
     Exchange,
     SetAside,
     PublishReplacement,
-    /// The second rename failed with this error; the old data goes back.
+    /// The second rename failed with this error. The next step moves the old data back.
     TakeBack(Error),
     SyncData,
     SyncUnfinished,
     RemoveOldData,
     RemoveOldManifests(usize),
     Finished,
-    /// The epoch was not committed.
+    /// The commit failed.
     Failed,
 }
 
-/// The folder of the old data after a replacement is committed.
+/// The location of the old data after a replacement.
 #[derive(Debug, Clone, Copy)]
 enum OldData {
     None,
-    /// In the attempt's place, by an exchange.
+    /// In the attempt's folder, after an exchange.
     Exchanged,
-    /// Set aside by the first of two renames.
+    /// In the folder for data set aside, after two renames.
     SetAside,
 }
 
-/// The commit of one epoch.
+/// The commit of an epoch.
 #[derive(Debug)]
 pub struct CommitProtocol {
     paths: DatasetPaths,
@@ -127,7 +127,7 @@ pub struct CommitProtocol {
     old_data: OldData,
 }
 
-/// Returns the kind of the operating system's error, if `error` is one.
+/// Returns the kind of an I/O error, and `None` for other errors.
 fn io_kind(error: &Error) -> Option<io::ErrorKind> {
     match error {
         Error::Io { source, .. } => Some(source.kind()),
@@ -147,10 +147,10 @@ fn other_file_system(error: Error) -> Error {
 }
 
 impl CommitProtocol {
-    /// Creates the protocol for the attempt `commit` of `epoch`, whose parts are closed and synced in its folder.
+    /// Creates the protocol for the attempt `commit` of `epoch`. The parts in its folder must be finished and synced.
     ///
-    /// `manifest` is the manifest's bytes; `old_manifests` are those of the epoch's earlier commits, to be removed when
-    /// a replacement is done.
+    /// `manifest` is the encoded manifest. `old_manifests` are the manifests of the epoch's earlier commits, which a
+    /// replacement removes.
     pub fn new(
         paths: DatasetPaths,
         epoch: u64,
@@ -175,7 +175,7 @@ impl CommitProtocol {
         self.paths.epoch(self.epoch)
     }
 
-    /// Returns the next step; `None` when the epoch is committed and the cleanup is done.
+    /// Returns the next step. Returns `None` if the commit and its cleanup are complete, or if the commit has failed.
     pub fn step(&self) -> Option<CommitStep> {
         Some(match &self.stage {
             Stage::WriteManifest => {
@@ -199,7 +199,7 @@ impl CommitProtocol {
         })
     }
 
-    /// Returns whether the epoch is in place; it remains to make that durable and to clean up.
+    /// Returns whether the epoch is in place. The remaining steps make the commit durable and clean up.
     pub fn is_committed(&self) -> bool {
         matches!(
             self.stage,
@@ -211,11 +211,14 @@ impl CommitProtocol {
         )
     }
 
-    /// Takes the result of the step returned by [`CommitProtocol::step`].
+    /// Processes the result of the step that [`CommitProtocol::step`] returned.
     ///
     /// # Errors
-    /// The failure of the commit; earlier epochs, and the one to be replaced, are unchanged. After the commit point
-    /// only a failed sync is an error: cleanup that fails now is left to the next writer.
+    /// The error of the commit. Other epochs are unchanged. An epoch that was to be replaced is unchanged too, unless
+    /// its old data was set aside and cannot be moved back. The next writer then completes the replacement.
+    ///
+    /// After the commit point, only a failed sync of `data` or `tmp` is an error. The next writer completes a failed
+    /// cleanup.
     pub fn complete(&mut self, outcome: StepOutcome) -> Result<()> {
         let end = if self.is_committed() { Stage::Finished } else { Stage::Failed };
         let stage = std::mem::replace(&mut self.stage, end);
@@ -250,7 +253,7 @@ impl CommitProtocol {
         })
     }
 
-    /// Returns the stage after the steps that follow the commit, whether they succeeded or not.
+    /// Returns the stage after a step of the cleanup, whether it succeeded or not.
     fn after_cleanup(&self, stage: Stage) -> Stage {
         let next = match stage {
             Stage::SyncUnfinished => return Stage::RemoveOldData,
@@ -268,10 +271,10 @@ impl CommitProtocol {
                 Stage::ConfirmPublish(error)
             }
             Stage::Exchange if kind == Some(io::ErrorKind::Unsupported) => Stage::SetAside,
-            // The old data lies where only the next writer would find it.
+            // The old data is in a folder where only the next writer would find it, so it is moved back.
             Stage::PublishReplacement => Stage::TakeBack(error),
             Stage::TakeBack(cause) => return Err(other_file_system(cause)),
-            // Without this sync the old data may be needed after a power failure, so it must not be removed.
+            // Without this sync, a power failure may restore the old state, so the old data must not be removed.
             Stage::SyncData | Stage::SyncUnfinished => return Err(error),
             Stage::RemoveOldData | Stage::RemoveOldManifests(_) => self.after_cleanup(stage),
             _ => return Err(other_file_system(error)),
@@ -282,8 +285,8 @@ impl CommitProtocol {
         let Stage::ConfirmPublish(error) = stage else {
             return Ok(stage);
         };
-        // A network file system repeats a request whose reply was lost; the repeated rename fails after the first one
-        // took effect.
+        // A network file system repeats a request if the reply was lost. The repeated rename fails, since the first one
+        // has taken effect.
         if found == Some(self.commit) {
             return Ok(Stage::SyncData);
         }
@@ -299,7 +302,7 @@ impl CommitProtocol {
     /// Executes all remaining steps.
     ///
     /// # Errors
-    /// As [`CommitProtocol::complete`].
+    /// As for [`CommitProtocol::complete`].
     pub fn run(&mut self, storage: &dyn Storage) -> Result<()> {
         while let Some(step) = self.step() {
             self.complete(step.execute(storage))?;
@@ -308,7 +311,7 @@ impl CommitProtocol {
     }
 }
 
-/// Executes the second half of a replacement by two renames, after a crash between them.
+/// Executes the second rename of a replacement and its syncs, after a crash between the two renames.
 pub(super) fn finish_replacement(
     storage: &dyn Storage,
     paths: &DatasetPaths,

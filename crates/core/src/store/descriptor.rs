@@ -1,7 +1,7 @@
-//! `dataset.json`: the dataset's schema and identity. Written once, read by every reader and writer.
+//! `dataset.json`: the schema and identity of a dataset. The file is written once, and read by every reader and writer.
 //!
-//! The file is JSON for people and other programs. Its last field is the xxh3-64 of every byte before that field, so
-//! that any changed byte is detected, even if the JSON stays valid.
+//! The format is JSON, which people and other programs can read. The last field is the xxh3-64 of all bytes before that
+//! field. The checksum detects any changed byte, even if the JSON is still valid.
 
 use std::io;
 use std::sync::Arc;
@@ -16,28 +16,28 @@ use crate::error::{Error, IoContext, Result};
 use crate::schema::{Column, Schema};
 use crate::storage::{FileKind, Storage, read_all};
 
-/// The highest version of the dataset folder that this release reads, and the one it writes.
+/// Version of the dataset folder that this release writes, and the highest version that it reads.
 pub const DATASET_VERSION: u32 = 1;
 
-/// An upper limit of a descriptor's size, for a schema of the largest size.
+/// Maximum size of `dataset.json` in bytes, sufficient for the largest schema.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// The contents of `dataset.json`.
+/// The content of `dataset.json`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetDescriptor {
-    /// Version of the folder's layout and of `dataset.json`.
+    /// Version of the folder layout and of `dataset.json`.
     pub format_version: u32,
-    /// Identity of the dataset; every part's footer carries it.
+    /// Identifier of the dataset. The footer of every part contains it.
     pub uuid: Uuid,
-    /// The columns, with units, and the key.
+    /// Columns with their units, and the key.
     pub schema: Arc<Schema>,
     /// Definitions of derived columns, as `name = expression`.
     pub derivations: Vec<String>,
-    /// The origin of the data, as free text.
+    /// Origin of the data, as free text.
     pub source: Option<String>,
 }
 
-/// The fields of the file, in their order; the checksum follows them.
+/// The fields of the file, in file order. The checksum follows them.
 #[derive(Debug, Serialize, Deserialize)]
 struct Fields {
     format_version: u32,
@@ -51,19 +51,19 @@ struct Fields {
     source: Option<String>,
 }
 
-/// The fields that every version of the file has.
+/// The field that every version of the file has.
 #[derive(Debug, Deserialize)]
 struct VersionField {
     format_version: u32,
 }
 
-/// Returns the end of the file: everything from the comma before the checksum on.
+/// Returns the end of the file, from the comma before the checksum.
 fn closing(covered: &[u8]) -> String {
     format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered))
 }
 
 impl DatasetDescriptor {
-    /// Creates a new dataset's descriptor.
+    /// Creates the descriptor of a new dataset.
     pub fn new(schema: Arc<Schema>) -> Self {
         Self { format_version: DATASET_VERSION, uuid: Uuid::new_v4(), schema, derivations: Vec::new(), source: None }
     }
@@ -71,7 +71,7 @@ impl DatasetDescriptor {
     /// Encodes `dataset.json`.
     ///
     /// # Errors
-    /// None that a schema can cause; serialization reports errors by type only.
+    /// Errors of the JSON encoder. No schema causes one.
     pub fn encode(&self) -> io::Result<Vec<u8>> {
         let fields = Fields {
             format_version: self.format_version,
@@ -83,17 +83,17 @@ impl DatasetDescriptor {
             source: self.source.clone(),
         };
         let mut text = serde_json::to_string_pretty(&fields)?;
-        // The closing brace comes back after the checksum.
+        // The closing brace is appended again after the checksum.
         text.truncate(text.trim_end_matches(['}', '\n']).len());
         let end = closing(text.as_bytes());
         text.push_str(&end);
         Ok(text.into_bytes())
     }
 
-    /// Decodes `dataset.json`; `path` is for messages.
+    /// Decodes `dataset.json`. `path` is the path of the file, for error messages.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when a byte was changed, [`Error::Version`] for a newer release's file.
+    /// [`Error::Corruption`] if a byte was changed; [`Error::Version`] if a newer release wrote the file.
     pub fn decode(bytes: &[u8], path: &std::path::Path) -> Result<Self> {
         let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes.len().checked_sub(closing(&[]).len()).map(|end| &bytes[..end]);
@@ -126,8 +126,10 @@ impl DatasetDescriptor {
     /// Reads the descriptor of the dataset at `paths`.
     ///
     /// # Errors
-    /// [`Error::NotADataset`] when there is none, [`Error::Corruption`] when it is missing beside data or corrupt,
-    /// [`Error::Version`], I/O errors.
+    /// - [`Error::NotADataset`] if there is no dataset
+    /// - [`Error::Corruption`] if the file is corrupt, or missing although there is data
+    /// - [`Error::Version`]
+    /// - I/O errors
     pub fn read(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Self> {
         let path = paths.descriptor();
         match read_all(storage, &path, MAX_BYTES) {
@@ -156,10 +158,11 @@ impl DatasetDescriptor {
         })
     }
 
-    /// Opens the dataset, or creates it as `wanted` if there is none. Only the holder of the lock may call this.
+    /// Opens the dataset, or creates it with the descriptor `wanted` if it does not exist. Only the holder of the lock
+    /// may call this function.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] when the dataset exists with other columns, another key or other derivations; those of
+    /// [`Error::Mismatch`] if the dataset exists with other columns, another key or other derivations; the errors of
     /// [`DatasetDescriptor::read`].
     pub fn open_or_create(storage: &dyn Storage, paths: &DatasetPaths, wanted: &Self) -> Result<Self> {
         match Self::read(storage, paths) {
@@ -185,7 +188,7 @@ impl DatasetDescriptor {
             create_dir_synced(storage, &folder)?;
         }
         let path = paths.descriptor();
-        // The file appears whole, by a rename; the draft of an earlier crash is removed first.
+        // The complete file appears atomically, by a rename. A draft left by a crash is removed first.
         let draft = paths.control().join("dataset.json.new");
         if storage.kind(&draft).at("look up", &draft)?.is_some() {
             storage.remove_file(&draft).at("remove", &draft)?;
@@ -195,7 +198,7 @@ impl DatasetDescriptor {
         storage.sync_dir(&paths.control()).at("sync", &paths.control())
     }
 
-    /// Checks that this dataset matches `wanted`: columns, key, and derivations if `wanted` has any.
+    /// Checks that this dataset has the columns and key of `wanted`, and its derivations if there are any.
     ///
     /// # Errors
     /// [`Error::Mismatch`] with the first difference.
@@ -230,11 +233,12 @@ impl DatasetDescriptor {
         Ok(())
     }
 
-    /// Checks that this dataset may take records of the source of `wanted`: sources with the same scheme, the text
-    /// before `": "`, must be equal; a source without a scheme, or with another one, is not compared.
+    /// Checks that records from the source of `wanted` may be added to this dataset. The scheme of a source is its text
+    /// before `": "`. Sources with the same scheme must be equal. Sources without a scheme, or with different schemes,
+    /// are not compared.
     ///
     /// # Errors
-    /// [`Error::OtherSource`] when they differ.
+    /// [`Error::OtherSource`] if the sources differ.
     pub(crate) fn check_source(&self, paths: &DatasetPaths, wanted: &Self) -> Result<()> {
         let (Some(found), Some(wanted)) = (&self.source, &wanted.source) else { return Ok(()) };
         let scheme = |source: &str| source.split_once(": ").map(|(scheme, _)| scheme.to_owned());
@@ -271,7 +275,7 @@ mod tests {
         DatasetDescriptor::decode(bytes, Path::new("dataset.json"))
     }
 
-    /// Returns the text with a valid checksum.
+    /// Appends a valid checksum to the text.
     fn signed(covered: &str) -> Vec<u8> {
         format!("{covered}{}", closing(covered.as_bytes())).into_bytes()
     }

@@ -1,7 +1,7 @@
-//! The existing epochs, and the manifest of each.
+//! Finds the epochs of a dataset and their manifests.
 //!
-//! The parts decide: an epoch exists when its folder lies in `data`, and its manifest is the one of the commit named in
-//! its parts' footers. Manifests of other commits are leftovers of crashes and replacements.
+//! An epoch exists if and only if its folder is in `data`. The footers of its parts name a commit, and the manifest of
+//! that commit is the epoch's manifest. Manifests of other commits are leftovers of crashes and replacements.
 
 use std::io;
 use std::path::Path;
@@ -15,10 +15,12 @@ use crate::error::{Error, IoContext, Result};
 use crate::format::{EpochManifest, PartReader};
 use crate::storage::{Storage, read_all};
 
-/// A manifest has one row per row group: 131,072 ranks with 16 runs of 16 columns each stay well below this.
+/// Maximum size of a manifest in bytes. A manifest has one row per row group. The manifest of 131,072 ranks with 16
+/// runs and 16 columns is well below this limit.
 const MAX_MANIFEST_BYTES: u64 = 4 << 30;
 
-/// Returns the commit whose parts lie in a folder, from the first readable footer; `None` if none is readable.
+/// Returns the commit to which the parts in a folder belong, from the first readable footer. Returns `None` if no
+/// footer is readable.
 pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<Uuid>> {
     for part in list_parts(storage, folder)? {
         match PartReader::identify(storage, &folder.join(part.file_name())) {
@@ -30,7 +32,7 @@ pub(super) fn commit_of(storage: &dyn Storage, folder: &Path) -> Result<Option<U
     Ok(None)
 }
 
-/// Returns whether an error concerns the file's content, so that another file may still serve.
+/// Returns whether an error concerns the content of a file. Another file may then be readable.
 fn is_damage(error: &Error) -> bool {
     match error {
         Error::Corruption { .. } | Error::Version { .. } => true,
@@ -48,11 +50,13 @@ pub(super) fn manifest_commits(storage: &dyn Storage, paths: &DatasetPaths, epoc
     Ok(commits.filter(|(found, _)| *found == epoch).map(|(_, commit)| commit).collect())
 }
 
-/// Reads the manifest that belongs to an epoch's data.
+/// Reads the manifest that belongs to the data of an epoch.
 ///
 /// # Errors
-/// [`Error::EpochMissing`]; [`Error::Corruption`] when the manifest or every part's footer is missing or corrupt;
-/// [`Error::Version`]; I/O errors.
+/// - [`Error::EpochMissing`]
+/// - [`Error::Corruption`] if the manifest, or the footer of every part, is missing or corrupt
+/// - [`Error::Version`]
+/// - I/O errors
 pub fn load_manifest(
     storage: &dyn Storage,
     paths: &DatasetPaths,
@@ -63,8 +67,8 @@ pub fn load_manifest(
     if !epoch_exists(storage, paths, epoch)? {
         return Err(Error::EpochMissing { epoch, path: paths.root().to_owned() });
     }
-    // A folder of 131,072 parts takes long to list. If there is only one manifest, the footer of a part it names tells
-    // whether it belongs to the data.
+    // Listing a folder of 131,072 parts takes long. If there is only one manifest, the footer of one listed part
+    // suffices to check that the manifest belongs to the data.
     if let [commit] = *manifest_commits(storage, paths, epoch)?.as_slice()
         && let Ok(manifest) = read_manifest(storage, paths, descriptor, epoch, commit)
         && let Some(entry) = manifest.parts.first()
@@ -75,8 +79,8 @@ pub fn load_manifest(
     }
     let commit = match commit_of(storage, &folder)? {
         Some(commit) => commit,
-        // No footer names the commit of this data. If there is only one manifest, it still serves to name the corrupt
-        // parts; the right one of two cannot be determined.
+        // No footer is readable, so the commit of the data is unknown. A single manifest is still used, so that
+        // verification can report the corrupt parts. If there are two, the right one cannot be determined.
         None => match manifest_commits(storage, paths, epoch)?.as_slice() {
             [commit] => *commit,
             _ => return Err(Error::corruption(&folder, "no part has a readable footer")),

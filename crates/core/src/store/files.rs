@@ -1,18 +1,18 @@
-//! Small files that must be written atomically.
+//! Creates small files and folders, and makes them durable.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;
 
-/// Creates a file, writes it and makes its content durable. Its name is durable once its folder is synced.
+/// Creates a file, writes it, and makes its content durable. The caller makes its name durable by syncing the folder.
 pub(super) fn write_synced(storage: &dyn Storage, path: &Path, content: &[u8]) -> Result<()> {
     let mut file = storage.create(path).at("create", path)?;
     file.write_at(0, content).at("write", path)?;
     file.sync().at("sync", path)
 }
 
-/// Returns the folder of a path; `.` for a bare name.
+/// Returns the folder that contains a path. Returns `.` for a relative path with one name.
 pub(super) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -21,7 +21,7 @@ pub(super) fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Creates a folder and those above it, and makes the new names durable.
+/// Creates a folder and its missing ancestors, and makes the new names durable.
 pub(super) fn create_dir_synced(storage: &dyn Storage, path: &Path) -> Result<()> {
     let mut missing = Vec::new();
     let mut above = path.to_owned();
@@ -36,7 +36,7 @@ pub(super) fn create_dir_synced(storage: &dyn Storage, path: &Path) -> Result<()
     for folder in &missing {
         let above = parent(folder);
         match storage.sync_dir(&above) {
-            // A folder with write but no read permission cannot be opened for syncing.
+            // A folder with write permission but no read permission cannot be opened for a sync.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
             other => other.at("sync", &above)?,
         }

@@ -1,4 +1,4 @@
-//! Findings of verification.
+//! The findings and the report of a verification.
 
 use std::path::{Path, PathBuf};
 
@@ -9,23 +9,23 @@ use crate::error::Error;
 pub enum FindingKind {
     /// Stored bytes are corrupt, or files are missing or superfluous.
     Corruption,
-    /// The system could not read a file, so its state is unknown.
+    /// A file could not be read, so its state is unknown.
     Unreadable,
-    /// The data is correct, but the user should know.
+    /// The data is correct, but the user should be informed.
     Notice,
 }
 
-/// A finding of verification.
+/// A finding of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// Its severity.
+    /// Severity of the finding.
     pub kind: FindingKind,
-    /// The file or folder.
+    /// File or folder that the finding concerns.
     pub path: PathBuf,
-    /// The place in the file: a run, a page.
+    /// Place in the file, such as a run or a page.
     pub place: Option<String>,
-    /// The problem.
+    /// Description of the problem.
     pub what: String,
 }
 
@@ -38,7 +38,7 @@ impl Finding {
         Self { place: Some(place.into()), ..Self::new(FindingKind::Corruption, path, what) }
     }
 
-    /// Converts an error to a finding; `path` is used if the error names none.
+    /// Converts an error to a finding. `path` is used if the error contains no path.
     pub(super) fn from_error(error: Error, path: &Path) -> Self {
         match error {
             Error::Corruption { path, place, what } => Self { kind: FindingKind::Corruption, path, place, what },
@@ -71,35 +71,35 @@ impl std::fmt::Display for Finding {
     }
 }
 
-/// The scope and the findings of a verification.
+/// The report of a verification: its scope and its findings.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Epochs verified.
+    /// Number of epochs verified.
     pub epochs: u64,
-    /// Parts opened.
+    /// Number of parts opened.
     pub parts: u64,
-    /// Row groups read.
+    /// Number of row groups read.
     pub row_groups: u64,
-    /// Pages read.
+    /// Number of pages read.
     pub pages: u64,
-    /// Records read.
+    /// Number of records read.
     pub rows: u64,
-    /// Bytes of records read.
+    /// Size of the row groups read, in bytes.
     pub bytes: u64,
-    /// Attempts at epochs that were begun and never committed, or are being written.
+    /// Number of attempts to write epochs that were never committed, or are in progress.
     pub unfinished: u64,
-    /// The findings, in the order of epochs and parts.
+    /// Findings, in the order of epochs and parts.
     pub findings: Vec<Finding>,
 }
 
 impl VerifyReport {
-    /// Returns whether there are no findings but notices.
+    /// Returns whether all findings are notices.
     pub fn is_clean(&self) -> bool {
         self.findings.iter().all(|finding| finding.kind == FindingKind::Notice)
     }
 
-    /// Adds another report's counts and findings.
+    /// Adds the counts and findings of another report.
     pub(super) fn add(&mut self, other: Self) {
         self.epochs += other.epochs;
         self.parts += other.parts;

@@ -1,4 +1,4 @@
-//! Lists of epochs and parts, by their names.
+//! Lists epochs and parts by their names.
 
 use std::io;
 use std::path::Path;
@@ -8,7 +8,7 @@ use crate::error::{IoContext, Result};
 use crate::format::PartId;
 use crate::storage::{DirEntry, FileKind, Storage};
 
-/// Returns the names in a folder; none when it does not exist.
+/// Returns the entries of a folder. A missing folder has no entries.
 pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<DirEntry>> {
     match storage.list(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -19,7 +19,7 @@ pub(super) fn list_or_empty(storage: &dyn Storage, path: &Path) -> Result<Vec<Di
 /// Returns the epochs of a dataset, in numeric order.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u64>> {
     let names = list_or_empty(storage, &paths.data())?;
     let folders = names.iter().filter(|entry| entry.kind == FileKind::Directory);
@@ -31,13 +31,13 @@ pub fn list_epochs(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Vec<u6
 /// Returns whether an epoch exists.
 ///
 /// # Errors
-/// When its folder cannot be looked up.
+/// If the folder of the epoch cannot be accessed.
 pub(crate) fn epoch_exists(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64) -> Result<bool> {
     let folder = paths.epoch(epoch);
     Ok(storage.kind(&folder).at("look up", &folder)? == Some(FileKind::Directory))
 }
 
-/// Returns the parts in an epoch's folder, by name.
+/// Returns the parts in the folder of an epoch, in the order of rank and roll.
 pub(super) fn list_parts(storage: &dyn Storage, folder: &Path) -> Result<Vec<PartId>> {
     let mut parts: Vec<PartId> =
         list_or_empty(storage, folder)?.iter().filter_map(|entry| PartId::parse(&entry.name)).collect();

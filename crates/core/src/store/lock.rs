@@ -1,13 +1,16 @@
-//! One writer per dataset: a lock file that names its holder.
+//! The writer lock: a file that names its holder. A dataset has at most one writer.
 //!
-//! The file appears whole, by a rename that never replaces, so every process that sees it can read its holder. A lock
-//! whose holder is a dead process of this host is taken over. A takeover removes another process' file, and two
-//! concurrent takeovers must not remove each other's lock: only the holder of a second lock, named after the first
-//! one's token, may remove the first, after checking that the token is unchanged. That second lock is of the same kind,
-//! so a crash during a takeover is taken over as well.
+//! A rename creates the complete lock file and never replaces an existing one. Every process that finds the file can
+//! therefore read its holder. A writer takes over a lock if its holder is a dead process of the same host.
 //!
-//! A lock may be broken by request when its holder's state cannot be determined from here. The lock of a process of the
-//! same job, or of this process, is never broken: two writers that share a folder by mistake would mix their records.
+//! A takeover removes the file of another process. Two concurrent takeovers must not remove each other's lock. A
+//! takeover therefore acquires a second lock, named after the token of the first. Its holder checks that the token is
+//! unchanged, and then removes the first lock. A second lock can be taken over in the same way, after a crash during a
+//! takeover.
+//!
+//! On request, a writer also breaks the lock of a process that may be running, such as one on another host. The lock of
+//! this process, or of a process of the same job, is never broken. Otherwise two writers that share a folder by mistake
+//! would mix their records.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,20 +25,20 @@ use super::paths::DatasetPaths;
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{Storage, read_all};
 
-/// Maximum nesting of takeovers. They nest only when one writer after the other dies within a few file operations. Each
-/// adds a token to the file's name, which must stay below 255 bytes.
+/// Maximum nesting of takeovers. Nested takeovers occur only if several writers in succession die within a few file
+/// operations. Each takeover adds a token to the file name, which is limited to 255 bytes.
 const MAX_DEPTH: u32 = 5;
-/// Maximum number of attempts at a lock that changes hands between reading and taking it.
+/// Maximum number of attempts to acquire a lock whose holder changes meanwhile.
 const MAX_ATTEMPTS: u32 = 64;
-/// A lock file is a few hundred bytes.
+/// Maximum size of a lock file in bytes. Lock files usually have a few hundred bytes.
 const MAX_BYTES: u64 = 1 << 16;
 
-/// Environment variables in which batch systems pass the job.
+/// Environment variables in which batch systems pass the job's identifier.
 const JOBS: [&str; 4] = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID"];
-/// Environment variables that launchers set for processes of a group: MPICH and Intel MPI, Open MPI, MVAPICH.
+/// Environment variables set by the launchers of MPICH and Intel MPI, Open MPI, and MVAPICH.
 const LAUNCHERS: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
 
-/// The tokens of the locks that this process holds. A lock of this process that is not listed is a leftover of a
+/// Tokens of the locks that this process holds. A lock file of this process with another token is a leftover of a
 /// failure.
 static HELD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
@@ -46,35 +49,35 @@ fn held() -> MutexGuard<'static, BTreeSet<String>> {
 /// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// Unique token of this lock.
+    /// Unique token of the lock.
     pub(super) token: String,
-    /// Name of the host.
+    /// Name of the holder's host.
     pub host: String,
-    /// The host's current boot: a process number is valid only within one boot.
+    /// Identifier of the host's boot. A process number is valid only within one boot.
     pub(super) boot: String,
-    /// The process number's namespace: a number of another container cannot be looked up here.
+    /// Identifier of the process number's namespace. Process numbers of other containers cannot be looked up.
     pub(super) namespace: String,
-    /// Process number.
+    /// Process number of the holder.
     pub process: u32,
-    /// Start time of the process, in clock ticks since boot: unlike the number alone, number and start time are never
-    /// reused.
+    /// Start time of the process, in clock ticks since boot. Process numbers are reused, but never with the same start
+    /// time.
     pub(super) started: Option<u64>,
-    /// The batch job, if any.
+    /// Batch job of the process, if there is one.
     pub job: Option<String>,
-    /// An identity shared by the processes of one `mpiexec` on one host, if there is one.
+    /// Identity shared by the processes that one `mpiexec` started on this host, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) launch: Option<String>,
 }
 
-/// The state of a process, as reported by the system.
+/// The state of a process, according to the operating system.
 enum Process {
     Gone,
-    /// Running since this many clock ticks after boot, if known.
+    /// The process runs. The value is its start time in clock ticks after boot, if known.
     Running(Option<u64>),
 }
 
 fn look_up_process(process: u32) -> Process {
-    // Miri has no `kill`; it interprets one process.
+    // Miri runs one process and does not support `kill`.
     if cfg!(miri) {
         return Process::Running(None);
     }
@@ -84,25 +87,26 @@ fn look_up_process(process: u32) -> Process {
     if rustix::process::test_kill_process(id) == Err(rustix::io::Errno::SRCH) {
         return Process::Gone;
     }
-    // The name in parentheses may hold spaces and parentheses; state and the other fields follow the last one.
+    // The name in parentheses may contain spaces and parentheses. The state and the other fields follow the last
+    // closing parenthesis.
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{process}/stat")) else {
         return Process::Running(None);
     };
     let mut fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_ascii_whitespace();
-    // A zombie no longer runs; its parent has not waited for it yet.
+    // A zombie has ended, but its parent has not waited for it.
     if fields.next() == Some("Z") {
         return Process::Gone;
     }
-    // Field 22 of the file; the state was field 3.
+    // The start time is field 22 of the file. The state was field 3.
     Process::Running(fields.nth(18).and_then(|ticks| ticks.parse().ok()))
 }
 
-/// Returns an environment variable that is not empty.
+/// Returns the value of an environment variable. Returns `None` if it is empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Returns the identity shared with the other processes that the same `mpiexec` has started on this host.
+/// Returns an identity that all processes share which the same `mpiexec` started on this host.
 fn launch() -> Option<String> {
     if let Some(namespace) = variable("PMIX_NAMESPACE") {
         return Some(format!("PMIX_NAMESPACE {namespace}"));
@@ -116,7 +120,7 @@ fn launch() -> Option<String> {
 }
 
 impl LockHolder {
-    /// Describes this process.
+    /// Returns the description of this process, with a new token.
     fn this_process() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
         let namespace = std::fs::read_link("/proc/self/ns/pid");
@@ -140,8 +144,8 @@ impl LockHolder {
         }
     }
 
-    /// Returns whether the holder, which is not known to be dead, belongs to the observer's own job: it is the same
-    /// process, or one of the same batch job or the same `mpiexec`.
+    /// Returns whether the holder belongs to the observer's own job: the same process, batch job or `mpiexec`. The
+    /// holder must not be known to be dead.
     fn is_of_own_job(&self, observer: &Self) -> bool {
         let machine = |holder: &Self| (holder.host.clone(), holder.boot.clone());
         let process = |holder: &Self| (machine(holder), holder.namespace.clone(), holder.process, holder.started);
@@ -152,13 +156,13 @@ impl LockHolder {
         same(&self.job, &observer.job) || (same(&self.launch, &observer.launch) && machine(self) == machine(observer))
     }
 
-    /// Returns whether the holder is certainly dead, as far as this process can tell: the next writer takes its lock
-    /// over.
+    /// Returns whether the holder is certainly dead, as far as this process can determine. The next writer takes over
+    /// its lock.
     pub fn has_ended(&self) -> bool {
         self.is_gone(&Self::this_process())
     }
 
-    /// Returns whether the holder is certainly dead, from the view of the process `observer`.
+    /// Returns whether the holder is certainly dead, as far as the process `observer` can determine.
     fn is_gone(&self, observer: &Self) -> bool {
         if self.host != observer.host {
             return false;
@@ -175,9 +179,11 @@ impl LockHolder {
         }
     }
 
-    /// Returns whether this holder's lock, or its takeover of one, may be broken by request. A takeover by another
-    /// process of this host may not: that process runs and will be done at once. A takeover by this process is a
-    /// leftover of an earlier failure.
+    /// Returns whether the holder's lock may be broken on request. `depth` is 0 for a dataset's lock, and larger for
+    /// the second lock of a takeover.
+    ///
+    /// A takeover by another process of this host must not be broken, since that process is running and finishes soon.
+    /// A takeover by this process is a leftover of an earlier failure.
     fn may_be_broken(&self, observer: &Self, depth: u32) -> bool {
         match depth {
             0 => !self.is_of_own_job(observer),
@@ -196,12 +202,12 @@ impl std::fmt::Display for LockHolder {
     }
 }
 
-/// A notice to the user about an acquired lock.
+/// A notice for the user about an acquired lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockNotice {
     /// The previous holder died without releasing the lock.
     TakenOver(LockHolder),
-    /// The lock was broken by request; its holder's state was unknown, or the file was unreadable.
+    /// The lock was broken on request. Contains the holder, or `None` if the lock file was unreadable.
     Broken(Option<LockHolder>),
 }
 
@@ -215,16 +221,16 @@ impl std::fmt::Display for LockNotice {
     }
 }
 
-/// The contents of a lock file.
+/// The content of a lock file.
 enum Found {
     Nothing,
     Held(LockHolder),
-    /// The file does not name a holder.
+    /// The content of a file that does not name a holder.
     Unreadable(Vec<u8>),
 }
 
 impl Found {
-    /// Returns the lock's token; the token of an unreadable lock derives from its content.
+    /// Returns the token of the lock. The token of an unreadable lock file is derived from its content.
     fn token(&self) -> String {
         match self {
             Self::Nothing => String::new(),
@@ -236,7 +242,7 @@ impl Found {
 
 fn look(storage: &dyn Storage, path: &Path) -> Result<Found> {
     match read_all(storage, path, MAX_BYTES) {
-        // The token becomes part of a file name, so it must be valid as one.
+        // The token becomes part of a file name, so it must be hexadecimal.
         Ok(bytes) => Ok(match serde_json::from_slice::<LockHolder>(&bytes) {
             Ok(holder) if holder.token.len() == 32 && holder.token.bytes().all(|byte| byte.is_ascii_hexdigit()) => {
                 Found::Held(holder)
@@ -258,7 +264,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Writes the lock file unless there is one. Returns false if there is.
+/// Writes the lock file. Returns false if the file exists.
 fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool> {
     let draft = with_suffix(path, &format!("new-{}", holder.token));
     let content = serde_json::to_vec(holder).map_err(io::Error::from).at("encode", path)?;
@@ -266,10 +272,10 @@ fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<bool
     match storage.rename(&draft, path) {
         Ok(()) => Ok(true),
         Err(error) => {
-            // An error of the cleanup must not hide why the lock was not acquired.
+            // Errors of the cleanup are ignored, so that the cause of the failure is returned.
             let _ = storage.remove_file(&draft);
             match error.kind() {
-                // The holder of the lock removes drafts, so ours may be gone as well.
+                // The holder of the lock removes all drafts, perhaps including this one.
                 io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound => Ok(false),
                 _ => Err(error).at("create", path),
             }
@@ -285,8 +291,7 @@ fn locked_by(path: &Path, holder: &LockHolder, me: &LockHolder) -> Error {
     Error::Locked { path: path.to_owned(), holder: holder.to_string(), by_own_job: holder.is_of_own_job(me) }
 }
 
-/// Acquires the lock at `path` for `me`. With `force`, any holder is treated as dead, unless it belongs to the same
-/// job.
+/// Acquires the lock at `path` for `me`. If `force` is true, holders of other jobs are treated as dead.
 fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, depth: u32) -> Result<Option<LockNotice>> {
     let mut notice = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -303,14 +308,14 @@ fn acquire(storage: &dyn Storage, path: &Path, me: &LockHolder, force: bool, dep
             Found::Unreadable(_) => return Err(locked(path, "an unknown process (the lock file cannot be read)")),
         }
         if !remove_as(storage, path, me, &found.token(), force, depth)? {
-            // Another process was faster.
+            // Another process has changed the lock file meanwhile.
             notice = None;
         }
     }
     Err(locked(path, "several processes that keep taking it over from each other"))
 }
 
-/// Removes the lock at `path` if its token is still `token`. Returns whether it did.
+/// Removes the lock at `path` if its token is still `token`. Returns whether the lock was removed.
 fn remove_as(
     storage: &dyn Storage,
     path: &Path,
@@ -333,7 +338,7 @@ fn remove_as(
     removed
 }
 
-/// Removes a file that the holder of the lock may have removed already.
+/// Removes a file. A missing file is not an error, since the holder of the lock may have removed it.
 fn remove_if_present(storage: &dyn Storage, path: &Path) -> Result<()> {
     match storage.remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -341,7 +346,7 @@ fn remove_if_present(storage: &dyn Storage, path: &Path) -> Result<()> {
     }
 }
 
-/// The right to write to a dataset. Dropping it releases the lock as well, but cannot report an error.
+/// The writer lock of a dataset. Dropping it releases the lock, but cannot report an error.
 #[derive(Debug)]
 pub struct WriterLock {
     storage: Arc<dyn Storage>,
@@ -351,11 +356,13 @@ pub struct WriterLock {
 }
 
 impl WriterLock {
-    /// Acquires the lock of a dataset, and creates its folder if needed. A lock of a dead process of this host is taken
-    /// over, which the notice reports; with `break_lock` so is any lock that no process of the same job holds.
+    /// Acquires the lock of a dataset. Creates the dataset's folder if necessary.
+    ///
+    /// The lock of a dead process of this host is taken over. If `break_lock` is true, any lock is broken unless a
+    /// process of the same job holds it. The notice reports either case.
     ///
     /// # Errors
-    /// [`Error::Locked`] when another writer holds it or may hold it; I/O errors.
+    /// [`Error::Locked`] if another writer holds the lock or may hold it; I/O errors.
     pub fn acquire(
         storage: &Arc<dyn Storage>,
         paths: &DatasetPaths,
@@ -379,8 +386,9 @@ impl WriterLock {
         Ok((lock, notice))
     }
 
-    /// Removes the drafts and claims of dead writers. Those of living writers are removed too: all of them have lost,
-    /// and detect that by reading the lock again. Claims on our own lock stay, since they may be about to be used.
+    /// Removes drafts and second locks of other writers. Living writers lose theirs too: they have not acquired the
+    /// lock, and detect this when they read it again. Second locks for this writer's own lock stay, since another
+    /// writer may be using them.
     fn clean_up(&self) -> Result<()> {
         let folder = super::files::parent(&self.path);
         let own = format!("lock.{}", self.holder.token);
@@ -392,10 +400,10 @@ impl WriterLock {
         Ok(())
     }
 
-    /// Checks that this process still holds the lock: a user may have broken it.
+    /// Checks that this process still holds the lock. A user may have broken it.
     ///
     /// # Errors
-    /// [`Error::Locked`] when it does not.
+    /// [`Error::Locked`] if the process no longer holds the lock.
     pub fn check(&self) -> Result<()> {
         match look(&*self.storage, &self.path)? {
             Found::Held(holder) if holder == self.holder => Ok(()),
@@ -409,7 +417,7 @@ impl WriterLock {
     /// Releases the lock.
     ///
     /// # Errors
-    /// When the file cannot be removed. A broken lock is not an error: there is nothing left to release.
+    /// If the file cannot be removed. A broken lock is not an error, since nothing is left to release.
     pub fn release(mut self) -> Result<()> {
         self.give_back()
     }
@@ -421,11 +429,11 @@ impl WriterLock {
         let token = self.holder.token.clone();
         held().remove(&token);
         match remove_as(&*self.storage, &self.path, &self.holder, &token, false, 0) {
-            // Another process is breaking it at this moment.
+            // Another process is breaking the lock.
             Err(Error::Locked { .. }) => return Ok(()),
             other => other?,
         };
-        // A power failure must not restore the lock, which users of other hosts would have to break.
+        // A power failure must not restore the lock. Users of other hosts would have to break it.
         let folder = super::files::parent(&self.path);
         self.storage.sync_dir(&folder).at("sync", &folder)
     }
@@ -433,15 +441,15 @@ impl WriterLock {
 
 impl Drop for WriterLock {
     fn drop(&mut self) {
-        // The error has no recipient; the lock stays, and names a process that will be dead.
+        // `drop` cannot return the error. The lock file stays, and names a process that will be dead.
         let _ = self.give_back();
     }
 }
 
-/// Returns the holder of the dataset's lock, if any: a running writer, or a dead one.
+/// Returns the holder of the dataset's lock, which may be dead. Returns `None` if there is no readable lock file.
 ///
 /// # Errors
-/// When the lock file cannot be read.
+/// If the lock file cannot be read.
 pub fn lock_holder(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option<LockHolder>> {
     match look(storage, &paths.lock())? {
         Found::Held(holder) => Ok(Some(holder)),
@@ -449,7 +457,7 @@ pub fn lock_holder(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option
     }
 }
 
-/// Lock holders forged by tests.
+/// Forged lock holders for tests.
 #[cfg(test)]
 pub(crate) mod forged {
     use super::*;
@@ -457,13 +465,13 @@ pub(crate) mod forged {
     pub(in super::super) type Holder = LockHolder;
 
     impl LockHolder {
-        /// Returns this process, with a token of its own.
+        /// Returns this process as a holder with a new token.
         pub(in super::super) fn this() -> Self {
             Self::this_process()
         }
     }
 
-    /// Breaks a dataset's lock as `holder` would.
+    /// Acquires the lock of a dataset as `holder`, and breaks existing locks.
     pub(crate) fn break_lock(
         holder: LockHolder,
         storage: &Arc<dyn Storage>,
@@ -472,17 +480,17 @@ pub(crate) mod forged {
         WriterLock::acquire_as(holder, storage, paths, true)
     }
 
-    /// Returns a process of another host.
+    /// Returns a holder on another host.
     pub(crate) fn elsewhere() -> LockHolder {
         LockHolder { host: "elsewhere".to_owned(), ..LockHolder::this_process() }
     }
 
-    /// Puts a lock in place as `holder` would.
+    /// Writes a lock file that names `holder`.
     pub(in super::super) fn place(storage: &dyn Storage, path: &Path, holder: &LockHolder) {
         assert!(super::place(storage, path, holder).unwrap());
     }
 
-    /// Acquires a lock as `holder` would.
+    /// Acquires a lock as `holder`.
     pub(in super::super) fn acquire(storage: &dyn Storage, path: &Path, holder: &LockHolder) -> Result<()> {
         super::acquire(storage, path, holder, false, 0).map(|_| ())
     }

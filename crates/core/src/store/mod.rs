@@ -1,27 +1,35 @@
-//! The dataset's folder: the writer lock, commits, recovery, salvage and verification.
+//! The folder of a dataset: the writer lock, commits, recovery, salvage and verification.
 //!
 //! ```text
 //! DS/data/epoch=200/part-00000.parquet …   the records, and nothing else
 //! DS/_turbidite/dataset.json               schema and identity of the dataset (`descriptor`)
-//! DS/_turbidite/manifest/200.<uuid>.arrow  the runs of one commit of one epoch
+//! DS/_turbidite/manifest/200.<uuid>.arrow  the row groups of one commit of one epoch
 //! DS/_turbidite/tmp/200.<uuid>/            an attempt: parts of a running or crashed writer
-//! DS/_turbidite/tmp/200.<uuid>.replaced/   old data that a replacement by commit <uuid> set aside
+//! DS/_turbidite/tmp/200.<uuid>.replaced/   old data that the replacement by commit <uuid> set aside
 //! DS/_turbidite/tmp/200.<uuid>.removed/    data that a truncation removed
-//! DS/_turbidite/lock                       the writer (`lock`)
+//! DS/_turbidite/lock                       the writer lock (`lock`)
 //! ```
 //!
-//! Map: `paths` has the paths, `files` writes small files atomically, `descriptor` is dataset.json, `vacancy` checks
-//! where a dataset may be created, `lock` admits one writer, `epochs` finds epochs and their manifests,
-//! `commit_protocol` has the steps of a commit, `commit` is one attempt at an epoch, `recovery` runs before a new
-//! writer, `truncate` returns to a checkpoint, `salvage` recovers unfinished epochs, `verify` checks a whole dataset.
+//! Modules:
+//!
+//! - `paths` defines the paths, `listing` lists epochs and parts, and `files` creates files and folders durably.
+//! - `descriptor` reads and writes dataset.json, `vacancy` checks where a dataset may be created, and `lock` admits one
+//!   writer.
+//! - `epochs` finds epochs and their manifests.
+//! - `commit` writes an epoch in an attempt, and `commit_protocol` defines the steps of its commit.
+//! - `recovery` runs before a new writer starts, `truncate` returns to a checkpoint, and `salvage` recovers unfinished
+//!   epochs.
+//! - `verify` checks a whole dataset.
 //!
 //! Invariants:
-//! - An epoch exists exactly when its folder lies in `data`; it gets there and leaves by one rename or exchange.
-//! - Everything a rename relies on is durable before it; old data is removed only after the new data is durable.
-//! - The commit named in the parts' footers decides which manifest is valid. A manifest without data is ignored.
-//! - Readers access only `data`, `manifest` and `dataset.json`, never `tmp`, and need no lock: an open part stays
+//!
+//! - An epoch exists if and only if its folder is in `data`. The folder enters and leaves `data` by one rename or
+//!   exchange.
+//! - All prerequisites of a rename are durable before it. Old data is removed only after the new data is durable.
+//! - The commit in the parts' footers determines the valid manifest. Manifests without data are ignored.
+//! - Readers access only `data`, `manifest` and `dataset.json`, never `tmp`, and need no lock. An open part stays
 //!   readable while its epoch is replaced.
-//! - Every change of the folder requires the lock. Every change can be interrupted anywhere and repeated.
+//! - Every change of the folder requires the lock. A change can be interrupted at any point and repeated.
 
 mod commit;
 mod commit_protocol;

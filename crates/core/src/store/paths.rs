@@ -1,4 +1,4 @@
-//! The paths of a dataset's folder. Path arithmetic only; this module does not access storage.
+//! The paths in a dataset's folder. This module does not access storage.
 
 use std::path::{Path, PathBuf};
 
@@ -10,18 +10,18 @@ use crate::format::PartId;
 const EPOCH_PREFIX: &str = "epoch=";
 const MANIFEST_SUFFIX: &str = ".arrow";
 
-/// The paths of one dataset.
+/// The paths of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatasetPaths {
     root: PathBuf,
 }
 
-/// The kind of a folder of unfinished work.
+/// The kind of a folder in `tmp`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leftover {
-    /// An epoch being written, left by a crash, or superseded by an exchange.
+    /// An attempt to write an epoch that is in progress or was left by a crash. After an exchange, the replaced data.
     Attempt,
-    /// Data set aside by a replacement that needs two renames; the commit is the new one's.
+    /// Data set aside by a replacement with two renames. The commit in the name is the new one.
     SetAside,
     /// Data removed by a truncation.
     Removed,
@@ -38,17 +38,17 @@ impl Leftover {
 }
 
 impl DatasetPaths {
-    /// Creates the layout of the dataset at `root`.
+    /// Creates the paths of the dataset at `root`.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// Returns the dataset's folder.
+    /// Returns the root folder of the dataset.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the folder of Parquet files, which other tools open.
+    /// Returns the folder of the Parquet files, which other tools open.
     pub fn data(&self) -> PathBuf {
         self.root.join("data")
     }
@@ -63,17 +63,17 @@ impl DatasetPaths {
         self.epoch(epoch).join(part.file_name())
     }
 
-    /// Returns the folder of all control files, which hold no records.
+    /// Returns the folder of the control files, which contain no records.
     pub fn control(&self) -> PathBuf {
         self.root.join("_turbidite")
     }
 
-    /// Returns the path of the descriptor: schema, key, identity.
+    /// Returns the path of the descriptor: schema, key and identity.
     pub fn descriptor(&self) -> PathBuf {
         self.control().join("dataset.json")
     }
 
-    /// Returns the path of the writer's lock.
+    /// Returns the path of the writer lock.
     pub fn lock(&self) -> PathBuf {
         self.control().join("lock")
     }
@@ -83,12 +83,12 @@ impl DatasetPaths {
         self.control().join("manifest")
     }
 
-    /// Returns the path of the manifest of one commit of an epoch.
+    /// Returns the path of the manifest for one commit of an epoch.
     pub fn manifest(&self, epoch: u64, commit: Uuid) -> PathBuf {
         self.manifests().join(format!("{epoch}.{commit}{MANIFEST_SUFFIX}"))
     }
 
-    /// Returns the folder of unfinished work, which readers never open.
+    /// Returns the folder of unfinished work. Readers never open it.
     pub fn unfinished(&self) -> PathBuf {
         self.control().join("tmp")
     }
@@ -103,13 +103,13 @@ impl DatasetPaths {
     }
 }
 
-/// Parses an epoch label: plain decimal without sign or leading zeros.
+/// Parses an epoch label: a decimal number without sign or leading zeros.
 pub fn parse_epoch(text: &str) -> Option<u64> {
     let epoch: u64 = text.parse().ok()?;
     (epoch.to_string() == text).then_some(epoch)
 }
 
-/// Parses a folder name of [`DatasetPaths::data`] as its epoch.
+/// Parses the name of a folder in [`DatasetPaths::data`]. Returns its epoch.
 pub(super) fn parse_epoch_folder(name: &str) -> Option<u64> {
     parse_epoch(name.strip_prefix(EPOCH_PREFIX)?)
 }
@@ -117,16 +117,16 @@ pub(super) fn parse_epoch_folder(name: &str) -> Option<u64> {
 fn parse_commit(text: &str) -> Option<(u64, Uuid)> {
     let (epoch, commit) = text.split_once('.')?;
     let parsed = Uuid::try_parse(commit).ok()?;
-    // One spelling only: upper case, braces and missing hyphens are not ours.
+    // Only the canonical spelling is accepted: lower case, with hyphens and without braces.
     (parsed.to_string() == commit).then_some((parse_epoch(epoch)?, parsed))
 }
 
-/// Parses a file name of [`DatasetPaths::manifests`] as its epoch and commit.
+/// Parses the name of a file in [`DatasetPaths::manifests`]. Returns its epoch and commit.
 pub(super) fn parse_manifest(name: &str) -> Option<(u64, Uuid)> {
     parse_commit(name.strip_suffix(MANIFEST_SUFFIX)?)
 }
 
-/// Parses a folder name of [`DatasetPaths::unfinished`].
+/// Parses the name of a folder in [`DatasetPaths::unfinished`]. Returns its epoch, commit and kind.
 pub(super) fn parse_leftover(name: &str) -> Option<(u64, Uuid, Leftover)> {
     for leftover in [Leftover::SetAside, Leftover::Removed, Leftover::Attempt] {
         if let Some(stem) = name.strip_suffix(leftover.suffix()) {
@@ -136,17 +136,17 @@ pub(super) fn parse_leftover(name: &str) -> Option<(u64, Uuid, Leftover)> {
     None
 }
 
-/// Epochs from `first` to `last`, both included.
+/// A range of epochs from `first` to `last`, both inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EpochRange {
-    /// The lowest label.
+    /// Lowest label.
     pub first: u64,
-    /// The highest label.
+    /// Highest label.
     pub last: u64,
 }
 
 impl EpochRange {
-    /// Every epoch.
+    /// The range of all epochs.
     pub const ALL: Self = Self { first: 0, last: u64::MAX };
 
     /// Returns the range of a single epoch.
@@ -163,7 +163,7 @@ impl EpochRange {
 impl std::str::FromStr for EpochRange {
     type Err = Error;
 
-    /// Parses `E` or `A..B`. A range that ends before it begins is refused, since it is probably a mistake.
+    /// Parses `E` or `A..B`. Refuses a range that ends before it begins, which is probably a mistake.
     fn from_str(text: &str) -> Result<Self, Error> {
         let parsed = match text.split_once("..") {
             None => parse_epoch(text).map(Self::one),

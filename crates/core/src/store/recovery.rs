@@ -1,12 +1,12 @@
-//! Recovery: a new writer first completes or removes the leftovers of earlier ones.
+//! Recovery: a new writer first completes or removes the leftovers of earlier writers.
 //!
-//! - Existing data is made durable: the previous writer may have been killed before it synced it.
-//! - A replacement interrupted between its two renames is completed.
-//! - Data set aside by a completed replacement, exchanged out of place, or removed by a truncation is deleted.
-//! - Manifests without data, and those of superseded commits, are deleted.
-//! - Attempts with sealed data stay for salvage; those without are deleted.
+//! - Names of existing data are made durable, since the previous writer may have been killed before its sync.
+//! - A replacement that was interrupted between its two renames is completed.
+//! - Old data of completed replacements, and data removed by a truncation, is deleted.
+//! - Manifests without data and manifests of superseded commits are deleted.
+//! - Attempts with sealed runs stay for salvage. Other attempts are deleted.
 //!
-//! Every action can be repeated, so after a crash in recovery the next writer continues it.
+//! Every action can be repeated. After a crash during recovery, the next writer continues it.
 
 use std::io;
 use std::path::Path;
@@ -29,18 +29,18 @@ use crate::storage::{FileKind, Storage};
 pub struct Recovery {
     /// Epochs whose replacement was completed.
     pub completed: Vec<u64>,
-    /// Folders of superseded, removed or empty data that were deleted.
+    /// Number of deleted folders with superseded, removed or no data.
     pub removed_folders: u64,
-    /// Manifests without data that were deleted.
+    /// Number of deleted manifests without data or of superseded commits.
     pub removed_manifests: u64,
-    /// Epochs that were never finished and hold data that can be salvaged.
+    /// Epochs that were never committed and have data that can be salvaged.
     pub unfinished: Vec<u64>,
 }
 
-/// Recovers the dataset. Only the holder of the lock may call this.
+/// Recovers the dataset. Only the holder of the lock may call this function.
 ///
 /// # Errors
-/// When storage fails; completed actions remain in effect.
+/// If storage fails. Completed actions remain in effect.
 pub fn recover(storage: &Arc<dyn Storage>, paths: &DatasetPaths, descriptor: &DatasetDescriptor) -> Result<Recovery> {
     for folder in [paths.manifests(), paths.unfinished(), paths.data()] {
         super::files::create_dir_synced(&**storage, &folder)?;
@@ -52,7 +52,7 @@ pub fn recover(storage: &Arc<dyn Storage>, paths: &DatasetPaths, descriptor: &Da
         .filter(|entry| entry.kind == FileKind::Directory)
         .filter_map(|entry| parse_leftover(&entry.name))
         .collect();
-    // Replacements first: they decide which attempts are superseded.
+    // Replacements are completed first, since they determine which attempts are superseded.
     for (epoch, commit, _) in leftovers.iter().filter(|(_, _, leftover)| *leftover == Leftover::SetAside) {
         finish(&**storage, paths, *epoch, *commit, &mut recovery)?;
     }
@@ -77,14 +77,14 @@ pub fn recover(storage: &Arc<dyn Storage>, paths: &DatasetPaths, descriptor: &Da
     Ok(recovery)
 }
 
-/// Makes names durable that an earlier writer may not have synced before it was killed: a power failure must not undo
-/// what the new writer builds on.
+/// Makes names durable that an earlier writer may not have synced before it was killed. Otherwise a power failure could
+/// remove folders in which the new writer has stored data.
 fn settle_names(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
-    // The folders above were created with the dataset's folder if they did not exist.
+    // The ancestors of the dataset's folder may have been created with it.
     let mut above = parent(paths.root());
     loop {
         match storage.sync_dir(&above) {
-            // They may belong to another user, and need not support syncing.
+            // These folders may belong to another user, and their file system may not support the sync.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -107,7 +107,7 @@ fn settle_names(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     Ok(())
 }
 
-/// Completes a replacement whose old data was set aside.
+/// Completes a replacement that has set old data aside.
 fn finish(
     storage: &dyn Storage,
     paths: &DatasetPaths,
@@ -117,13 +117,14 @@ fn finish(
 ) -> Result<()> {
     let target = paths.epoch(epoch);
     if storage.kind(&target).at("look up", &target)?.is_some() {
-        // Both renames took effect, or the old data went back; the folder set aside is gone or not needed.
+        // Either both renames took effect, or the old data was moved back. The folder set aside does not exist or is
+        // not needed.
         return Ok(());
     }
     let attempt = paths.attempt(epoch, commit);
     let source = match storage.kind(&attempt).at("look up", &attempt)? {
         Some(_) => attempt,
-        // The new data is missing: the old data is the only copy.
+        // The new data is missing, so the old data is the only copy.
         None => paths.leftover(epoch, commit, Leftover::SetAside),
     };
     finish_replacement(storage, paths, &source, epoch)?;
@@ -131,12 +132,13 @@ fn finish(
     Ok(())
 }
 
-/// Returns whether an attempt's folder holds the old data of a replacement: the commit it is named after is in place.
+/// Returns whether an attempt's folder contains the old data of a replacement. This is the case if the commit in the
+/// folder's name is in place.
 pub(super) fn is_superseded(storage: &dyn Storage, paths: &DatasetPaths, epoch: u64, commit: Uuid) -> Result<bool> {
     Ok(commit_of(storage, &paths.epoch(epoch))? == Some(commit))
 }
 
-/// Returns whether an attempt's folder holds a sealed run, which can be salvaged.
+/// Returns whether an attempt's folder contains a sealed run, which can be salvaged.
 fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescriptor) -> Result<bool> {
     for part in list_parts(storage, folder)? {
         let path = folder.join(part.file_name());
@@ -148,7 +150,8 @@ fn holds_data(storage: &dyn Storage, folder: &Path, descriptor: &DatasetDescript
     Ok(false)
 }
 
-/// Deletes manifests without data and, where the parts name another commit whose manifest exists, superseded ones.
+/// Deletes manifests without data. Also deletes superseded manifests if the parts name another commit whose manifest
+/// exists.
 fn remove_manifests(storage: &dyn Storage, paths: &DatasetPaths, recovery: &mut Recovery) -> Result<()> {
     let epochs = list_epochs(storage, paths)?;
     let mut manifests: Vec<(u64, Uuid)> =
@@ -158,11 +161,11 @@ fn remove_manifests(storage: &dyn Storage, paths: &DatasetPaths, recovery: &mut 
         let epoch = of_epoch[0].0;
         let current = match (epochs.binary_search(&epoch), of_epoch) {
             (Err(_), _) => None,
-            // The usual case does not read the data.
+            // In the usual case, no part is read.
             (Ok(_), [_]) => continue,
             (Ok(_), several) => match commit_of(storage, &paths.epoch(epoch))? {
                 Some(commit) if several.contains(&(epoch, commit)) => Some(commit),
-                // The data is corrupt or its manifest lost: no manifest is certainly superfluous.
+                // The data is corrupt or its manifest is lost, so any of the manifests may be needed.
                 _ => continue,
             },
         };

@@ -1,8 +1,8 @@
-//! Salvage of the data of epochs that were never committed.
+//! Salvages the data of epochs that were never committed.
 //!
-//! A run is sealed when it is completely written, so a writer that died leaves whole runs. Salvage verifies them and
-//! copies them to plain Parquet files in a folder of their own. They are never added to the dataset: the missing
-//! records of such an epoch are unknown, and an epoch in the dataset must be complete.
+//! A run is sealed when it is complete, so a writer that died leaves complete runs. Salvage verifies these runs and
+//! copies them to plain Parquet files in a separate folder. Salvaged runs are never added to the dataset: an epoch in
+//! the dataset must be complete, and the missing records of such an epoch are unknown.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,39 +18,39 @@ use crate::error::{Error, IoContext, Result, UsageError};
 use crate::format::{PartId, PartIdentity, SealedRun, recover_part, scan_seals};
 use crate::storage::{FileKind, Storage};
 
-/// An epoch that was begun and not committed.
+/// An epoch that was begun but not committed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnfinishedEpoch {
-    /// The epoch.
+    /// Label of the epoch.
     pub epoch: u64,
-    /// The attempt; an epoch may have several.
+    /// Identifier of the attempt. An epoch may have several attempts.
     pub commit: Uuid,
-    /// Its folder.
+    /// Folder of the attempt.
     pub directory: PathBuf,
-    /// Its parts.
+    /// Parts in the folder.
     pub parts: Vec<UnfinishedPart>,
 }
 
 /// A part of an unfinished epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UnfinishedPart {
-    /// The part's identity.
+    /// Identity of the part.
     pub part: PartId,
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// The runs that were completely written.
+    /// Sealed runs in the file.
     pub runs: Vec<SealedRun>,
 }
 
 impl UnfinishedEpoch {
-    /// Returns the number of completely written runs.
+    /// Returns the number of sealed runs.
     pub fn runs(&self) -> u64 {
         self.parts.iter().map(|part| part.runs.len() as u64).sum()
     }
 
-    /// Returns the number of records in them.
+    /// Returns the number of records in sealed runs.
     pub fn rows(&self) -> u64 {
         self.parts.iter().flat_map(|part| &part.runs).map(SealedRun::rows).sum()
     }
@@ -59,25 +59,25 @@ impl UnfinishedEpoch {
 /// The result of a salvage.
 #[derive(Debug)]
 pub struct SalvagedEpoch {
-    /// The epoch.
+    /// Label of the epoch.
     pub epoch: u64,
-    /// The folder of the new Parquet files.
+    /// Folder of the new Parquet files.
     pub directory: PathBuf,
-    /// Files written.
+    /// Number of files written.
     pub parts: u32,
-    /// Runs in them.
+    /// Number of runs in these files.
     pub runs: u64,
-    /// Records in them.
+    /// Number of records in these files.
     pub rows: u64,
-    /// Runs that were left out because they are corrupt.
+    /// Errors of the runs that were skipped because they are corrupt.
     pub corrupt: Vec<Error>,
 }
 
-/// Returns the unfinished epochs of a dataset, by epoch, including that of a running writer; see
-/// [`super::lock_holder`].
+/// Returns the unfinished epochs of a dataset, ordered by epoch. Includes the epoch of a running writer (see
+/// [`super::lock_holder`]).
 ///
 /// # Errors
-/// When storage fails.
+/// If storage fails.
 pub fn list(
     storage: &dyn Storage,
     paths: &DatasetPaths,
@@ -106,11 +106,11 @@ pub fn list(
     Ok(unfinished)
 }
 
-/// Copies the recoverable runs of an unfinished epoch into `out`/epoch=N, a new folder of plain Parquet files. The
-/// attempt stays unchanged; [`discard`] removes it.
+/// Copies the recoverable runs of an unfinished epoch to plain Parquet files in the new folder `out`/epoch=N. The
+/// attempt is not changed; [`discard`] removes it.
 ///
 /// # Errors
-/// When `out` lies in the dataset or holds the epoch already; when storage fails.
+/// If `out` lies in the dataset or already has the epoch, or if storage fails.
 pub fn recover_into(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
@@ -127,7 +127,7 @@ pub fn recover_into(
     if storage.kind(&directory).at("look up", &directory)?.is_some() {
         return Err(std::io::Error::from(std::io::ErrorKind::AlreadyExists)).at("create", &directory);
     }
-    // A complete name means complete content; the draft of an earlier, unfinished salvage is removed.
+    // The final name appears only after the content is complete. The draft of an unfinished salvage is removed first.
     let draft = out.join(format!(".epoch={epoch}.unfinished"));
     if storage.kind(&draft).at("look up", &draft)?.is_some() {
         storage.remove_dir_all(&draft).at("remove", &draft)?;
@@ -155,10 +155,10 @@ pub fn recover_into(
     Ok(salvaged)
 }
 
-/// Removes an unfinished epoch permanently. Only the holder of the lock may call this.
+/// Removes an unfinished epoch permanently. Only the holder of the lock may call this function.
 ///
 /// # Errors
-/// When storage fails.
+/// If storage fails.
 pub fn discard(storage: &dyn Storage, unfinished: &UnfinishedEpoch) -> Result<()> {
     storage.remove_dir_all(&unfinished.directory).at("remove", &unfinished.directory)
 }

@@ -1,7 +1,7 @@
-//! Return to a checkpoint: removes all epochs after it.
+//! Truncates a dataset: returns to a checkpoint by removing all later epochs.
 //!
-//! The newest goes first, so that a crash in between leaves the epochs up to some label, never a gap. An epoch is
-//! removed by one rename out of `data`; the renamed folder is deleted afterwards, or by the next writer.
+//! The newest epoch is removed first. After a crash, all epochs up to some label exist, without a gap. One rename moves
+//! an epoch out of `data`. The renamed folder is then deleted, either immediately or by the next writer.
 
 use std::sync::Arc;
 
@@ -15,18 +15,19 @@ use super::recovery::recover;
 use crate::error::{IoContext, Result};
 use crate::storage::Storage;
 
-/// Removes every epoch after `last` and returns them in numeric order. Only the holder of the lock may call this.
+/// Removes every epoch after `last`. Returns the removed epochs in numeric order. Only the holder of the lock may call
+/// this function.
 ///
 /// # Errors
-/// When storage fails. The epochs up to `last` are never changed.
+/// If storage fails. Epochs up to `last` are never changed.
 pub fn truncate_after(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
     descriptor: &DatasetDescriptor,
     last: u64,
 ) -> Result<Vec<u64>> {
-    // Old data that was set aside must be deleted before its epoch is: a later recovery would take it for the only
-    // copy.
+    // Old data that was set aside must be deleted before its epoch. Otherwise a later recovery would restore it as the
+    // only copy.
     recover(storage, paths, descriptor)?;
     let removed: Vec<u64> = list_epochs(&**storage, paths)?.into_iter().filter(|epoch| *epoch > last).collect();
     let mut folders = Vec::with_capacity(removed.len());
@@ -34,7 +35,7 @@ pub fn truncate_after(
         let source = paths.epoch(*epoch);
         let target = paths.leftover(*epoch, Uuid::new_v4(), Leftover::Removed);
         storage.rename(&source, &target).at("rename", &source)?;
-        // Each rename is made durable before the next, so that a power failure leaves no gap either.
+        // Each rename is durable before the next, so a power failure leaves no gap.
         storage.sync_dir(&paths.data()).at("sync", &paths.data())?;
         folders.push(target);
     }

@@ -1,4 +1,4 @@
-//! Where a dataset may be created: in a new folder or an empty one, and not among other files.
+//! Checks where a dataset may be created: in a new or empty folder, but not among other files.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use super::paths::{DatasetPaths, parse_epoch_folder};
 use crate::error::{Error, IoContext, Result};
 use crate::storage::{FileKind, Storage};
 
-/// The folder that a new file system has at its root.
+/// Folder that the operating system creates at the root of a file system.
 const OF_THE_SYSTEM: &str = "lost+found";
 
-/// Checks that there is a dataset at `paths`, or that one may be created there. Changes nothing, and needs no lock. The
-/// files of an interrupted creation are no obstacle.
+/// Checks that there is a dataset at `paths`, or that one may be created there. Changes nothing, and needs no lock.
+/// Files of an interrupted creation are accepted.
 ///
 /// # Errors
-/// [`Error::Occupied`] when there is a file, or a folder with other files.
+/// [`Error::Occupied`] if the path is a file, or a folder with other files.
 pub(crate) fn check_vacant(storage: &dyn Storage, paths: &DatasetPaths) -> Result<()> {
     let root = paths.root();
     let occupied = |what: String| Err(Error::Occupied { path: root.to_owned(), what });
@@ -38,12 +38,12 @@ pub(crate) fn check_vacant(storage: &dyn Storage, paths: &DatasetPaths) -> Resul
     }
 }
 
-/// Returns a file or folder that the creation of a dataset does not make, if there is one.
+/// Returns a file or folder that does not belong to a new dataset, if there is one.
 fn foreign(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option<String>> {
     for entry in storage.list(paths.root()).at("list", paths.root())? {
         let path = paths.root().join(&entry.name);
         let of_ours: fn(&str) -> bool = match entry.kind {
-            // Epochs without a dataset.json are corruption, which is reported elsewhere.
+            // Epochs without a dataset.json are accepted here. Opening the dataset reports them as corruption.
             FileKind::Directory if path == paths.data() => |name| parse_epoch_folder(name).is_some(),
             FileKind::Directory if path == paths.control() => is_control,
             FileKind::Directory if entry.name == OF_THE_SYSTEM => continue,
@@ -57,7 +57,7 @@ fn foreign(storage: &dyn Storage, paths: &DatasetPaths) -> Result<Option<String>
     Ok(None)
 }
 
-/// Returns whether a name is one of those of `_turbidite`.
+/// Returns whether a name may occur in `_turbidite`.
 fn is_control(name: &str) -> bool {
     matches!(name, "manifest" | "tmp" | "index") || name.starts_with("dataset.json") || name.starts_with("lock")
 }
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    /// Killed before every operation: the remaining files do not block the next attempt.
+    /// The creation is killed before every operation. The remaining files must not prevent the next attempt.
     #[test]
     fn a_creation_that_was_cut_short_can_be_repeated() {
         let paths = DatasetPaths::new("/home/ds");
@@ -118,7 +118,7 @@ mod tests {
             let done = create(&killed).is_ok();
             check_vacant(&*memory, &paths).unwrap();
             create(&memory).unwrap();
-            // Files beside a dataset are ignored.
+            // Other files beside an existing dataset are ignored.
             create_file(&*memory, "/home/ds/notes.txt");
             check_vacant(&*memory, &paths).unwrap();
             if done {

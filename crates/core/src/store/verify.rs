@@ -1,8 +1,8 @@
-//! Verification of a whole dataset: checksums, positions, and consistency of manifests with the data.
+//! Verifies a whole dataset: checksums, positions, and consistency of manifests with the data.
 //!
-//! This module checks the folder: its files, their consistency, and the distribution of work over threads.
-//! `verify_part` reads one part. Problems become findings and verification continues; only failures that make it
-//! impossible are errors.
+//! This module checks the files of the folder and their consistency, and distributes the parts over threads.
+//! `verify_part` verifies one part. Problems become findings, and verification continues. Only failures that prevent
+//! verification are errors.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -23,9 +23,9 @@ use crate::storage::{FileSystem, Storage};
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct VerifyOptions {
-    /// The epochs; files that belong to no epoch are always checked.
+    /// Epochs to verify. Files that belong to no epoch are always checked.
     pub epochs: EpochRange,
-    /// Parts read at the same time.
+    /// Number of parts that are read at the same time.
     pub threads: usize,
 }
 
@@ -36,28 +36,28 @@ impl Default for VerifyOptions {
     }
 }
 
-/// Progress of a verification.
+/// The progress of a verification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyProgress {
-    /// Bytes of records checked.
+    /// Size of the row groups checked so far, in bytes.
     pub done_bytes: u64,
-    /// Bytes of records to check.
+    /// Size of all row groups to check, in bytes.
     pub total_bytes: u64,
 }
 
-/// One part to read.
+/// A part to verify.
 struct Task {
     manifest: Arc<EpochManifest>,
     entry: PartEntry,
 }
 
-/// Verifies a whole dataset: reads all of it, and compares the data, the footers and the manifests.
+/// Verifies a whole dataset. Reads all data, and compares data, footers and manifests.
 ///
-/// `progress` is called from several threads, after every column of every row group.
+/// Several threads call `progress`, after each row group.
 ///
 /// # Errors
-/// When there is no dataset, or folders cannot be listed.
+/// If there is no dataset, or folders cannot be listed.
 pub fn verify(
     path: impl AsRef<Path>,
     options: &VerifyOptions,
@@ -67,10 +67,10 @@ pub fn verify(
     verify_on(&storage, &DatasetPaths::new(path.as_ref()), options, progress)
 }
 
-/// Checks a dataset as [`verify`] does, on any storage.
+/// Verifies a dataset like [`verify`], on any storage.
 ///
 /// # Errors
-/// As those of [`verify`].
+/// As for [`verify`].
 pub fn verify_on(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
@@ -106,7 +106,7 @@ pub fn verify_on(
     Ok(report)
 }
 
-/// Reads the parts, several at a time.
+/// Verifies the parts on several threads.
 fn run_tasks(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
@@ -151,7 +151,8 @@ impl Task {
     }
 }
 
-/// Compares the files of an epoch with its manifest. Missing ones are found when they are read.
+/// Checks that an epoch's folder contains no file that the manifest does not list. Missing parts are detected when they
+/// are read.
 fn check_parts(
     storage: &dyn Storage,
     paths: &DatasetPaths,
@@ -169,7 +170,7 @@ fn check_parts(
     Ok(())
 }
 
-/// Compares the epoch's statistics with its runs.
+/// Compares the statistics of an epoch with its row groups.
 fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDescriptor, findings: &mut Vec<Finding>) {
     let EpochStatistics { rows, strays, spills, nan_keys, .. } = manifest.statistics;
     let count = |kind| manifest.row_groups.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum::<u64>();
@@ -190,7 +191,7 @@ fn check_figures(path: &Path, manifest: &EpochManifest, descriptor: &DatasetDesc
     }
 }
 
-/// Checks files and folders that belong to no epoch. Returns the number of attempts at epochs that were never finished.
+/// Checks files and folders that belong to no epoch. Returns the number of attempts that were never committed.
 fn check_folders(
     storage: &dyn Storage,
     paths: &DatasetPaths,

@@ -1,4 +1,4 @@
-//! Verification of one part against the manifest: every checksum, all statistics, the order of the keys.
+//! Verifies one part against the manifest: all checksums, all statistics, and the order of the keys.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::format::{
 use crate::schema::{DataType, Schema, Value};
 use crate::storage::{ReadableFile, Storage};
 
-/// The first bytes of every Parquet file.
+/// Magic number at the start of a Parquet file.
 const MAGIC: &[u8; 4] = b"PAR1";
 
-/// Reads and checks one part. `advance` is called with the bytes of each piece of records read.
+/// Reads and verifies one part. Calls `advance` with the size of each row group after reading it.
 pub(super) fn verify_part(
     storage: &Arc<dyn Storage>,
     paths: &DatasetPaths,
@@ -58,7 +58,7 @@ pub(super) fn verify_part(
     report
 }
 
-/// The contents of one column of one row group.
+/// The statistics of values that were read.
 #[derive(Debug, Clone, Copy)]
 struct Observed {
     range: Option<(Value, Value)>,
@@ -80,8 +80,8 @@ impl Observed {
     }
 }
 
-/// Computes the range and NaN count of packed values, separately from the encoder's implementation, so that an error in
-/// one of them is detected.
+/// Computes the range and NaN count of packed values. This is independent of the encoder's implementation, so an error
+/// in either implementation is detected.
 fn observe(data_type: DataType, values: &[u8]) -> Observed {
     macro_rules! each {
         ($type:ty, $value:expr) => {{
@@ -117,7 +117,7 @@ fn observe(data_type: DataType, values: &[u8]) -> Observed {
     }
 }
 
-/// Compares ranges by value, ignoring the sign of zeros.
+/// Returns whether two ranges are equal by value. Ignores the sign of zeros.
 fn same_range(one: Option<(Value, Value)>, two: Option<(Value, Value)>) -> bool {
     let same = |one: Value, two: Value| one.compare(two).is_some_and(|order| order.is_eq());
     match (one, two) {
@@ -155,7 +155,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Checks that manifest and footer name the same row groups.
+    /// Checks that manifest and footer list the same row groups.
     fn row_groups(&mut self, runs: &[&RowGroupEntry]) {
         let found = self.reader.row_groups();
         if runs.len() as u64 != u64::from(found) {
@@ -170,7 +170,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Compares the seals, which salvage relies on, with the manifest.
+    /// Compares the seals with the manifest. Salvage relies on the seals.
     fn seals(&mut self, runs: &[&RowGroupEntry]) {
         let gaps =
             Gaps { file: Arc::clone(self.reader.file()), runs: runs.iter().map(|run| (**run).clone()).collect() };
@@ -183,8 +183,8 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Checks that the gaps between records and seals are zeros. They hold no data, but a device that changes them may
-    /// change records next.
+    /// Checks that the gaps between pages and seals contain zeros. Gaps contain no data, but a device that corrupts
+    /// them may also corrupt records.
     fn gaps(&mut self, runs: &[&RowGroupEntry], end: u64) {
         let mut position = MAGIC.len() as u64;
         let groups = runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
@@ -195,7 +195,7 @@ impl PartCheck<'_> {
             } else if gap_bytes > 0 {
                 let mut gap = vec![0; gap_bytes as usize];
                 let read = self.reader.file().read_at(position, &mut gap).at("read", self.path);
-                // `seals` has reported gaps without a seal.
+                // `seals` has already reported gaps without a seal.
                 let zeros = self
                     .take(read)
                     .and_then(|()| padding(&gap))
@@ -208,7 +208,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Reads one row group. `last_key` is the run and the last key's ordinal of the previous row group.
+    /// Verifies one row group. `last_key` is the last run and the ordinal of its last key so far.
     fn row_group(&mut self, run: &RowGroupEntry, last_key: &mut Option<(u32, u64)>, advance: &dyn Fn(u64)) {
         let mut checksum = Xxh3::new();
         let mut position = run.offset;
@@ -236,7 +236,8 @@ impl PartCheck<'_> {
         advance(run.bytes);
     }
 
-    /// Reads one column of a row group: its pages, their checksums and ranges, and the order if it is the key.
+    /// Verifies one column of a row group: its pages, their checksums and ranges, and the order of the keys. Returns
+    /// `None` if a page cannot be read.
     fn column(
         &mut self,
         run: &RowGroupEntry,
@@ -252,7 +253,7 @@ impl PartCheck<'_> {
             self.corruption(at(), what);
         }
         *position = range.end;
-        // `PartReader::open` checked that every chunk lies within the file.
+        // `PartReader::open` has checked that every chunk lies within the file.
         let mut raw = vec![0; (range.end - range.start) as usize];
         let read = self.reader.file().read_at(range.start, &mut raw).at("read", self.path);
         self.take(read)?;
@@ -292,7 +293,7 @@ impl PartCheck<'_> {
         Some(observed)
     }
 
-    /// Compares the contents of a column with the manifest's statistics.
+    /// Compares the values of a column with the manifest's statistics.
     fn summary(&mut self, run: &RowGroupEntry, column: usize, observed: Observed) {
         let name = self.schema.columns()[column].name.clone();
         let at = format!("{}, column '{name}'", place(run));
@@ -313,7 +314,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Checks that the keys match the run's kind.
+    /// Checks that the keys match the kind and the bounds of the run.
     fn kind(&mut self, run: &RowGroupEntry, keys: Observed) {
         let nan_run = run.kind == RunKind::NanKey;
         if nan_run && keys.nan_count != run.rows {
@@ -322,7 +323,7 @@ impl PartCheck<'_> {
             self.corruption(place(run), "it has NaN keys, but is not a run of NaN keys");
         }
         let (RunKind::Regular, Some(bounds), Some(range)) = (run.kind, run.bounds, keys.range) else { return };
-        // Older datasets have 0 and -1 as the outermost bounds of narrow signed keys.
+        // In older datasets, the outermost bounds of narrow signed keys are 0 and -1.
         let was_cut = matches!(self.schema.key().data_type, DataType::I8 | DataType::I16 | DataType::I32);
         let holds = |bound: Value, cut: i128| was_cut && bound == Value::Int(cut);
         let below = !holds(bounds.0, 0) && range.0.compare(bounds.0).is_some_and(|order| order.is_lt());
@@ -333,7 +334,7 @@ impl PartCheck<'_> {
         }
     }
 
-    /// Checks that keys ascend, within a page and from the previous pages and row groups of the run.
+    /// Checks that keys ascend in a page, and from the previous pages and row groups of the run.
     fn key_order(&mut self, run: &RowGroupEntry, values: &[u8], last_key: &mut Option<(u32, u64)>) {
         let order = self.schema.key_order();
         let width = self.schema.key().data_type.width();
@@ -353,7 +354,7 @@ fn place(run: &RowGroupEntry) -> String {
     format!("run {}, row group {}", run.run, run.row_group)
 }
 
-/// Returns the seal that the row groups of one run must have.
+/// Returns the seal that a run with these row groups must have.
 fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
     let first = run[0];
     let group = |run: &&RowGroupEntry| SealedRowGroup {
@@ -373,7 +374,7 @@ fn expected_seal(identity: PartIdentity, run: &[&RowGroupEntry]) -> SealedRun {
     }
 }
 
-/// A view of a part with zeros in place of its records: the search for seals then reads no record twice.
+/// A view of a part that replaces its records with zeros, so that the search for seals does not read the records again.
 #[derive(Debug)]
 struct Gaps {
     file: Arc<dyn ReadableFile>,
@@ -389,7 +390,7 @@ impl ReadableFile for Gaps {
         buffer.fill(0);
         let end = offset.saturating_add(buffer.len() as u64);
         let mut position = offset;
-        // Row groups ascend: the manifest was checked for that.
+        // Valid manifests list row groups in file order.
         let past = std::iter::once((self.bytes(), self.bytes()));
         let groups = self.runs.iter().map(|run| (run.offset, run.offset.saturating_add(run.bytes)));
         for (group_start, group_end) in groups.chain(past) {

@@ -1,15 +1,18 @@
-//! One receiver's writer: turns delivered records into sealed parts, without doing I/O itself.
+//! The writer of one receiver: converts delivered records to sealed parts.
 //!
-//! A state machine: records in, [`Task`]s out, [`Completion`]s in. A driver runs the tasks, on a background thread or
-//! at once, and the writer decides the next one. Regular records have two memtables, one filling while the other is
-//! flushed; strays, spills and NaN keys have small ones of their own, so that they widen no regular run.
+//! The writer is a state machine without I/O. A driver passes records in, runs the writer's [`Task`]s on a background
+//! thread or inline, and returns their [`Completion`]s. The writer determines the next task. Regular records have two
+//! memtables: one is filled while the other is flushed. Strays, spills and NaN keys have small memtables of their own,
+//! so regular runs keep narrow key ranges.
 //!
-//! Invariants
-//! - At most one task is out at a time, so a part's runs lie in the order they were sealed and its offsets are known.
-//! - At most one full memtable waits behind that task: [`Writer::accepts`] returns false then, and the driver stops
+//! Invariants:
+//!
+//! - At most one task is in progress. The runs of a part are therefore in the order of their flushes, and their offsets
+//!   are known.
+//! - At most one full memtable waits for that task. [`Writer::accepts`] then returns false, and the driver stops
 //!   polling.
-//! - After an error the writer continues to take records and drops them: an epoch that cannot be stored must still end
-//!   on all ranks, with the cause ([`Outcome`]).
+//! - After an error, the writer continues to accept records and discards them. An epoch that cannot be stored must
+//!   still end on all ranks, with an error ([`Outcome`]).
 
 mod state;
 mod task;

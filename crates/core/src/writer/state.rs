@@ -1,4 +1,4 @@
-//! The state machine of one receiver's writer.
+//! The state machine of the writer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,55 +11,55 @@ use crate::format::{
 use crate::schema::{Schema, Value};
 use crate::writer::task::{Completion, Task};
 
-/// Maximum number of records in a run: it limits the memory of sorting, whatever the width of a record.
+/// Maximum number of records in a run. Limits the memory for sorting, regardless of the width of a record.
 pub const MAX_RUN_ROWS: usize = 7 << 15;
 
-/// Threads per core that sort and write, in a process that has the cores to itself: each thread spends much of its time
-/// waiting for the disk, so one per core leaves cores idle (`ingest_speed index,ranks=16,writers=2`).
+/// Number of threads per core that sort and write, if the process has its cores to itself. Threads often wait for the
+/// disk, so one thread per core would leave cores idle (`ingest_speed index,ranks=16,writers=2`).
 pub const THREADS_PER_CORE: usize = 2;
 
-/// Memtables for regular records: one is filled while the other is flushed.
+/// Number of memtables for regular records. One is filled while the other is flushed.
 pub(crate) const MEMTABLES: usize = 2;
 
-/// Size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
+/// Divisor of a memtable's size for strays, spills and NaN keys.
 const SIDE_FRACTION: usize = 32;
 
-/// The options of a writer.
+/// Options of a writer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// The receiver.
+    /// Rank of the receiver.
     pub rank: u32,
     /// Size of a regular memtable in bytes.
     pub memtable_bytes: usize,
-    /// Row groups per run.
+    /// Number of row groups per run.
     pub row_groups_per_run: u32,
-    /// Row groups after which a part rolls over to the next file.
+    /// Number of row groups after which a part rolls over to the next file.
     pub row_groups_per_part: u32,
 }
 
-/// A writer's results at the end of an epoch.
+/// The results of a writer at the end of an epoch.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The closed parts, in the order of their rolls.
+    /// Closed parts, in roll order.
     pub parts: Vec<PartEntry>,
-    /// Their runs.
+    /// Manifest entries of the parts' row groups.
     pub runs: Vec<RowGroupEntry>,
-    /// The distribution of their keys.
+    /// Distribution of the parts' keys.
     pub keys: KeyRangeCounts,
-    /// Time per stage.
+    /// Time per stage, and bytes written.
     pub statistics: StageSeconds,
-    /// The first error. Parts and runs are incomplete if there is one.
+    /// First error. If there is one, parts and runs are incomplete.
     pub error: Option<Error>,
-    /// Empty memtables of regular size, for the next epoch's writer.
+    /// Empty memtables of regular size, for the writer of the next epoch.
     pub spare: Vec<Memtable>,
 }
 
-/// Minimum size of a regular run that a change of table may end, as a fraction of a memtable. Smaller runs would cost
-/// more in row groups than they save in range.
+/// Divisor of a memtable's size. A new partition table ends a regular run only if the run has at least the resulting
+/// size. Smaller runs would cost more row groups than their narrower key ranges are worth.
 const MIN_RUN_FRACTION: usize = 8;
 
-/// A change of table ends the run when more than this share of its records lie outside the new partition. Cuts move as
-/// loads are balanced, and a run that mixes two overlapping partitions costs queries less than one more run.
+/// Share of a run's records outside the new partition above which a new table ends the run. Cut points move as loads
+/// are balanced. A run that mixes two overlapping partitions costs queries less than an additional run.
 const MAX_OUTSIDE: f64 = 0.5;
 
 #[derive(Debug)]
@@ -70,22 +70,22 @@ struct Waiting {
     bounds: Option<(Value, Value)>,
 }
 
-/// One receiver's writer over one epoch. See the module's documentation.
+/// The writer of one receiver during one epoch. See the documentation of the module.
 #[derive(Debug)]
 pub struct Writer {
     options: WriterOptions,
     schema: Arc<Schema>,
-    /// The memtable being filled, per kind.
+    /// The memtable that is being filled, by kind.
     active: [Option<Memtable>; 4],
     waiting: VecDeque<Waiting>,
-    /// Flushed memtables of regular size, to be reused.
+    /// Flushed memtables of regular size, for reuse.
     spare: Vec<Memtable>,
     table_version: u32,
     bounds: Option<(Value, Value)>,
-    /// Bounds that hold all partitions in force while the regular memtable was filled.
+    /// Bounds of all partitions in force while the regular memtable was filled.
     regular_bounds: Option<(Value, Value)>,
     busy: bool,
-    /// Whether the running task flushes a regular memtable.
+    /// Whether the task in progress flushes a regular memtable.
     writes_regular: bool,
     part: Option<Box<PartWriter>>,
     next_roll: u32,
@@ -98,13 +98,13 @@ pub struct Writer {
     error: Option<Error>,
 }
 
-/// Returns the place of a kind's memtable.
+/// Returns the index of a kind's memtable in `active`.
 fn slot(kind: RunKind) -> usize {
     usize::from(kind.code())
 }
 
 impl Writer {
-    /// Creates a writer that has received no records.
+    /// Creates a writer without records.
     pub fn new(options: WriterOptions, schema: Arc<Schema>) -> Self {
         Self {
             options,
@@ -129,10 +129,10 @@ impl Writer {
         }
     }
 
-    /// Installs the table and partition in force from now on; runs sealed later record them.
+    /// Installs the partition table and the receiver's partition. Both are recorded in runs that are sealed later.
     ///
-    /// A regular run that mixes two partitions spans both. When those overlap little, the records so far become a run
-    /// of their own unless they are few; otherwise the run records bounds that hold both.
+    /// A regular run that mixes two partitions spans both. If most of the current records lie outside the new
+    /// partition, they become a separate run, unless they are few. Otherwise the run records bounds of both partitions.
     pub fn set_partition(&mut self, table_version: u32, bounds: Option<(Value, Value)>) {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         let moved_far = |rows: &Memtable| {
@@ -153,15 +153,15 @@ impl Writer {
         };
     }
 
-    /// Passes in the memory of a memtable of an earlier epoch ([`Outcome::spare`]), which saves an allocation, and its
-    /// key distribution.
+    /// Provides the memory of a memtable from an earlier epoch ([`Outcome::spare`]), with its bucket bounds. This saves
+    /// an allocation.
     pub fn reuse(&mut self, memory: Vec<u8>, range_count: Option<BucketBounds>) {
         let capacity = memtable_bytes(&self.options, RunKind::Regular, self.schema.row_bytes());
         self.spare.push(Memtable::reusing(Arc::clone(&self.schema), capacity, memory, range_count));
     }
 
-    /// Changes the size of memtables when the number of writers that share the memory changes. A memtable that holds
-    /// more already becomes a run.
+    /// Changes the size of memtables. Called if the number of writers that share the memory changes. A memtable with
+    /// more records than the new size is flushed.
     pub fn set_memtable_bytes(&mut self, bytes: usize) {
         if bytes == self.options.memtable_bytes {
             return;
@@ -180,13 +180,15 @@ impl Writer {
         self.active[slot(kind)].as_ref().is_none_or(Memtable::is_empty)
     }
 
-    /// Returns whether the writer has room for more records.
+    /// Returns whether the writer can accept records without exceeding its memory.
     pub fn accepts(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes whole stored rows of one kind. Records that arrive while [`Writer::accepts`] returns false are taken too,
-    /// using memory beyond the two memtables; runtimes poll at most one batch then.
+    /// Appends whole stored rows of one kind.
+    ///
+    /// Records are also accepted while [`Writer::accepts`] returns false. They then use memory beyond the two
+    /// memtables. Runtimes poll at most one batch in this state.
     pub fn push(&mut self, kind: RunKind, mut rows: &[u8]) {
         let row_bytes = self.schema.row_bytes();
         while !rows.is_empty() && self.error.is_none() {
@@ -194,7 +196,8 @@ impl Writer {
                 Some(table) => table,
                 empty => {
                     let regular = kind == RunKind::Regular;
-                    // A memtable begun while both large ones are out is dropped when one of them comes back.
+                    // If both regular memtables are in use, this third memtable is temporary. It is dropped when one of
+                    // them is flushed.
                     let waiting = self.waiting.iter().filter(|waiting| waiting.kind == RunKind::Regular).count();
                     let stays = regular && waiting + usize::from(self.writes_regular) < MEMTABLES;
                     let begin = if stays { Memtable::reserving } else { Memtable::new };
@@ -204,7 +207,7 @@ impl Writer {
                 }
             };
             rows = &rows[table.push_fitting(rows)..];
-            // A memtable with buckets may have room for some keys when it has none for others.
+            // A memtable with buckets may have room for some keys but not for others.
             if !rows.is_empty() || table.remaining_rows() == 0 {
                 self.seal(kind);
             }
@@ -222,7 +225,7 @@ impl Writer {
         }
     }
 
-    /// Flushes all memtables: no more records come.
+    /// Flushes all memtables. The caller appends no more records.
     pub fn finish(&mut self) {
         self.finishing = true;
         for kind in RunKind::ALL {
@@ -230,7 +233,7 @@ impl Writer {
         }
     }
 
-    /// Returns the next task, if one may be started now.
+    /// Returns the next task. Returns `None` if there is none, or if a task is in progress.
     pub fn next_task(&mut self) -> Option<Task> {
         if self.busy {
             return None;
@@ -258,7 +261,7 @@ impl Writer {
         Some(task)
     }
 
-    /// Takes the result of a task.
+    /// Processes the result of a task.
     pub fn complete(&mut self, completion: Completion) {
         (self.busy, self.writes_regular) = (false, false);
         self.statistics += completion.statistics();
@@ -292,13 +295,13 @@ impl Writer {
         }
     }
 
-    /// Returns the number of spare memtables to keep: one while another is filled, two at the end.
+    /// Returns the number of spare memtables to keep: one while another is filled, and two at the end of the epoch.
     fn wanted_spares(&self) -> usize {
         if self.finishing && self.active[slot(RunKind::Regular)].is_none() { MEMTABLES } else { MEMTABLES - 1 }
     }
 
-    /// Moves the records of a memtable that was begun while both large ones were out to the one that came back: grown
-    /// to full size, it would be a third.
+    /// Moves the records of a temporary memtable to a spare one. If the temporary memtable grew to full size, it would
+    /// be a third one.
     fn use_spare(&mut self) {
         let Some(active) = &mut self.active[slot(RunKind::Regular)] else { return };
         let takes_less = |spare: &mut Memtable| !active.reserves() && active.rows() <= spare.remaining_rows();
@@ -308,26 +311,26 @@ impl Writer {
         }
     }
 
-    /// Makes the epoch fail on this rank with `error`, unless it has failed already.
+    /// Makes the epoch fail on this rank with `error`. Later errors are ignored.
     pub fn fail(&mut self, error: Error) {
         self.error.get_or_insert(error);
         self.waiting.clear();
         self.active = [None, None, None, None];
     }
 
-    /// Returns whether everything is sealed, closed and durable, or the writer has failed.
+    /// Returns whether all runs are sealed and all parts closed and durable, or the writer has failed.
     pub fn is_finished(&self) -> bool {
         let idle = !self.busy && self.waiting.is_empty();
         self.finishing && idle && (self.part.is_none() || self.error.is_some())
     }
 
-    /// Returns the results. Call it when [`Writer::is_finished`] returns true.
+    /// Returns the results. [`Writer::is_finished`] must have returned true.
     pub fn into_outcome(self) -> Outcome {
         let Self { parts, runs, keys, statistics, error, spare, .. } = self;
         Outcome { parts, runs, keys, statistics, error, spare }
     }
 
-    /// Returns the bytes of memory in memtables.
+    /// Returns the memory of all memtables in bytes.
     pub fn resident_bytes(&self) -> usize {
         let active = self.active.iter().flatten();
         active
@@ -338,7 +341,7 @@ impl Writer {
     }
 }
 
-/// Returns the smallest bounds that hold both.
+/// Returns the smallest range that contains both ranges.
 fn hull(one: (Value, Value), other: (Value, Value)) -> (Value, Value) {
     let less = |one: Value, other: Value| one.compare(other).is_some_and(std::cmp::Ordering::is_lt);
     (if less(other.0, one.0) { other.0 } else { one.0 }, if less(one.1, other.1) { other.1 } else { one.1 })
@@ -348,7 +351,7 @@ fn memtable_bytes(options: &WriterOptions, kind: RunKind, row_bytes: usize) -> u
     let regular = options.memtable_bytes.min(MAX_RUN_ROWS.saturating_mul(row_bytes));
     match kind {
         RunKind::Regular => regular,
-        // The small ones must not shrink to a few rows when memtables are made tiny.
+        // With tiny memtables, these memtables must still hold more than a few rows.
         _ => (regular / SIDE_FRACTION).max(regular.min(16 << 10)),
     }
 }

@@ -1,4 +1,4 @@
-//! The tasks of a writer, and the function that executes them.
+//! The tasks of a writer, and their execution.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,23 +14,23 @@ use crate::schema::Schema;
 use crate::storage::Storage;
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
-/// Work for a background thread. A writer has one task out at a time.
+/// A task for a background thread. A writer has at most one task in progress.
 #[derive(Debug)]
 pub enum Task {
-    /// Sort, encode and write a run, after creating the part if there is none.
+    /// Sorts, encodes and writes a run. Creates the part if there is none.
     Append {
-        /// The part being written.
+        /// Part to append to, if there is one.
         part: Option<Box<PartWriter>>,
-        /// The part to create otherwise.
+        /// Identity of the part to create if there is none.
         create: PartId,
-        /// The records.
+        /// Records of the run.
         rows: Box<Memtable>,
-        /// The run's metadata.
+        /// Metadata of the run.
         context: RunContext,
     },
-    /// Write the part's footer and make it durable.
+    /// Writes the footer of the part and makes the part durable.
     Finish {
-        /// The part.
+        /// Part to finish.
         part: Box<PartWriter>,
     },
 }
@@ -38,22 +38,22 @@ pub enum Task {
 /// The result of a [`Task`].
 #[derive(Debug)]
 pub enum Completion {
-    /// Of [`Task::Append`].
+    /// The result of [`Task::Append`].
     Appended {
-        /// The part, to be appended to.
+        /// Part to which the next run is appended. `None` if the part could not be created.
         part: Option<Box<PartWriter>>,
-        /// The emptied memtable, to be reused.
+        /// Cleared memtable, for reuse.
         rows: Box<Memtable>,
-        /// The run's row groups.
+        /// Manifest entries of the run's row groups.
         result: Result<Vec<RowGroupEntry>>,
-        /// Statistics of this task.
+        /// Time and bytes of this task.
         statistics: StageSeconds,
     },
-    /// Of [`Task::Finish`].
+    /// The result of [`Task::Finish`].
     Finished {
-        /// The closed part.
+        /// Manifest entry of the closed part.
         result: Result<PartEntry>,
-        /// Statistics of this task.
+        /// Time and bytes of this task.
         statistics: StageSeconds,
     },
 }
@@ -66,23 +66,23 @@ impl Completion {
     }
 }
 
-/// Creates an epoch's parts.
+/// A factory of an epoch's parts.
 #[derive(Debug, Clone)]
 pub struct PartFactory {
-    /// The storage.
+    /// Storage to which parts are written.
     pub storage: Arc<dyn Storage>,
-    /// The epoch's unfinished folder.
+    /// Folder of the attempt, which holds the parts until the commit.
     pub directory: PathBuf,
-    /// The records' schema.
+    /// Schema of the records.
     pub schema: Arc<Schema>,
-    /// The parts' layout.
+    /// Layout of the parts.
     pub options: PartOptions,
-    /// The dataset and commit that every part's footer names.
+    /// Dataset, commit and epoch in the footer of every part.
     pub identity: PartIdentity,
 }
 
 impl PartFactory {
-    /// Creates the factory of one attempt to write an epoch.
+    /// Creates the factory for one attempt to write an epoch.
     pub fn new(
         storage: &Arc<dyn Storage>,
         paths: &DatasetPaths,
@@ -102,21 +102,21 @@ impl PartFactory {
     /// Creates a part.
     ///
     /// # Errors
-    /// When its file exists or cannot be created.
+    /// If the file exists or cannot be created.
     pub fn create(&self, part: PartId) -> Result<PartWriter> {
         let schema = Arc::clone(&self.schema);
         PartWriter::create(Arc::clone(&self.storage), &self.directory, part, schema, self.options, self.identity)
     }
 
-    /// Writes the part of an epoch without records: every tool must be able to open the folder.
+    /// Writes the only part of an epoch without records. Every tool must be able to open the epoch's folder.
     ///
     /// # Errors
-    /// When its file exists or cannot be written.
+    /// If the file exists or cannot be written.
     pub(crate) fn write_empty(&self) -> Result<PartEntry> {
         self.create(PartId { rank: 0, roll: 0 })?.finish()
     }
 
-    /// Executes a writer's task on this thread.
+    /// Executes a task of a writer on the calling thread.
     pub fn execute(&self, task: Task, buffers: &mut EncodeBuffers) -> Completion {
         match task {
             Task::Append { part, create, mut rows, context } => {

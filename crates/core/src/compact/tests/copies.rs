@@ -1,4 +1,4 @@
-//! Random datasets: every copy is sorted as a whole and holds each row once.
+//! Tests that copies of random datasets are sorted as a whole and contain each row once.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ const KEY_TYPES: [DataType; 10] = [
     DataType::F64,
 ];
 
-/// The bytes of keys: anything, few values, one value, infinities and zeros of both signs.
+/// Generates the bytes of a key: any bits, few values, one value, infinities, and zeros of both signs.
 fn key_bytes() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -44,7 +44,7 @@ fn keys(most: usize) -> impl Strategy<Value = Vec<u64>> {
     ]
 }
 
-/// Moves NaN keys to a run of their own, as writers do.
+/// Moves NaN keys to separate runs, as writers do.
 fn separate(key: DataType, epoch: Vec<Vec<Vec<u64>>>) -> TestEpoch {
     let kinds = [RunKind::Regular, RunKind::Stray, RunKind::Unordered];
     let is_nan = |bytes: &u64| Value::from_stored(key, &bytes.to_le_bytes()).as_f64().is_nan();
@@ -101,7 +101,7 @@ fn many_runs_through_several_slabs_and_threads() {
     let statistics = &done.statistics;
     assert!(statistics.receivers > 3 && statistics.nan_keys == 3, "{statistics:?}");
     assert_eq!(statistics.rows_per_receiver.iter().sum::<u64>(), statistics.rows);
-    // Of each of the 42 runs, two pages that contain a cut, and a page of keys that is read for the cut, twice.
+    // Each of the 42 runs has two pages with a cut, and one page of keys that is read twice for a cut.
     let factor = done.bytes_read as f64 / done.source_bytes as f64;
     println!("read factor {factor:.2} where 42 runs overlap and a slab has {slab_rows} rows");
     assert!(factor < 1.0 + 4.0 * 42.0 * 64.0 / slab_rows, "{factor}");
@@ -168,7 +168,7 @@ fn a_copy_into_its_source_is_refused() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     write_source(&storage, DataType::F32, PartOptions::default(), (1, &mixed_epoch(1, 9), 1), |_| ());
     let source = Dataset::open_with(Arc::clone(&storage), SOURCE).unwrap();
-    // The same folder by another name.
+    // Another path of the same folder.
     storage.create_dir_all(std::path::Path::new("/elsewhere/_turbidite")).unwrap();
     let json = DatasetPaths::new(SOURCE).descriptor();
     let content = crate::storage::read_all(&*storage, &json, 1 << 20).unwrap();

@@ -1,5 +1,5 @@
-//! Kills, failures of storage and corruption of the source: no data is lost, no wrong data committed, no files left
-//! over.
+//! Tests kills, failures of storage and corruption of the source. No data is lost, no wrong data is committed, and no
+//! files remain.
 
 use std::io::ErrorKind;
 
@@ -27,8 +27,8 @@ fn unfinished(storage: &dyn Storage) -> usize {
     storage.list(&DatasetPaths::new(COPY).unfinished()).map_or(0, |names| names.len())
 }
 
-/// Checks that every epoch of the copy is whole and the source is unchanged, and that the next attempt completes the
-/// copy without leftovers.
+/// Checks that every epoch of the copy is complete and the source is unchanged. Then checks that the next attempt
+/// completes the copy without leftovers.
 fn check_and_complete(storage: &Arc<dyn Storage>, epoch: &TestEpoch, story: &str) {
     let schema = schema(DataType::F32);
     let report = verify_on(storage, &DatasetPaths::new(SOURCE), &VerifyOptions::default(), &|_| ()).unwrap();
@@ -119,7 +119,8 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             Err(error) => {
                 damaged += 1;
                 let stated = error.class() == ErrorClass::Corruption || matches!(error, Error::Version { .. });
-                // If the footer's commit is hit, the missing manifest is that commit's.
+                // A flipped bit in the footer's commit makes the reader look for that commit's manifest, which is
+                // missing.
                 let text = error.to_string();
                 let named = text.contains(&*part.to_string_lossy()) || text.contains("/_turbidite/manifest/2.");
                 assert!(stated && named, "byte {offset}: {error}");
@@ -127,7 +128,7 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
             }
         }
     }
-    // Everything but padding and seals is read.
+    // Compaction reads everything except for padding and seals.
     assert!(damaged > tried / 4, "{damaged} of {tried}");
 }
 
@@ -135,9 +136,9 @@ fn no_flipped_byte_of_the_source_gets_into_the_copy() {
 fn rows_that_are_not_where_the_manifest_says_are_damage() {
     let epoch = mixed_epoch(2, 60);
     let lies: [fn(&mut EpochManifest); 2] = [
-        // NaN keys in a regular run.
+        // NaN keys in a regular run
         |manifest| manifest.row_groups.to_mut().iter_mut().for_each(|run| run.kind = RunKind::Regular),
-        // Non-NaN keys in a run of NaN keys.
+        // Other keys in a run of NaN keys
         |manifest| manifest.row_groups.to_mut()[0].kind = RunKind::NanKey,
     ];
     for lie in lies {
@@ -154,7 +155,7 @@ fn rows_that_are_not_where_the_manifest_says_are_damage() {
 fn attempts_of_others_are_kept() {
     let (memory, _) = source();
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
-    // A dataset that was not begun as a copy; its writer died with a sealed run of epoch 1.
+    // The dataset was not created as a copy. Its writer died with a sealed run of epoch 1.
     let paths = DatasetPaths::new(COPY);
     let descriptor = DatasetDescriptor::open_or_create(&memory, &paths, &describe(DataType::F32)).unwrap();
     let commit = EpochCommit::begin(&storage, &paths, &descriptor, 1, IfExists::Error).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! Copies of small datasets with all kinds of runs, checked by their rows and files alone.
+//! Tests copies of small datasets with all kinds of runs. All checks read the files of the copy.
 
 mod copies;
 mod faults;
@@ -25,7 +25,8 @@ fn mix(seed: u64) -> u64 {
     crate::random::Random::new(seed).next_u64()
 }
 
-/// Two widths that Parquet lacks, an odd opaque one, and an id that identifies every row.
+/// Returns a schema with two widths that Parquet lacks, an opaque column of odd width, and an id that identifies every
+/// row.
 fn schema(key: DataType) -> Arc<Schema> {
     let columns = vec![
         Column::new("small", DataType::I8),
@@ -37,17 +38,17 @@ fn schema(key: DataType) -> Arc<Schema> {
     Arc::new(Schema::new(columns, "energy").unwrap())
 }
 
-/// One run of the source: its kind, and the bytes of its keys.
+/// One run of the source: its kind and the bytes of its keys.
 #[derive(Debug, Clone)]
 struct TestRun {
     kind: RunKind,
     keys: Vec<u64>,
 }
 
-/// The runs of each part of an epoch.
+/// The parts of an epoch. Each part is a list of runs.
 type TestEpoch = Vec<Vec<TestRun>>;
 
-/// Returns a stored row whose other columns follow from its id.
+/// Returns a stored row. All columns except for the key are derived from the id.
 fn row(schema: &Schema, key: u64, id: u64) -> Vec<u8> {
     let mut row = vec![id as u8 ^ 0x5A];
     row.extend_from_slice(&key.to_le_bytes()[..schema.key().data_type.width()]);
@@ -57,7 +58,7 @@ fn row(schema: &Schema, key: u64, id: u64) -> Vec<u8> {
     row
 }
 
-/// Returns the rows of an epoch, by id; `seed` makes the ids.
+/// Returns the rows of an epoch. Their ids are derived from `seed`.
 fn rows_of(schema: &Schema, epoch: &TestEpoch, seed: u64) -> Vec<Vec<u8>> {
     let keys = epoch.iter().flatten().flat_map(|run| &run.keys);
     keys.zip(seed * 1_000_000..).map(|(key, id)| row(schema, *key, id)).collect()
@@ -71,7 +72,7 @@ fn describe(key: DataType) -> DatasetDescriptor {
     }
 }
 
-/// Writes an epoch of the source; `change` may modify the manifest.
+/// Writes an epoch of the source. `change` may modify the manifest before the commit.
 fn write_source(
     storage: &Arc<dyn Storage>,
     key: DataType,
@@ -119,7 +120,7 @@ fn write_source(
     lock.release().unwrap();
 }
 
-/// Returns options so small that a few hundred rows take several slabs.
+/// Returns options with slabs so small that a few hundred rows fill several of them.
 fn small_options() -> CompactOptions {
     CompactOptions {
         threads: 1,
@@ -130,7 +131,7 @@ fn small_options() -> CompactOptions {
     }
 }
 
-/// Copies all epochs.
+/// Compacts all epochs of the source.
 fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Option<CompactedEpoch>>> {
     let source = Dataset::open_with(Arc::clone(storage), SOURCE)?;
     let mut copy = Compaction::open_with(&source, Arc::clone(storage), COPY, options)?;
@@ -139,8 +140,7 @@ fn compact(storage: &Arc<dyn Storage>, options: CompactOptions) -> Result<Vec<Op
     Ok(done)
 }
 
-/// Returns the rows of an epoch of the copy, in the order of the file names and of the rows in them, with the kind of
-/// each row's run.
+/// Returns the rows of an epoch of the copy, each with the kind of its run, in the order of file names and row numbers.
 fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     let paths = DatasetPaths::new(COPY);
     let descriptor = DatasetDescriptor::read(storage, &paths).unwrap();
@@ -171,7 +171,7 @@ fn copied_rows(storage: &dyn Storage, label: u64) -> Vec<(RunKind, Vec<u8>)> {
     found
 }
 
-/// Checks that an epoch of the copy holds the given rows, sorted as a whole, without corruption.
+/// Checks that an epoch of the copy is not corrupt, contains the expected rows, and is sorted as a whole.
 fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expected: Vec<Vec<u8>>) {
     let schema = schema(key);
     let found = copied_rows(&**storage, label);
@@ -194,7 +194,7 @@ fn check_copy(storage: &Arc<dyn Storage>, key: DataType, label: u64, mut expecte
     assert!(report.is_clean(), "{:?}", report.findings);
 }
 
-/// Returns an epoch of overlapping regular runs, strays, spills and NaN keys, of `f32`.
+/// Returns an epoch of overlapping regular runs, strays, spills and NaN keys. Keys are `f32`.
 fn mixed_epoch(runs: u64, rows: u64) -> TestEpoch {
     let key = |run: u64, row: u64| u64::from(((mix(run << 32 | row) % 500) as f32 / 4.0).to_bits());
     let run = |kind, number: u64| TestRun { kind, keys: (0..rows).map(|row| key(number, row)).collect() };

@@ -1,4 +1,4 @@
-//! Conversion of numeric values to and from Arrow's typed arrays.
+//! Converts numeric values to and from Arrow's typed arrays.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef, PrimitiveArray};
 
 use crate::schema::Value;
 
-/// Runs `$body` with `$type` as the Arrow type of a numeric column.
+/// Evaluates `$body` with `$type` as the Arrow type of a numeric column, and `$other` for other columns.
 macro_rules! with_arrow_type {
     ($data_type:expr, $type:ident => $body:expr, otherwise $other:expr) => {
         match $data_type {
@@ -59,9 +59,9 @@ macro_rules! with_arrow_type {
 
 pub(in crate::format) use with_arrow_type;
 
-/// Numeric types that [`Value`] holds.
+/// A number type that [`Value`] can hold.
 pub(in crate::format) trait Number: Copy {
-    /// Returns the number nearest to a value.
+    /// Converts a value to the nearest number of this type.
     fn from_value(value: Value) -> Self;
     fn into_value(self) -> Value;
 }
@@ -107,7 +107,7 @@ pub(in crate::format) fn numbers<T: ArrowPrimitiveType<Native: Number>>(
     Arc::new(values.map(|value| value.map(T::Native::from_value)).collect::<PrimitiveArray<T>>())
 }
 
-/// Returns one number of an array; `None` for a null, or if the array has another type.
+/// Returns one number of an array. Returns `None` for a null, and for arrays of other types.
 pub(in crate::format) fn number_at<T: ArrowPrimitiveType<Native: Number>>(
     array: &dyn Array,
     row: usize,

@@ -1,4 +1,4 @@
-//! Encoding and decoding of manifests.
+//! Encodes and decodes manifests.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,11 +23,11 @@ use crate::format::manifest::stored_row_groups::StoredRowGroups;
 use crate::format::parquet::footer::FORMAT_VERSION;
 use crate::schema::{Column, DataType, Schema, SchemaError, Value};
 
-/// The last eight bytes of a manifest.
+/// Magic number at the end of a manifest.
 const MANIFEST_MAGIC: &[u8; 8] = b"TBDTMANI";
 const TRAILER_BYTES: usize = 16;
 
-/// The fixed columns, in order.
+/// The columns that every manifest has, in order.
 const FIXED: [(&str, ArrowType); 9] = [
     ("rank", ArrowType::UInt32),
     ("roll", ArrowType::UInt32),
@@ -40,7 +40,8 @@ const FIXED: [(&str, ArrowType); 9] = [
     ("table_version", ArrowType::UInt32),
 ];
 
-/// Returns the columns of a manifest: the fixed ones, checksum and bounds, then ranges and NaN counts by column.
+/// Returns the columns of a manifest: the fixed columns, the checksum and the bounds, then the range and NaN count of
+/// each schema column.
 fn fields(schema: &Schema) -> Vec<Field> {
     let mut fields: Vec<Field> =
         FIXED.iter().map(|(name, data_type)| Field::new(*name, data_type.clone(), false)).collect();
@@ -62,7 +63,7 @@ fn numeric_columns(schema: &Schema) -> impl Iterator<Item = (usize, &Column)> {
     schema.columns().iter().enumerate().filter(|(_, column)| column.data_type.is_numeric())
 }
 
-/// Converts an error of Arrow's encoder. Only a defect can cause one, since the arrays are built to fit.
+/// Converts an error of Arrow's encoder. Only a bug can cause such an error, since the arrays match the schema.
 fn refused(error: &ArrowError) -> Error {
     Error::Io { operation: "encode", path: "manifest".into(), source: std::io::Error::other(error.to_string()) }
 }
@@ -71,7 +72,7 @@ impl EpochManifest {
     /// Encodes the manifest.
     ///
     /// # Errors
-    /// [`Error::Schema`] when a run does not have statistics for every column of the schema.
+    /// [`Error::Schema`] if a row group lacks statistics of a schema column.
     pub fn encode(&self, schema: &Schema) -> Result<Vec<u8>> {
         for run in &self.row_groups {
             if run.columns.len() != schema.columns().len() {
@@ -92,7 +93,7 @@ impl EpochManifest {
         Ok(out)
     }
 
-    /// Returns the epoch's own properties, stored as metadata of the stream's schema.
+    /// Returns the properties of the epoch, which are stored as metadata of the stream's schema.
     fn notes(&self) -> HashMap<String, String> {
         let parts: Vec<serde_json::Value> = self
             .parts
@@ -107,7 +108,7 @@ impl EpochManifest {
                 ])
             })
             .collect();
-        // JSON has no NaN and no infinity: such a statistic is left out, and reads as zero.
+        // JSON can represent neither NaN nor infinities. Such statistics are omitted, and decoded as zero.
         let mut statistics = serde_json::json!(self.statistics);
         if let Some(fields) = statistics.as_object_mut() {
             fields.retain(|_, value| !value.is_null());
@@ -161,11 +162,11 @@ impl EpochManifest {
         arrays
     }
 
-    /// Decodes a manifest; `path` is its file, for messages.
+    /// Decodes a manifest. `path` is the path of its file, for error messages.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when the bytes are not a manifest, or do not fit the schema or each other;
-    /// [`Error::Version`] for one of a newer release.
+    /// - [`Error::Corruption`] if the bytes are not a manifest, do not match the schema, or contradict each other
+    /// - [`Error::Version`] if a newer release wrote the manifest
     pub fn decode(bytes: Vec<u8>, path: &Path, schema: &Schema) -> Result<Self> {
         let corruption = |what: &str| Error::corruption(path, what);
         let covered = bytes
@@ -177,8 +178,7 @@ impl EpochManifest {
         if bytes[covered.len()..covered.len() + 8] != xxh3_64(covered).to_le_bytes() {
             return Err(corruption("checksum mismatch"));
         }
-        // Arrow's decoder panics on some streams that only a forger with the right checksum can make: these count as
-        // corrupt too.
+        // Arrow's decoder panics on some forged streams with a valid checksum. These streams are reported as corrupt.
         let covered = covered.len();
         let stream = Buffer::from_vec(bytes).slice_with_length(0, covered);
         let (found, batches) = std::panic::catch_unwind(|| decode_stream(stream, schema))
@@ -205,10 +205,10 @@ impl EpochManifest {
         Ok(manifest)
     }
 
-    /// Checks that runs and parts fit each other.
+    /// Checks that row groups and parts are consistent.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let mut ends: Vec<(PartId, u64)> = self.parts.iter().map(|part| (part.part, part.footer_offset)).collect();
-        // They are in order, unless another program has written them.
+        // Parts are in order unless another program wrote the manifest.
         if !ends.is_sorted() {
             ends.sort_unstable();
         }
@@ -219,7 +219,7 @@ impl EpochManifest {
             return Err("a part's footer lies outside the part");
         }
         let (mut rows, mut bytes) = (0u64, 0u64);
-        // A part's runs are consecutive, and so are parts: the search for the next run begins there.
+        // Row groups are usually in the order of the parts, so the search begins at the part of the previous row group.
         let mut at = 0;
         for run in self.row_groups.places() {
             let end = run.offset.checked_add(run.bytes).ok_or("a row group has an invalid offset or size")?;
@@ -231,7 +231,7 @@ impl EpochManifest {
             if end > ends[at].1 {
                 return Err("a row group lies outside the listed parts");
             }
-            // A record takes at least one byte, so no count or allocation by rows exceeds the size of the files.
+            // A record takes at least one byte. This limits counts and allocations by rows to the size of the files.
             if run.rows > run.bytes || u32::try_from(run.rows).is_err() {
                 return Err("a row group has more rows than its bytes can hold");
             }
@@ -242,7 +242,8 @@ impl EpochManifest {
     }
 }
 
-/// Decodes the schema with the epoch's metadata, and the batches of an Arrow IPC stream with a manifest's columns.
+/// Decodes an Arrow IPC stream with the columns of a manifest. Returns its schema, whose metadata describes the epoch,
+/// and its record batches.
 fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
     let mut decoder = StreamDecoder::new();
     let mut batches = Vec::new();
@@ -271,7 +272,7 @@ fn decode_stream(mut buffer: Buffer, schema: &Schema) -> Result<(SchemaRef, Vec<
     Ok((found, batches))
 }
 
-/// Decodes the manifest without its runs.
+/// Decodes the manifest except for its row groups.
 fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
     let parts = notes.get("turbidite.parts")?;
     let parts = match take_parts(parts) {
@@ -293,15 +294,16 @@ fn take_notes(notes: &HashMap<String, String>) -> Option<EpochManifest> {
         commit: notes.get("turbidite.commit")?.parse().ok()?,
         parts,
         row_groups: RowGroupEntries::default(),
-        // Kept as text until first used: a query does not need them.
+        // Key counts are parsed on first use. Most queries do not need them.
         keys: notes.get("turbidite.keys").cloned().map(KeyRangeCounts::stored).unwrap_or_default(),
         statistics,
     })
 }
 
-/// Parses the parts as [`EpochManifest::notes`] writes them: `[[0,0,1,2,3],…]`, whole numbers only. At 131,072 parts
-/// the text is several megabytes, and a general parser takes several times as long. Any other text is left to the
-/// general parser.
+/// Parses the list of parts in the format of [`EpochManifest::notes`], `[[0,0,1,2,3],…]` with integers only. Returns
+/// `None` for any other text, which the caller passes to the general JSON parser.
+///
+/// The list of 131,072 parts is several megabytes long, and a general parser takes several times as long as this one.
 fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
     let mut parts = Vec::with_capacity(text.len() / 32);
     let mut rest = text.as_bytes().strip_prefix(b"[")?;
@@ -316,7 +318,7 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
         let part = PartId { rank: rank.try_into().ok()?, roll: roll.try_into().ok()? };
         parts.push(PartEntry { part, bytes, footer_offset, footer_checksum });
         match rest.strip_prefix(b",") {
-            // Another part must follow.
+            // A comma must be followed by another part.
             Some(next) if next.first() == Some(&b'[') => rest = next,
             Some(_) => return None,
             None => break,
@@ -325,11 +327,11 @@ fn take_parts(text: &str) -> Option<Vec<PartEntry>> {
     (rest == b"]").then_some(parts)
 }
 
-/// Parses a JSON integer, and returns it with the rest of the text.
+/// Parses a JSON integer. Returns the integer and the rest of the text.
 fn take_whole(text: &[u8]) -> Option<(u64, &[u8])> {
     let (mut number, mut digits) = (0u64, 0);
     while let Some(digit) = text.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|digit| *digit < 10) {
-        // Nineteen digits always fit.
+        // Numbers of up to 19 digits always fit in a `u64`.
         number = match digits {
             0..19 => number * 10 + u64::from(digit),
             _ => number.checked_mul(10)?.checked_add(u64::from(digit))?,
@@ -348,7 +350,7 @@ mod tests {
     type Fields = (u32, u32, u64, u64, u64);
 
     proptest! {
-        /// The special parser returns the same parts as the general one, or none.
+        /// The specialised parser returns the same parts as the general one, or `None`.
         #[test]
         fn parts_are_read_as_a_general_parser_does(
             parts in prop::collection::vec(any::<Fields>(), 0..20),

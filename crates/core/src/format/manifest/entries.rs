@@ -1,15 +1,15 @@
-//! The elements of a manifest: parts, kinds of runs, and column statistics.
+//! Elements of a manifest: parts, kinds of runs, and column statistics.
 
 use serde::{Deserialize, Serialize};
 
 use crate::schema::Value;
 
-/// The identity of a part file: the writing rank, and how often that rank rolled over to a new file.
+/// The identity of a part file: the writing rank and the number of its previous rollovers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartId {
-    /// The receiver that wrote it.
+    /// Rank that wrote the file.
     pub rank: u32,
-    /// 0 for the first file, 1 for the next, …
+    /// Number of the file among the rank's files: 0 for the first, 1 for the second, …
     pub roll: u32,
 }
 
@@ -22,7 +22,7 @@ impl PartId {
         }
     }
 
-    /// Parses a file name; the inverse of [`PartId::file_name`].
+    /// Parses a file name. The inverse of [`PartId::file_name`].
     pub fn parse(name: &str) -> Option<Self> {
         let stem = name.strip_prefix("part-")?.strip_suffix(".parquet")?;
         let (rank, roll) = stem.split_once('-').unwrap_or((stem, "0"));
@@ -31,22 +31,22 @@ impl PartId {
     }
 }
 
-/// The kind of a run: the property that its records share.
+/// The kind of a run: a property that all records of the run share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunKind {
-    /// Records whose keys lay within the receiver's partition.
+    /// Records with keys inside the receiver's partition.
     Regular,
-    /// Records that reached a receiver whose partition did not hold their key (any more).
+    /// Strays: records with keys outside the receiver's partition, for example after the partition changed.
     Stray,
-    /// Records kept by a sender that got no credit in time (spills); sorted, but not partitioned.
+    /// Spills: records stored by their sender, which got no credit in time. These runs are sorted but not partitioned.
     Unordered,
-    /// Records whose key is NaN.
+    /// Records with a NaN key.
     NanKey,
 }
 
 impl RunKind {
-    /// All kinds, by their codes.
+    /// All kinds, indexed by code.
     pub(crate) const ALL: [Self; 4] = [Self::Regular, Self::Stray, Self::Unordered, Self::NanKey];
 
     /// Returns the code of the kind in manifests and seals.
@@ -59,7 +59,7 @@ impl RunKind {
         }
     }
 
-    /// Returns the kind of a code.
+    /// Returns the kind with a code.
     pub(crate) fn from_code(code: u32) -> Option<Self> {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
     }
@@ -68,20 +68,20 @@ impl RunKind {
 /// Statistics of one column over the rows of one row group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ColumnStatistics {
-    /// Smallest and largest value that is not NaN; `None` when there is none, or for `fixed_bytes`.
+    /// Smallest and largest non-NaN value. `None` if all values are NaN, and for `fixed_bytes` columns.
     pub range: Option<(Value, Value)>,
     /// Number of NaN values.
     pub nan_count: u64,
 }
 
-/// One part file of an epoch.
+/// A part file of an epoch, as listed in the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartEntry {
-    /// The file.
+    /// Identity of the file.
     pub part: PartId,
-    /// Its length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Offset of the page indexes and the footer: everything from here to the end is covered by `footer_checksum`.
+    /// Offset of the page indexes and the footer. `footer_checksum` covers the file from this offset to its end.
     pub footer_offset: u64,
     /// xxh3-64 of the bytes from `footer_offset` to the end of the file.
     pub footer_checksum: u64,

@@ -1,4 +1,4 @@
-//! The manifest of one epoch: its runs, the parts they lie in, and the epoch's statistics.
+//! The manifest of an epoch: its row groups, the part files that hold them, and statistics of writing the epoch.
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -8,58 +8,61 @@ use crate::format::manifest::range_counts::{KeyRangeCounts, RangeCount};
 use crate::format::manifest::row_group_entries::RowGroupEntries;
 use crate::schema::{KeyOrder, Schema};
 
-/// Statistics of writing an epoch, summed over all ranks. Times are seconds of all threads, including waiting for a
-/// processor, so their sum can exceed the wall time.
+/// Statistics of writing an epoch, over all ranks.
+///
+/// Times of stages are sums over all threads, in seconds. They include the time that threads wait for a CPU, so their
+/// sum can exceed the wall time.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EpochStatistics {
-    /// Ranks that appended.
+    /// Number of ranks that appended.
     pub ranks: u32,
-    /// Ranks that received.
+    /// Number of ranks that received records.
     pub receivers: u32,
-    /// Records stored.
+    /// Number of records stored.
     pub rows: u64,
-    /// Records each receiver stored from the shuffle (spills are not counted: they stayed with their sender).
+    /// Number of records that each receiver stored from the shuffle. Spills are not included, since their senders store
+    /// them.
     pub rows_per_receiver: Vec<u64>,
-    /// Records in stray runs.
+    /// Number of records in stray runs.
     pub strays: u64,
-    /// Records in unordered runs.
+    /// Number of records in unordered runs.
     pub spills: u64,
-    /// Records with a NaN key.
+    /// Number of records with a NaN key.
     pub nan_keys: u64,
-    /// Partition tables negotiated, the first included.
+    /// Number of partition tables negotiated, including the first.
     pub renegotiations: u32,
-    /// Messages sent between ranks, data and control.
+    /// Number of messages sent between ranks, data and control.
     pub messages: u64,
-    /// Nodes that took part.
+    /// Number of nodes that took part.
     pub nodes: u32,
-    /// Maximum number of other ranks that a rank sent records to, directly or for forwarding.
+    /// Maximum number of other ranks to which a rank sent records, directly or for forwarding.
     pub most_recipients: u32,
-    /// Maximum number of other ranks that a rank received records from.
+    /// Maximum number of other ranks from which a rank received records.
     pub most_senders: u32,
-    /// Number of forwarding hops over all records.
+    /// Number of forwarding hops, summed over all records.
     pub forwarded: u64,
-    /// Peak memory of outgoing batches on any rank.
+    /// Peak memory of a rank's outgoing batches, in bytes. Maximum over all ranks.
     pub most_batch_bytes: u64,
-    /// Bytes written, with all metadata of the epoch.
+    /// Bytes written, including all metadata of the epoch.
     pub bytes_written: u64,
-    /// Wall time from first append to commit, in seconds.
+    /// Wall time from the first append to the commit, in seconds.
     pub wall_s: f64,
-    /// Routing and packing.
+    /// Time of routing and packing records.
     pub route_s: f64,
-    /// Sorting memtables.
+    /// Time of sorting memtables.
     pub sort_s: f64,
-    /// Gathering columns into pages, with checksums.
+    /// Time of gathering columns into pages, including checksums.
     pub encode_s: f64,
-    /// Writing to files.
+    /// Time of writing to files.
     pub write_s: f64,
-    /// Making files durable.
+    /// Time of syncing files.
     pub sync_s: f64,
 }
 
 impl EpochStatistics {
-    /// Returns the load imbalance: standard deviation of the receivers' rows over their mean. 0 for an epoch without
-    /// rows.
+    /// Returns the load imbalance: the standard deviation of the receivers' rows divided by their mean. Returns 0 for
+    /// an epoch without rows.
     pub fn load_imbalance(&self) -> f64 {
         let loads = &self.rows_per_receiver;
         let mean = loads.iter().map(|&rows| rows as f64).sum::<f64>() / loads.len().max(1) as f64;
@@ -71,20 +74,20 @@ impl EpochStatistics {
     }
 }
 
-/// The manifest of one committed epoch.
+/// The manifest of a committed epoch.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EpochManifest {
     /// The epoch's label.
     pub epoch: u64,
-    /// Identity of this commit; every part's footer carries it.
+    /// Identity of this commit. The footer of every part contains it.
     pub commit: Uuid,
-    /// The part files, by rank and roll.
+    /// Part files, sorted by rank and roll.
     pub parts: Vec<PartEntry>,
-    /// The runs' row groups, in the order of parts and offsets.
+    /// Row groups, in the order of parts and offsets.
     pub row_groups: RowGroupEntries,
-    /// The distribution of the keys, finer than the row groups' statistics; empty where unknown.
+    /// Distribution of the keys, finer than the row groups' statistics. Empty if unknown.
     pub keys: KeyRangeCounts,
-    /// Statistics of writing it.
+    /// Statistics of writing the epoch.
     pub statistics: EpochStatistics,
 }
 
@@ -94,15 +97,15 @@ impl EpochManifest {
         self.row_groups.places().map(|run| run.rows).sum()
     }
 
-    /// Returns the bytes of the epoch's pages.
+    /// Returns the total size of the epoch's pages in bytes.
     pub fn page_bytes(&self) -> u64 {
         self.row_groups.places().map(|run| run.bytes).sum()
     }
 }
 
 impl EpochManifest {
-    /// Returns the distribution of a numeric column's values: for the key as fine as the manifest holds it, otherwise
-    /// one range count per row group that has values.
+    /// Returns the distribution of a numeric column's values. For the key this is the manifest's distribution if there
+    /// is one; otherwise the result has one range count per row group with values.
     pub(crate) fn range_counts(&self, column: usize, schema: &Schema) -> Vec<RangeCount> {
         let Some(order) = KeyOrder::new(schema.columns()[column].data_type) else { return Vec::new() };
         let of_row_groups = || {
@@ -115,7 +118,7 @@ impl EpochManifest {
             let stated = self.keys.get();
             let is_whole = rows(&mut stated.iter().map(|range_count| range_count.rows))
                 == rows(&mut of_row_groups().map(|range_count| range_count.rows));
-            // A NaN bound would bound nothing.
+            // A NaN bound does not limit the values of a range.
             let is_sound = stated.iter().all(|range_count| !order.is_nan(range_count.most));
             if is_whole && is_sound {
                 return stated.to_vec();

@@ -1,7 +1,7 @@
-//! The manifest's bytes: an Arrow IPC stream with one row per row group, then a checksum and a magic.
+//! Reads and writes manifests: an Arrow IPC stream with one row per row group, then a checksum and a magic.
 //!
-//! The checksum is verified before any other byte is used. The stream is then decoded in place without copies, so that
-//! no length found in it leads to an allocation.
+//! The checksum is verified before any other byte is used. The stream is then decoded in place, without copies, so no
+//! length in the stream leads to an allocation.
 
 pub(super) mod arrow_values;
 mod encoding;

@@ -1,42 +1,46 @@
-//! The distribution of a column's values: row counts by value range. A manifest stores that of the key.
+//! Distributions of column values: row counts by value range. A manifest stores the distribution of the key.
 //!
-//! Each range is a *range count*: that of a contiguous sequence of sorted rows, or of a row group. The range counts of
-//! an epoch count every row with a non-NaN value once, so they bound the rank of every value: at least the rows of the
-//! range counts that end below it are smaller, at most the rows of the range counts that begin below it. Merging range
-//! counts keeps that true and widens the bounds; [`condense`] limits by how much.
+//! A *range count* describes a contiguous sequence of sorted rows, or a row group: its smallest and largest value, and
+//! its number of rows. The range counts of an epoch count every row with a non-NaN value once, so they bound the rank
+//! of every value. At least as many rows are smaller than a value as there are in the range counts that end below it.
+//! At most as many are smaller as there are in the range counts that begin below it. Merging range counts keeps the
+//! bounds valid and widens them. [`condense`] limits the widening.
 
 use std::sync::OnceLock;
 
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::KeyOrder;
 
-/// Maximum number of range counts in a manifest: where row groups overlap little, a quantile's bounds are about two
-/// such fractions of all rows apart, and each range count takes about 20 bytes.
+/// Maximum number of range counts in a manifest.
+///
+/// If row groups overlap little, the bounds of a quantile are about two such fractions of all rows apart. A range count
+/// takes about 20 bytes.
 pub const MAX_RANGE_COUNTS: usize = 8192;
 
-/// Maximum number of range counts that a rank keeps while it writes an epoch, apart from those not yet merged.
+/// Maximum number of range counts that a rank keeps while it writes an epoch, except for range counts not yet merged.
 pub(crate) const MAX_RANK_RANGE_COUNTS: usize = MAX_RANGE_COUNTS / 2;
 
-/// Minimum number of range counts in the report of a rank of a large job.
+/// Minimum number of range counts that a rank of a large job may report.
 const MIN_RANGE_COUNTS: usize = 16;
 
-/// A rank may report this many times an equal share of [`MAX_RANGE_COUNTS`], so that merging the reports loses little.
+/// Factor by which a rank's report may exceed an equal share of [`MAX_RANGE_COUNTS`], so that merging the reports loses
+/// little precision.
 const REPORT_FACTOR: usize = 8;
 
-/// The number of rows whose values lie between two ordinals, both included.
+/// The number of rows with values between two ordinals, both inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RangeCount {
-    /// Lower bound of the values, as an ordinal; it need not be reached.
+    /// Lower bound of the values, as an ordinal. The smallest value may be larger.
     pub least: u64,
-    /// Upper bound of the values, as an ordinal.
+    /// Upper bound of the values, as an ordinal. The largest value may be smaller.
     pub most: u64,
     /// Number of rows.
     pub rows: u64,
 }
 
 impl RangeCount {
-    /// Returns the range count of the non-NaN values among `rows`, from their statistics; without a range, that of the
-    /// type.
+    /// Returns the range count of the non-NaN values among `rows`, from their statistics. Without a known range, the
+    /// bounds are the extremes of the type.
     pub(crate) fn of(summary: Option<&ColumnStatistics>, rows: u64, order: KeyOrder) -> Self {
         let rows = rows.saturating_sub(summary.map_or(0, |summary| summary.nan_count));
         let known = summary.and_then(|summary| summary.range);
@@ -49,15 +53,15 @@ impl RangeCount {
     }
 }
 
-/// Merges range counts until there are at most `most`, which is at least 16; leaves them ascending.
+/// Merges range counts until at most `most` are left, and sorts them. `most` is at least 16.
 ///
-/// A range count's reach is the number of rows in all range counts that begin in it. Only range counts of about the
-/// same reach are merged, so that a wide one (a page of strays) does not widen narrow ones. Range counts of one reach
-/// are first paired anew, see [`paired`], so that of two neighbours the second both begins and ends later. Merging
-/// neighbours up to a group size then widens a quantile's bounds by at most that many rows for each reach. The group
-/// size is the smallest with which the limit is met.
+/// The *reach* of a range count is the number of rows in all range counts that begin inside its range. Only range
+/// counts of similar reach are merged, so a wide range (a page of strays) does not widen narrow ones. Range counts of
+/// similar reach are first paired anew (see [`paired`]): of two neighbours, the second then has the higher begin and
+/// the higher end. Neighbours are then merged up to a group size. For each class of reach, this widens a quantile's
+/// bounds by at most that many rows. The group size is the smallest of the tried sizes that meets the limit.
 pub(crate) fn condense(range_counts: &mut Vec<RangeCount>, most: usize) {
-    // A stable sort: the input consists of a few ascending sequences, which it exploits.
+    // The stable sort is fast here, since the input consists of a few ascending sequences.
     range_counts.sort();
     range_counts.dedup_by(|next, kept| {
         let same = (next.least, next.most) == (kept.least, kept.most);
@@ -70,7 +74,7 @@ pub(crate) fn condense(range_counts: &mut Vec<RangeCount>, most: usize) {
     let rows = range_counts.iter().fold(0u64, |rows, range_count| rows.saturating_add(range_count.rows));
     let mut group_rows = (rows / (4 * most.max(1)) as u64).max(1);
     let kinds: Vec<Vec<RangeCount>> = kinds(range_counts, group_rows).into_iter().map(paired).collect();
-    // With all rows in one group there is one range count per reach, and there are few of those.
+    // If a group may hold all rows, only one range count is left per class of reach, and there are few classes.
     while group_rows < rows && kinds.iter().map(|kind| joined(kind, group_rows).count()).sum::<usize>() > most {
         group_rows = group_rows.saturating_add(group_rows.div_ceil(4));
     }
@@ -79,7 +83,7 @@ pub(crate) fn condense(range_counts: &mut Vec<RangeCount>, most: usize) {
     range_counts.sort();
 }
 
-/// Groups ascending range counts by their reach: at most `base_rows`, at most twice that, and so on.
+/// Groups ascending range counts into classes by reach: up to `base_rows`, up to twice as many, and so on.
 fn kinds(range_counts: &[RangeCount], base_rows: u64) -> Vec<Vec<RangeCount>> {
     let begins = Steps::new(range_counts.iter().map(|range_count| (range_count.least, range_count.rows)));
     let mut kinds: Vec<Vec<RangeCount>> = Vec::new();
@@ -94,8 +98,10 @@ fn kinds(range_counts: &[RangeCount], base_rows: u64) -> Vec<Vec<RangeCount>> {
     kinds
 }
 
-/// Returns range counts with the same begins and ends as `range_counts`, both ascending: the k-th smallest value lies
-/// between the k-th begin and the k-th end, each counted with its rows.
+/// Returns range counts with the same begins and ends as `range_counts`, paired in ascending order.
+///
+/// The result bounds the same values: the k-th smallest value lies between the k-th begin and the k-th end, if each
+/// begin and end is counted once per row.
 fn paired(range_counts: Vec<RangeCount>) -> Vec<RangeCount> {
     let mut ends: Vec<(u64, u64)> =
         range_counts.iter().map(|range_count| (range_count.most, range_count.rows)).collect();
@@ -106,7 +112,7 @@ fn paired(range_counts: Vec<RangeCount>) -> Vec<RangeCount> {
     for RangeCount { least, mut rows, .. } in range_counts {
         while rows > 0 {
             if left == 0 {
-                // The begins and the ends have the same number of rows.
+                // Begins and ends have the same total number of rows.
                 let Some(next) = ends.next() else { break };
                 (most, left) = next;
                 continue;
@@ -119,7 +125,7 @@ fn paired(range_counts: Vec<RangeCount>) -> Vec<RangeCount> {
     paired
 }
 
-/// Merges neighbours as long as they have at most `group_rows` together.
+/// Merges neighbours while a group has at most `group_rows` rows.
 fn joined(range_counts: &[RangeCount], group_rows: u64) -> impl Iterator<Item = RangeCount> {
     let mut rest = range_counts;
     std::iter::from_fn(move || {
@@ -137,7 +143,7 @@ fn joined(range_counts: &[RangeCount], group_rows: u64) -> impl Iterator<Item = 
     })
 }
 
-/// Cumulative row counts by ordinal.
+/// A cumulative distribution: row counts by ordinal.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     ordinals: Vec<u64>,
@@ -145,7 +151,7 @@ pub(crate) struct Steps {
 }
 
 impl Steps {
-    /// Creates the sums of rows at ordinals, given in any order.
+    /// Creates the distribution from ordinals with row counts, in any order.
     pub(crate) fn new(rows: impl Iterator<Item = (u64, u64)>) -> Self {
         let mut steps: Vec<(u64, u64)> = rows.collect();
         if !steps.is_sorted() {
@@ -164,7 +170,7 @@ impl Steps {
         steps.checked_sub(1).map_or(0, |last| self.rows[last])
     }
 
-    /// Returns the number of all rows.
+    /// Returns the total number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.first(self.rows.len())
     }
@@ -179,13 +185,13 @@ impl Steps {
         self.first(self.ordinals.partition_point(|at| *at <= ordinal))
     }
 
-    /// Returns the ordinal of the row at a position, counted from 1; `None` if there are fewer rows.
+    /// Returns the ordinal of the row at a position, counted from 1. Returns `None` if there are fewer rows.
     pub(crate) fn at(&self, position: u64) -> Option<u64> {
         self.ordinals.get(self.rows.partition_point(|rows| *rows < position)).copied()
     }
 }
 
-/// The range counts of an epoch's keys: a list, or a manifest's text, which is parsed on first access.
+/// The range counts of an epoch's keys: a list, or the text of a manifest, which is parsed on first access.
 #[derive(Clone, Default)]
 pub struct KeyRangeCounts {
     made: OnceLock<Vec<RangeCount>>,
@@ -193,7 +199,7 @@ pub struct KeyRangeCounts {
 }
 
 impl KeyRangeCounts {
-    /// Creates the list from a manifest's `text`. Malformed text counts as no range counts.
+    /// Creates the range counts from a manifest's `text`. Malformed text yields no range counts.
     pub(in crate::format) fn stored(text: String) -> Self {
         Self { made: OnceLock::new(), text: Some(text) }
     }
@@ -203,12 +209,12 @@ impl KeyRangeCounts {
         self.made.get_or_init(|| self.text.as_deref().and_then(take_spreads).unwrap_or_default())
     }
 
-    /// Returns the bytes of the manifest's text in memory.
+    /// Returns the size of the manifest's text in memory, in bytes.
     pub(crate) fn text_bytes(&self) -> usize {
         self.text.as_ref().map_or(0, String::len)
     }
 
-    /// Appends range counts, and merges them to `most` when their number exceeds that by half.
+    /// Appends range counts. Merges them to `most` whenever their number reaches 1.5 times `most`.
     pub(crate) fn extend(&mut self, more: impl IntoIterator<Item = RangeCount>, most: usize) {
         let mut range_counts = self.take();
         for range_count in more {
@@ -222,13 +228,13 @@ impl KeyRangeCounts {
         *self = Self::from(range_counts);
     }
 
-    /// Takes all range counts.
+    /// Removes and returns all range counts.
     pub(crate) fn take(&mut self) -> Vec<RangeCount> {
         let _ = self.get();
         std::mem::take(self).made.into_inner().unwrap_or_default()
     }
 
-    /// Merges the range counts to the number that one of `ranks` ranks may report.
+    /// Merges the range counts to the maximum number that a rank of a job with `ranks` ranks may report.
     pub(crate) fn condense_for(&mut self, ranks: u32) {
         let most = (REPORT_FACTOR * MAX_RANGE_COUNTS / ranks.max(1) as usize).clamp(MIN_RANGE_COUNTS, MAX_RANGE_COUNTS);
         let mut range_counts = self.take();
@@ -236,7 +242,8 @@ impl KeyRangeCounts {
         *self = Self::from(range_counts);
     }
 
-    /// Returns the text for a manifest with `row_groups`; `None` where the row groups' own statistics are as fine.
+    /// Returns the text for a manifest with `row_groups` row groups. Returns `None` if the row groups' own statistics
+    /// are as fine.
     pub(in crate::format) fn text(&self, row_groups: usize) -> Option<String> {
         let range_counts = self.get();
         if range_counts.len() <= row_groups && row_groups <= MAX_RANGE_COUNTS / 2 {
@@ -294,7 +301,7 @@ mod tests {
     use super::*;
     use crate::schema::{DataType, Value};
 
-    /// Sorted runs of values cut into pages, and the values.
+    /// Generates sorted runs of values. Returns the range counts of their pages, and all values sorted.
     fn pages() -> impl Strategy<Value = (Vec<RangeCount>, Vec<u64>)> {
         let value = prop_oneof![4 => 0u64..1000, 1 => Just(500), 1 => any::<u64>()];
         let run = (prop::collection::vec(value, 1..400), 1usize..30);
@@ -343,7 +350,8 @@ mod tests {
         }
     }
 
-    /// A million rows in sixteen overlapping runs, each with a page of strays over the whole range.
+    /// Merges the range counts of a million rows: sixteen overlapping runs, each with a page of strays over the whole
+    /// range.
     #[test]
     fn condensing_loses_little() {
         let mut range_counts = Vec::new();
@@ -365,7 +373,7 @@ mod tests {
         let before = range_counts.clone();
         condense(&mut range_counts, 1024);
         for at in (2_000..62_000).step_by(101) {
-            // A thousandth of the rows per reach, in addition to the previous uncertainty.
+            // Merging adds at most 0.1 % of the rows per class of reach to the previous uncertainty.
             assert!(uncertain(&range_counts, at) <= uncertain(&before, at) + 4_000, "{at}");
         }
         let strays: Vec<&RangeCount> =
@@ -373,7 +381,7 @@ mod tests {
         assert_eq!(strays.iter().map(|range_count| range_count.rows).sum::<u64>(), 8_000, "strays joined nobody else");
     }
 
-    /// The format of FORMAT.md, which other releases read.
+    /// Checks the text format in FORMAT.md, which other releases read.
     #[test]
     fn text_and_ordinals_are_those_of_the_format() {
         let range_counts = vec![RangeCount { least: 6, most: 6, rows: 1 }, RangeCount { least: 5, most: 7, rows: 9 }];

@@ -1,8 +1,7 @@
-//! The row groups of an epoch: a list of entries, or a manifest's arrays, whose entries are created in blocks on first
-//! access.
+//! The row groups of an epoch: a list of entries, or the arrays of a manifest.
 //!
-//! An epoch of 131,072 parts has at least as many entries, of which a query uses a few: creating all of them takes
-//! longer than reading the manifest.
+//! Entries of arrays are created in blocks on first access. An epoch of 131,072 parts has at least as many entries, and
+//! a query uses a few of them. Creating all entries would take longer than reading the manifest.
 
 use std::ops::{Index, Range};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +10,8 @@ use crate::format::manifest::row_group_entry::RowGroupEntry;
 use crate::format::manifest::stored_row_groups::{Place, StoredRowGroups};
 use crate::schema::KeyOrder;
 
-/// Entries that are created together: neighbours are often used together, and each block is an allocation.
+/// Number of entries that are created together. Neighbours are often used together, and each block requires an
+/// allocation.
 const BLOCK_ENTRIES: usize = 32;
 
 /// The row groups of an epoch, in the order of parts and offsets.
@@ -32,7 +32,7 @@ impl RowGroupEntries {
                 let blocks = all.len().div_ceil(BLOCK_ENTRIES);
                 Self(Kept::Stored { all: all.into(), blocks: vec![OnceLock::new(); blocks] })
             }
-            // Another writer may have split the stream differently.
+            // Another program may have split the stream into several batches.
             Err(batches) => batches.iter().flat_map(|all| (0..all.len()).map(|row| all.entry(row))).collect(),
         }
     }
@@ -68,7 +68,7 @@ impl RowGroupEntries {
         RowGroupEntriesIter { runs: self, left: 0..self.len() }
     }
 
-    /// Returns all row groups for modification.
+    /// Returns all row groups as a mutable list. Creates the entries if necessary.
     pub fn to_mut(&mut self) -> &mut Vec<RowGroupEntry> {
         if let Kept::Stored { .. } = &self.0 {
             self.0 = Kept::Made(self.iter().cloned().collect());
@@ -79,7 +79,7 @@ impl RowGroupEntries {
         }
     }
 
-    /// Iterates over the locations of the row groups without creating entries.
+    /// Iterates over the locations of the row groups, without creating entries.
     pub(in crate::format) fn places(&self) -> impl Iterator<Item = Place> {
         let place = |number: usize| match &self.0 {
             Kept::Made(entries) => {
@@ -91,8 +91,8 @@ impl RowGroupEntries {
         (0..self.len()).map(place)
     }
 
-    /// Returns the ordinals between which the values of a column lie in each row group, without creating entries; the
-    /// full range where they are unknown.
+    /// Returns the smallest and largest ordinal of a column in each row group, without creating entries. The range is
+    /// the full one where it is unknown.
     pub(crate) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match &self.0 {
             Kept::Made(entries) => {

@@ -1,7 +1,7 @@
-//! Column statistics of one row group: a list, or a manifest's arrays, which are read on first access.
+//! The column statistics of a row group: a list, or the arrays of a manifest, which are read on first access.
 //!
-//! A manifest of 131,072 parts has the statistics of millions of column chunks, of which a query uses a few. They stay
-//! in the manifest's arrays, which all its row groups share, until they are used.
+//! A manifest of 131,072 parts has the statistics of millions of column chunks, and a query uses a few of them. All row
+//! groups of a manifest share its arrays.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
@@ -17,12 +17,12 @@ pub struct RowGroupStatistics {
 }
 
 impl RowGroupStatistics {
-    /// Creates the statistics of one row of a manifest.
+    /// Creates the statistics of a row of a manifest.
     pub(in crate::format) fn stored(all: Arc<StoredStatistics>, row: u32) -> Self {
         Self { made: OnceLock::new(), stored: Some((all, row)) }
     }
 
-    /// Returns one column's statistics, without reading the others.
+    /// Returns the statistics of one column, without reading the others.
     pub fn one(&self, column: usize) -> Option<ColumnStatistics> {
         match (self.made.get(), &self.stored) {
             (None, Some((all, row))) => all.one(*row as usize, column),

@@ -1,4 +1,4 @@
-//! Row groups in a manifest's arrays, from which entries are created on access.
+//! Row groups in the arrays of a manifest. Entries are created on access.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(in crate::format) struct Place {
     pub(in crate::format) rows: u64,
 }
 
-/// The row groups of one batch.
+/// The row groups of one record batch.
 #[derive(Debug)]
 pub(in crate::format) struct StoredRowGroups {
     ranks: ScalarBuffer<u32>,
@@ -32,7 +32,7 @@ pub(in crate::format) struct StoredRowGroups {
     offsets: ScalarBuffer<u64>,
     bytes: ScalarBuffer<u64>,
     rows: ScalarBuffer<u64>,
-    /// Valid numbers only.
+    /// Codes of kinds, all of them valid.
     kinds: ScalarBuffer<u8>,
     table_versions: ScalarBuffer<u32>,
     checksums: ScalarBuffer<u64>,
@@ -41,9 +41,10 @@ pub(in crate::format) struct StoredRowGroups {
 }
 
 impl StoredRowGroups {
-    /// Takes the arrays of a batch with a manifest's columns, without copies; `None` if one cannot be decoded.
+    /// Creates the row groups from a batch with the columns of a manifest, without copying its arrays. Returns `None`
+    /// if an array cannot be decoded.
     pub(in crate::format) fn of(batch: &RecordBatch, schema: &Schema) -> Option<Self> {
-        // Row numbers are u32.
+        // Row numbers are stored as `u32`.
         u32::try_from(batch.num_rows()).ok()?;
         let mut columns = batch.columns().iter();
         let mut u32s = || numbers_of::<UInt32Type>(columns.next()?);
@@ -97,7 +98,7 @@ impl StoredRowGroups {
         self.ranks.len()
     }
 
-    /// Creates the entry of a row group. Column statistics stay in the arrays until they are used.
+    /// Creates the entry of a row group. Its column statistics are read from the arrays on first use.
     pub(in crate::format) fn entry(&self, row: usize) -> RowGroupEntry {
         let Place { part, offset, bytes, rows } = self.place(row);
         RowGroupEntry {
@@ -107,7 +108,7 @@ impl StoredRowGroups {
             offset,
             bytes,
             rows,
-            // Decoding has checked the codes.
+            // The constructor has checked the codes.
             kind: RunKind::from_code(u32::from(self.kinds[row])).unwrap_or(RunKind::NanKey),
             table_version: self.table_versions[row],
             bounds: self.bounds.one(row),
@@ -125,7 +126,7 @@ impl StoredRowGroups {
         }
     }
 
-    /// Returns the ordinals between which each row group's values of a column lie; the full range where they are
+    /// Returns the smallest and largest ordinal of a column in each row group. The range is the full one where it is
     /// unknown.
     pub(in crate::format) fn ordinals(&self, column: usize, order: KeyOrder) -> Vec<(u64, u64)> {
         match self.column_statistics.columns.get(column) {
@@ -135,7 +136,7 @@ impl StoredRowGroups {
     }
 }
 
-/// Returns the numbers of a column without nulls.
+/// Returns the values of an array without nulls. Returns `None` for other arrays.
 fn numbers_of<T: ArrowPrimitiveType>(array: &ArrayRef) -> Option<ScalarBuffer<T::Native>> {
     let numbers: &PrimitiveArray<T> = array.as_primitive_opt()?;
     (numbers.null_count() == 0).then(|| numbers.values().clone())

@@ -1,4 +1,4 @@
-//! Column statistics in a manifest's arrays.
+//! Column statistics in the arrays of a manifest.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::ArrowPrimitiveType;
@@ -9,7 +9,7 @@ use crate::format::manifest::arrow_values::{Number, number_at, with_arrow_type};
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::{DataType, KeyOrder, Value};
 
-/// Smallest and largest values of one type.
+/// Arrays of smallest and largest values of one type.
 #[derive(Debug)]
 pub(in crate::format) struct StoredRange {
     pub(in crate::format) data_type: DataType,
@@ -42,7 +42,7 @@ impl StoredRange {
     }
 }
 
-/// Column statistics: for each numeric column the smallest and largest values and the counts of NaN.
+/// Column statistics: the smallest and largest values and the NaN counts of each numeric column.
 #[derive(Debug)]
 pub(in crate::format) struct StoredStatistics {
     pub(in crate::format) columns: Vec<Option<StoredColumn>>,
@@ -59,7 +59,7 @@ impl StoredStatistics {
         self.columns.len()
     }
 
-    /// Returns the statistics of one column over one row group; `None` if there is no such column.
+    /// Returns the statistics of one column in one row group. Returns `None` if there is no such column.
     pub(in crate::format) fn one(&self, row: usize, column: usize) -> Option<ColumnStatistics> {
         let Some(stored) = self.columns.get(column)? else {
             return Some(ColumnStatistics { range: None, nan_count: 0 });

@@ -1,4 +1,4 @@
-//! The footer of a part: Parquet's `FileMetaData`, with our identity in its key-value metadata.
+//! The footer of a part: Parquet's `FileMetaData`, with our metadata among its key-value pairs.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ use crate::schema::{Column, DataType, Schema};
 /// The version of the format described in FORMAT.md.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// The four bytes at both ends of a Parquet file.
+/// Magic number at the start and the end of a Parquet file.
 pub(in crate::format) const PARQUET_MAGIC: &[u8; 4] = b"PAR1";
 
 /// Maximum number of row groups in a Parquet file.
@@ -23,26 +23,26 @@ pub const MAX_ROW_GROUPS: u32 = i16::MAX as u32;
 /// The dataset, commit and epoch that a part belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartIdentity {
-    /// The dataset.
+    /// Identifier of the dataset.
     pub dataset: Uuid,
-    /// The commit, as in the manifest.
+    /// Identifier of the commit, as in the manifest.
     pub commit: Uuid,
-    /// The epoch's label.
+    /// Label of the epoch.
     pub epoch: u64,
 }
 
-/// A written column chunk.
+/// The location and statistics of a written column chunk.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct WrittenChunk {
-    /// Offset in the file.
+    /// Offset of the chunk in the file.
     pub(in crate::format) offset: u64,
-    /// Length in bytes, page headers included.
+    /// Length of the chunk in bytes, including page headers.
     pub(in crate::format) bytes: u64,
-    /// Its statistics.
+    /// Statistics of the chunk.
     pub(in crate::format) summary: ColumnStatistics,
-    /// Position of its offset index in the index section.
+    /// Range of the chunk's offset index in the index section.
     pub(in crate::format) offset_index: Range<usize>,
-    /// Position of its column index in the index section; empty when it has none.
+    /// Range of the chunk's column index in the index section. Empty if the chunk has none.
     pub(in crate::format) column_index: Range<usize>,
 }
 
@@ -51,11 +51,11 @@ pub(in crate::format) struct WrittenChunk {
 pub(in crate::format) struct WrittenRowGroup {
     /// Number of rows.
     pub(in crate::format) rows: u64,
-    /// Whether the rows are ordered by key (runs of NaN keys are not: engines disagree about NaN's place).
+    /// Whether the rows are sorted by key. False for runs of NaN keys, since engines disagree about the order of NaN.
     pub(in crate::format) sorted: bool,
-    /// One chunk per schema column, one after the other in the file.
+    /// One chunk per schema column, without gaps between them.
     pub(in crate::format) columns: Vec<WrittenChunk>,
-    /// The distribution of its keys, until it is taken.
+    /// Distribution of the row group's keys. Empty once the part writer has taken it.
     pub(in crate::format) keys: Vec<RangeCount>,
 }
 
@@ -68,7 +68,7 @@ impl WrittenRowGroup {
         self.columns.iter().map(|chunk| chunk.bytes).sum()
     }
 
-    /// Returns the end of its page indexes in the index section.
+    /// Returns the end of the row group's page indexes in the index section.
     pub(in crate::format) fn indexes_end(&self) -> usize {
         self.columns.last().map_or(0, |chunk| chunk.column_index.end)
     }
@@ -85,7 +85,7 @@ pub(in crate::format) struct Footer<'a> {
     pub(in crate::format) index_offset: u64,
 }
 
-/// Appends `FileMetaData`, its length and the closing magic.
+/// Appends `FileMetaData`, its length and the closing magic number.
 pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     let mut writer = Writer::new(out);
@@ -107,8 +107,8 @@ pub(in crate::format) fn encode_footer(footer: &Footer<'_>, out: &mut Vec<u8>) {
         writer.binary(2, value.as_bytes());
     });
     writer.binary(6, footer.created_by.as_bytes());
-    // One TypeDefinedOrder per column: the order that engines support; the IEEE 754 one makes some ignore float
-    // statistics.
+    // One `TypeDefinedOrder` per column: all engines support this order. Some engines ignore statistics of float
+    // columns with the IEEE 754 total order.
     writer.structures(7, 0..columns.len(), |writer, _| writer.structure(1, |_| ()));
     writer.end();
     let bytes = (out.len() - start) as u32;
@@ -124,8 +124,8 @@ fn key_values(footer: &Footer<'_>) -> Vec<(&'static str, String)> {
         ("turbidite.epoch", footer.identity.epoch.to_string()),
         ("turbidite.part", footer.part.file_name()),
         ("turbidite.key", footer.schema.key().name.clone()),
-        // As in dataset.json. Serializing strings cannot fail; if it did, an entry that no reader needs would be
-        // missing.
+        // Columns have the same JSON as in dataset.json. Serializing strings cannot fail. If it did, the entry would be
+        // empty, but no reader needs it.
         ("turbidite.columns", serde_json::to_string(footer.schema.columns()).unwrap_or_default()),
     ]
 }
@@ -135,10 +135,10 @@ fn encode_schema_element(writer: &mut Writer<'_>, column: &Column) {
     if let DataType::FixedBytes(width) = column.data_type {
         writer.i32(2, width as i32);
     }
-    // REQUIRED.
+    // Repetition type: REQUIRED.
     writer.i32(3, 0);
     writer.binary(4, column.name.as_bytes());
-    // The old converted type and the new logical type of integers whose physical type does not define them.
+    // Integers whose physical type does not define them have the deprecated converted type and the newer logical type.
     let (converted, bits, signed) = match column.data_type {
         DataType::U8 => (11, 8, false),
         DataType::U16 => (12, 16, false),
@@ -173,7 +173,7 @@ fn encode_row_group(writer: &mut Writer<'_>, footer: &Footer<'_>, ordinal: usize
     }
     writer.i64(5, group.offset() as i64);
     writer.i64(6, group.bytes() as i64);
-    // The writer rolls over before MAX_ROW_GROUPS.
+    // The part writer refuses more than MAX_ROW_GROUPS row groups.
     writer.i16(7, ordinal as i16);
 }
 
@@ -339,11 +339,11 @@ fn decode_chunk(reader: &mut Reader<'_>) -> Result<ParsedChunk, Malformed> {
 fn range(start: Option<i64>, bytes: Option<i64>) -> Result<Range<u64>, Malformed> {
     const COMPLAINT: &str = "a column chunk has an invalid offset or size";
     let (start, bytes): (u64, u64) = (number(start, COMPLAINT)?, number(bytes, COMPLAINT)?);
-    // Both are below 2^63.
+    // Both numbers are below 2^63, so their sum does not overflow.
     Ok(start..start + bytes)
 }
 
-/// Our entries of the key-value metadata.
+/// Our entries in the key-value metadata.
 #[derive(Default)]
 struct Notes {
     version: Option<u32>,

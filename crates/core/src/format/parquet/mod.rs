@@ -1,7 +1,7 @@
-//! Parquet's own structures: metadata in Thrift, pages, page indexes and the footer.
+//! Encodes and decodes Parquet's structures: Thrift metadata, pages, page indexes and the footer.
 //!
-//! `thrift` encodes and decodes Parquet's metadata, `physical` stores values, `page_layout` places the pages of a row
-//! group.
+//! `thrift` encodes and decodes Parquet's metadata. `physical` converts values to Parquet's physical types.
+//! `page_layout` places the pages of a row group.
 
 pub(super) mod footer;
 pub(super) mod page_header;

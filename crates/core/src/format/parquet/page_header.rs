@@ -1,36 +1,40 @@
-//! The header of a page, and the statistics inside it.
+//! The header of a page, and its statistics.
 
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::parquet::physical::{Bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{DataType, Value};
 
-/// Parquet's number for data pages of version 1.
+/// Parquet's code for data pages of version 1.
 const DATA_PAGE: i32 = 0;
-/// Parquet's number for PLAIN.
+/// Parquet's code for the encoding PLAIN.
 pub(in crate::format) const PLAIN: i32 = 0;
-/// Parquet's number for RLE: the encoding named for levels, which a required column does not have.
+/// Parquet's code for the encoding RLE. Page headers must state an encoding for levels, although required columns have
+/// no levels.
 pub(in crate::format) const RLE: i32 = 3;
 
 /// The contents of a page header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) struct PageHeader {
-    /// Length of the body in bytes.
+    /// Length of the page's body in bytes.
     pub(in crate::format) body_bytes: usize,
-    /// CRC32 of the body.
+    /// CRC32 of the page's body.
     pub(in crate::format) crc: u32,
     /// Number of values.
     pub(in crate::format) rows: u32,
 }
 
-/// Appends a page header. Statistics are included when there is a range and no NaN. Otherwise its length depends only
-/// on numbers that are known before the body is: the checksum always takes five bytes.
+/// Appends a page header, with statistics if the page has a range and no NaN.
+///
+/// Otherwise, the length of a header depends only on numbers that are known before the body. The checksum always takes
+/// five bytes.
 pub(in crate::format) fn encode_page_header(
     header: PageHeader,
     statistics: Option<(DataType, ColumnStatistics)>,
     out: &mut Vec<u8>,
 ) {
-    // Page bodies stay below 2^20 bytes or one value (`pages::page_rows`), so both fit Parquet's i32.
+    // A page body has at most 2^20 bytes or one value (`page_layout::page_rows`), so body length and rows fit Parquet's
+    // i32.
     let body_bytes = header.body_bytes as i32;
     let mut writer = Writer::new(out);
     writer.i32(1, DATA_PAGE);
@@ -49,7 +53,8 @@ pub(in crate::format) fn encode_page_header(
     writer.end();
 }
 
-/// Returns the maximum bytes of a page header; `statistics` is the data type if the header has statistics (of the key).
+/// Returns the maximum length of a page header in bytes. `statistics` is the data type of a key column, and `None` for
+/// columns without statistics in page headers.
 pub(in crate::format) fn max_header_bytes(body_bytes: usize, rows: u32, statistics: Option<DataType>) -> usize {
     let mut header = Vec::new();
     let statistics = statistics.map(|data_type| {
@@ -63,7 +68,8 @@ pub(in crate::format) fn max_header_bytes(body_bytes: usize, rows: u32, statisti
     header.len()
 }
 
-/// Appends the statistics of a page or chunk as field `id`; none when they would mislead (NaN) or do not exist.
+/// Appends the statistics of a page or chunk as field `id`. Appends nothing if no value is known, or if one is NaN:
+/// engines would misinterpret the bounds.
 pub(in crate::format) fn encode_statistics(
     writer: &mut Writer<'_>,
     id: i16,
@@ -84,13 +90,13 @@ pub(in crate::format) fn encode_statistics(
     });
 }
 
-/// Returns the range that engines may prune by; `None` where there are NaN values, since engines disagree on how NaN
-/// compares.
+/// Returns the range that engines may prune by. Returns `None` if there are NaN values, since engines compare NaN
+/// differently.
 pub(in crate::format) fn trusted_range(summary: ColumnStatistics) -> Option<(Value, Value)> {
     summary.range.filter(|_| summary.nan_count == 0)
 }
 
-/// Decodes the page header at the start of `bytes`, and returns it with its length.
+/// Decodes the page header at the start of `bytes`. Returns the header and its length.
 pub(in crate::format) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader, usize), Malformed> {
     let mut reader = Reader::new(bytes);
     let (mut kind, mut uncompressed, mut compressed, mut crc) = (None, None, None, None);
@@ -124,7 +130,7 @@ pub(in crate::format) fn decode_page_header(bytes: &[u8]) -> Result<(PageHeader,
     Ok((header, reader.position()))
 }
 
-/// Returns a required number, or an error if it is outside the range of its type.
+/// Converts a required number. Returns an error if the number is missing or outside the range of its type.
 pub(in crate::format) fn number<T: TryFrom<i64>>(value: Option<i64>, complaint: &'static str) -> Result<T, Malformed> {
     value.and_then(|value| T::try_from(value).ok()).ok_or(Malformed(complaint))
 }
@@ -135,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The room for a header is reserved before the body is known.
+        /// The layout reserves the maximum length of a header before the body is known.
         #[test]
         fn only_a_nan_makes_a_header_shorter_than_its_room(
             data_type in prop::sample::select(vec![
@@ -144,7 +150,7 @@ mod tests {
             ]),
             is_key in any::<bool>(),
             crc in any::<u32>(),
-            // Small ones too, which take few bytes as varints.
+            // Includes small checksums, which would be short varints.
             crc_bits in 0u32..32,
             rows in 1u32..1 << 20,
             body_bytes in 1usize..1 << 30,

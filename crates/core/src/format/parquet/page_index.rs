@@ -1,4 +1,4 @@
-//! Parquet's page index: per column chunk, the locations of its pages (offset index) and their ranges (column index).
+//! Parquet's page index of a column chunk: the locations of its pages (offset index) and their ranges (column index).
 
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::format::parquet::page_header::{number, trusted_range};
@@ -6,23 +6,23 @@ use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
 use crate::format::parquet::thrift::{Malformed, Reader, Writer};
 use crate::schema::{DataType, Value};
 
-/// A written page.
+/// The location and statistics of a written page.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct WrittenPage {
-    /// Its location.
+    /// Location of the page.
     pub(in crate::format) location: PageLocation,
-    /// Its statistics.
+    /// Statistics of the page.
     pub(in crate::format) summary: ColumnStatistics,
 }
 
-/// The location of a page in its file, and its rows within the row group.
+/// The location of a page in its file, and its rows in the row group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLocation {
-    /// Offset of the page's header.
+    /// Offset of the page header in the file.
     pub offset: u64,
-    /// Length of header and body in bytes.
+    /// Length of the page in bytes, header and body.
     pub bytes: u32,
-    /// First row, counted from the start of the row group.
+    /// First row of the page, counted from the start of the row group.
     pub first_row: u64,
     /// Number of rows.
     pub rows: u32,
@@ -39,8 +39,9 @@ pub(in crate::format) fn encode_offset_index(pages: &[WrittenPage], out: &mut Ve
     writer.end();
 }
 
-/// Appends the column index of a chunk. Returns false and appends nothing when the chunk has none: opaque bytes, or a
-/// NaN in one of the pages.
+/// Appends the column index of a chunk.
+///
+/// Returns false, and appends nothing, if the column is opaque or a page contains NaN.
 pub(in crate::format) fn encode_column_index(data_type: DataType, pages: &[WrittenPage], out: &mut Vec<u8>) -> bool {
     let ranges: Option<Vec<(Value, Value)>> = pages.iter().map(|page| trusted_range(page.summary)).collect();
     let Some(ranges) = ranges.filter(|ranges| !ranges.is_empty()) else { return false };
@@ -61,8 +62,7 @@ pub(in crate::format) fn encode_column_index(data_type: DataType, pages: &[Writt
     true
 }
 
-/// Returns Parquet's boundary order: 1 when neither bound ever falls from one page to the next, 2 when neither rises, 0
-/// otherwise.
+/// Returns Parquet's boundary order: 1 if both bounds ascend over the pages, 2 if both descend, otherwise 0.
 fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
     let never = |unwanted: std::cmp::Ordering| {
         ranges.windows(2).all(|pair| {
@@ -78,9 +78,9 @@ fn boundary_order(ranges: &[(Value, Value)]) -> i32 {
     }
 }
 
-/// Decodes an offset index; `rows` is the number of rows of the row group.
+/// Decodes an offset index. `rows` is the number of rows in the row group.
 ///
-/// Pages must lie within `chunk` one after the other without gaps and hold every row once.
+/// The pages must cover `chunk` without gaps, and contain every row once.
 pub(in crate::format) fn decode_offset_index(
     bytes: &[u8],
     chunk: std::ops::Range<u64>,

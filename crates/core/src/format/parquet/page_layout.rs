@@ -1,11 +1,11 @@
-//! The layout of a row group's pages, known before their bodies are.
+//! Places the pages of a row group before their bodies are known.
 //!
-//! Values have fixed widths and the lengths of headers do not depend on the body, so a row group can be laid out from
-//! its number of rows alone, and values are written straight to their final place, without a copy once the headers are
-//! known.
+//! Values have a fixed width, and the length of a page header does not depend on the body. The layout of a row group
+//! therefore follows from its number of rows. Values are written directly to their final position, and are not copied
+//! again after the headers are known.
 //!
-//! Invariant: no page is longer than its room here. Where a header turns out shorter, which only pages with a NaN can
-//! cause, the encoder moves the body up.
+//! Invariant: no page is longer than its room in the layout. A page with NaN may have a shorter header. The encoder
+//! then moves the body towards the front.
 
 use std::ops::Range;
 
@@ -13,14 +13,15 @@ use crate::format::parquet::page_header::max_header_bytes;
 use crate::format::parquet::physical::physical_width;
 use crate::schema::{DataType, Schema};
 
-/// Maximum page body in bytes, unless a single value is larger.
+/// Maximum size of a page body in bytes, unless a single value is larger.
 const MAX_PAGE_BYTES: usize = 1 << 20;
 
-/// Maximum width of values whose pages have the requested number of rows.
+/// Maximum width of values whose pages contain the requested number of rows.
 const FULL_PAGE_WIDTH: usize = 8;
 
-/// Returns the rows per page of a column: the requested number, or fewer where values are wide. A query for a few rows
-/// reads one page of each column, so no page should be much larger than the others.
+/// Returns the rows per page of a column: the requested number, or fewer if values are wide.
+///
+/// A query for a few rows reads one page of each column, so no page should be much larger than the others.
 pub(crate) fn page_rows(data_type: DataType, asked: u32) -> usize {
     let asked = asked.max(1) as usize;
     let most_bytes = asked.saturating_mul(FULL_PAGE_WIDTH).min(MAX_PAGE_BYTES);
@@ -30,13 +31,14 @@ pub(crate) fn page_rows(data_type: DataType, asked: u32) -> usize {
 /// The layout of one column's pages.
 #[derive(Debug)]
 struct ColumnPages {
-    /// Offset of its first page in the row group.
+    /// Offset of the column's first page in the row group.
     begin: usize,
     value_bytes: usize,
     page_rows: usize,
     pages: usize,
-    /// Of all pages but the last, and of the last, which is shorter.
+    /// Maximum length of a page header. The last page has its own limit, since it has fewer rows.
     header_bytes: usize,
+    /// Maximum length of the last page's header.
     last_header_bytes: usize,
 }
 
@@ -49,7 +51,8 @@ pub(in crate::format) struct PageLayout {
 }
 
 impl PageLayout {
-    /// Creates the layout of a row group of `rows` rows with pages of `asked_page_rows` (see [`page_rows`]).
+    /// Creates the layout of a row group with `rows` rows. `asked_page_rows` is the requested number of rows per page
+    /// (see [`page_rows`]).
     pub(in crate::format) fn new(schema: &Schema, rows: usize, asked_page_rows: u32) -> Self {
         let mut bytes = 0;
         let mut columns = Vec::with_capacity(schema.columns().len());
@@ -59,7 +62,7 @@ impl PageLayout {
             let pages = rows.div_ceil(page_rows);
             let last_rows = rows - page_rows * pages.saturating_sub(1);
             let statistics = (index == schema.key_index()).then_some(column.data_type);
-            // Row numbers are u32.
+            // Row numbers are u32, so the cast is exact.
             let header_bytes = |rows: usize| max_header_bytes(rows * value_bytes, rows as u32, statistics);
             let pages_of_column = ColumnPages {
                 begin: bytes,
@@ -77,17 +80,17 @@ impl PageLayout {
         Self { columns, rows, bytes }
     }
 
-    /// Returns the maximum bytes of the row group.
+    /// Returns the maximum size of the row group in bytes.
     pub(in crate::format) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the rows of the row group.
+    /// Returns the number of rows in the row group.
     pub(in crate::format) fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Iterates over the pages of a column: their rows, and the position of their bodies.
+    /// Iterates over the pages of a column. Each item is a page's range of rows and the position of its body.
     pub(in crate::format) fn pages(&self, column: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
         let pages = &self.columns[column];
         (0..pages.pages).map(|page| {
@@ -96,8 +99,8 @@ impl PageLayout {
         })
     }
 
-    /// Iterates over the positions of a range of rows of a column, page by page: the rows, counted from the first of
-    /// the range, and their bytes.
+    /// Iterates over the positions of a range of rows, page by page. Each item is a range of rows, relative to the
+    /// start of `rows`, and the position of their values.
     pub(in crate::format) fn places(
         &self,
         column: usize,
@@ -119,7 +122,7 @@ impl PageLayout {
 }
 
 impl ColumnPages {
-    /// Returns the position of a page's body, in a row group of `rows` rows.
+    /// Returns the position of a page's body. The row group has `rows` rows.
     fn body(&self, page: usize, rows: usize) -> Range<usize> {
         let header_bytes = if page + 1 == self.pages { self.last_header_bytes } else { self.header_bytes };
         let full_bytes = self.header_bytes + self.page_rows * self.value_bytes;
@@ -157,7 +160,7 @@ mod tests {
             let mut end = 0;
             for (index, column) in schema.columns().iter().enumerate() {
                 let width = physical_width(column.data_type);
-                // The position of each value, by pages.
+                // Positions of all values, from the pages.
                 let mut values = Vec::new();
                 for (page, body) in layout.pages(index) {
                     prop_assert_eq!((page.start, body.len()), (values.len(), page.len() * width));
@@ -166,7 +169,7 @@ mod tests {
                     end = body.end;
                 }
                 prop_assert_eq!(values.len(), rows);
-                // The same, in ranges that cross pages.
+                // Positions of all values, from ranges that may cross pages.
                 let mut found = Vec::new();
                 for cut in cuts.windows(2) {
                     for (rows, place) in layout.places(index, cut[0]..cut[1]) {

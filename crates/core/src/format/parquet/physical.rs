@@ -1,12 +1,13 @@
-//! Column storage in Parquet: physical types, values in physical width, and their statistics.
+//! Physical storage of columns: Parquet's physical types, conversion of values, and statistics.
 //!
-//! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32; every other type is
-//! stored in its own width. The loops here are the encoder's inner loops: one per width, no branch per value.
+//! Parquet has no integers below 32 bits, so i8, i16, u8 and u16 columns are widened to INT32. All other types keep
+//! their width. The loops of this module are the inner loops of the encoder: each width has its own loop, without
+//! branches per value.
 
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::{DataType, Value};
 
-/// Parquet's physical type numbers.
+/// The physical types, with Parquet's codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) enum PhysicalType {
     Int32 = 1,
@@ -37,7 +38,7 @@ pub(in crate::format) fn physical_width(data_type: DataType) -> usize {
     })
 }
 
-/// Copies values, each at the start of an item of `rows`, into `slots`, in physical width.
+/// Copies values into `slots`, in physical width. Each item of `rows` begins with a value.
 #[inline]
 pub(in crate::format) fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, data_type: DataType, slots: &mut [u8]) {
     macro_rules! values {
@@ -59,7 +60,7 @@ pub(in crate::format) fn take_values<'a>(rows: impl Iterator<Item = &'a [u8]>, d
         DataType::U16 => values!(u16, u32),
         DataType::I32 | DataType::U32 | DataType::F32 => values!(u32, u32),
         DataType::I64 | DataType::U64 | DataType::F64 => values!(u64, u64),
-        // Payloads are mostly whole words; copying those needs no call.
+        // The width of most payloads is a multiple of 8. Copies of a constant size are compiled inline.
         DataType::FixedBytes(8) => payload!(8),
         DataType::FixedBytes(16) => payload!(16),
         DataType::FixedBytes(24) => payload!(24),
@@ -89,7 +90,7 @@ fn take_fixed<'a, const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
-/// Copies the values of a packed stored column, in the order of `order`, into `slots` in physical width.
+/// Copies the values of a packed stored column into `slots`, in the order of `order` and in physical width.
 pub(in crate::format) fn pick_column(values: &[u8], data_type: DataType, order: &[u32], slots: &mut [u8]) {
     macro_rules! values {
         ($stored:ty, $physical:ty) => {
@@ -109,8 +110,9 @@ pub(in crate::format) fn pick_column(values: &[u8], data_type: DataType, order: 
     }
 }
 
-/// Copies opaque bytes like [`pick_column`]. Copies of a constant size are moves, not calls: the usual sizes have one
-/// each.
+/// Copies opaque values like [`pick_column`].
+///
+/// Copies of a constant size are compiled inline. Each common width therefore has its own copy loop.
 fn pick_bytes(values: &[u8], width: usize, order: &[u32], slots: &mut [u8]) {
     macro_rules! pick {
         ($($width:literal),*) => {
@@ -142,11 +144,11 @@ fn pick_fixed<const STORED: usize, const PHYSICAL: usize>(
     }
 }
 
-/// Converts packed physical values back into packed stored ones.
+/// Converts packed values from physical width to stored width.
 pub(in crate::format) fn narrow(data_type: DataType, physical: &[u8], out: &mut Vec<u8>) {
     let stored = data_type.width();
     match stored {
-        // Little-endian: the low bytes come first, and the high ones only repeat the sign.
+        // Values are little-endian: the low bytes come first, and the high bytes only extend the sign.
         1 | 2 if data_type.is_numeric() => {
             out.extend(physical.as_chunks::<4>().0.iter().flat_map(|value| &value[..stored]));
         }
@@ -154,10 +156,10 @@ pub(in crate::format) fn narrow(data_type: DataType, physical: &[u8], out: &mut 
     }
 }
 
-/// Values compared side by side; enough lanes for the compiler to use vector registers.
+/// Number of values compared in parallel, sufficient for the compiler to use vector registers.
 const LANES: usize = 16;
 
-/// Returns the smallest and largest value and the number of NaN values of packed physical values.
+/// Returns the statistics of packed physical values: the smallest and largest value, and the number of NaN values.
 pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> ColumnStatistics {
     macro_rules! integers {
         ($type:ty) => {{
@@ -172,7 +174,7 @@ pub(in crate::format) fn summarize(data_type: DataType, physical: &[u8]) -> Colu
                 fold(physical, <$type>::INFINITY, <$type>::NEG_INFINITY, <$type>::from_le_bytes, |value| {
                     value.is_nan()
                 });
-            // Adding 0.0 maps -0.0 to 0.0, so that equal data has equal statistics whatever the order.
+            // Adding 0.0 maps -0.0 to 0.0, so statistics do not depend on the order of the values.
             let range = (nan_count < (physical.len() / size_of::<$type>()) as u64)
                 .then(|| (Value::Float(f64::from(low) + 0.0), Value::Float(f64::from(high) + 0.0)));
             ColumnStatistics { range, nan_count }
@@ -204,7 +206,7 @@ fn fold<T: Copy + PartialOrd, const WIDTH: usize>(
     let mut low = [none_low; LANES];
     let mut high = [none_high; LANES];
     let mut nans = 0u64;
-    // Whole arrays at a time: the compiler vectorises each of these lines.
+    // Operates on whole arrays, so the compiler vectorises each line.
     for block in blocks {
         let values = block.map(&read);
         low = std::array::from_fn(|lane| smaller(low[lane], values[lane]));
@@ -231,15 +233,17 @@ pub(in crate::format) fn merge(one: ColumnStatistics, other: ColumnStatistics) -
     ColumnStatistics { range, nan_count: one.nan_count + other.nan_count }
 }
 
-/// The end of a range that a statistic describes.
+/// The end of a range to which a statistic applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::format) enum Bound {
     Low,
     High,
 }
 
-/// Appends a bound in the form of Parquet's statistics: PLAIN, in physical width. A zero bound of a float column is
-/// -0.0 below and +0.0 above, since both may occur in the data.
+/// Appends a bound in the encoding of Parquet's statistics: PLAIN, in physical width.
+///
+/// The zero bound of a float column is -0.0 at the low end and +0.0 at the high end, since the data may contain both
+/// zeros.
 pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: Bound, out: &mut Vec<u8>) {
     match value {
         Value::Int(value) if physical_width(data_type) == 4 => out.extend_from_slice(&(value as u32).to_le_bytes()),
@@ -258,7 +262,8 @@ pub(in crate::format) fn encode_bound(data_type: DataType, value: Value, bound: 
     }
 }
 
-/// Decodes a bound; the inverse of [`encode_bound`]. `None` for a wrong width, a NaN, or a type without bounds.
+/// Decodes a bound. The inverse of [`encode_bound`]. Returns `None` for a wrong width, for NaN, and for types without
+/// bounds.
 pub(in crate::format) fn decode_bound(data_type: DataType, bytes: &[u8]) -> Option<Value> {
     macro_rules! number {
         ($type:ty, $kind:ident, $wide:ty) => {

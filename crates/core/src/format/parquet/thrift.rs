@@ -1,10 +1,10 @@
-//! Thrift's compact protocol, limited to the needs of Parquet's metadata.
+//! Encodes and decodes Thrift's compact protocol, as far as Parquet's metadata requires.
 //!
-//! The writer emits fields in the order they are given. The reader visits requested fields and skips the rest; it
-//! borrows from the input, never allocates by a size found in it, and limits nesting, so arbitrary bytes yield at worst
-//! [`Malformed`].
+//! The writer emits fields in the order of the calls. The reader visits requested fields and skips all others. It
+//! borrows from the input, limits nesting, and never allocates by a length found in the input. Invalid input therefore
+//! leads to [`Malformed`] at worst.
 
-/// Maximum nesting the reader follows. Parquet's own structures nest less than ten deep.
+/// Maximum nesting depth that the reader accepts. Parquet's structures have fewer than ten levels.
 const MAX_DEPTH: u32 = 32;
 
 const BOOLEAN_TRUE: u8 = 1;
@@ -30,10 +30,10 @@ impl std::fmt::Display for Malformed {
     }
 }
 
-/// Appends Thrift structures to a byte vector. The top level is itself a struct: close it with [`Writer::end`].
+/// A writer that appends Thrift structures to a byte vector. The top level is a struct, which [`Writer::end`] closes.
 pub(in crate::format) struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// Last field number written, of each open struct.
+    /// Number of the last field written in each open struct.
     last: Vec<i16>,
 }
 
@@ -87,8 +87,7 @@ impl<'a> Writer<'a> {
         self.zigzag(i64::from(value));
     }
 
-    /// Writes a field like [`Writer::i32`], always in as many bytes as the longest number takes: the last ones add
-    /// nothing.
+    /// Writes a field like [`Writer::i32`], but always in five bytes, the maximum length of a 32-bit varint.
     pub(in crate::format) fn i32_padded(&mut self, id: i16, value: i32) {
         self.field(id, I32);
         let value = ((value << 1) ^ (value >> 31)) as u32;
@@ -167,7 +166,7 @@ impl<'a> Writer<'a> {
         self.out.resize(self.out.len() + len, 0);
     }
 
-    /// Writes a list of `len` times `false`.
+    /// Writes a list of `len` booleans, all false.
     pub(in crate::format) fn falses(&mut self, id: i16, len: usize) {
         self.list(id, BOOLEAN_TRUE, len);
         self.out.resize(self.out.len() + len, BOOLEAN_FALSE);
@@ -179,7 +178,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A field of a struct: its number, with its value still to be read.
+/// A field of a struct: its number and type. Its value has not been read.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::format) struct Field {
     /// The field's number.
@@ -187,7 +186,7 @@ pub(in crate::format) struct Field {
     kind: u8,
 }
 
-/// Reads one struct after another from a byte slice.
+/// A reader that decodes consecutive structs in a byte slice.
 #[derive(Debug, Clone)]
 pub(in crate::format) struct Reader<'a> {
     bytes: &'a [u8],
@@ -229,8 +228,8 @@ impl<'a> Reader<'a> {
         Ok((value >> 1) as i64 ^ -((value & 1) as i64))
     }
 
-    /// Visits the fields of a struct. `visit` reads the value of a field it knows and returns true, or returns false to
-    /// skip the field.
+    /// Visits the fields of a struct. For each field, `visit` either reads the value and returns true, or returns false
+    /// to skip the field.
     pub(in crate::format) fn structure(
         &mut self,
         mut visit: impl FnMut(&mut Self, Field) -> Result<bool, Malformed>,
@@ -302,7 +301,7 @@ impl<'a> Reader<'a> {
             15 => usize::try_from(self.varint()?).map_err(|_| Malformed("a list is too long"))?,
             len => usize::from(len),
         };
-        // Every element takes at least one byte, so a longer list is malformed.
+        // An element takes at least one byte.
         if len > self.bytes.len() - self.position {
             return Err(Malformed("a list is too long"));
         }
@@ -319,7 +318,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Calls `element` with the reader at each struct of a list field.
+    /// Calls `element` for each struct of a list field. `element` must read the struct.
     pub(in crate::format) fn structures(
         &mut self,
         field: Field,

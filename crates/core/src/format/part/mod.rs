@@ -1,6 +1,6 @@
-//! A part: row groups one after the other in a file, each run sealed, with Parquet's footer at the end.
+//! Writes and reads parts: files of consecutive row groups, with a seal after each run and Parquet's footer at the end.
 //!
-//! `salvage` makes a part of a crashed writer's sealed runs; `stream` writes in whole blocks.
+//! `salvage` converts the sealed runs of a crashed writer to a part. `stream` writes whole blocks.
 
 pub(super) mod part_reader;
 pub(super) mod part_writer;

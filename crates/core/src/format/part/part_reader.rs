@@ -1,7 +1,7 @@
-//! Reading a part: its tail once, then any page by its location.
+//! Reads parts: the tail of the file once, then any page by its location.
 //!
-//! All contents of a file are checked before they are used: the tail against the manifest's checksum, locations against
-//! the file's length, pages against their own checksum. The page indexes are parsed when a column is first read.
+//! All input is checked before use: the tail against the manifest's checksum, locations against the length of the file,
+//! pages against their own checksums. The page index of a column chunk is parsed on first access.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::format::parquet::thrift::Malformed;
 use crate::schema::{Schema, Value};
 use crate::storage::{ReadableFile, Storage};
 
-/// Length of the footer's length and the closing magic.
+/// Length of the end of a Parquet file: the length of the footer and the closing magic number.
 const CLOSING_BYTES: usize = 8;
 
-/// One column of one row group, with its indexes once they are parsed.
+/// A column chunk, with its page indexes once they have been parsed.
 #[derive(Debug)]
 struct Chunk {
     place: ParsedChunk,
@@ -39,7 +39,7 @@ struct RowGroup {
     columns: Vec<Chunk>,
 }
 
-/// An open part. Any number of threads may use one.
+/// An open part. Threads may share a reader.
 #[derive(Debug)]
 pub struct PartReader {
     file: Arc<dyn ReadableFile>,
@@ -47,17 +47,18 @@ pub struct PartReader {
     schema: Arc<Schema>,
     identity: PartIdentity,
     footer_offset: u64,
-    /// The file from `footer_offset` on.
+    /// Content of the file from `footer_offset`.
     tail: Vec<u8>,
     row_groups: Vec<RowGroup>,
 }
 
 impl PartReader {
-    /// Opens the part at `path`, which the manifest describes as `entry` of commit `commit`, and reads its tail.
+    /// Opens the part at `path` and reads its tail. `entry` is the part's entry in the manifest of commit `commit`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when length, checksum, commit, schema or any location in the footer is wrong;
-    /// [`Error::Version`] for a part of a newer release; I/O errors.
+    /// - [`Error::Corruption`] if length, checksum, commit, schema or any location in the footer is wrong
+    /// - [`Error::Version`] if a newer release wrote the part
+    /// - I/O errors
     pub fn open(
         storage: &dyn Storage,
         path: &Path,
@@ -103,10 +104,12 @@ impl PartReader {
         Ok(Self { file, path: path.to_owned(), schema, identity, footer_offset: entry.footer_offset, tail, row_groups })
     }
 
-    /// Reads the dataset, commit and epoch of a part from its footer alone.
+    /// Returns the dataset, commit and epoch of a part. Reads only the footer.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when there is no complete footer of ours; I/O errors.
+    /// - [`Error::Corruption`] if the file has no complete footer written by Turbidite
+    /// - [`Error::Version`] if a newer release wrote the part
+    /// - I/O errors
     pub fn identify(storage: &dyn Storage, path: &Path) -> Result<PartIdentity> {
         let file = storage.open(path).at("open", path)?;
         let corruption = |what: &str| Error::corruption_at(path, "footer", what);
@@ -127,7 +130,7 @@ impl PartReader {
         Ok(footer.identity)
     }
 
-    /// Returns the part's file, for reading pages.
+    /// Returns the part's file, from which callers may read pages.
     pub fn file(&self) -> &Arc<dyn ReadableFile> {
         &self.file
     }
@@ -150,19 +153,19 @@ impl PartReader {
     /// Returns the number of rows of a row group.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when there is no such row group.
+    /// [`Error::Corruption`] if the row group does not exist.
     pub fn rows(&self, row_group: u32) -> Result<u64> {
         self.row_group(row_group).map(|group| group.rows)
     }
 
-    /// Returns the number of a row group's first row: rows of a part are numbered from 0 in the order of the file, as
-    /// engines number them (DuckDB's `file_row_number`).
+    /// Returns the row number of a row group's first row. The rows of a part are numbered from 0 in file order, as in
+    /// DuckDB's `file_row_number`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when there is no such row group.
+    /// [`Error::Corruption`] if the row group does not exist.
     pub fn first_row(&self, row_group: u32) -> Result<u64> {
         self.row_group(row_group)?;
-        // `open` compared the counts with the manifest's, whose sum is a u64.
+        // A footer may contain any row counts, so the sum saturates.
         Ok(self.row_groups[..row_group as usize].iter().fold(0, |sum, group| group.rows.saturating_add(sum)))
     }
 
@@ -185,18 +188,18 @@ impl PartReader {
         &self.tail[(range.start - self.footer_offset) as usize..(range.end - self.footer_offset) as usize]
     }
 
-    /// Returns the bytes of a column chunk in the file.
+    /// Returns the byte range of a column chunk in the file.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when there is no such row group or column.
+    /// [`Error::Corruption`] if the row group or column does not exist.
     pub fn chunk_range(&self, row_group: u32, column: usize) -> Result<Range<u64>> {
         self.chunk(row_group, column).map(|chunk| chunk.place.pages.clone())
     }
 
-    /// Returns the pages of a column chunk, in the order of their rows. They lie one after the other in the file.
+    /// Returns the locations of a column chunk's pages, in row order. The pages have no gaps between them.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when the offset index is malformed.
+    /// [`Error::Corruption`] if the offset index is malformed, or the row group or column does not exist.
     pub fn pages(&self, row_group: u32, column: usize) -> Result<&[PageLocation]> {
         let chunk = self.chunk(row_group, column)?;
         if let Some(pages) = chunk.pages.get() {
@@ -211,7 +214,8 @@ impl PartReader {
         Ok(chunk.pages.get_or_init(|| pages))
     }
 
-    /// Returns the smallest and largest value of a page; `None` when they are unknown, so that the page must be read.
+    /// Returns the smallest and largest value of a page. Returns `None` if they are unknown; such a page cannot be
+    /// pruned.
     pub fn page_range(&self, row_group: u32, column: usize, page: usize) -> Option<(Value, Value)> {
         let chunk = self.chunk(row_group, column).ok()?;
         if let Some(ranges) = chunk.ranges.get() {
@@ -226,13 +230,13 @@ impl PartReader {
         ranges.as_ref()?.get(page).copied()
     }
 
-    /// Decodes one page, given its bytes from header to end, and appends its values to `out`: packed, little-endian, in
-    /// the column's stored width. Returns the number of rows.
+    /// Decodes a page from its bytes, header included. Appends the values to `out`: packed, little-endian, in the
+    /// stored width of the column. Returns the number of rows.
     ///
-    /// With `check`, the page's CRC32 is verified; sizes are always checked.
+    /// Sizes are always checked. The page's CRC32 is verified if `check` is true.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when the bytes are not a page of this column, or its checksum differs.
+    /// [`Error::Corruption`] if the bytes are not a page of this column, or on a checksum mismatch.
     pub fn decode_page(&self, raw: &[u8], column: usize, check: bool, out: &mut Vec<u8>) -> Result<usize> {
         let data_type = self
             .schema
@@ -247,11 +251,14 @@ impl PartReader {
         Ok(header.rows as usize)
     }
 
-    /// Checks a page whose header and body were read separately, like [`PartReader::decode_page`]. Returns the number
-    /// of rows. `body` holds their values if [`PartReader::value_bytes`] is the column's stored width.
+    /// Checks a page like [`PartReader::decode_page`], with header and body in separate slices. Returns the number of
+    /// rows.
+    ///
+    /// If [`PartReader::value_bytes`] equals the stored width of the column, `body` contains the values as they are
+    /// stored.
     ///
     /// # Errors
-    /// As [`PartReader::decode_page`].
+    /// As for [`PartReader::decode_page`], and if the length of the header differs from the page index.
     pub fn check_page(&self, header: &[u8], body: &[u8], column: usize, check: bool) -> Result<usize> {
         let (parsed, header_bytes) = self.page_header(header, column)?;
         if header_bytes != header.len() {
@@ -261,7 +268,7 @@ impl PartReader {
         Ok(parsed.rows as usize)
     }
 
-    /// Returns the bytes of one value of a column within its pages; integers below 32 bits are widened there.
+    /// Returns the width of a column's values in pages, in bytes. Integers below 32 bits are widened in pages.
     pub fn value_bytes(&self, column: usize) -> usize {
         self.schema.columns().get(column).map_or(0, |column| physical_width(column.data_type))
     }
@@ -285,10 +292,10 @@ impl PartReader {
         Error::corruption_at(&self.path, format!("a page of column '{}'", self.column_name(column)), what)
     }
 
-    /// Reads and decodes one page, like [`PartReader::decode_page`].
+    /// Reads and decodes a page, like [`PartReader::decode_page`].
     ///
     /// # Errors
-    /// [`Error::Corruption`] that names row group and page; I/O errors.
+    /// [`Error::Corruption`] with the row group and page in the message; I/O errors.
     pub fn read_page(
         &self,
         row_group: u32,
@@ -302,7 +309,7 @@ impl PartReader {
             .pages(row_group, column)?
             .get(page)
             .ok_or_else(|| Error::corruption_at(&self.path, place(), "no such page"))?;
-        // The footer's checks keep every page within the file.
+        // The checks of footer and page index ensure that pages lie within the file.
         let mut raw = vec![0; location.bytes as usize];
         self.file.read_at(location.offset, &mut raw).at("read", &self.path)?;
         let rows = self.decode_page(&raw, column, check, out).map_err(|error| match error {
@@ -337,7 +344,7 @@ fn closing_footer_bytes(closing: [u8; CLOSING_BYTES]) -> Result<usize, Malformed
     Ok(u32::from_le_bytes([a, b, c, d]) as usize)
 }
 
-/// Decodes the footer at the end of a tail, and returns it with the bytes of page indexes before it.
+/// Decodes the footer at the end of a tail. Returns the footer, and the size of the page indexes before it in bytes.
 fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
     let (rest, closing) = tail.split_last_chunk::<CLOSING_BYTES>().ok_or(Malformed("it is too short"))?;
     let footer_bytes = closing_footer_bytes(*closing)?;
@@ -345,7 +352,8 @@ fn split_footer(tail: &[u8]) -> Result<(ParsedFooter, usize), Malformed> {
     Ok((decode_footer(&rest[index_bytes..])?, index_bytes))
 }
 
-/// Checks every location in the footer: pages before the tail and one after the other, indexes in the index section.
+/// Checks all locations in the footer: pages must precede the tail, without gaps in a row group, and page indexes must
+/// lie in the index section.
 fn take_row_groups(footer: ParsedFooter, indexes: Range<u64>) -> Result<Vec<RowGroup>, Malformed> {
     let within = |range: &Range<u64>| range.start >= indexes.start && range.end <= indexes.end;
     let mut position = PARQUET_MAGIC.len() as u64;

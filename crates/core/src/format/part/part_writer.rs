@@ -1,4 +1,4 @@
-//! Writing a part: runs one after the other, each sealed, then page indexes and footer.
+//! Writes parts: runs, each with a seal, then page indexes and footer.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,19 @@ use crate::format::row_group::sort::SortBuffers;
 use crate::schema::{Schema, Value};
 use crate::storage::{ALIGNMENT, Storage, WritableFile};
 
-/// The layout of a part.
+/// Options for the layout of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartOptions {
-    /// Rows per page. Columns wider than 8 bytes get fewer, so that their pages have no more bytes than those of 8-byte
-    /// values; no page exceeds 1 MiB. Runs of strays and of unordered records have a quarter as many.
+    /// Maximum rows per page.
+    ///
+    /// Columns wider than 8 bytes have fewer rows per page, so their pages are no larger than those of 8-byte values.
+    /// Pages have at most 1 MiB, unless a single value is larger. Stray and unordered runs have a quarter of the rows
+    /// per page.
     pub page_rows: u32,
-    /// Row groups per full run; each holds whole pages of a regular run, so short runs may have fewer.
+    /// Maximum number of row groups per run. A row group contains whole pages of a regular run, so short runs may have
+    /// fewer row groups.
     pub row_groups_per_run: u32,
-    /// Bytes buffered for a write, at least 1 MiB, and a whole row group.
+    /// Size of the write buffer in bytes. The buffer has at least 1 MiB, and always holds a whole row group.
     pub write_bytes: usize,
 }
 
@@ -44,28 +48,29 @@ impl Default for PartOptions {
 }
 
 impl PartOptions {
-    /// Returns the rows per row group of a run: an equal share, rounded up to whole pages of a regular run.
+    /// Returns the rows per row group in a run with `rows` rows: an equal share, rounded up to whole pages of a regular
+    /// run.
     fn row_group_rows(&self, rows: usize) -> usize {
         let share = rows.div_ceil(self.row_groups_per_run.max(1) as usize);
         share.next_multiple_of(self.page_rows.max(1) as usize)
     }
 
-    /// Returns the bytes of the buffer that holds the row groups of a regular run of `rows` rows.
+    /// Returns the size of the write buffer for a regular run of `rows` rows, in bytes.
     pub(crate) fn buffer_bytes(&self, schema: &Schema, rows: usize) -> usize {
         let group_rows = self.row_group_rows(rows).min(rows);
         self.buffer_for(PageLayout::new(schema, group_rows, self.page_rows).bytes())
     }
 
     fn buffer_for(&self, room_bytes: usize) -> usize {
-        // Behind a row group that fills it: a partial block before it, and the seal with its padding.
+        // The margin holds the partial block before the row group, and the seal with its padding.
         self.write_bytes.max(1 << 20).max(room_bytes.saturating_add(4 * ALIGNMENT))
     }
 }
 
-/// Minimum number of rows per range count: a few hundredths of a percent of an epoch of a million.
+/// Minimum number of rows per range count: 0.03 % of an epoch with a million records.
 const MIN_SPREAD_ROWS: usize = 256;
 
-/// Pages of stray and unordered runs, whose keys lie far apart, are smaller by this factor.
+/// Divisor of the rows per page in stray and unordered runs, whose keys are sparse.
 const SPARSE_PAGE_FRACTION: u32 = 4;
 
 /// The metadata of a run.
@@ -75,24 +80,24 @@ pub struct RunContext {
     pub run: u32,
     /// The kind of the run.
     pub kind: RunKind,
-    /// Version of the partition table in force.
+    /// Version of the partition table in force when the run was flushed.
     pub table_version: u32,
-    /// The receiver's partition, closed on both sides.
+    /// The receiver's partition, as a closed range. `None` if the receiver had no partition.
     pub bounds: Option<(Value, Value)>,
 }
 
-/// Time per stage of writing a part, and the bytes written.
+/// Time of each stage of writing a part, and the bytes written.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StageSeconds {
-    /// Sorting.
+    /// Seconds spent sorting.
     pub sort_s: f64,
-    /// Gathering pages, with statistics and checksums.
+    /// Seconds spent gathering values into pages, including statistics and checksums.
     pub encode_s: f64,
-    /// Writing.
+    /// Seconds spent writing.
     pub write_s: f64,
-    /// Making durable.
+    /// Seconds spent in syncs.
     pub sync_s: f64,
-    /// Bytes written, padding included.
+    /// Bytes written, including padding.
     pub bytes_written: u64,
 }
 
@@ -120,26 +125,26 @@ impl std::ops::Sub for StageSeconds {
     }
 }
 
-/// The memory of encoding a run: 20 bytes a row for sorting, and one write buffer, which holds a whole row group.
+/// Buffers for encoding runs: 20 bytes per row for sorting, and a write buffer that holds a whole row group.
 ///
-/// It holds no content between runs, so one per thread serves any number of parts.
+/// The buffers keep no content between runs, so each thread can use one set for any number of parts.
 #[derive(Debug, Default)]
 pub struct EncodeBuffers {
     sort: SortBuffers,
     pages: PageBuffers,
     write: Option<AlignedBuffer>,
-    /// The keys that divide the last run into equal buckets.
+    /// Keys that divide the last regular run into equal buckets. `None` if the last run was not regular.
     bounds: Option<BucketBounds>,
 }
 
 impl EncodeBuffers {
-    /// Creates buffers that allocate on first use.
+    /// Creates empty buffers, which allocate on first use.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Returns the keys that divide the regular run just written into buckets of equal size, for
-    /// [`Memtable::clear_for`].
+    /// Returns the keys that divide the last regular run into equal buckets, for [`Memtable::clear_for`]. Returns
+    /// `None` if the last run was not regular.
     pub fn bucket_bounds(&self) -> Option<BucketBounds> {
         self.bounds
     }
@@ -152,9 +157,10 @@ impl EncodeBuffers {
     }
 }
 
-/// A part file being written.
+/// A part file that is being written.
 ///
-/// A run that failed is not in the part; the runs before it are, and can also be recovered from the unfinished file.
+/// If appending a run fails, the part does not contain that run, but contains the runs before it. These runs can also
+/// be recovered from the unfinished file.
 #[derive(Debug)]
 pub struct PartWriter {
     file: Box<dyn WritableFile>,
@@ -163,14 +169,14 @@ pub struct PartWriter {
     schema: Arc<Schema>,
     options: PartOptions,
     identity: PartIdentity,
-    /// The release that writes; tests fix it.
+    /// Name and version of the writing program. Tests set a fixed version.
     pub(in crate::format) created_by: String,
-    /// Offset of the next run, a multiple of [`ALIGNMENT`].
+    /// File offset of the next run, a multiple of [`ALIGNMENT`].
     position: u64,
     row_groups: Vec<WrittenRowGroup>,
-    /// Page indexes of the row groups so far.
+    /// Page indexes of all row groups so far.
     indexes: Vec<u8>,
-    /// The distribution of the keys written since it was last taken.
+    /// Distribution of the keys written since the last [`PartWriter::take_keys`].
     keys: KeyRangeCounts,
     statistics: StageSeconds,
 }
@@ -179,7 +185,7 @@ impl PartWriter {
     /// Creates the part's file in `directory`.
     ///
     /// # Errors
-    /// When the file exists or cannot be created.
+    /// If the file exists or cannot be created.
     pub fn create(
         storage: Arc<dyn Storage>,
         directory: &Path,
@@ -216,17 +222,17 @@ impl PartWriter {
         self.row_groups.len() as u32
     }
 
-    /// Returns time and bytes so far.
+    /// Returns the time per stage and the bytes written so far.
     pub fn statistics(&self) -> StageSeconds {
         self.statistics
     }
 
-    /// Takes the distribution of the keys written since the last call.
+    /// Removes and returns the distribution of the keys written since the last call.
     pub fn take_keys(&mut self) -> KeyRangeCounts {
         std::mem::take(&mut self.keys)
     }
 
-    /// Sorts the rows by key and appends them as one run, with buffers of its own. See [`PartWriter::append_run_with`].
+    /// Sorts the rows by key and appends them as one run, like [`PartWriter::append_run_with`], with temporary buffers.
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].
@@ -234,11 +240,12 @@ impl PartWriter {
         self.append_run_with(rows, context, &mut EncodeBuffers::new())
     }
 
-    /// Sorts the rows by key and appends them as one run: encoded, written and sealed when this returns, not yet
-    /// durable. The memtable is not changed. For an empty memtable no run is written.
+    /// Sorts the rows by key and appends them as one run. An empty memtable leads to no run.
+    ///
+    /// On return the run is encoded, written and sealed, but not durable. The memtable is not modified.
     ///
     /// # Errors
-    /// When a write fails, or the part has no room for the row groups.
+    /// If a write fails, or if the part would exceed [`MAX_ROW_GROUPS`].
     pub fn append_run_with(
         &mut self,
         rows: &Memtable,
@@ -258,14 +265,14 @@ impl PartWriter {
         Ok(entries)
     }
 
-    /// Appends a range of a sorted table's rows as one run, as [`PartWriter::append_run_with`] does with a memtable.
-    /// For an empty range no run is written.
+    /// Appends a range of a sorted table's rows as one run, like [`PartWriter::append_run_with`]. An empty range leads
+    /// to no run.
     ///
     /// # Errors
     /// As for [`PartWriter::append_run_with`].
     ///
     /// # Panics
-    /// When the table has no such rows.
+    /// If the range exceeds the rows of the table.
     pub fn append_sorted(
         &mut self,
         table: &ColumnTable,
@@ -281,7 +288,7 @@ impl PartWriter {
         self.append_groups(order.len(), context, Records::Columns(table.columns(), order), pages, write)
     }
 
-    /// Encodes one run of `rows` records, row group by row group.
+    /// Encodes a run of `rows` records, row group by row group.
     fn append_groups(
         &mut self,
         rows: usize,
@@ -311,14 +318,15 @@ impl PartWriter {
         })
     }
 
-    /// Returns the rows per range count: more in a large part, as only a limited number of range counts is kept.
+    /// Returns the rows per range count. Large parts have more rows per range count, since the number of range counts
+    /// is limited.
     fn spread_rows(&self) -> usize {
         let rows: u64 = self.row_groups.iter().map(|group| group.rows).sum();
         MIN_SPREAD_ROWS.max(rows as usize / MAX_RANK_RANGE_COUNTS)
     }
 
-    /// Returns the rows per page of a run. Strays and unordered records lie far apart: a query finds a few in each run,
-    /// and reads a page of each column for them.
+    /// Returns the rows per page of a run. Keys of stray and unordered runs are sparse: a query finds a few rows in
+    /// each run, and reads a page of each column for them.
     fn page_rows(&self, kind: RunKind) -> u32 {
         match kind {
             RunKind::Regular | RunKind::NanKey => self.options.page_rows,
@@ -326,7 +334,8 @@ impl PartWriter {
         }
     }
 
-    /// Writes one run: the row groups appended by `produce`, then the seal. The stream has room for `room_bytes`.
+    /// Writes a run: the row groups appended by `produce`, then the seal. The buffer of the stream has room for
+    /// `room_bytes`.
     pub(in crate::format) fn write_run(
         &mut self,
         context: RunContext,
@@ -340,7 +349,7 @@ impl PartWriter {
         if self.position == 0 {
             stream.append_plain(PARQUET_MAGIC)?;
         }
-        // Drops the remainder of an earlier run that failed.
+        // Removes page indexes of an earlier run that failed.
         self.indexes.truncate(self.row_groups.last().map_or(0, WrittenRowGroup::indexes_end));
         let groups = produce(&mut stream, &mut self.indexes)?;
         if self.row_groups.len() + groups.len() > MAX_ROW_GROUPS as usize {
@@ -387,22 +396,21 @@ impl PartWriter {
         entry
     }
 
-    /// Writes page indexes and footer and makes the file durable. The caller must sync the folder.
+    /// Writes page indexes and footer, and makes the file durable. The caller must sync the folder.
     ///
     /// # Errors
-    /// When a write, the truncation of the padding or the sync fails.
+    /// If a write, the truncation of the padding, or the sync fails.
     pub fn finish(self) -> Result<PartEntry> {
         self.finish_with_statistics().map(|(entry, _)| entry)
     }
 
-    /// Finishes the part like [`PartWriter::finish`], and also returns the statistics including the last write and
-    /// sync.
+    /// Finishes the part like [`PartWriter::finish`]. The returned statistics include the last write and sync.
     ///
     /// # Errors
     /// As for [`PartWriter::finish`].
     pub fn finish_with_statistics(mut self) -> Result<(PartEntry, StageSeconds)> {
         let begun = Instant::now();
-        // A part without runs has only the magic before its footer.
+        // A part without runs contains only the magic number before its footer.
         let mut tail = if self.position == 0 { PARQUET_MAGIC.to_vec() } else { Vec::new() };
         let magic_bytes = tail.len();
         let footer_offset = self.position + magic_bytes as u64;

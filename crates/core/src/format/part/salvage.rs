@@ -1,4 +1,4 @@
-//! Recovery of an unfinished part: copies its sealed runs into a complete part.
+//! Recovers an unfinished part: copies its sealed runs into a complete part.
 
 use std::ops::Range;
 use std::path::Path;
@@ -19,25 +19,25 @@ use crate::format::row_group::pages::ChunkBuilder;
 use crate::schema::Schema;
 use crate::storage::{ReadableFile, Storage};
 
-/// The result of a recovery.
+/// The result of recovering a part.
 #[derive(Debug)]
 pub struct RecoveredPart {
-    /// The new part.
+    /// Manifest entry of the new part.
     pub entry: PartEntry,
-    /// Its runs, ready for a manifest.
+    /// Manifest entries of the recovered row groups.
     pub runs: Vec<RowGroupEntry>,
-    /// Runs that were left out, by number, with the error.
+    /// Number and error of each run that was not recovered.
     pub corrupt: Vec<(u32, Error)>,
 }
 
-/// A page within the bytes of a row group.
+/// A page in the content of a row group.
 struct FoundPage {
     range: Range<usize>,
     rows: u32,
     summary: ColumnStatistics,
 }
 
-/// A row group that was read and checked: its bytes and its pages by column.
+/// A verified row group: its content and its pages by column.
 struct FoundRowGroup {
     content: Vec<u8>,
     rows: u64,
@@ -46,11 +46,11 @@ struct FoundRowGroup {
 
 /// Copies sealed runs of the file `source` into a new, complete part `part` in `directory`.
 ///
-/// Every byte copied is verified with the seal's checksums first; a run that does not match is left out and reported.
-/// The new part belongs to `identity`, regardless of the identity in the seals.
+/// All bytes are verified with the seal's checksums before they are copied. A corrupt run is skipped and reported. The
+/// new part has the identity `identity`, regardless of the identity in the seals.
 ///
 /// # Errors
-/// When the source cannot be read or the new part cannot be written.
+/// If the source cannot be read or the new part cannot be written.
 pub fn recover_part(
     storage: &Arc<dyn Storage>,
     source: &Path,
@@ -98,7 +98,7 @@ pub fn recover_part(
     Ok(RecoveredPart { entry: writer.finish()?, runs: entries, corrupt })
 }
 
-/// Reads and checks all row groups of a run.
+/// Reads and verifies all row groups of a run.
 fn read_run(file: &dyn ReadableFile, path: &Path, run: &SealedRun, schema: &Schema) -> Result<Vec<FoundRowGroup>> {
     let corruption = |what: &str| Error::corruption_at(path, format!("run {}", run.run), what);
     let mut groups = Vec::with_capacity(run.row_groups.len());

@@ -1,7 +1,7 @@
-//! The seal that ends every run: enough to find the run again in a file whose writer died before the footer.
+//! The seal after every run, by which salvage finds the run in a file without a footer.
 //!
-//! A seal ends at a block boundary, so the last bytes of every block suffice to find all seals. Parquet readers do not
-//! see it: it lies in the gap after the run's last page.
+//! A seal ends at a block boundary, so the last bytes of every block suffice to find all seals. Seals lie in the gaps
+//! after a run's last page, which Parquet readers never read.
 
 use std::path::Path;
 
@@ -15,49 +15,49 @@ use crate::format::parquet::physical::{Bound, decode_bound, encode_bound};
 use crate::schema::{DataType, Schema, Value};
 use crate::storage::{ALIGNMENT, ReadableFile};
 
-/// The last eight bytes of a seal.
+/// Magic number at the end of a seal.
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
-/// Length (u64), checksum (u64) and magic at the end of a seal.
+/// Length of a seal's trailer in bytes: the seal's length (u64), its checksum (u64) and the magic number.
 const TRAILER_BYTES: usize = 24;
-/// Maximum length of a seal: its row groups are at most Parquet's 32,767.
+/// Maximum length of a seal in bytes, sufficient for Parquet's limit of 32,767 row groups.
 const MAX_SEAL_BYTES: usize = 1 << 21;
-/// Bytes read at a time while scanning.
+/// Number of bytes per read while scanning.
 const SCAN_BYTES: usize = 1 << 20;
 
 /// The location of one row group of a sealed run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedRowGroup {
-    /// Offset of its pages.
+    /// Offset of the row group's pages in the file.
     pub offset: u64,
-    /// Length of its pages in bytes.
+    /// Length of the row group's pages in bytes.
     pub bytes: u64,
     /// Number of records.
     pub rows: u64,
-    /// xxh3-64 of its bytes.
+    /// xxh3-64 of the row group's pages.
     pub checksum: u64,
 }
 
-/// A completely written run, as described by its seal.
+/// A completely written run, as its seal describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SealedRun {
-    /// The dataset, commit and epoch it was written for.
+    /// Dataset, commit and epoch for which the run was written.
     pub identity: PartIdentity,
-    /// The part it was written to.
+    /// Part to which the run was written.
     pub part: PartId,
     /// Number of the run.
     pub run: u32,
     /// The kind of the run.
     pub kind: RunKind,
-    /// Version of the partition table in force.
+    /// Version of the partition table in force when the run was flushed.
     pub table_version: u32,
-    /// The receiver's partition then.
+    /// The receiver's partition at that time. `None` if the receiver had no partition.
     pub bounds: Option<(Value, Value)>,
-    /// Its row groups.
+    /// Row groups of the run.
     pub row_groups: Vec<SealedRowGroup>,
 }
 
 impl SealedRun {
-    /// Returns the number of records.
+    /// Returns the number of records in the run.
     pub fn rows(&self) -> u64 {
         self.row_groups.iter().map(|group| group.rows).sum()
     }
@@ -97,7 +97,7 @@ pub(in crate::format) fn encode_seal(run: &SealedRun, schema: &Schema) -> Vec<u8
     out
 }
 
-/// Reads fixed-width numbers off the front of a slice.
+/// A cursor that reads fixed-width numbers from the front of a slice.
 struct Cursor<'a>(&'a [u8]);
 
 impl Cursor<'_> {
@@ -120,7 +120,7 @@ fn decode_key(data_type: DataType, raw: [u8; 8]) -> Option<Value> {
     decode_bound(data_type, raw.get(..crate::format::parquet::physical::physical_width(data_type))?)
 }
 
-/// Decodes a seal that begins at `start` of its file; `None` when it is not valid or does not fit its position.
+/// Decodes a seal at offset `start` of its file. Returns `None` if the seal is invalid or does not match its position.
 fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
     let (covered, trailer) = bytes.split_at_checked(bytes.len().checked_sub(16)?)?;
     if trailer[..8] != xxh3_64(covered).to_le_bytes() || trailer[8..] != *SEAL_MAGIC {
@@ -156,24 +156,24 @@ fn decode_seal(bytes: &[u8], start: u64, schema: &Schema) -> Option<SealedRun> {
         if position.is_some_and(|position| position != group.offset) {
             return None;
         }
-        // Every record takes at least one byte; counts by rows stay within the file's length then.
+        // A record takes at least one byte. This limits counts by rows to the length of the file.
         if group.rows > group.bytes {
             return None;
         }
         position = Some(group.offset.checked_add(group.bytes)?);
         row_groups.push(group);
     }
-    // A seal lies less than a block behind its last page; otherwise it is a copy from another place.
+    // A seal begins less than one block after the last page. Any other seal was copied from another position.
     let gap = start.checked_sub(position?)?;
     (gap < ALIGNMENT as u64).then_some(SealedRun { identity, part, run, kind, table_version, bounds, row_groups })
 }
 
-/// Finds the sealed runs of a part, whether or not it has a footer, in the order they lie in the file.
+/// Finds the sealed runs of a part, in file order. The part need not have a footer.
 ///
-/// The pages themselves are not checked; their checksums are verified when a part is recovered.
+/// This function does not verify pages. Recovery verifies their checksums.
 ///
 /// # Errors
-/// When the file cannot be read. Corruption is not an error: a run without a valid seal is left out.
+/// If the file cannot be read. Corruption is not an error: runs without a valid seal are skipped.
 pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result<Vec<SealedRun>> {
     let mut runs = Vec::new();
     visit_seals(file, path, schema, |run| {
@@ -183,8 +183,7 @@ pub fn scan_seals(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Resu
     Ok(runs)
 }
 
-/// Returns whether a part has a sealed run. Reads no further than to the first, which is at most a memtable into the
-/// file.
+/// Returns whether a part has a sealed run. Reads the file up to the first seal, which follows the first run.
 ///
 /// # Errors
 /// As for [`scan_seals`].
@@ -197,18 +196,18 @@ pub fn has_seal(file: &dyn ReadableFile, path: &Path, schema: &Schema) -> Result
     Ok(found)
 }
 
-/// Maximum gap between the records of one run and those of the next: a seal, and zeros up to a block boundary.
+/// Maximum gap between the pages of consecutive runs: a seal, and zeros up to a block boundary.
 pub(crate) const MAX_GAP_BYTES: u64 = (MAX_SEAL_BYTES + ALIGNMENT) as u64;
 
-/// Returns the bytes of a gap that precede the seal at its end, all of which are zeros unless they are corrupt; `None`
-/// if there is no seal.
+/// Returns the bytes of a gap that precede the seal at its end. All of them are zero unless the file is corrupt.
+/// Returns `None` if the gap has no seal.
 pub(crate) fn padding(gap: &[u8]) -> Option<&[u8]> {
     let block = gap.last_chunk::<TRAILER_BYTES>()?;
     let length = seal_bytes(block, gap.len() as u64)?;
     Some(&gap[..gap.len() - length])
 }
 
-/// Calls `visit` with the seals of a file one after the other, until it returns false.
+/// Calls `visit` with each seal of a file, in file order, until `visit` returns false.
 fn visit_seals(
     file: &dyn ReadableFile,
     path: &Path,
@@ -237,7 +236,8 @@ fn visit_seals(
     Ok(())
 }
 
-/// Returns the length of the seal that a block seems to end with; the block ends at `end` of its file.
+/// Returns the length of the seal at the end of a block, according to its trailer. `end` is the file offset of the
+/// block's end.
 fn seal_bytes(block: &[u8], end: u64) -> Option<usize> {
     let (rest, _) = block.split_at(block.len() - TRAILER_BYTES + 8);
     let length = u64::from_le_bytes(*rest.last_chunk()?);

@@ -1,4 +1,4 @@
-//! Streaming writes of whole aligned blocks, so that direct I/O applies.
+//! Writes streams of whole aligned blocks, as direct I/O requires.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use xxhash_rust::xxh3::Xxh3;
 use crate::error::{IoContext, Result};
 use crate::storage::{ALIGNMENT, WritableFile};
 
-/// Memory whose start is aligned for direct I/O: a window in a somewhat larger allocation.
+/// Memory aligned for direct I/O: a window in a slightly larger allocation.
 #[derive(Debug)]
 pub(in crate::format) struct AlignedBuffer {
     memory: Vec<u8>,
@@ -17,12 +17,13 @@ pub(in crate::format) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// Allocates a zeroed buffer of `bytes`, rounded up to whole blocks. The system provides its pages on first use.
+    /// Allocates a zeroed buffer of `bytes` bytes, rounded up to whole blocks. The operating system provides its pages
+    /// on first use.
     pub(in crate::format) fn new(bytes: usize) -> Self {
         let bytes = bytes.max(1).next_multiple_of(ALIGNMENT);
         let memory = vec![0u8; bytes + ALIGNMENT];
-        // The allocation never moves: `memory` is not resized. `align_offset` may give up (it never does outside
-        // constant evaluation); then writes are merely not direct.
+        // `memory` is never resized, so the allocation does not move. `align_offset` is allowed to fail, but does so
+        // only in constant evaluation. Writes would then not be direct.
         let start = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Self { memory, start, bytes }
     }
@@ -37,19 +38,20 @@ impl AlignedBuffer {
     }
 }
 
-/// Appends to a file from an aligned offset on, in writes of whole blocks: as many row groups as the buffer holds.
+/// A stream that appends to a file from an aligned offset, in writes of whole blocks. The buffer holds one or several
+/// row groups.
 pub(in crate::format) struct AlignedStream<'a> {
     file: &'a mut dyn WritableFile,
     path: &'a Path,
     buffer: &'a mut AlignedBuffer,
-    /// The file offset of the buffer's content.
+    /// File offset of the first buffered byte.
     offset: u64,
     filled: usize,
     hash: Xxh3,
     write_s: f64,
 }
 
-/// The free part of the buffer: bytes are placed there in any order, and then appended from the first on.
+/// Free space in the buffer. The caller fills it in any order, then appends it from front to back.
 pub(in crate::format) struct Room<'a> {
     pub(in crate::format) memory: &'a mut [u8],
     appended: usize,
@@ -63,7 +65,7 @@ impl Room<'_> {
         self.appended
     }
 
-    /// Appends the bytes up to `end`, which count towards the checksum.
+    /// Appends the bytes up to `end`, and adds them to the checksum.
     pub(in crate::format) fn append_to(&mut self, end: usize) {
         self.hash.update(&self.memory[self.appended..end]);
         *self.filled += end - self.appended;
@@ -82,7 +84,7 @@ impl<'a> AlignedStream<'a> {
         Self { file, path, buffer, offset, filled: 0, hash: Xxh3::new(), write_s: 0.0 }
     }
 
-    /// Returns the file offset of the next byte appended.
+    /// Returns the file offset at which the next byte is appended.
     pub(in crate::format) fn position(&self) -> u64 {
         self.offset + self.filled as u64
     }
@@ -92,10 +94,10 @@ impl<'a> AlignedStream<'a> {
         self.write_s
     }
 
-    /// Returns room for `bytes`, which [`Room::append_to`] appends.
+    /// Returns free space of `bytes` bytes in the buffer. [`Room::append_to`] appends its content.
     ///
     /// # Panics
-    /// When the buffer is shorter than that and a block.
+    /// If the buffer is too short for `bytes` and a partial block.
     pub(in crate::format) fn room(&mut self, bytes: usize) -> Result<Room<'_>> {
         if bytes > self.buffer.len() - self.filled {
             self.write_blocks()?;
@@ -104,13 +106,13 @@ impl<'a> AlignedStream<'a> {
         Ok(Room { memory, appended: 0, filled: &mut self.filled, hash: &mut self.hash })
     }
 
-    /// Appends bytes that count towards the checksum.
+    /// Appends bytes, and adds them to the checksum.
     pub(in crate::format) fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.hash.update(bytes);
         self.append_plain(bytes)
     }
 
-    /// Appends bytes that no checksum covers.
+    /// Appends bytes that are not part of the checksum.
     pub(in crate::format) fn append_plain(&mut self, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let filled = self.filled;
@@ -125,26 +127,26 @@ impl<'a> AlignedStream<'a> {
         Ok(())
     }
 
-    /// Appends zeros up to the position where `bytes` more end a block.
+    /// Appends zeros so that `bytes` more bytes end at a block boundary.
     pub(in crate::format) fn pad_before(&mut self, bytes: usize) -> Result<()> {
         let end = self.position() + bytes as u64;
         let padding = (end.next_multiple_of(ALIGNMENT as u64) - end) as usize;
         self.append_plain(&[0; ALIGNMENT][..padding])
     }
 
-    /// Returns the xxh3-64 of the bytes appended since the last call.
+    /// Returns the xxh3-64 of the bytes added to the checksum since the last call.
     pub(in crate::format) fn take_checksum(&mut self) -> u64 {
         let checksum = self.hash.digest();
         self.hash.reset();
         checksum
     }
 
-    /// Writes the buffered bytes; the position must be a whole block unless the file ends here.
+    /// Writes all buffered bytes. They must end at a block boundary unless the file ends here.
     pub(in crate::format) fn flush(&mut self) -> Result<()> {
         self.write(self.filled)
     }
 
-    /// Writes the whole blocks of the buffer, and keeps the partial one.
+    /// Writes the whole blocks in the buffer, and keeps the partial block.
     fn write_blocks(&mut self) -> Result<()> {
         self.write(self.filled - self.filled % ALIGNMENT)
     }
@@ -171,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    /// A file in memory that takes whole aligned blocks only, from aligned memory, as direct writes do.
+    /// A file in memory that, like direct I/O, accepts only whole blocks from aligned memory.
     #[derive(Debug, Default)]
     struct Blocks(Vec<u8>);
 
@@ -192,7 +194,7 @@ mod tests {
         }
     }
 
-    /// One append: through a room of `bytes`, of which some are left out, or of existing bytes.
+    /// One append: through a room of `bytes` bytes, of which some stay unused, or of existing bytes.
     #[derive(Debug, Clone)]
     enum Step {
         Room { bytes: usize, left_out: usize, pieces: usize },
@@ -203,7 +205,7 @@ mod tests {
     const BUFFER_BLOCKS: usize = 8;
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
-        // A room may need all of the buffer but the part of a block that is left.
+        // A room may need the whole buffer except for the partial block.
         let most = (BUFFER_BLOCKS - 1) * ALIGNMENT;
         let room = (1..=most, 0usize..100, 1usize..4).prop_map(|(bytes, left_out, pieces)| Step::Room {
             bytes,

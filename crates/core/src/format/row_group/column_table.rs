@@ -1,4 +1,4 @@
-//! Records held by column, to be written in the order of their keys.
+//! Records stored by column, to be written in key order.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use crate::schema::Schema;
 
 /// Columns of packed stored values, and the order of their rows by key.
 ///
-/// For records read from pages this avoids the conversion to rows: columns are filled one by one, sorted by the key
-/// column, and written with [`crate::format::PartWriter::append_sorted`]. Memory is reused from one filling to the
-/// next.
+/// Records read from pages need no conversion to rows: the caller fills the columns one by one, sorts the table by the
+/// key column, and writes it with [`crate::format::PartWriter::append_sorted`]. A table can be filled again, and then
+/// reuses its memory.
 #[derive(Debug)]
 pub struct ColumnTable {
     schema: Arc<Schema>,
@@ -19,16 +19,16 @@ pub struct ColumnTable {
 }
 
 impl ColumnTable {
-    /// Bytes per row for sorting, in addition to the values.
+    /// Memory for sorting in bytes per row, in addition to the values.
     pub const SORT_BYTES: usize = 20;
 
-    /// Creates an empty table, which allocates when rows come.
+    /// Creates an empty table, which allocates on first use.
     pub fn new(schema: Arc<Schema>) -> Self {
         let columns = vec![Vec::new(); schema.columns().len()];
         Self { schema, columns, sort: SortBuffers::default() }
     }
 
-    /// Drops all rows and makes room for exactly `rows` new ones.
+    /// Removes all rows, and reserves memory for exactly `rows` new rows.
     pub fn clear(&mut self, rows: usize) {
         for (values, column) in self.columns.iter_mut().zip(self.schema.columns()) {
             values.clear();
@@ -36,8 +36,8 @@ impl ColumnTable {
         }
     }
 
-    /// Returns the values of one column, to be added to. All columns must have the same number of rows before the table
-    /// is sorted.
+    /// Returns the values of one column, to which the caller may append. All columns must have the same number of rows
+    /// when the table is sorted.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }
@@ -47,21 +47,21 @@ impl ColumnTable {
         self.columns[self.schema.key_index()].len() / self.schema.key().data_type.width()
     }
 
-    /// Sorts the rows by key, equal keys in the order they came. `check` sees the ordinals of the keys first, in the
-    /// order the rows came.
+    /// Sorts the rows by key. Rows with equal keys keep their order. `check` is called before sorting, with the
+    /// ordinals of the keys in row order.
     ///
     /// # Errors
-    /// Those of `check`.
+    /// The error of `check`.
     pub fn sort(&mut self, check: impl FnOnce(&[u64]) -> Result<()>) -> Result<()> {
         self.sort.sort_column(self.schema.key_order(), &self.columns[self.schema.key_index()], check)
     }
 
-    /// Returns the values, column by column.
+    /// Returns the values of all columns.
     pub(in crate::format) fn columns(&self) -> &[Vec<u8>] {
         &self.columns
     }
 
-    /// Returns the rows in the order of the last sort.
+    /// Returns the row numbers in the order of the last sort.
     pub(in crate::format) fn order(&self) -> &[u32] {
         self.sort.order()
     }

@@ -1,7 +1,8 @@
-//! Draining a memtable: its rows in key order, for row groups.
+//! Drains a memtable: returns its rows in key order, for row groups.
 //!
-//! Buckets are sorted one by one, each when it is reached, and its rows fetched right after: they are still in the
-//! cache then. The keys that divide the run into equal parts are recorded on the way, for the buckets of the next one.
+//! Each bucket is sorted when the drain reaches it, and its rows are fetched immediately, while they are in the cache.
+//! The drain also records the keys that divide the run into equal parts. These keys are the bucket bounds of the next
+//! run.
 
 use std::time::Instant;
 
@@ -9,13 +10,14 @@ use crate::format::row_group::memtable::{BUCKETS, BucketBounds, Memtable};
 use crate::format::row_group::row_group_builder::RowGroupBuilder;
 use crate::format::row_group::sort::SortBuffers;
 
-/// The rows that have not been taken yet.
+/// An iteration over a memtable's rows in key order.
 pub(in crate::format) struct Drain<'a> {
     table: &'a Memtable,
     sort: &'a mut SortBuffers,
     next_bucket: usize,
-    /// Rows taken of the current bucket, and those of the buckets before it.
+    /// Number of rows taken from the current bucket.
     taken: usize,
+    /// Number of rows in the buckets before the current one.
     before: usize,
     bounds: [u64; BUCKETS - 1],
     sort_s: f64,
@@ -28,7 +30,7 @@ impl<'a> Drain<'a> {
         Self { table, sort, next_bucket: 0, taken: 0, before: 0, bounds: [0; BUCKETS - 1], sort_s: 0.0 }
     }
 
-    /// Adds the next `rows` rows to a row group; the memtable must have as many left.
+    /// Adds the next `rows` rows to a row group. The memtable must have as many rows left.
     pub(in crate::format) fn take(&mut self, rows: usize, columns: &mut RowGroupBuilder<'_>) {
         let mut missing = rows;
         while missing > 0 {
@@ -61,8 +63,8 @@ impl<'a> Drain<'a> {
         self.sort_s += begun.elapsed().as_secs_f64();
     }
 
-    /// Returns the seconds spent sorting, and the keys that divide all rows into equal parts. Call it after all rows
-    /// were taken.
+    /// Returns the seconds spent sorting, and the keys that divide all rows into equal parts. All rows must have been
+    /// taken.
     pub(in crate::format) fn finish(self) -> (f64, BucketBounds) {
         (self.sort_s, BucketBounds(self.bounds))
     }

@@ -1,30 +1,34 @@
-//! The buffer that collects records until they become a run.
+//! The memtable: a buffer that collects the records of a run.
 //!
-//! A memtable is larger than the processor's caches, and sorting it means visiting its rows in random order: each visit
-//! would go to memory. So rows are distributed over a few *buckets* by key as they arrive (they have to be copied
-//! anyway), and each bucket, small enough for the cache, is sorted by itself. The bounds of the buckets are the
-//! quantiles of the previous run; without one there is a single bucket. Bounds that fit badly cost time, never
+//! A memtable is larger than the CPU caches, and sorting visits its rows in random order, so every visit would be a
+//! cache miss. Rows are therefore distributed over a few *buckets* by key when they arrive, since they are copied then
+//! anyway. Each bucket fits the cache, and is sorted separately. The bounds of the buckets are quantiles of the
+//! previous run's keys. Without a previous run there is one bucket. Unsuitable bounds cost time, but do not affect
 //! correctness.
 //!
-//! Invariants: a bucket takes memory in chunks of whole rows, in ascending order, so that within a bucket a higher
-//! *slot* means a later arrival; equal keys share a bucket.
+//! Invariants:
+//!
+//! - A bucket allocates chunks of whole rows, in ascending order. In a bucket, a higher *slot* therefore means a later
+//!   arrival.
+//! - Equal keys are in the same bucket.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::schema::{STEP, Schema, by_steps, copy_in_steps};
 
-/// Buckets of a memtable.
+/// Number of buckets in a memtable.
 pub(in crate::format) const BUCKETS: usize = 16;
 
-/// Maximum bytes and rows of a chunk. The unused space in the last chunks of the buckets is about 1 % of a memtable.
+/// Maximum size of a chunk in bytes. Unused space in the buckets' last chunks is about 1 % of a memtable.
 const CHUNK_BYTES: usize = 8 << 10;
+/// Maximum number of rows in a chunk.
 const CHUNK_ROWS: usize = 512;
 
-/// A cache line.
+/// Size of a cache line in bytes.
 const LINE_BYTES: usize = 64;
 
-/// Minimum number of chunks of a memtable with buckets: smaller ones fit the cache as they are.
+/// Minimum number of chunks in a memtable with buckets. Smaller memtables fit the cache without buckets.
 const MIN_CHUNKS: usize = 8 * BUCKETS;
 
 /// Keys that divide the rows of a memtable into buckets of about equal size.
@@ -32,7 +36,7 @@ const MIN_CHUNKS: usize = 8 * BUCKETS;
 pub struct BucketBounds(pub(in crate::format) [u64; BUCKETS - 1]);
 
 impl BucketBounds {
-    /// Returns the number of bounds at or below a key.
+    /// Returns the bucket of a key: the number of bounds at or below its ordinal.
     #[inline]
     fn bucket(&self, ordinal: u64) -> usize {
         let mut bucket = 0;
@@ -45,43 +49,44 @@ impl BucketBounds {
     }
 }
 
-/// Rows with neighbouring keys: chunks, all full but the last.
+/// Rows with neighbouring keys, in chunks. All chunks except for the last are full.
 #[derive(Debug, Clone, Default)]
 struct Bucket {
     chunks: Vec<u32>,
-    /// Slot for the next row, and the end of the last chunk.
+    /// Slot of the next row.
     next: usize,
+    /// End of the last chunk.
     end: usize,
 }
 
 /// A bounded buffer of stored rows.
 ///
-/// Memory is allocated as rows arrive and never beyond the capacity; [`Memtable::clear`] keeps it for the next run.
+/// Memory is allocated as rows arrive, up to the capacity. [`Memtable::clear`] keeps the memory for the next run.
 #[derive(Debug)]
 pub struct Memtable {
     schema: Arc<Schema>,
     data: Vec<u8>,
-    /// Offset of the first slot: at the start of a cache line, if memory was allocated for all rows at once.
+    /// Byte offset of the first slot. If the memory was allocated at once, this is the start of a cache line.
     start: usize,
     chunk_rows: usize,
-    /// Capacity; the last chunk may be shorter than the others.
+    /// Maximum number of rows. The last chunk may be shorter than the others.
     limit_rows: usize,
-    /// Whether the first row allocates memory for all.
+    /// Whether the first row allocates the memory of all rows.
     reserves: bool,
     used_chunks: usize,
     bounds: Option<BucketBounds>,
-    /// `BUCKETS` of them; only the first is used without bounds.
+    /// Always `BUCKETS` buckets. Without bounds, only the first is used.
     buckets: Vec<Bucket>,
     rows: usize,
-    /// Scratch: keys of the rows being pushed.
+    /// Scratch memory for the key ordinals of the rows being pushed.
     ordinals: Vec<u64>,
 }
 
 impl Memtable {
-    /// Creates an empty memtable for at most `capacity_bytes` of rows, and at least one row. Its memory grows by
+    /// Creates an empty memtable with a capacity of `capacity_bytes` of rows, but at least one row. Memory grows by
     /// doubling.
     pub fn new(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
-        // Sorting numbers rows with u32.
+        // Row numbers are u32 when rows are sorted.
         let rows = (capacity_bytes / schema.row_bytes()).clamp(1, u32::MAX as usize);
         let chunk_rows = (CHUNK_BYTES / schema.row_bytes()).clamp(1, CHUNK_ROWS);
         Self {
@@ -99,14 +104,16 @@ impl Memtable {
         }
     }
 
-    /// Creates a memtable like [`Memtable::new`], for one that will be filled and kept: it allocates all of its memory
-    /// with the first row. The system provides pages on first use, and growing in steps would fragment the heap.
+    /// Creates a memtable like [`Memtable::new`] that allocates all of its memory with the first row.
+    ///
+    /// Such a memtable should be filled and kept. Growing in steps would fragment the heap, and the operating system
+    /// provides pages only on first use.
     pub fn reserving(schema: Arc<Schema>, capacity_bytes: usize) -> Self {
         Self { reserves: true, ..Self::new(schema, capacity_bytes) }
     }
 
-    /// Creates a memtable like [`Memtable::new`] in the memory of another one ([`Memtable::into_memory`]), with its
-    /// rows distributed over `bounds`.
+    /// Creates a memtable like [`Memtable::reserving`] that uses the memory of another one (see
+    /// [`Memtable::into_memory`]). Its rows are distributed over buckets with `bounds`.
     pub fn reusing(schema: Arc<Schema>, capacity_bytes: usize, data: Vec<u8>, bounds: Option<BucketBounds>) -> Self {
         let mut table = Self { reserves: true, data, ..Self::new(schema, capacity_bytes) };
         table.free_surplus();
@@ -114,38 +121,39 @@ impl Memtable {
         table
     }
 
-    /// Returns its memory, and its bucket bounds.
+    /// Returns the memory and the bucket bounds of the memtable.
     pub fn into_memory(self) -> (Vec<u8>, Option<BucketBounds>) {
         (self.data, self.bounds)
     }
 
-    /// Changes the capacity in bytes of rows; never below the rows it holds. Memory beyond it is freed.
+    /// Changes the capacity in bytes. The capacity is never less than the rows in the memtable. Surplus memory is
+    /// freed.
     pub fn set_capacity(&mut self, capacity_bytes: usize) {
         let rows = (capacity_bytes / self.schema.row_bytes()).clamp(1, u32::MAX as usize);
         let used_rows = self.used_chunks.saturating_mul(self.chunk_rows);
-        // The last chunk in use may be a short one: it limits the rows then.
+        // A short last chunk in use already limits the rows, and the capacity cannot change.
         if used_rows <= self.limit_rows {
             self.limit_rows = rows.max(used_rows);
             self.free_surplus();
         }
     }
 
-    /// Frees memory that no row can use.
+    /// Frees memory beyond the capacity.
     fn free_surplus(&mut self) {
         let most_bytes = self.most_bytes();
         self.data.truncate(most_bytes);
         self.data.shrink_to(most_bytes);
     }
 
-    /// Returns the bytes for all rows, and for aligning the first one to a cache line.
+    /// Returns the memory for all rows in bytes, including the alignment of the first row to a cache line.
     fn most_bytes(&self) -> usize {
         self.limit_rows * self.schema.row_bytes() + if self.reserves { LINE_BYTES } else { 0 }
     }
 
-    /// Aligns the first row to a cache line: a row of 64 bytes spans two otherwise, and each costs a miss. The memtable
-    /// must be empty and have its memory.
+    /// Aligns the first row to a cache line. Otherwise a row of 64 bytes would span two cache lines and cost two
+    /// misses. The memtable must be empty, with its memory allocated.
     fn align(&mut self) {
-        // Limited to a cache line, since `align_offset` may give up; then rows are merely not aligned.
+        // `align_offset` is allowed to fail. Rows would then not be aligned, and `start` is limited to a cache line.
         self.start = self.data.as_ptr().align_offset(LINE_BYTES).min(LINE_BYTES);
     }
 
@@ -154,62 +162,63 @@ impl Memtable {
         &self.schema
     }
 
-    /// Returns the number of rows held.
+    /// Returns the number of rows in the memtable.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Returns the bytes of rows held.
+    /// Returns the size of the rows in the memtable, in bytes.
     pub fn bytes(&self) -> usize {
         self.rows * self.schema.row_bytes()
     }
 
-    /// Returns the bytes of memory in use, now or by rows dropped since.
+    /// Returns the memory in use by rows, or formerly in use by removed rows, in bytes.
     pub fn resident_bytes(&self) -> usize {
         self.data.len()
     }
 
-    /// Returns whether it allocates all of its memory at once ([`Memtable::reserving`], [`Memtable::reusing`]).
+    /// Returns whether the memtable allocates all of its memory at once ([`Memtable::reserving`],
+    /// [`Memtable::reusing`]).
     pub fn reserves(&self) -> bool {
         self.reserves
     }
 
-    /// Returns whether no rows are held.
+    /// Returns whether the memtable has no rows.
     pub fn is_empty(&self) -> bool {
         self.rows == 0
     }
 
-    /// Returns the number of rows that still fit, whatever their keys.
+    /// Returns the number of rows that certainly fit, for any keys.
     pub fn remaining_rows(&self) -> usize {
         let free = self.limit_rows - self.chunk(self.used_chunks).start;
         if self.bounds.is_none() {
             return free + self.buckets[0].end - self.buckets[0].next;
         }
-        // At worst every bucket begins a chunk for a single row.
+        // In the worst case, every bucket needs a new chunk for a single row.
         let chunks = free / self.chunk_rows;
         if chunks > BUCKETS { (chunks - BUCKETS) * self.chunk_rows + BUCKETS } else { chunks }
     }
 
-    /// Takes whole stored rows.
+    /// Appends whole stored rows.
     ///
     /// # Panics
-    /// When `rows` is not a whole number of rows or exceeds [`Memtable::remaining_rows`].
+    /// If `rows` is not a whole number of rows, or if not all of them fit.
     pub fn push(&mut self, rows: &[u8]) {
         assert_eq!(self.push_fitting(rows), rows.len(), "more rows were pushed than fit");
     }
 
-    /// Takes stored rows from the beginning of `rows` until one does not fit, and returns the number of bytes taken. An
-    /// empty memtable takes at least one row.
+    /// Appends stored rows from the start of `rows` until a row does not fit. Returns the number of bytes appended. An
+    /// empty memtable accepts at least one row.
     ///
     /// # Panics
-    /// When `rows` is not a whole number of rows.
+    /// If `rows` is not a whole number of rows.
     #[must_use]
     pub fn push_fitting(&mut self, rows: &[u8]) -> usize {
         let row_bytes = self.schema.row_bytes();
         assert!(rows.len().is_multiple_of(row_bytes), "part of a row was pushed");
         let Some(bounds) = self.bounds else { return self.push_in_order(rows) };
         let mut taken = 0;
-        // Few enough at a time for the first-level cache: all keys of a block are read before its rows are copied.
+        // A block fits the L1 cache: the keys of all its rows are read before the rows are copied.
         for block in rows.chunks(self.chunk_rows * row_bytes) {
             let fitted = self.push_distributed(bounds, block);
             taken += fitted;
@@ -265,7 +274,7 @@ impl Memtable {
                 break;
             }
             let bucket = &mut self.buckets[number];
-            // The first chunk may have moved the start.
+            // `extend` may have changed `start`, so the position is computed after it.
             let place = self.start + bucket.next * row_bytes;
             copy(&mut self.data[place..place + row_bytes], row);
             bucket.next += 1;
@@ -275,13 +284,13 @@ impl Memtable {
         taken
     }
 
-    /// Returns the slots of a chunk, none beyond the capacity.
+    /// Returns the slots of a chunk, limited to the capacity.
     fn chunk(&self, number: usize) -> Range<usize> {
         let start = (number * self.chunk_rows).min(self.limit_rows);
         start..(start + self.chunk_rows).min(self.limit_rows)
     }
 
-    /// Adds a chunk to a bucket, if there is one left.
+    /// Adds a chunk to a bucket. Returns false if no chunk is left.
     #[inline(never)]
     fn extend(&mut self, number: usize) -> bool {
         let slots = self.chunk(self.used_chunks);
@@ -291,7 +300,7 @@ impl Memtable {
         let row_bytes = self.schema.row_bytes();
         if self.used_chunks == 0 && self.reserves {
             if self.data.capacity() < self.most_bytes() {
-                // The old content is not needed, so it is not copied.
+                // A new allocation avoids copying the old content, which is not needed.
                 self.data = Vec::new();
                 self.data.reserve_exact(self.most_bytes());
             }
@@ -299,7 +308,7 @@ impl Memtable {
         }
         let needed = self.start + slots.end * row_bytes;
         if needed > self.data.capacity() {
-            // `reserve` alone would round up past the limit.
+            // `reserve` alone might exceed the limit.
             let doubled = needed.max(self.data.capacity().saturating_mul(2)).min(self.most_bytes());
             self.data.reserve_exact(doubled - self.data.len());
         }
@@ -313,11 +322,11 @@ impl Memtable {
         true
     }
 
-    /// Returns the approximate share of the rows with a key outside `low..=high`, by a sample; NaN counts as outside.
+    /// Returns the approximate share of rows with a key outside `low..=high`, from a sample. NaN counts as outside.
     pub fn share_outside(&self, low: u64, high: u64) -> f64 {
-        /// The interval of sampled rows, since neighbours in the order of arrival are alike, and the maximum number of
-        /// them: each is a cache miss.
+        /// Minimum distance between sampled rows, since rows that arrive together have similar keys.
         const SAMPLED: usize = 61;
+        /// Maximum number of sampled rows. Each of them costs a cache miss.
         const MAX_SAMPLES: usize = 256;
         let step = SAMPLED.max(self.rows / MAX_SAMPLES);
         let (key_order, row_bytes) = (self.schema.key_order(), self.schema.row_bytes());
@@ -331,7 +340,7 @@ impl Memtable {
         f64::from(outside) / f64::from(sampled.max(1))
     }
 
-    /// Drops the rows and keeps the memory.
+    /// Removes all rows and keeps the memory.
     pub fn clear(&mut self) {
         self.rows = 0;
         self.used_chunks = 0;
@@ -341,29 +350,30 @@ impl Memtable {
         }
     }
 
-    /// Drops the rows and distributes further ones over buckets.
+    /// Removes all rows, and distributes the following rows over buckets with `bounds`. `None` keeps the current
+    /// bounds. Small memtables have no buckets.
     pub fn clear_for(&mut self, bounds: Option<BucketBounds>) {
         self.clear();
         let is_large = self.limit_rows / self.chunk_rows >= MIN_CHUNKS;
         self.bounds = if is_large { bounds.or(self.bounds) } else { None };
     }
 
-    /// Returns the memory that holds each row at its slot; the content of unused slots is arbitrary.
+    /// Returns the memory of all slots. The content of unused slots is undefined.
     pub(in crate::format) fn slots(&self) -> &[u8] {
         self.data.get(self.start..).unwrap_or_default()
     }
 
-    /// Returns the slots of a bucket's rows, in the order they came.
+    /// Returns the slots of a bucket's rows, in order of arrival.
     pub(in crate::format) fn bucket(&self, number: usize) -> impl Iterator<Item = Range<usize>> + Clone {
         let Bucket { chunks, next, .. } = &self.buckets[number];
         chunks.iter().map(move |chunk| {
             let slots = self.chunk(*chunk as usize);
-            // All chunks but the last are full.
+            // All chunks except for the last are full.
             if slots.contains(next) { slots.start..*next } else { slots }
         })
     }
 
-    /// Iterates over the rows in contiguous pieces, bucket by bucket.
+    /// Iterates over the rows in contiguous slices, bucket by bucket.
     pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let row_bytes = self.schema.row_bytes();
         let slots = (0..BUCKETS).flat_map(|number| self.bucket(number));
@@ -402,7 +412,7 @@ mod tests {
         let schema = Arc::new(Schema::new(columns, "key").unwrap());
         let capacity = 200 * CHUNK_ROWS * schema.row_bytes();
         let mut table = Memtable::new(Arc::clone(&schema), capacity);
-        // Some are equal, so that some buckets stay empty.
+        // Some bounds are equal, so some buckets stay empty.
         let bounds = BucketBounds(std::array::from_fn(|number| [10, 20, 30, 30, 30, 60, 70][number.min(6)]));
         table.clear_for(Some(bounds));
         let row = |number: u32| {
@@ -466,7 +476,7 @@ mod tests {
         assert_eq!(table.remaining_rows(), 190 * CHUNK_ROWS);
         table.push(&rows);
         assert_eq!(table.pieces().collect::<Vec<_>>().concat(), rows.repeat(2));
-        // The same memory serves rows of another width.
+        // The memory is reused for rows of another width.
         let other = Arc::new(Schema::new(vec![Column::new("key", DataType::F64)], "key").unwrap());
         let bounds = Some(BucketBounds(std::array::from_fn(|number| 10 * number as u64)));
         let (memory, _) = table.into_memory();

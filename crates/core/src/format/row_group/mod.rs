@@ -1,7 +1,7 @@
-//! Rows in memory, and their encoding as row groups.
+//! Collects rows in memory and encodes them as row groups.
 //!
-//! `memtable` and `column_table` collect rows, `sort` orders them by key, `drain` and `row_group_builder` split them
-//! into columns, `pages` encodes a row group.
+//! `memtable` and `column_table` collect rows. `sort` orders them by key. `drain` and `row_group_builder` split them
+//! into columns. `pages` encodes row groups.
 
 pub(super) mod column_table;
 pub(super) mod drain;

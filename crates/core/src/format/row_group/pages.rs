@@ -1,4 +1,4 @@
-//! Encoding sorted rows as row groups of pages.
+//! Encodes sorted rows as row groups.
 
 use crate::error::Result;
 use crate::format::manifest::entries::ColumnStatistics;
@@ -13,23 +13,23 @@ use crate::format::row_group::drain::Drain;
 use crate::format::row_group::row_group_builder::{RowBlock, RowGroupBuilder};
 use crate::schema::{DataType, Schema};
 
-/// An upper limit of a page's bytes in both indexes together.
+/// Upper bound of a page's size in both page indexes together, in bytes.
 const MAX_INDEX_BYTES: usize = 64;
 
-/// Steps in which the memory of page indexes grows.
+/// Step by which the memory of page indexes grows, in bytes.
 const INDEX_STEP_BYTES: usize = 64 << 10;
 
-/// Rows per range count at the very ends of a run.
+/// Number of rows per range count at both ends of a run.
 const MIN_EDGE_SPREAD_ROWS: usize = 16;
 
-/// Returns the rows of a run's next range count: `usual`, and fewer towards the run's ends, where the keys of a few
-/// rows may span decades.
+/// Returns the rows of a run's next range count: `usual`, and fewer towards both ends of the run. The keys of a few
+/// rows at the ends may span orders of magnitude.
 fn next_spread_rows(usual: usize, before: usize, run_rows: usize) -> usize {
     let after = run_rows.saturating_sub(before);
     (before / 2).min(after / 3).clamp(MIN_EDGE_SPREAD_ROWS, usual.max(MIN_EDGE_SPREAD_ROWS))
 }
 
-/// Collects the pages of one column chunk and their indexes.
+/// A builder of one column chunk's page locations, statistics and page indexes.
 pub(in crate::format) struct ChunkBuilder {
     data_type: DataType,
     offset: u64,
@@ -39,27 +39,28 @@ pub(in crate::format) struct ChunkBuilder {
 }
 
 impl ChunkBuilder {
-    /// Creates a chunk whose first page will lie at `offset`.
+    /// Creates a builder. The first page of the chunk begins at file offset `offset`.
     pub(in crate::format) fn new(data_type: DataType, offset: u64) -> Self {
         let summary = ColumnStatistics { range: None, nan_count: 0 };
         Self { data_type, offset, rows: 0, pages: Vec::new(), summary }
     }
 
-    /// Appends a page of `rows` values that ends at `end`.
+    /// Appends a page with `rows` values. The page ends at file offset `end`.
     pub(in crate::format) fn push(&mut self, end: u64, rows: u32, summary: ColumnStatistics) {
         let offset =
             self.pages.last().map_or(self.offset, |page| page.location.offset + u64::from(page.location.bytes));
-        // Pages are far below 2^32 bytes.
+        // Page sizes are far below 2^32 bytes, so the cast is exact.
         let location = PageLocation { offset, bytes: (end - offset) as u32, first_row: self.rows, rows };
         self.pages.push(WrittenPage { location, summary });
         self.rows += u64::from(rows);
         self.summary = merge(self.summary, summary);
     }
 
-    /// Appends the page indexes to the index section and returns the chunk's description.
+    /// Appends the page indexes to the index section. Returns the location and statistics of the chunk.
     pub(in crate::format) fn finish(self, indexes: &mut Vec<u8>) -> WrittenChunk {
         let bytes = self.pages.iter().map(|page| u64::from(page.location.bytes)).sum();
-        // The indexes are kept until the part is closed: doubled capacity would be half empty.
+        // Page indexes stay in memory until the part is finished. Doubling would leave up to half of the capacity
+        // unused.
         if indexes.capacity() - indexes.len() < self.pages.len() * MAX_INDEX_BYTES {
             indexes.reserve_exact(INDEX_STEP_BYTES.max(self.pages.len() * MAX_INDEX_BYTES));
         }
@@ -77,7 +78,7 @@ impl ChunkBuilder {
     }
 }
 
-/// Memory for encoding a row group, reused from one to the next: a block of rows and a page header.
+/// Buffers for encoding row groups, reused between them: a block of rows and a page header.
 #[derive(Debug, Default)]
 pub(in crate::format) struct PageBuffers {
     block: RowBlock,
@@ -86,21 +87,21 @@ pub(in crate::format) struct PageBuffers {
 
 /// The source of a run's records.
 pub(in crate::format) enum Records<'a, 'b> {
-    /// A memtable's drain, which yields them in key order.
+    /// A drain of a memtable, which yields records in key order.
     Drained(&'b mut Drain<'a>),
-    /// Packed stored values, column by column, and the row numbers in key order.
+    /// Packed stored values by column, and the row numbers in key order.
     Columns(&'a [Vec<u8>], &'a [u32]),
 }
 
-/// Encodes records as row groups.
+/// An encoder that converts the records of a run to row groups.
 pub(in crate::format) struct RowGroupEncoder<'a> {
     pub(in crate::format) schema: &'a Schema,
     pub(in crate::format) page_rows: u32,
-    /// Rows per range count, at most a page's.
+    /// Maximum rows per range count. A range count never spans several pages.
     pub(in crate::format) spread_rows: usize,
-    /// Rows of the run.
+    /// Number of rows in the run.
     pub(in crate::format) run_rows: usize,
-    /// Whether the key has an order that engines agree on.
+    /// Whether the rows are sorted by an order that all engines share. False for NaN keys.
     pub(in crate::format) sorted: bool,
 }
 
@@ -110,7 +111,7 @@ impl RowGroupEncoder<'_> {
         PageLayout::new(self.schema, rows, self.page_rows)
     }
 
-    /// Appends the range counts of the keys of a page that begins with the run's row number `first`.
+    /// Appends the range counts of a page's keys. `first` is the position of the page's first row in the run.
     fn range_count(&self, body: &[u8], summary: ColumnStatistics, first: usize, range_counts: &mut Vec<RangeCount>) {
         let (order, width) = (self.schema.key_order(), physical_width(self.schema.key().data_type));
         let rows = body.len() / width;
@@ -123,7 +124,7 @@ impl RowGroupEncoder<'_> {
         while !rest.is_empty() {
             let rows = next_spread_rows(self.spread_rows, before, self.run_rows).min(rest.len() / width);
             before += rows;
-            // The keys are sorted, and begin with the bytes that are stored.
+            // Keys are sorted. A physical value begins with the bytes of the stored value.
             let (keys, after) = rest.split_at(rows * width);
             rest = after;
             let last = keys.len().saturating_sub(width);
@@ -135,7 +136,8 @@ impl RowGroupEncoder<'_> {
         }
     }
 
-    /// Encodes records of a run, from number `first` on, as one row group; the records before are already encoded.
+    /// Encodes the run's records from position `first` as one row group. All records before `first` must be encoded
+    /// already.
     pub(in crate::format) fn encode(
         &self,
         layout: &PageLayout,
@@ -156,7 +158,7 @@ impl RowGroupEncoder<'_> {
             let data_type = column.data_type;
             let mut chunk = ChunkBuilder::new(data_type, begin + room.appended() as u64);
             for (rows, place) in layout.pages(index) {
-                // A page at a time: the page stays in the cache while its statistics are computed.
+                // Columns are encoded page by page, so a page is still in the cache when its statistics are computed.
                 if let Records::Columns(columns, order) = records {
                     let order = &order[first + rows.start..first + rows.end];
                     pick_column(&columns[index], data_type, order, &mut room.memory[place.clone()]);
@@ -173,7 +175,7 @@ impl RowGroupEncoder<'_> {
                 encode_page_header(header, statistics, &mut buffers.header);
                 let body_begin = room.appended() + buffers.header.len();
                 if body_begin != place.start {
-                    // A longer header would overlap bytes that are still to be moved.
+                    // A longer header would overwrite the page body.
                     assert!(body_begin < place.start, "a page header is longer than its room");
                     room.memory.copy_within(place.clone(), body_begin);
                 }

@@ -1,32 +1,33 @@
-//! Building a row group from rows: each value is copied straight to its place in its page.
+//! Builds row groups from rows. Each value is copied directly to its position in its page.
 //!
-//! Rows of a memtable are visited in random order, and each costs a cache miss or two. So each is fetched once, into a
-//! small block, and the block is split into columns; going through the memtable column by column takes twice the time.
+//! Sorting visits the rows of a memtable in random order, and each visit costs one or two cache misses. Each row is
+//! therefore copied once into a small block, and the block is split into columns. Visiting the memtable column by
+//! column takes twice as long.
 
 use crate::format::parquet::page_layout::PageLayout;
 use crate::format::parquet::physical::take_values;
 use crate::schema::{STEP, Schema, by_steps};
 
-/// Bytes of rows copied together before they are split into columns: they stay in the first-level cache.
+/// Bytes of rows that are copied together before they are split into columns. They fit the L1 cache.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// Memory for a block of rows, reused from one row group to the next.
+/// Memory for a block of rows, reused between row groups.
 #[derive(Debug, Default)]
 pub(in crate::format) struct RowBlock(Vec<u8>);
 
-/// The columns of one row group that is being filled.
+/// A row group that is being filled.
 pub(in crate::format) struct RowGroupBuilder<'a> {
     schema: &'a Schema,
     layout: &'a PageLayout,
-    /// The row group, from its first byte on.
+    /// Memory of the row group, from its first byte.
     memory: &'a mut [u8],
     block: &'a mut RowBlock,
-    /// Rows added so far.
+    /// Number of rows added so far.
     filled: usize,
 }
 
 impl<'a> RowGroupBuilder<'a> {
-    /// Creates a row group without rows.
+    /// Creates a builder without rows.
     pub(in crate::format) fn new(
         schema: &'a Schema,
         layout: &'a PageLayout,
@@ -36,10 +37,10 @@ impl<'a> RowGroupBuilder<'a> {
         Self { schema, layout, memory, block, filled: 0 }
     }
 
-    /// Adds the rows at the indexes in `order`, in that order; `rows` are whole stored rows. There must be room for
-    /// them.
+    /// Adds rows of `rows`, whole stored rows, at the indexes in `order` and in that order. The layout must have room
+    /// for these rows.
     pub(in crate::format) fn add(&mut self, rows: &[u8], order: &[u32]) {
-        // The surplus of a copy in whole steps is ignored.
+        // A copy in whole steps may include bytes of the next row, which are ignored.
         by_steps!(self.schema.row_bytes(), STEPS =>
             self.add_stepwise::<{ STEPS * STEP }>(rows, order),
             self.add_wide(rows, order)
@@ -81,7 +82,7 @@ impl<'a> RowGroupBuilder<'a> {
     }
 }
 
-/// Copies the rows at the indexes in `order` into the block, `STRIDE` bytes apart.
+/// Copies the rows at the indexes in `order` into the block. Rows in the block are `STRIDE` bytes apart.
 #[inline]
 fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], block: &mut Vec<u8>) {
     if block.len() < order.len() * STRIDE {
@@ -97,8 +98,9 @@ fn fetch<const STRIDE: usize>(rows: &[u8], row_bytes: usize, order: &[u32], bloc
     }
 }
 
-/// Copies one of the last rows, which has too few bytes behind it for a copy in steps. A function of its own, since the
-/// compiler merges two copies side by side into one call.
+/// Copies one of the last rows, which has too few bytes after it for a copy in steps.
+///
+/// This is a separate function, since the compiler would merge two adjacent copies into one call.
 #[cold]
 #[inline(never)]
 fn fetch_last(slot: &mut [u8], row: &[u8]) {

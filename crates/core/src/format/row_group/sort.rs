@@ -1,15 +1,15 @@
-//! Sorting a memtable: the order of its rows by key, equal keys in the order they came.
+//! Sorts memtables: returns row numbers in key order. Rows with equal keys keep the order of arrival.
 //!
-//! Keys become ordinals (`u64`, see [`crate::schema::KeyOrder`]). Only the span between the smallest and the largest
-//! matters, and of that the top 32 bits: they are packed with the row number into one `u64`, and those are sorted by
-//! radix. Keys that differ only below the top 32 bits of the span are ordered afterwards by comparison; in practice
-//! they are few. NaN has the highest ordinal, so rows with a NaN key come last.
+//! Keys are converted to ordinals (`u64`, see [`crate::schema::KeyOrder`]). The difference from the smallest ordinal is
+//! reduced to the top 32 bits of the span. These bits and the row number are packed into one `u64`, and the packed
+//! numbers are radix-sorted. Keys with equal top bits are then sorted by comparison. In practice few keys need this.
+//! NaN has the highest ordinal, so rows with a NaN key come last.
 
 use crate::error::Result;
 use crate::format::row_group::memtable::Memtable;
 use crate::schema::{KeyOrder, radix};
 
-/// Memory for sorting, reused from one memtable to the next: 20 bytes a row.
+/// Buffers for sorting, reused between memtables: 20 bytes per row.
 #[derive(Debug, Default)]
 pub(in crate::format) struct SortBuffers {
     packed: Vec<u64>,
@@ -18,7 +18,7 @@ pub(in crate::format) struct SortBuffers {
 }
 
 impl SortBuffers {
-    /// Sorts the slots of one bucket's rows by key, for [`SortBuffers::order`].
+    /// Sorts the slots of a bucket's rows by key. [`SortBuffers::order`] returns the result.
     pub(in crate::format) fn sort_bucket(&mut self, table: &Memtable, number: usize) {
         let schema = table.schema();
         let (order, offset, stride) = (schema.key_order(), schema.offset(schema.key_index()), schema.row_bytes());
@@ -30,8 +30,8 @@ impl SortBuffers {
         self.sort_ordinals(&Keys { order, bytes, stride }, table.bucket(number).flatten());
     }
 
-    /// Sorts the row numbers of `count` packed keys by key, for [`SortBuffers::order`]. `check` sees the keys' ordinals
-    /// first, in the order of the rows.
+    /// Sorts the row numbers of packed keys by key. [`SortBuffers::order`] returns the result. `check` is called before
+    /// sorting, with the ordinals of the keys in row order.
     pub(in crate::format) fn sort_column(
         &mut self,
         order: KeyOrder,
@@ -47,24 +47,25 @@ impl SortBuffers {
         Ok(())
     }
 
-    /// Drops the result of the last sort.
+    /// Removes the result of the last sort.
     pub(in crate::format) fn clear(&mut self) {
         self.order.clear();
     }
 
-    /// Returns the row numbers of the last sort.
+    /// Returns the row numbers in the order of the last sort.
     pub(in crate::format) fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// Fills `packed` with the keys' ordinals.
+    /// Replaces the content of `packed` with the ordinals of the keys.
     fn take_ordinals(&mut self, keys: &Keys<'_>, count: usize) {
         self.packed.clear();
         self.packed.reserve_exact(count);
         keys.order.ordinals(keys.bytes, keys.stride, count, &mut self.packed);
     }
 
-    /// Sorts the ordinals in `packed`, whose rows ascend, and writes their row numbers to `order`.
+    /// Sorts the ordinals in `packed`. `rows` are their row numbers, in ascending order. Writes the sorted row numbers
+    /// to `order`.
     fn sort_ordinals(&mut self, keys: &Keys<'_>, rows: impl Iterator<Item = usize>) {
         let count = self.packed.len();
         let whole = (u64::MAX, u64::MIN);
@@ -84,7 +85,7 @@ impl SortBuffers {
     }
 }
 
-/// Keys that lie `stride` bytes apart, the first at the start of `bytes`.
+/// Keys at a fixed distance of `stride` bytes. The first key is at the start of `bytes`.
 struct Keys<'a> {
     order: KeyOrder,
     bytes: &'a [u8],
@@ -96,7 +97,7 @@ impl Keys<'_> {
         self.order.ordinal(&self.bytes[packed as u32 as usize * self.stride..])
     }
 
-    /// Sorts sequences with equal top bits by whole ordinal and row.
+    /// Sorts each sequence with equal top bits by ordinal and row number.
     fn settle_ties(&self, packed: &mut [u64]) {
         for ties in packed.chunk_by_mut(|one, other| one >> 32 == other >> 32) {
             if ties.len() > 1 {
@@ -115,7 +116,7 @@ mod tests {
     use crate::schema::{Column, DataType, Schema};
     use proptest::prelude::*;
 
-    /// Returns all rows of a memtable by a stable sort of their ordinals.
+    /// Returns all rows of a memtable, ordered by a stable sort of their ordinals.
     fn plain_order(schema: &Schema, rows: &[u8]) -> Vec<Vec<u8>> {
         let key = schema.offset(schema.key_index());
         let mut rows: Vec<Vec<u8>> = rows.chunks(schema.row_bytes()).map(<[u8]>::to_vec).collect();
@@ -123,7 +124,7 @@ mod tests {
         rows
     }
 
-    /// Returns the same by buckets.
+    /// Returns all rows of a memtable, ordered bucket by bucket with `buffers`.
     fn bucket_order(table: &Memtable, buffers: &mut SortBuffers) -> Vec<Vec<u8>> {
         let row_bytes = table.schema().row_bytes();
         let mut rows = Vec::new();
@@ -144,13 +145,13 @@ mod tests {
         #[test]
         fn order_is_that_of_a_stable_sort(
             data_type in key_types(),
-            // Few rows take the comparison sort, many the radix passes; masks give keys with many ties, with
-            // differences only in high or low bits, and with infinities and NaN.
+            // Few rows are sorted by comparison, many by radix passes. Masks create many equal keys, keys that differ
+            // only in high or low bits, infinities and NaN.
             mask in prop::sample::select(vec![u64::MAX, 0, 3, 0xff, 0xffff_0000_0000_0000, 0xffff_ffff_0000_0001, 0x7ff8_0000_7fc0_0000]),
             count in prop_oneof![0usize..40, 500usize..3000],
             seed in any::<u64>(),
             bounds in prop::option::of(prop::collection::vec(any::<u64>(), BUCKETS - 1)),
-            // Bytes of reused memory, if all is allocated at once.
+            // Size of the reused memory in bytes. `None` creates a memtable that grows.
             memory in prop::option::of(prop::sample::select(vec![0usize, 1000, 3 << 20])),
         ) {
             let columns = vec![Column::new("number", DataType::U32), Column::new("key", data_type)];
@@ -177,7 +178,7 @@ mod tests {
             table.push(&rows);
             let mut buffers = SortBuffers::default();
             prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
-            // Used buffers do not affect the next sort.
+            // Earlier content of the buffers does not affect the next sort.
             prop_assert_eq!(bucket_order(&table, &mut buffers), plain_order(&schema, &rows));
         }
     }

@@ -1,4 +1,4 @@
-//! Every byte of a part is flipped in turn: reading it afterwards returns an error or the written data.
+//! Flips every byte of a part in turn. Reading the part then returns an error or the written data.
 
 use super::*;
 use crate::error::{Error, ErrorClass};
@@ -15,7 +15,7 @@ fn small_part() -> Written {
 
 type Everything = Vec<(Vec<u8>, Vec<Option<(Value, Value)>>)>;
 
-/// Returns all values and page ranges that a reader gets from the part.
+/// Returns all values and page ranges of the part.
 fn read_everything(written: &Written) -> crate::Result<Everything> {
     let reader = written.open()?;
     let mut everything = Vec::new();
@@ -113,7 +113,7 @@ fn a_truncated_or_exchanged_part_is_an_error() {
     assert!(written.storage.open(&written.path).is_ok());
 }
 
-/// Footers with a valid checksum but changed content: an attack, not an accident. No panic, no unbounded memory.
+/// Forged footers with a valid checksum cause neither a panic nor unbounded memory use.
 #[test]
 fn a_forged_footer_does_not_panic() {
     let written = small_part();

@@ -1,6 +1,7 @@
-//! The bytes of the worked example in FORMAT.md, kept in `testdata/golden` and written out in the document.
+//! Compares the worked example of FORMAT.md with its bytes in `testdata/golden` and in the document.
 //!
-//! A change of these bytes is a change of the format. If it is intended, `TURBIDITE_WRITE_GOLDEN=1` rewrites them.
+//! A difference means that the format has changed. If the change is intended, `TURBIDITE_WRITE_GOLDEN=1` rewrites the
+//! files.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ fn example_schema() -> Arc<Schema> {
     Arc::new(Schema::new(vec![energy, Column::new("tag", DataType::U16)], "energy").unwrap())
 }
 
-/// The three records of the example, in the order of appending.
+/// The three records of the example, in append order.
 const EXAMPLE_ROWS: [(f32, u16); 3] = [(1.5, 7), (-0.0, 8), (0.25, 9)];
 
 fn example_identity() -> PartIdentity {
@@ -26,7 +27,7 @@ fn example_identity() -> PartIdentity {
     PartIdentity { dataset: uuid(1), commit: uuid(2), epoch: 200 }
 }
 
-/// Returns the example's part and its entries in the manifest.
+/// Returns the content of the example's part, and its entries in the manifest.
 fn example_part() -> (Vec<u8>, PartEntry, Vec<RowGroupEntry>) {
     let (schema, storage) = (example_schema(), Arc::new(MemoryStorage::new()));
     let mut table = Memtable::new(Arc::clone(&schema), 1000);
@@ -61,7 +62,7 @@ fn example_manifest() -> EpochManifest {
     }
 }
 
-/// Returns the stored file, after writing it if requested.
+/// Returns the content of a golden file. Rewrites the file first if requested.
 fn stored(name: &str, fresh: &[u8]) -> Vec<u8> {
     if std::env::var_os("TURBIDITE_WRITE_GOLDEN").is_some() {
         std::fs::write(golden(name), fresh).unwrap();
@@ -75,7 +76,7 @@ fn the_example_has_the_golden_bytes() {
     assert!(fresh == stored("part-00000.parquet", &fresh), "the bytes of parts have changed");
 }
 
-/// Reads the example's part in `folder`, as `manifest` describes it.
+/// Checks the contents of the example's part in `folder` against `manifest`.
 fn check_part(folder: &str, manifest: &EpochManifest) {
     let (path, commit) = (golden(folder).join("part-00000.parquet"), example_identity().commit);
     let reader = PartReader::open(&FileSystem::new(), &path, &manifest.parts[0], commit, example_schema()).unwrap();
@@ -95,12 +96,12 @@ fn the_golden_part_is_read() {
     check_part("", &example_manifest());
 }
 
-/// Checksums in page headers used to be written in as few bytes as they need; one in 16 has four.
+/// Older releases wrote the checksum of a page header in as few bytes as possible. One checksum in 16 took four bytes.
 #[test]
 fn a_part_and_a_manifest_of_before_are_read() {
     let bytes = std::fs::read(golden("short-crc/manifest.arrow")).unwrap();
     let manifest = EpochManifest::decode(bytes, &golden("short-crc/manifest.arrow"), &example_schema()).unwrap();
-    // All but the part's bytes are as they are now; statistics that it does not have yet are zero.
+    // Only the bytes of the part differ from today's example. Statistics that the old manifest lacks are zero.
     let mut expected = example_manifest();
     let (mut parts, mut runs) = (expected.parts.clone(), expected.row_groups.iter().cloned().collect::<Vec<_>>());
     runs[0].bytes -= 1;
@@ -110,7 +111,8 @@ fn a_part_and_a_manifest_of_before_are_read() {
     check_part("short-crc", &manifest);
 }
 
-/// Arrow's encoder may lay a stream out differently one day; the content of old bytes must not change.
+/// Decodes the golden manifest. A newer Arrow encoder may lay out the stream differently, but must decode old files to
+/// the same content.
 #[test]
 fn the_golden_manifest_says_what_it_said() {
     let manifest = example_manifest();
@@ -119,8 +121,8 @@ fn the_golden_manifest_says_what_it_said() {
     assert_eq!(decoded, manifest);
 }
 
-/// Parses the document's dump: lines of an offset, two spaces and bytes in hexadecimal, then perhaps `;` and a note.
-/// Bytes between two lines are zero.
+/// Parses the hex dump in the document. A line has an offset, two spaces, bytes in hexadecimal, and optionally `;` and
+/// a note. Bytes between the lines are zero.
 fn documented(document: &str) -> Vec<u8> {
     let dump = document.split("```hexdump\n").nth(1).expect("FORMAT.md has no hexdump").split("```").next().unwrap();
     let mut content = Vec::new();

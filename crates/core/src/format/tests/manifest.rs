@@ -1,4 +1,4 @@
-//! Manifests round-trip, and bytes that are not a manifest are refused.
+//! Tests that manifests round-trip, and that other bytes are refused.
 
 use std::path::Path;
 
@@ -61,7 +61,7 @@ fn manifest(schema: &Schema, runs: usize, seed: u64) -> EpochManifest {
         sync_s: 1e-300,
         ..EpochStatistics::default()
     };
-    // More than row groups, or they would not be stored.
+    // More range counts than row groups; a manifest would omit fewer.
     let range_count = |number: u64| RangeCount {
         least: number << 32,
         most: (number << 32) + noise.next() % 99,
@@ -87,7 +87,7 @@ proptest! {
     #[test]
     fn manifests_come_back(
         types in prop::collection::vec(prop::sample::select(ALL_TYPES.to_vec()), 1..8),
-        // More than the row groups whose entries are created together.
+        // More row groups than one block of entries.
         runs in 0usize..100,
         seed in 1u64..,
         cut in 0usize..100,
@@ -98,7 +98,7 @@ proptest! {
         let manifest = manifest(&schema, runs, seed);
         let bytes = manifest.encode(&schema).unwrap();
         let found = decode(&bytes, &schema).unwrap();
-        // The arrays are read first, then created entries.
+        // Some values are read from the arrays before entries are created.
         prop_assert_eq!((found.row_groups.len(), found.rows(), found.row_groups.made()), (runs, manifest.rows(), 0));
         let ordinals = |manifest: &EpochManifest| manifest.row_groups.ordinals(schema.key_index(), schema.key_order());
         prop_assert_eq!(ordinals(&found), ordinals(&manifest));
@@ -116,7 +116,7 @@ proptest! {
     }
 }
 
-/// Returns the manifest as another writer might lay it out.
+/// Splits the record batch of a manifest in two, as another program may write it.
 fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
     let mut reader = arrow_ipc::reader::StreamReader::try_new(&bytes[..bytes.len() - 16], None).unwrap();
     let whole = reader.next().unwrap().unwrap();
@@ -130,7 +130,7 @@ fn in_two_batches(bytes: &[u8], cut: usize) -> Vec<u8> {
     resealed(&out)
 }
 
-/// Returns the bytes with a valid trailer, so that only the bytes before it can be refused.
+/// Appends a valid trailer, so that only the bytes before the trailer can be refused.
 fn resealed(bytes: &[u8]) -> Vec<u8> {
     [bytes, &xxh3_64(bytes).to_le_bytes(), b"TBDTMANI"].concat()
 }
@@ -149,8 +149,8 @@ fn a_flipped_or_missing_byte_is_damage() {
     }
 }
 
-/// Streams with a valid checksum but changed content are refused or read. (Arrow's decoder panics at a few of them;
-/// their messages in the output of this test are expected.)
+/// Forged streams with a valid checksum are refused or decoded. Arrow's decoder panics on a few of them; their messages
+/// in the output of this test are expected.
 #[test]
 fn a_forged_stream_does_not_panic() {
     let schema = schema_of(&[DataType::F32, DataType::I64, DataType::FixedBytes(4)], 0);
@@ -166,7 +166,7 @@ fn a_forged_stream_does_not_panic() {
     }
 }
 
-/// Found by replaying a fuzzer's corpus: a count of such an epoch ran until memory was full, and sums overflowed.
+/// A fuzzer's corpus contained such an epoch. Counting its rows ran out of memory, and sums overflowed.
 #[test]
 fn more_rows_than_bytes_are_refused() {
     let schema = schema_of(&[DataType::F32, DataType::I64], 0);

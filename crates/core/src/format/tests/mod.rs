@@ -1,4 +1,4 @@
-//! Tests of whole parts and manifests; their components are tested beside their code.
+//! Tests whole parts and manifests. Unit tests of their components are in the modules of the components.
 
 mod damage;
 mod golden;
@@ -59,14 +59,14 @@ impl Written {
         read_all(&*self.storage, &self.path, u64::MAX).unwrap()
     }
 
-    /// Replaces the part's content.
+    /// Replaces the content of the part.
     pub(super) fn put(&self, content: &[u8]) {
         self.storage.remove_file(&self.path).unwrap();
         self.storage.create(&self.path).unwrap().write_at(0, content).unwrap();
     }
 }
 
-/// Writes one run per element of `runs`, each a buffer of stored rows.
+/// Writes one run per element of `runs`. The second field of an element contains stored rows.
 pub(super) fn write_part(schema: &Arc<Schema>, options: PartOptions, runs: &[(RunContext, Vec<u8>)]) -> Written {
     let storage = Arc::new(MemoryStorage::new());
     let part = PartId { rank: 7, roll: 0 };
@@ -87,7 +87,7 @@ pub(super) fn write_part(schema: &Arc<Schema>, options: PartOptions, runs: &[(Ru
     Written { storage, path, schema: Arc::clone(schema), entry, runs: entries }
 }
 
-/// Numbers from a seed (xorshift), so that failures repeat.
+/// A random number generator with a seed (xorshift), so that failures are reproducible.
 pub(super) struct Noise(pub(super) u64);
 
 impl Noise {
@@ -99,8 +99,8 @@ impl Noise {
     }
 }
 
-/// Returns random rows; floats are moderate numbers with some zeros of both signs, infinities and, unless forbidden,
-/// NaN.
+/// Returns random rows. Floats are moderate numbers, some zeros of both signs, infinities, and NaN in columns where
+/// `nan_in` allows it.
 pub(super) fn random_rows(schema: &Schema, count: usize, noise: &mut Noise, nan_in: impl Fn(usize) -> bool) -> Vec<u8> {
     let mut rows = Vec::with_capacity(count * schema.row_bytes());
     for _ in 0..count {
@@ -124,7 +124,7 @@ pub(super) fn random_rows(schema: &Schema, count: usize, noise: &mut Noise, nan_
     rows
 }
 
-/// Returns the rows in key order, equal keys as they came: a stable sort of whole rows.
+/// Returns the rows in key order, by a stable sort of whole rows.
 pub(super) fn plainly_sorted(schema: &Schema, rows: &[u8]) -> Vec<u8> {
     let key = schema.offset(schema.key_index());
     let mut sorted: Vec<&[u8]> = rows.chunks(schema.row_bytes()).collect();
@@ -132,7 +132,7 @@ pub(super) fn plainly_sorted(schema: &Schema, rows: &[u8]) -> Vec<u8> {
     sorted.concat()
 }
 
-/// Returns the packed values of one column of stored rows.
+/// Returns the packed values of one column.
 pub(super) fn column_of(schema: &Schema, rows: &[u8], column: usize) -> Vec<u8> {
     let (offset, width) = (schema.offset(column), schema.columns()[column].data_type.width());
     rows.chunks(schema.row_bytes()).flat_map(|row| &row[offset..offset + width]).copied().collect()

@@ -1,4 +1,4 @@
-//! Written parts are read back, by our reader and by the parquet crate's.
+//! Reads written parts with our reader and with the parquet crate's.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::*;
 use crate::format::manifest::entries::ColumnStatistics;
 use crate::schema::Value;
 
-/// Returns one column of one row group, read by the parquet crate and cut to stored width.
+/// Returns one column of a row group, read by the parquet crate and converted to stored width.
 fn foreign_column(file: &SerializedFileReader<Bytes>, row_group: usize, column: usize, data_type: DataType) -> Vec<u8> {
     let group = file.get_row_group(row_group).unwrap();
     let rows = group.metadata().num_rows() as usize;
@@ -77,7 +77,7 @@ fn check_part(written: &Written, runs: &[(RunContext, Vec<u8>)]) {
     check_content(written, &written.open().unwrap(), runs);
 }
 
-/// Compares the contents of a part with the rows it was written from.
+/// Compares the contents of a part with the rows in `runs`.
 pub(super) fn check_content(written: &Written, reader: &PartReader, runs: &[(RunContext, Vec<u8>)]) {
     let schema = &written.schema;
     let foreign = foreign_reader(written.content());
@@ -118,7 +118,7 @@ fn check_pages(reader: &PartReader, row_group: u32, column: usize, data_type: Da
     }
 }
 
-/// Checks that statistics exist exactly where there is no NaN, and hold the range with signed zeros.
+/// Checks that statistics exist if and only if there is no NaN. Checks their bounds, including the signs of zeros.
 fn check_statistics(foreign: &SerializedFileReader<Bytes>, row_group: usize, column: usize, summary: ColumnStatistics) {
     let chunk = foreign.metadata().row_group(row_group).column(column);
     let expected = summary.range.filter(|_| summary.nan_count == 0);

@@ -1,4 +1,4 @@
-//! Sealed runs are found in a part without its end, and recovered into a whole part.
+//! Tests that sealed runs are found in a truncated part, and recovered into a complete part.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn seals_repeat_what_the_manifest_would_say() {
     }
 }
 
-/// Cuts the part at every block: exactly the runs whose seals are whole are found and recovered.
+/// Truncates the part at every block. Only complete runs are found, and all found runs are recovered.
 #[test]
 fn a_part_cut_anywhere_gives_back_its_sealed_runs() {
     let schema = test_schema();
@@ -71,7 +71,7 @@ fn a_part_cut_anywhere_gives_back_its_sealed_runs() {
             let last = written.runs.iter().rfind(|entry| entry.run == run.run).unwrap();
             (last.offset + last.bytes).next_multiple_of(4096) as usize <= end
         };
-        // A seal that does not fit in the rest of the last page's block takes one block more.
+        // A seal may need another block after the block of its last page, so fewer runs may be found than are complete.
         assert!(seals.len() <= runs.iter().filter(|(run, _)| whole(run)).count());
         found_most = found_most.max(seals.len());
         recovered_equals(&written, &seals, &runs[..seals.len()]);
@@ -79,7 +79,7 @@ fn a_part_cut_anywhere_gives_back_its_sealed_runs() {
     assert_eq!(found_most, 3);
 }
 
-/// Recovers the seals into another file and compares it with the rows of `runs`.
+/// Recovers the sealed runs into another file, and compares it with the rows of `runs`.
 fn recovered_equals(written: &Written, seals: &[SealedRun], runs: &[(RunContext, Vec<u8>)]) {
     let part = PartId { rank: 7, roll: 1 };
     let storage: Arc<dyn Storage> = Arc::clone(&written.storage) as _;

@@ -1,10 +1,10 @@
-//! Merging of pivots, and the distribution they represent.
+//! Merges pivots, and computes the distribution that they represent.
 
 use super::{MASS_LIMIT, Pivots, Split, common_scale, fractions, sort_atoms};
 use crate::partition::cumulative_mass::{CumulativeMass, CumulativeMassBuilder};
 
 impl Pivots {
-    /// Merges `many` into one summary in `slots` numbers.
+    /// Merges summaries into one with `slots` numbers.
     pub fn merge(many: &[Pivots], slots: usize, phase: f64) -> Self {
         let split = Split::new(slots, phase);
         let mass = many.iter().fold(0u64, |sum, pivots| sum.saturating_add(pivots.mass)).min(MASS_LIMIT);
@@ -33,7 +33,7 @@ impl Pivots {
         this
     }
 
-    /// Returns the distribution represented by these pivots.
+    /// Returns the distribution that the summaries represent together.
     pub fn model(many: &[Pivots]) -> CumulativeMass {
         let mut builder = CumulativeMassBuilder::new(common_scale(many));
         for pivots in many {

@@ -1,4 +1,4 @@
-//! Commits: accepted and refused manifests, and the effect of each commit.
+//! Tests commits: accepted and refused manifests, and the effect of each commit.
 
 use std::io;
 use std::sync::Arc;
@@ -86,7 +86,7 @@ fn a_manifest_that_does_not_fit_the_folder_is_refused() {
     assert_eq!(contents(&memory)[&5], ids(3), "attempts that failed are not in the way");
 }
 
-/// Runs a commit; `rename` executes the rename into place.
+/// Runs a commit. `rename` executes the rename that moves the epoch into place.
 fn commit_with(
     memory: &MemoryStorage,
     if_exists: IfExists,

@@ -1,4 +1,4 @@
-//! Kills before every storage operation in turn: epochs stay whole before and after, and the next writer continues.
+//! Kills jobs before every storage operation. Epochs stay complete, and the next writer continues.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
 type Job = fn(&Arc<dyn Storage>) -> crate::Result<()>;
 
-/// Returns the number of storage operations of a job on a copy of `base`.
+/// Returns the number of storage operations that a job on a copy of `base` performs.
 fn operations(base: &MemoryStorage, run: Job) -> u64 {
     let storage = FaultStorage::new(Arc::new(base.crash()));
     run(&(Arc::new(storage.clone()) as Arc<dyn Storage>)).unwrap();
     storage.counters().operations
 }
 
-/// Runs `run` on copies of `base`, killed before every operation. Passes each storage that may remain to `check`, with
-/// whether the job reported success, and the number of the operation.
+/// Runs a job on copies of `base`, and kills it before every operation. Calls `check` with each storage that may
+/// remain, whether the job succeeded, and the number of the operation.
 fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryStorage, bool, u64)) {
     let operations = operations(base, run);
     assert!(operations > 20, "the sweep covers something");
@@ -35,7 +35,7 @@ fn kill_everywhere(base: &MemoryStorage, run: Job, mut check: impl FnMut(MemoryS
     }
 }
 
-/// The next writer adds epoch 9; after that the dataset must verify.
+/// Writes epoch 9 as the next writer. Checks that verification then reports no findings.
 fn next_writer(memory: &MemoryStorage, at: u64) {
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     job(&storage, 9, IfExists::Error, 90).unwrap_or_else(|error| panic!("killed at {at}: {error}"));
@@ -94,7 +94,7 @@ fn a_killed_first_epoch_leaves_a_folder_one_can_start_in() {
     }
 }
 
-/// Kills a replacement of epoch 2 everywhere.
+/// Kills a replacement of epoch 2 before every operation.
 fn replacement(exchange: bool) {
     let base = dataset(exchange, &[(1, 1), (2, 2)]);
     let mut seen = [0, 0, 0];
@@ -128,7 +128,7 @@ fn replacement(exchange: bool) {
     assert!(seen[0] > 100 && seen[1] > 5 && (seen[2] > 0) != exchange, "all outcomes occur: {seen:?}");
 }
 
-/// Also kills the writer that would complete a replacement, everywhere.
+/// Also kills the writer that would complete a replacement, before every operation.
 fn kill_recovery(memory: &MemoryStorage, first: u64) {
     let settled = memory.crash();
     if contents(&settled).contains_key(&2) {

@@ -1,12 +1,11 @@
-//! Discarding a failed attempt removes its parts, and nothing else.
+//! Tests that discarding a failed attempt removes its parts and nothing else.
 
 use super::*;
 use crate::storage::{Fault, FaultStorage};
 use crate::store::discard_attempt;
 use crate::store::epochs::commit_of;
 
-/// Makes one attempt at replacing or writing epoch 1, on a storage that may fail. Returns its commit and whether it
-/// succeeded.
+/// Attempts to write or replace epoch 1, on a storage that may fail. Returns the commit and whether it succeeded.
 fn attempt(storage: &Arc<dyn Storage>, descriptor: &DatasetDescriptor) -> Option<(uuid::Uuid, bool)> {
     let commit = EpochCommit::begin(storage, &paths(), descriptor, 1, IfExists::Replace).ok()??;
     let identity = commit.identity().commit;
@@ -14,7 +13,7 @@ fn attempt(storage: &Arc<dyn Storage>, descriptor: &DatasetDescriptor) -> Option
     Some((identity, written.is_ok()))
 }
 
-/// Fails every operation of an attempt in turn, alone or with all that follow, and discards its parts.
+/// Fails every operation of an attempt in turn, alone or with all later operations, and then discards the attempt.
 fn sweep(exchange: bool, epochs: &[(u64, u64)]) {
     let (old, new) = (epochs.iter().find(|(epoch, _)| *epoch == 1).map(|(_, seed)| ids(*seed)), Some(ids(7)));
     let other = ids(3);
@@ -50,7 +49,7 @@ fn sweep(exchange: bool, epochs: &[(u64, u64)]) {
                 assert_eq!(storage.kind(&paths().manifest(1, commit)).unwrap(), None, "{story}");
             }
             lock.release().unwrap();
-            // As a later process finds it, and after a power failure.
+            // Checks the state that a later process finds, and the state after a power failure.
             for after in [Arc::clone(&storage), Arc::new(memory.crash())] {
                 drop(open(&after).unwrap());
                 let found = contents(&*after);

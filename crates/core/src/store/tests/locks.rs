@@ -1,4 +1,4 @@
-//! One writer at a time: takeover of dead ones, with real processes.
+//! Tests that a dataset has one writer at a time, and that dead writers are taken over. Uses real processes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use super::super::{DatasetPaths, LockNotice, WriterLock, lock_holder};
 use crate::error::Error;
 use crate::storage::{Fault, FaultStorage, FileSystem, MemoryStorage, Storage};
 
-/// The environment variable that names the dataset to a child process of these tests.
+/// Environment variable with the path of the dataset, for child processes of these tests.
 const CHILD: &str = "TURBIDITE_TEST_LOCK_CHILD";
 
 fn paths() -> DatasetPaths {
@@ -37,8 +37,8 @@ fn locked_by(result: crate::Result<(WriterLock, Option<LockNotice>)>) -> String 
     }
 }
 
-/// Starts a child that holds the lock of `root` until it is killed. The child is the test binary: its test `child`
-/// acquires the lock if the variable is set, and does nothing otherwise.
+/// Starts a child process that holds the lock of `root` until it is killed. The child is the test binary. Its test
+/// `child` acquires the lock if the variable is set, and does nothing otherwise.
 fn start_child(root: &std::path::Path) -> Child {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "store::tests::locks::child", "--nocapture"])
@@ -59,7 +59,7 @@ fn child() {
     let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
     let lock = WriterLock::acquire(&storage, &DatasetPaths::new(root), false).unwrap();
     println!("lock is held");
-    // Until the parent kills this process, or ends and thereby closes the pipe.
+    // Blocks until the parent kills this process, or until the parent ends and thereby closes the pipe.
     let _ = std::io::stdin().read_line(&mut String::new());
     drop(lock);
 }
@@ -75,7 +75,7 @@ fn a_running_writer_is_respected_and_a_dead_one_taken_over() {
     assert_eq!(lock_holder(&*storage, &paths).unwrap().unwrap().process, child.id());
 
     child.kill().unwrap();
-    // Wait until it has ended, but leave it a zombie.
+    // Waits until the child has ended, but leaves it a zombie.
     let id = rustix::process::Pid::from_child(&child);
     let options = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
     rustix::process::waitid(rustix::process::WaitId::Pid(id), options).unwrap();
@@ -127,7 +127,7 @@ fn only_what_is_certainly_gone_is_taken_over() {
     }
 }
 
-/// Two datasets of one job with one folder: breaking the lock on request mixed their records.
+/// Two datasets of one job may have the same folder by mistake. Breaking the lock would mix their records.
 #[test]
 fn a_lock_of_the_same_job_is_never_broken() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -150,7 +150,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
     refused(forged::Holder::this(), &storage);
     lock.check().unwrap();
     lock.release().unwrap();
-    // Another running process: this one's parent.
+    // The parent of this process is another running process.
     let process = rustix::process::getppid().unwrap().as_raw_nonzero().get().unsigned_abs();
     let other = forged::Holder { process, started: None, ..forged::Holder::this() };
     let of_job = |job: &str| forged::Holder { job: Some(job.to_owned()), ..other.clone() };
@@ -180,7 +180,7 @@ fn a_lock_of_the_same_job_is_never_broken() {
         ));
         forged::break_lock(me.clone(), &storage, &paths()).unwrap();
     }
-    // A dead process of the job is taken over nevertheless.
+    // The lock of a dead process of the same job is taken over.
     let gone = forged::Holder { process: ended_process(), ..of_job("PBS_JOBID 7") };
     WriterLock::acquire_as(me, &memory_with_lock(&gone), &paths(), false).unwrap();
 }
@@ -224,8 +224,8 @@ fn of_many_that_take_over_at_once_one_gets_it() {
         storage.create_dir_all(&paths.control()).unwrap();
         forged::place(&*storage, &paths.lock(), &forged::Holder { process, ..forged::Holder::this() });
         let (start, end) = (Barrier::new(THREADS), Barrier::new(THREADS));
-        // A failing thread must not leave the others waiting, so results are judged after all have tried, and no lock
-        // is released before.
+        // If a thread failed here, the others would wait for it at the barrier. Results are therefore checked after all
+        // threads have finished, and no lock is released before.
         let attempt = || {
             start.wait();
             let result = WriterLock::acquire(&storage, &paths, false);

@@ -1,4 +1,4 @@
-//! Tests of the whole dataset folder: kills, crashes, failures, locks, salvage, verification.
+//! Tests the whole dataset folder: kills, crashes, failures, locks, salvage and verification.
 
 mod commits;
 mod crashes;
@@ -20,9 +20,9 @@ use crate::format::{
 use crate::schema::{Column, DataType, Schema, Value};
 use crate::storage::{MemoryStorage, Storage};
 
-/// Records per run in these tests.
+/// Number of records per run.
 const RUN_ROWS: u64 = 40;
-/// Parts per epoch, each of two runs.
+/// Number of parts per epoch. Each part has two runs.
 const PARTS: u32 = 2;
 
 fn paths() -> DatasetPaths {
@@ -42,7 +42,7 @@ fn options() -> PartOptions {
     PartOptions { page_rows: 16, row_groups_per_run: 2, ..PartOptions::default() }
 }
 
-/// Returns the ids of the records of `seed`: seeds do not share ids.
+/// Returns the ids of the records of `seed`. Different seeds have different ids.
 fn ids(seed: u64) -> Vec<u64> {
     let count = u64::from(PARTS) * 2 * RUN_ROWS;
     (seed * 1000..seed * 1000 + count).collect()
@@ -62,7 +62,7 @@ fn context(run: u32) -> RunContext {
     RunContext { run, kind: RunKind::Regular, table_version: 1, bounds }
 }
 
-/// Opens as a writer does, and breaks locks, since the holders of simulated crashes are this process.
+/// Opens the dataset as a writer. Breaks locks, since this process is the holder in simulated crashes.
 fn open(storage: &Arc<dyn Storage>) -> Result<(WriterLock, DatasetDescriptor)> {
     let (lock, _) = WriterLock::acquire(storage, &paths(), true)?;
     let descriptor = DatasetDescriptor::open_or_create(&**storage, &paths(), &DatasetDescriptor::new(schema()))?;
@@ -93,7 +93,7 @@ fn write_parts(storage: &Arc<dyn Storage>, commit: &EpochCommit, seed: u64) -> R
     Ok(manifest)
 }
 
-/// Writes one epoch with a writer that is already open.
+/// Writes an epoch with a writer that is already open.
 fn write_epoch(
     storage: &Arc<dyn Storage>,
     descriptor: &DatasetDescriptor,
@@ -106,14 +106,14 @@ fn write_epoch(
     commit.commit(manifest)
 }
 
-/// Runs a whole job of one epoch: open, write, release.
+/// Runs a job: acquires the lock, writes one epoch, and releases the lock.
 fn job(storage: &Arc<dyn Storage>, epoch: u64, if_exists: IfExists, seed: u64) -> Result<()> {
     let (lock, descriptor) = open(storage)?;
     write_epoch(storage, &descriptor, epoch, if_exists, seed)?;
     lock.release()
 }
 
-/// Returns the ids of every record that a reader finds, by epoch.
+/// Returns the ids of all records by epoch, as a reader finds them.
 fn contents(storage: &dyn Storage) -> BTreeMap<u64, Vec<u64>> {
     let descriptor = DatasetDescriptor::read(storage, &paths()).unwrap();
     let epochs = super::list_epochs(storage, &paths()).unwrap();
@@ -138,7 +138,7 @@ fn epoch_ids(storage: &dyn Storage, descriptor: &DatasetDescriptor, epoch: u64) 
     Ok(ids)
 }
 
-/// Creates a durable dataset whose epochs hold the records of their seeds.
+/// Creates a durable dataset. `epochs` are labels and the seeds of their records.
 fn dataset(exchange: bool, epochs: &[(u64, u64)]) -> MemoryStorage {
     let memory = if exchange { MemoryStorage::new() } else { MemoryStorage::without_exchange() };
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());

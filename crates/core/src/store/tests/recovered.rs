@@ -1,4 +1,4 @@
-//! Listing and salvage of epochs that were never committed.
+//! Tests listing and salvage of epochs that were never committed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn out() -> PathBuf {
     PathBuf::from("/salvaged")
 }
 
-/// Returns the ids in every Parquet file of a folder, read by the parquet library.
+/// Returns the ids in all Parquet files of a folder, read by the parquet crate.
 fn salvaged_ids(storage: &dyn Storage, folder: &Path) -> Vec<u64> {
     let mut ids = Vec::new();
     for entry in storage.list(folder).unwrap() {
@@ -33,7 +33,7 @@ fn salvaged_ids(storage: &dyn Storage, folder: &Path) -> Vec<u64> {
     ids
 }
 
-/// Begins epoch 7 and dies after `runs` runs of one part, before its footer.
+/// Begins epoch 7 and dies after `runs` runs of one part, before the footer.
 fn die_after_runs(storage: &Arc<dyn Storage>, runs: u32, seed: u64) -> EpochCommit {
     let (_lock, descriptor) = open(storage).unwrap();
     let commit = EpochCommit::begin(storage, &paths(), &descriptor, 7, IfExists::Replace).unwrap().unwrap();
@@ -82,7 +82,7 @@ fn a_salvage_that_died_is_begun_anew() {
     die_after_runs(&(Arc::new(base.clone()) as Arc<dyn Storage>), 2, 7);
     let mut at = 0;
     loop {
-        // Everything up to here counts as durable: the crash concerns the salvage.
+        // The changes so far are treated as durable: only the salvage is killed.
         let memory = base.clone();
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let descriptor = super::DatasetDescriptor::read(&memory, &paths()).unwrap();
@@ -113,7 +113,7 @@ fn a_damaged_run_is_left_out_and_named() {
     let second = found[0].parts[0].runs[1].row_groups[0];
     let flip = Fault::Flip { path: PathBuf::from(PART.file_name()), offset: second.offset + 50, mask: 4 };
     let faulty: Arc<dyn Storage> = Arc::new(FaultStorage::with_fault(storage.clone(), flip));
-    // The new file has the same name; the byte flipped in the old one must not be flipped when the new one is read.
+    // The new file has the same name, but the fault must not apply when it is read.
     let salvaged = salvage::recover_into(&faulty, &paths(), &descriptor, &found[0], &out()).unwrap();
     assert_eq!((salvaged.runs, salvaged.rows, salvaged.corrupt.len()), (2, 2 * RUN_ROWS, 1));
     assert!(salvaged.corrupt[0].to_string().contains("run 1"), "{}", salvaged.corrupt[0]);
@@ -155,7 +155,7 @@ fn the_next_writer_keeps_sealed_runs_and_removes_the_rest() {
 
 #[test]
 fn an_exchanged_epoch_is_no_unfinished_one() {
-    // A replacement killed right after the exchange leaves the old data in the attempt's place.
+    // A replacement that is killed after the exchange leaves the old data in the attempt's folder.
     let memory: MemoryStorage = dataset(true, &[(7, 1)]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let (_lock, descriptor) = open(&storage).unwrap();

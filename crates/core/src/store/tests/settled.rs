@@ -1,4 +1,4 @@
-//! Data that a writer builds on must be durable, even if another process wrote it.
+//! Tests that a writer makes the data of earlier processes durable before it adds data.
 
 use std::io;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::super::{EpochCommit, IfExists};
 use super::{contents, ids, job, open, paths, write_epoch};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 
-/// The simulator's seed 2: a writer was killed after it had created the dataset's folder and before it had synced the
-/// folder above. The next writer found the folder and wrote into it; a power failure removed all of it.
+/// The simulator's seed 2 killed a writer after it had created the dataset's folder, but before it had synced the
+/// parent folder. The next writer found the folder and wrote into it. A power failure then removed everything.
 #[test]
 fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
     let mut seen = 0;
@@ -18,7 +18,7 @@ fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
         if open(&(Arc::new(killed) as Arc<dyn Storage>)).is_ok() {
             break;
         }
-        // Only the process is gone: its changes are visible.
+        // The killed process leaves its unsynced changes, which are still visible.
         job(&(Arc::new(memory.clone()) as Arc<dyn Storage>), 3, IfExists::Error, 3).unwrap();
         assert_eq!(contents(&memory.crash()).get(&3), Some(&ids(3)), "killed at {at}");
         seen += 1;
@@ -26,7 +26,7 @@ fn what_a_killed_writer_began_is_made_durable_by_the_next_one() {
     assert!(seen > 20, "opening has so many steps");
 }
 
-/// A commit whose last sync fails leaves the epoch in place, but not durable; a writer that then skips the epoch relies
+/// If the last sync of a commit fails, the epoch is in place but not durable. A writer that then skips the epoch relies
 /// on it.
 #[test]
 fn an_epoch_that_is_skipped_is_durable() {

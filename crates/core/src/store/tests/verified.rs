@@ -1,4 +1,4 @@
-//! Verification finds every kind of corruption, and reports none on a correct dataset.
+//! Tests that verification finds every kind of corruption, and reports none on a correct dataset.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,7 +39,8 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     let report = report.unwrap();
     assert!(report.findings.is_empty(), "{}", texts(&report.findings));
     let rows = 3 * u64::from(PARTS) * 2 * RUN_ROWS;
-    // 40 rows in row groups of 32 and 8: three pages of 16, 16 and 8 rows for each of three columns.
+    // The 40 rows of a run are in row groups of 32 and 8 rows. Each of three columns has three pages with 16, 16 and 8
+    // rows.
     let pages = 3 * u64::from(PARTS) * 2 * 3 * 3;
     assert_eq!((report.epochs, report.parts, report.rows, report.pages), (3, 6, rows, pages));
     assert_eq!(done.into_inner(), report.bytes);
@@ -48,7 +49,7 @@ fn a_whole_dataset_is_clean_and_fully_counted() {
     assert_eq!(verify_on(&storage, &paths(), &one, &|_| ()).unwrap().rows, rows / 3);
 }
 
-/// Returns every file below a folder.
+/// Returns all files below a folder.
 fn files(storage: &dyn Storage, folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in storage.list(folder).unwrap() {
@@ -77,7 +78,7 @@ fn flipped_bytes_are_found_in_every_file_but_for_padding() {
             let tail = part.is_none_or(|part| offset as u64 >= part.footer_offset);
             !tail && offset >= 4 && content[offset] == 0 && !manifest.row_groups.iter().filter(group).any(inside)
         };
-        // Every byte near the ends, every seventh elsewhere.
+        // Tests every byte near the ends of the file, and every seventh elsewhere.
         let near = |offset: usize| offset < 300 || offset + 300 > content.len();
         for offset in (0..content.len()).filter(|offset| near(*offset) || offset % 7 == 0) {
             let mask = [1, 0x80, 0xff][offset % 3];
@@ -148,7 +149,7 @@ fn leftovers_are_notices_only() {
     }
 }
 
-/// Returns the findings of verification on an epoch whose manifest was changed before it was committed.
+/// Returns the findings of a verification if `change` modifies the manifest before the commit.
 fn with_manifest(change: impl Fn(&mut EpochManifest)) -> String {
     let memory = dataset(true, &[]);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
@@ -195,7 +196,7 @@ fn every_figure_of_the_manifest_is_compared_with_the_data() {
         let said = with_manifest(change);
         assert!(said.contains(text), "{text}: {said}");
     }
-    // Two runs listed as one: each is sorted, together they are not.
+    // Two runs are listed as one. Each of them is sorted, but their concatenation is not.
     let said = with_manifest(|manifest| manifest.row_groups.to_mut().iter_mut().for_each(|run| run.run = 0));
     assert!(said.contains("do not ascend"), "{said}");
 }

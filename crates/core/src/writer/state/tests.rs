@@ -1,4 +1,4 @@
-//! The reuse of memtables by a writer. Its output is tested through the runtimes, and by `tests/sim`.
+//! Tests the reuse of memtables. The tests of the runtimes and `tests/sim` check the writer's output.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::writer::task::PartFactory;
 
 const MEMTABLE_BYTES: usize = 1 << 20;
 
-/// A writer of rows with one key of eight bytes, and the executor of its tasks.
+/// A writer of rows with one 8-byte key, and the factory that executes its tasks.
 struct Fixture {
     writer: Writer,
     factory: PartFactory,
@@ -40,7 +40,7 @@ impl Fixture {
         self.writer.push(RunKind::Regular, &rows);
     }
 
-    /// Starts the task that is due.
+    /// Starts the next task.
     fn begin(&mut self) -> Task {
         self.writer.next_task().expect("a full memtable is to be written")
     }
@@ -55,8 +55,8 @@ impl Fixture {
     }
 }
 
-/// Rows used to be moved to the memtable that had come back, and the other one's memory was allocated again a moment
-/// later.
+/// Rows of a memtable that stays in use are not moved to a spare one. Moving them would free memory that is allocated
+/// again a moment later.
 #[test]
 fn a_memtable_that_was_begun_to_be_kept_is_kept() {
     let mut fixture = Fixture::new();
@@ -85,7 +85,7 @@ fn a_memtable_that_was_begun_beyond_two_is_given_up() {
     assert_eq!((active.bytes(), active.reserves()), (MEMTABLE_BYTES / 4, true));
 }
 
-/// A run of strays being written does not count: only one regular memtable is out.
+/// A flush of strays uses no regular memtable, so the second regular memtable is not temporary.
 #[test]
 fn a_second_regular_memtable_is_begun_to_be_kept_while_strays_are_written() {
     let mut fixture = Fixture::new();
