@@ -92,15 +92,16 @@ pub(super) struct Outbox {
     queue: VecDeque<Batch>,
     /// By next hop: the number of queued batches.
     waiting: Vec<u32>,
-    /// Used room in the queue, by quota. `limits` is the available room. Both are in units of batches within the node.
+    /// Used room in the queue, by quota, in units of batches within the node.
     queued: [usize; 3],
+    /// Available room in the queue, by quota, in the same units.
     limits: [usize; 3],
     pool: Vec<Vec<u8>>,
     /// Maximum number of buffers in the pool and the queue.
     pool_limit: usize,
-    /// Number of passes over the queue so far. `refused` holds, by next hop, the last pass in which the transport
-    /// refused a batch.
+    /// Number of passes over the queue so far.
     pass: u32,
+    /// By next hop: the last pass in which the transport refused a batch.
     refused: Vec<u32>,
 }
 

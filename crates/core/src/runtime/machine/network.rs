@@ -60,8 +60,9 @@ pub(super) struct Network {
     in_flight: u16,
     held: [u16; Channel::COUNT],
     posts: Vec<Inbox>,
-    /// Time at which each node's outgoing link is free. `in_free` is the same for incoming links.
+    /// Time at which each node's outgoing link is free.
     out_free: Vec<Time>,
+    /// Time at which each node's incoming link is free.
     in_free: Vec<Time>,
     sent: u64,
     repeated: VecDeque<Arc<Vec<u8>>>,
