@@ -1,4 +1,4 @@
-//! Fuzzes a whole dataset of changed files, queried and verified: `turbidite_fuzz` says how.
+//! Fuzzes a whole dataset of modified files, which is queried and verified. See `turbidite_fuzz`.
 
 #![no_main]
 

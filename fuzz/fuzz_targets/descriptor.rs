@@ -1,4 +1,4 @@
-//! Fuzzes dataset.json, the lock, names in folders: `turbidite_fuzz` says how.
+//! Fuzzes dataset.json, the lock, and names in folders. See `turbidite_fuzz`.
 
 #![no_main]
 

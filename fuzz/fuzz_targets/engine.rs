@@ -1,4 +1,4 @@
-//! Fuzzes messages between ranks, in any order: `turbidite_fuzz` says how.
+//! Fuzzes messages between ranks, in any order. See `turbidite_fuzz`.
 
 #![no_main]
 

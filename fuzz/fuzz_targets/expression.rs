@@ -1,4 +1,4 @@
-//! Fuzzes predicates and derivations: `turbidite_fuzz` says how.
+//! Fuzzes predicates and derivations. See `turbidite_fuzz`.
 
 #![no_main]
 

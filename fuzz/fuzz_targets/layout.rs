@@ -1,4 +1,4 @@
-//! Fuzzes layout.toml and the raw records it describes: `turbidite_fuzz` says how.
+//! Fuzzes layout.toml and the raw records that it describes. See `turbidite_fuzz`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes an epoch's manifest: `turbidite_fuzz` says how.
+//! Fuzzes an epoch's manifest. See `turbidite_fuzz`.
 
 #![no_main]
 

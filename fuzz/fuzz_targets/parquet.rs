@@ -1,4 +1,4 @@
-//! Fuzzes Parquet files as a source: `turbidite_fuzz` says how.
+//! Fuzzes Parquet files as a source. See `turbidite_fuzz`.
 
 #![no_main]
 

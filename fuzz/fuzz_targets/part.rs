@@ -1,4 +1,4 @@
-//! Fuzzes footer, page indexes and pages of a part: `turbidite_fuzz` says how.
+//! Fuzzes the footer, page indexes and pages of a part. See `turbidite_fuzz`.
 
 #![no_main]
 

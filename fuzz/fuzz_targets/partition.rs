@@ -1,4 +1,4 @@
-//! Fuzzes pivots and partition tables: `turbidite_fuzz` says how.
+//! Fuzzes pivots and partition tables. See `turbidite_fuzz`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes the preload library's configuration and patterns: `turbidite_fuzz` says how.
+//! Fuzzes the preload library's configuration and patterns. See `turbidite_fuzz`.
 
 #![no_main]
 

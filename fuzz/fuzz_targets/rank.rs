@@ -1,4 +1,4 @@
-//! Fuzzes what ranks say of an epoch, by `RankJob`: `turbidite_fuzz` says how.
+//! Fuzzes the messages that a `RankJob` receives from its peers. See `turbidite_fuzz`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzzes parts that a killed writer left: `turbidite_fuzz` says how.
+//! Fuzzes parts that a killed writer left. See `turbidite_fuzz`.
 
 #![no_main]
 

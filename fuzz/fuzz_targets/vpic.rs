@@ -1,4 +1,4 @@
-//! Fuzzes VPIC particle dumps: `turbidite_fuzz` says how.
+//! Fuzzes VPIC particle dumps. See `turbidite_fuzz`.
 
 #![no_main]
 

@@ -1,8 +1,8 @@
 //! Targets for libFuzzer, for all code in Turbidite that reads bytes.
 //!
-//! `core` and `sources` use the public interfaces of the crates. `preload` needs the preload library's configuration,
-//! which is private to a library without a Rust interface: it is compiled here by path, unchanged.
-//! `docs/reliability.md` lists the fuzzed and the unfuzzed code.
+//! `core` and `sources` use the public interfaces of the crates. `preload` tests the preload library's configuration.
+//! That library has no Rust interface, so its private module is compiled here by path, unchanged. `docs/reliability.md`
+//! lists the fuzzed and the unfuzzed code.
 
 pub mod core;
 pub mod preload;
@@ -12,13 +12,13 @@ pub mod sources;
 #[path = "../../crates/preload/src/config.rs"]
 mod config;
 
-/// Removes libFuzzer's hook, which ends the process on every panic: some libraries panic on corrupt input, and the code
-/// that catches those panics is under test too. A panic that escapes a target still ends the process.
+/// Removes libFuzzer's hook, which ends the process on every panic. Some libraries panic on corrupt input, and the code
+/// that catches these panics is also under test. A panic that escapes a target still ends the process.
 pub fn let_panics_be_caught() {
     std::panic::set_hook(Box::new(|_| {}));
 }
 
-/// Returns the seeds of a corpus.
+/// A function that returns the seeds of a corpus.
 type Seeds = fn() -> Vec<Vec<u8>>;
 
 /// All targets by name, with their seeds.

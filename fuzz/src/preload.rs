@@ -1,4 +1,4 @@
-//! Targets for the input of the preload library: its configuration, and every path that the program opens.
+//! A target for the input of the preload library: its configuration, and the paths that the program opens.
 
 use turbidite_source::PathPattern;
 
@@ -16,7 +16,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     configurations.into_iter().chain(texts).collect()
 }
 
-/// Reads a configuration; or a pattern and paths, line by line.
+/// Reads a configuration, or a pattern and paths, line by line.
 pub fn target(data: &[u8]) {
     let (choice, data) = data.split_first().unwrap_or((&0, data));
     if choice & 1 == 0 {

@@ -1,9 +1,9 @@
-//! Replays the fuzz targets without a fuzzer: every kept input, the seeds, and some changes of each, drawn from a fixed
-//! seed. Part of the ordinary tests of three crates; `make fuzz` looks for new inputs.
+//! Replays the fuzz targets without a fuzzer: every input of the corpora, the seeds, and some modified copies of each,
+//! derived from a fixed seed. The tests of three crates include this module. `make fuzz` searches for new inputs.
 
 use std::path::Path;
 
-/// Number of modified copies per input. Few, since they only show that the targets still reach deep.
+/// Number of modified copies per input. A few are enough, since they only show that the targets still reach deep code.
 const CHANGES: u64 = 8;
 
 /// Returns a pseudo-random number for a seed.
@@ -14,7 +14,7 @@ fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the inputs of a target: those of its corpus, then its seeds.
+/// Returns the inputs of a target: those of its corpus, followed by its seeds.
 fn inputs(name: &str, seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut paths: Vec<_> = std::fs::read_dir(&folder)
@@ -27,7 +27,7 @@ fn inputs(name: &str, seeds: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     kept.chain(seeds).collect()
 }
 
-/// Returns a copy with a few bytes changed, cut or doubled.
+/// Returns a copy with up to four changes: the copy is truncated, or bytes are inserted, overwritten or flipped.
 fn changed(input: &[u8], seed: u64) -> Vec<u8> {
     let mut bytes = input.to_vec();
     for step in 0..=mix(seed) % 4 {

@@ -1,12 +1,12 @@
-//! Targets for the input of `turbidite ingest`: VPIC dumps, records described by a layout file, Parquet files. Every
-//! record that a source reports is read, or an error names the file.
+//! Targets for the input of `turbidite ingest`: VPIC dumps, records described by a layout file, and Parquet files.
+//! Every record that a source reports can be read, or an error names the file.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use turbidite_source::{RankReader, Source, SourceOptions, parse_columns};
 
-/// Creates an in-memory folder of this process. Its files are rewritten for every input.
+/// Creates an empty folder of this process, in memory. Its files are rewritten for every input.
 fn folder(name: &str) -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let root = ROOT.get_or_init(|| {
@@ -15,7 +15,7 @@ fn folder(name: &str) -> PathBuf {
         base.join(format!("turbidite-fuzz-{}", std::process::id()))
     });
     let folder = root.join(name);
-    // Files of an earlier input must not become part of this one.
+    // Files of an earlier input must not remain.
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).expect("a folder for the files of an input");
     folder
@@ -26,7 +26,8 @@ fn write(path: &Path, content: &[u8]) {
     std::fs::write(path, content).expect("a file of an input");
 }
 
-/// Cuts off the first `count` blocks, each preceded by its length in two bytes; the last one is the rest.
+/// Splits the data into `count` blocks. Each block is preceded by its length in two bytes, except the last, which is
+/// the rest.
 fn blocks(data: &[u8], count: usize) -> Vec<&[u8]> {
     let mut rest = data;
     let mut blocks = Vec::new();
@@ -45,7 +46,7 @@ fn block(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_le_bytes()[..], bytes].concat()
 }
 
-/// Opens a source, and reads all of it as three ranks would.
+/// Opens a source, and reads it completely as three ranks would.
 fn read(path: &Path, options: &SourceOptions) {
     let Ok(source) = Source::open(path, options) else { return };
     let columns = source.columns().len() - usize::from(source.filler().is_some());
@@ -73,8 +74,8 @@ fn read(path: &Path, options: &SourceOptions) {
 
 const HEADER_BYTES: usize = 115;
 
-/// Reads two dumps of a step: extra columns, the first file, the rest of it. A header's number of particles is
-/// adjusted.
+/// Reads two dumps of a step. The data contains the extra columns, the first file and the second file. Unless disabled,
+/// the number of particles in each header is corrected.
 pub fn vpic(data: &[u8]) {
     let (choice, data) = data.split_first().unwrap_or((&0, data));
     let [extra, first, second] = blocks(data, 3)[..] else { unreachable!("three blocks") };
@@ -104,7 +105,7 @@ fn fit(dump: &mut Vec<u8>) {
     dump[111..115].copy_from_slice(&(particles as i32).to_le_bytes());
 }
 
-/// Returns a dump's header as VPIC writes it, and records.
+/// Returns a dump with a header as VPIC writes it, and records.
 fn dump(rank: i32, element_bytes: i32, particles: i32) -> Vec<u8> {
     let mut bytes = vec![8, 2, 4, 4, 8];
     bytes.extend_from_slice(&0xcafe_u16.to_le_bytes());
@@ -132,7 +133,7 @@ pub fn vpic_seeds() -> Vec<Vec<u8>> {
     vec![input(b"", 32), input(b"tag:i64,rest:fixed_bytes(3)", 43)]
 }
 
-/// Reads a layout file, and files that it may describe.
+/// Reads a layout file, and the files that it may describe.
 pub fn layout(data: &[u8]) {
     let [text, first, second] = blocks(data, 3)[..] else { unreachable!("three blocks") };
     let root = folder("layout");
@@ -156,7 +157,7 @@ pub fn layout_seeds() -> Vec<Vec<u8>> {
     texts.map(input).into()
 }
 
-/// Reads a Parquet file of any writer.
+/// Reads a Parquet file, which may come from any writer.
 pub fn parquet(data: &[u8]) {
     let (choice, content) = data.split_first().unwrap_or((&0, data));
     let root = folder("parquet");
@@ -166,7 +167,7 @@ pub fn parquet(data: &[u8]) {
     read(&path, &SourceOptions { columns, epoch: Some(1), ..SourceOptions::default() });
 }
 
-/// Returns files of the `parquet` crate, one for each encoding and compression, and one of our own.
+/// Returns files written by the `parquet` crate, one for each encoding and compression, and one of our parts.
 pub fn parquet_seeds() -> Vec<Vec<u8>> {
     use std::sync::Arc;
 

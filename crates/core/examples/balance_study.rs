@@ -1,14 +1,15 @@
-//! Load imbalance and read amplification of range partitioning at 512 virtual ranks on the VPIC distribution.
+//! Measures load imbalance and read amplification of range partitioning, at 512 virtual ranks on the VPIC distribution.
 //!
 //! `cargo run --release -p turbidite --example balance_study -- DIRECTORY`
 //!
-//! DIRECTORY holds VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each step is replicated to 25 million records with
-//! jitter and appended in units of 1,000. The algorithms run in lockstep: ranks append in turn, and tables change
-//! atomically between appends. Orders: (a) shuffled; (b) file order, replicas of a particle consecutive, each rank one
-//! contiguous slice; (c) all steps one after another as one epoch, in file order; (d) as (a) with every other key 0.0.
+//! DIRECTORY contains VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each step is replicated to 25 million records
+//! with jitter, appended in units of 1,000. The algorithms run in lockstep: ranks append in turn, and tables change
+//! atomically between appends. The orders are: (a) shuffled; (b) file order, where replicas of a particle are
+//! consecutive and each rank has one contiguous slice; (c) all steps in sequence as one epoch, in file order; (d) as
+//! (a), with every other key 0.0.
 //!
-//! `--goal` prints 6 renegotiations and 512 pivots only, `--tuning` the variants considered; `--orders`, `--steps` and
-//! `--jitter` restrict or change the input.
+//! `--goal` prints only the result with 6 renegotiations and 512 pivots. `--tuning` prints the considered variants.
+//! `--orders`, `--steps` and `--jitter` restrict or change the input.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -71,7 +72,7 @@ fn steps(source: &Path) -> Result<Vec<(u64, PathBuf)>, Failure> {
     Ok(steps)
 }
 
-/// One epoch's input: each rank's ordinals in append order, and the exact distribution.
+/// The input of one epoch: each rank's ordinals in append order, and the exact distribution.
 struct Epoch {
     name: String,
     ranks: Vec<Vec<u64>>,
@@ -98,7 +99,7 @@ impl Epoch {
     }
 }
 
-/// Replicates a step's particles to `count` records with relative jitter; replicas of a particle are consecutive.
+/// Replicates a step's particles to `count` records with relative jitter. Replicas of a particle are consecutive.
 fn resample(energies: &[f32], count: usize, jitter: f64, random: &mut Random) -> Vec<u64> {
     let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     (0..count)
@@ -116,7 +117,7 @@ fn shuffle(records: &mut [u64], random: &mut Random) {
     }
 }
 
-/// A run: the records of one partition under one table.
+/// The records of one partition under one table.
 #[derive(Clone, Copy)]
 struct Run {
     rows: u64,
@@ -139,7 +140,7 @@ impl Run {
     }
 }
 
-/// The result of an epoch: its runs by table version, then partition.
+/// The results of an epoch: its runs by table version, then by partition.
 #[derive(Default)]
 struct Outcome {
     versions: Vec<Vec<Run>>,
@@ -150,7 +151,7 @@ struct Outcome {
 struct Figures {
     imbalance: f64,
     largest: f64,
-    /// Read amplification if each new table ends the runs.
+    /// Read amplification if each new table ends all runs.
     amplification: (f64, f64),
     /// Read amplification with one run per partition.
     whole: (f64, f64),
@@ -189,7 +190,8 @@ impl Outcome {
     }
 }
 
-/// Returns the 50th and 99th percentile over the key space of the rows that a look-up of one key must read.
+/// Returns the 50th and 99th percentiles, over the key space, of the number of rows that a look-up of one key must
+/// read.
 fn amplification(runs: &[Run], sorted: &[u64], mean: f64) -> (f64, f64) {
     const PROBES: usize = 2000;
     let mut costs: Vec<u64> = (0..PROBES)
@@ -202,7 +204,7 @@ fn amplification(runs: &[Run], sorted: &[u64], mean: f64) -> (f64, f64) {
     (costs[PROBES / 2] as f64 / mean, costs[PROBES * 99 / 100] as f64 / mean)
 }
 
-/// Returns the rounds before which a renegotiation happens.
+/// Returns the rounds that begin with a renegotiation.
 fn schedule(rounds: usize, renegotiations: usize) -> Vec<usize> {
     (1..=renegotiations).map(|number| (number * rounds).div_ceil(renegotiations + 1)).collect()
 }
@@ -229,8 +231,8 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
             }
         }
     };
-    // The first 512 keys of every rank fill its out-of-bounds buffer; the rest of the first append follows under the
-    // first table.
+    // The first 512 keys of every rank fill its out-of-bounds buffer. The first table routes the rest of the first
+    // append.
     for (rank, state) in ranks.iter_mut().enumerate() {
         for &key in epoch.append(rank, 0).iter().take(turbidite::partition::carp::OUT_OF_BOUNDS_CAPACITY) {
             state.observe(key, None);
@@ -240,7 +242,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
     let schedule = schedule(epoch.rounds(), renegotiations);
     let mut fresh = true;
     for round in 0..epoch.rounds() {
-        // A new table is kept, since its counts are still empty.
+        // A new table is not renegotiated, since its counts are still empty.
         if schedule.contains(&round) && !fresh {
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
@@ -259,7 +261,7 @@ fn run_carp(epoch: &Epoch, pivots: usize, renegotiations: usize) -> Outcome {
             renegotiate(&mut ranks, &mut table, &mut outcome);
         }
     }
-    // Keys that are still buffered go to the outermost partitions.
+    // Buffered keys that remain at the end go to the outermost partitions.
     if let Some(table) = &table {
         for rank in &mut ranks {
             for key in rank.reset() {
@@ -308,7 +310,7 @@ fn run_ours(epoch: &Epoch, slots: usize, renegotiations: usize, variant: Variant
     let mut ties: Vec<TieSequence> = (0..RANKS).map(|rank| TieSequence::new(rank as u32)).collect();
     let mut planner = TablePlanner::new(RANKS as u32, 0, variant.planner);
     let mut loads = vec![0u64; RANKS];
-    // Exact loads travel in the same messages, at four bytes per receiver: messages stay as long as CARP's.
+    // Exact loads are part of the same messages, with four bytes per receiver. Messages stay as long as in CARP.
     let (leaf_slots, inner_slots) = if variant.exact_loads {
         (slots - 1, slots * variant.inner - FAN_OUT / 2)
     } else {
@@ -450,7 +452,7 @@ fn tuning(epochs: &[Epoch]) {
     }
 }
 
-/// Returns the input of one order: an epoch for each step, or all steps as one epoch.
+/// Returns the input in one order: one epoch per step, or all steps as one epoch.
 fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Random) -> Result<Vec<Epoch>, Failure> {
     if order == 'c' {
         let all: Vec<Vec<u64>> = steps
@@ -481,7 +483,7 @@ fn epochs(order: char, steps: &[(u64, PathBuf)], jitter: f64, random: &mut Rando
     Ok(epochs)
 }
 
-/// Runs the goal's setting for every epoch, then the grid unless `goal_only` is set.
+/// Runs the target setting for every epoch, then the grid unless `goal_only` is set.
 fn study(epochs: &[Epoch], goal_only: bool) {
     let report = |renegotiations, pivots, epochs: &[&Epoch], name: &str, run: &dyn Fn(&Epoch) -> Outcome| {
         let all: Vec<Figures> = epochs.iter().map(|epoch| run(epoch).statistics(&epoch.sorted)).collect();
@@ -499,7 +501,7 @@ fn study(epochs: &[Epoch], goal_only: bool) {
     }
     println!();
     print_header();
-    // The grid uses the middle and the last epoch; its figures are means.
+    // The grid uses the middle and the last epoch, and prints their means.
     let grid: Vec<&Epoch> = match epochs {
         [.., _, _, last] => vec![&epochs[epochs.len() / 2 - 1], last],
         few => few.iter().collect(),

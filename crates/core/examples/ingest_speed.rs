@@ -1,21 +1,23 @@
-//! Ingest speed of records in memory, compared with plain writes of the same bytes: time, processor time, peak memory.
+//! Measures the ingest of records in memory, compared with plain writes of the same bytes: time, processor time and
+//! peak memory.
 //!
 //! `ingest_speed --dumps DIRECTORY --scratch FOLDER [--bytes N] [--epochs N] [--width N] [--rounds N] CONTESTANT …`
 //!
-//! The records are based on VPIC dumps (`T.<step>/eparticle.<step>.<rank>`): the particles of the last steps, each
-//! replicated with jitter, replicas adjacent, one contiguous share per rank. They are generated once, before any clock
-//! starts, and reused for all rounds and contestants. A contestant is a name with settings, such as `index,ranks=64` or
-//! `direct,threads=4`:
+//! The records are based on VPIC dumps (`T.<step>/eparticle.<step>.<rank>`). Each particle of the last steps is
+//! replicated with jitter. Replicas are adjacent, and each rank has one contiguous share. The records are generated
+//! once, before any clock starts, and reused for all rounds and contestants. A contestant is a name with settings, such
+//! as `index,ranks=64` or `direct,threads=4`:
 //!
 //! - `index`: all ranks append to a dataset in turns of `append` records, on `threads` threads. The time ends when the
-//!   last epoch is committed and durable. Settings: `ranks`, `nodes` (ranks send as if on this many nodes), `writers`
-//!   (threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
-//! - `shuffle`: as `index`, but parts are discarded: the processor's work without storage.
-//! - `local`: no shuffle: every rank sorts, encodes and writes its own records. `sort`: the same, with parts discarded.
+//!   last epoch is committed and durable. Settings: `ranks`, `nodes` (ranks send as if they were on this many nodes),
+//!   `writers` (number of threads that sort and write), `memtable`, `row-groups`, `renegotiate`, `pivots`.
+//! - `shuffle`: as `index`, but parts are discarded. Measures the processor's work without storage.
+//! - `local`: every rank sorts, encodes and writes its own records, without a shuffle. `sort`: as `local`, but parts
+//!   are discarded.
 //! - `buffered`, `direct`: plain writes, one file per rank and epoch, synced, on `threads` threads with `depth` writes
 //!   of `block` bytes in flight for each file.
-//! - `copy`: `threads` threads copy every record once, each into a buffer of a memtable's size: the minimum cost of
-//!   moving a record.
+//! - `copy`: `threads` threads copy every record once, each into a buffer of a memtable's size. This is the minimum
+//!   cost of moving a record.
 //!
 //! Prints one line of JSON per contestant and round. Removes written files immediately.
 
@@ -39,7 +41,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 /// Alignment of direct writes.
 const ALIGNMENT: usize = 4096;
 
-/// Number of shares of an epoch's records: supported numbers of ranks divide it.
+/// Number of shares of an epoch's records. Every supported number of ranks divides it.
 const SHARES: usize = 256;
 
 /// The input and the options shared by all contestants.
@@ -88,8 +90,8 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Returns the records of an epoch: a multiple of the shares, so that every supported number of ranks gets whole
-    /// shares.
+    /// Returns the number of records of an epoch. It is a multiple of the number of shares, so that every rank gets
+    /// whole shares.
     fn rows(&self) -> usize {
         self.bytes / self.width / self.epochs / SHARES * SHARES
     }
@@ -97,7 +99,7 @@ impl Setup {
     fn schema(&self) -> Result<Schema, Failure> {
         let float = |name: &str| Column::new(name, DataType::F32);
         let columns = if self.columns > 0 {
-            // As many four-byte columns as requested.
+            // The schema has as many four-byte columns as requested.
             std::iter::once(float("energy")).chain((1..self.columns).map(|index| float(&format!("c{index}")))).collect()
         } else if self.width == 36 {
             let mut columns: Vec<Column> = ["energy", "dx", "dy", "dz"].map(float).into();
@@ -172,14 +174,14 @@ impl<'a> Contestant<'a> {
         Ok(this)
     }
 
-    /// Returns a rank's records.
+    /// Returns the records of one rank.
     fn share<'b>(&self, epoch: &'b [u8], rank: usize) -> &'b [u8] {
         let bytes = epoch.len() / self.ranks;
         &epoch[rank * bytes..(rank + 1) * bytes]
     }
 }
 
-/// Fills in records from number `begin` of `total` on: the energy, then the particle's own bytes or filler.
+/// Fills `out` with records, from number `begin` of `total` on: the energy, then the particle's own bytes or filler.
 fn fill(out: &mut [u8], particles: &[Particle], begin: usize, total: usize, width: usize, seed: u64) {
     let mut random = Random::new(seed);
     for (record, out) in (begin..).zip(out.chunks_exact_mut(width)) {
@@ -282,7 +284,7 @@ fn index(contestant: &Contestant<'_>, input: &[Vec<u8>], parts: bool) -> Result<
     Ok(Outcome { written_bytes: if parts { bytes_below(&folder)? } else { 0 }, stages })
 }
 
-/// Appends an epoch. Each thread drives its own ranks in turns, so that they advance together as in a parallel program.
+/// Appends an epoch. Each thread drives its own ranks in turn, so that they advance together as in a parallel program.
 fn append_epoch(contestant: &Contestant<'_>, job: &LocalJob, schema: &Schema, records: &[u8]) -> Result<(), Failure> {
     let turn_bytes = contestant.append * schema.row_bytes();
     let turns = contestant.share(records, 0).len().div_ceil(turn_bytes);
@@ -335,15 +337,15 @@ fn bytes_below(folder: &Path) -> Result<u64, Failure> {
     Ok(sum)
 }
 
-/// Runs plain writes. Direct writes reuse one aligned block: they omit the copy that a program with unaligned records
+/// Measures plain writes. Direct writes reuse one aligned block, without the copy that a program with unaligned records
 /// would need.
 fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result<Outcome, Failure> {
-    /// Linux's value, which differs between x86-64 and arm64.
+    /// The value of `O_DIRECT` on Linux, which differs between x86-64 and arm64.
     const O_DIRECT: i32 = if cfg!(target_arch = "aarch64") { 0o200_000 } else { 0o40_000 };
     let block_bytes = contestant.block;
     let mut memory = vec![0u8; block_bytes + ALIGNMENT];
     let start = memory.as_ptr().align_offset(ALIGNMENT);
-    // Not all zeros: some devices would not store zeros.
+    // The content is not all zeros, since some devices would not store zeros.
     memory.iter_mut().zip(0u32..).for_each(|(byte, number)| *byte = (number.wrapping_mul(0x9E37_79B9) >> 24) as u8);
     let block = &memory[start..start + block_bytes];
     let folder = contestant.setup.scratch.join("raw");
@@ -371,7 +373,7 @@ fn plain(contestant: &Contestant<'_>, input: &[Vec<u8>], direct: bool) -> Result
     Ok(Outcome { written_bytes: bytes_below(&folder)?, stages: String::new() })
 }
 
-/// Copies all records once. The target buffers are reused, so that they stay in the caches if they fit.
+/// Copies all records once. The target buffers are reused, so they stay in the caches if they fit.
 fn copy(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Outcome {
     std::thread::scope(|scope| {
         for thread in 0..contestant.threads {
@@ -391,7 +393,7 @@ fn copy(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Outcome {
     Outcome::default()
 }
 
-/// Returns the user and system seconds of this process so far.
+/// Returns the user and system time of this process so far, in seconds.
 fn cpu_s() -> Result<[f64; 2], Failure> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
@@ -406,7 +408,7 @@ fn status_mib(name: &str) -> Result<f64, Failure> {
 }
 
 fn measure(contestant: &Contestant<'_>, input: &[Vec<u8>]) -> Result<String, Failure> {
-    // Flushes earlier writes to disk, so that they do not count here, and resets the peak to the memory of the input.
+    // Earlier writes are flushed to disk so that they do not count here. The peak is reset to the memory of the input.
     rustix::fs::sync();
     std::fs::write("/proc/self/clear_refs", "5")?;
     let before_mib = status_mib("VmRSS")?;

@@ -1,12 +1,12 @@
-//! Time to open an epoch of very many parts and to plan a query over it.
+//! Measures the time to open an epoch with many parts and to plan a query over it.
 //!
 //! ```text
 //! cargo run --release --example plan_speed -- [parts=131072] [columns=3] [rounds=9]
 //! ```
 //!
-//! The manifest on disk is real and has that many parts and row groups. One part is a real file, which is the only one
-//! that opening and planning read. Cold: the dataset is opened anew, and its manifest is read (from the page cache),
-//! checked and decoded. Warm: the dataset is open. Prints medians of `rounds`.
+//! The manifest on disk is real, with that many parts and row groups. Only one part is a real file, since opening and
+//! planning read no other. The cold time includes opening the dataset and reading (from the page cache), checking and
+//! decoding its manifest. The warm time begins with an open dataset. Prints the medians of `rounds`.
 
 use std::time::Instant;
 

@@ -1,11 +1,11 @@
-//! Times range queries over one epoch, in one process with the dataset opened once.
+//! Measures the time of range queries over one epoch, in one process that opens the dataset once.
 //!
 //! `query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]`
 //!
-//! FILE has lines `begin,end` (keys, both included), as `bench/query_ranges.py` generates them. Every range is queried
-//! once to warm up and then `--rounds` times, each time in all modes: ordered or not, all columns or the key alone.
-//! `--cold` drops the parts from the page cache before each query. A range's time is the median of its rounds.
-//! Processor time is the mean over all rounds, since it is steadier than wall time on a shared machine.
+//! FILE contains lines `begin,end` (keys, both inclusive), as `bench/query_ranges.py` generates them. Every range is
+//! queried once to warm up and then `--rounds` times, each time in all modes: ordered or unordered, all columns or only
+//! the key. `--cold` drops the parts from the page cache before each query. The time of a range is the median of its
+//! rounds. Processor time is the mean over all rounds, since it is steadier than wall time on a shared machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use turbidite::query::{Dataset, Query, QueryMetrics};
 const USAGE: &str =
     "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]";
 
-/// Names of the modes, whether they are ordered, and whether they return the key alone.
+/// The modes: name, whether results are ordered, and whether only the key is returned.
 const MODES: [(&str, bool, bool); 4] = [
     ("unordered-all", false, false),
     ("unordered-key", false, true),
@@ -61,7 +61,7 @@ impl Options {
     }
 }
 
-/// The times of one mode: each range's median; sums of processor times and of minimum times over all ranges.
+/// The times of one mode: each range's median, and the sums of processor times and of minimum times over all ranges.
 #[derive(Default)]
 struct Taken {
     median_us: Vec<f64>,
@@ -130,13 +130,13 @@ fn micros(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// Returns the processor time of the whole process so far.
+/// Returns the processor time of the whole process so far, in microseconds.
 fn cpu_us() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// Queries one range once to warm up, and then once per round.
+/// Measures one range: queries it once to warm up, and then once per round.
 fn measure(
     dataset: &Dataset,
     options: &Options,

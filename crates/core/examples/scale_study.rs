@@ -1,13 +1,13 @@
-//! Scaling of the real engines on a modelled cluster, with up to 131,072 virtual ranks.
+//! Measures how the product's engines scale on a modelled cluster, with up to 131,072 virtual ranks.
 //!
 //! ```text
 //! cargo run --release --example scale_study -- [ranks=64,512,4096] [records=2000] [per-node=128] [row=12] [tables=7]
 //!     [pivots=512] [receivers=all] [routing=hops|direct] [millis=40] [json]
 //! ```
 //!
-//! Keys are lognormal and drift with time. `tables` is the number of tables per rank: the first one, and one for each
-//! renegotiation; with 0, the job renegotiates adaptively. `millis` is the time that the programs take to generate
-//! their records, in the model's time.
+//! Keys are lognormal and drift with time. `tables` is the number of tables per rank: the first table, and one for each
+//! renegotiation. With 0, the job renegotiates adaptively. `millis` is the simulated time in which the programs
+//! generate their records.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,7 +26,7 @@ struct Study {
     pivots: u32,
     receivers: Option<u32>,
     routing: Routing,
-    /// Time that the ranks' programs take to generate their records, in the model's milliseconds.
+    /// Simulated time in which the ranks' programs generate their records, in milliseconds.
     millis: f64,
     json: bool,
 }
@@ -74,14 +74,14 @@ fn bits(seed: u64) -> u64 {
 }
 
 /// Returns an approximately normal number: the sum of four uniform 16-bit numbers, minus two. A fifth number fills the
-/// gaps between the sums. Without it there would be 262,144 keys, each as heavy as a partition of that many ranks.
+/// gaps between the sums. Without it there would be only 262,144 keys, each as heavy as a partition of that many ranks.
 fn normal(random: u64) -> f64 {
     let sum: u64 = (0..4).map(|part| random >> (16 * part) & 0xFFFF).sum();
     let within = (bits(random) >> 40) as f64 / f64::from(1 << 24);
     (sum as f64 + within) / 65_536.0 - 2.0
 }
 
-/// Approximately lognormal keys.
+/// A generator of approximately lognormal keys.
 struct Lognormal {
     records: u64,
     row_bytes: usize,

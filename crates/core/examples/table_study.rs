@@ -1,13 +1,13 @@
-//! Partition tables of thousands of partitions: balance and routing cost, with a few thousand knots and with explicit
-//! cuts.
+//! Measures balance and routing cost of tables with thousands of partitions, once with a few thousand knots and once
+//! with explicit cuts.
 //!
 //! ```text
 //! cargo run --release --example table_study -- [ranks=4096,16384] [records=20000] [pivots=512] [tables=7] [routing]
 //! ```
 //!
-//! Runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root fan-outs as on
-//! nodes of 128 ranks, and the planner with exact loads. Records are shuffled and lognormal, with the same distribution
-//! on all ranks. `routing` measures the time per routed key instead, for 64 to 131,072 partitions.
+//! The study runs the partitioner alone, without messages: each rank's sketch, the tree of pivots with square-root
+//! fan-outs as on nodes of 128 ranks, and the planner with exact loads. Records are shuffled and lognormal, with the
+//! same distribution on all ranks. `routing` measures only the time per routed key, for 64 to 131,072 partitions.
 
 use std::time::Instant;
 
@@ -20,8 +20,8 @@ fn bits(seed: u64) -> u64 {
 }
 
 /// Generates lognormal keys as ordinals. The sum of four uniform 16-bit numbers is approximately normal. A fifth number
-/// fills the gaps between the sums, since 262,144 keys alone would each be as heavy as a partition of thousands of
-/// ranks.
+/// fills the gaps between the sums. Without it there would be only 262,144 keys, each as heavy as a partition of
+/// thousands of ranks.
 fn keys(rank: u32, numbers: std::ops::Range<u64>, order: KeyOrder, out: &mut Vec<u64>) {
     out.clear();
     out.extend(numbers.map(|number| {
@@ -37,7 +37,7 @@ fn phase(seed: u64) -> f64 {
     (bits(seed) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Merges pivots as ranks on nodes of 128 do.
+/// Merges pivots in the tree of ranks on nodes of 128.
 fn merge(leaves: Vec<Pivots>, pivots: usize, seed: u64) -> Vec<Pivots> {
     let mut level = leaves;
     let mut number = seed << 32;
@@ -54,7 +54,7 @@ fn merge(leaves: Vec<Pivots>, pivots: usize, seed: u64) -> Vec<Pivots> {
     level
 }
 
-/// A representation of tables: knots, or every cut.
+/// A representation of tables: with knots, or with every cut.
 struct Way {
     name: &'static str,
     every_cut: bool,
@@ -84,7 +84,8 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
     let mut ways = [way("knots", false), way("every cut", true)];
     let mut ties: Vec<TieSequence> = (0..ranks).map(TieSequence::new).collect();
     let (mut ordinals, mut destinations) = (Vec::new(), Vec::new());
-    // The first table is built from 512 records per rank, which it then routes; the other tables from equal intervals.
+    // The first table is built from 512 records per rank, which it then routes. The other tables follow at equal
+    // intervals.
     let mut bounds = vec![0, 512.min(records)];
     bounds.extend((1..=tables).map(|interval| 512.min(records) + (records - 512.min(records)) * interval / tables));
     for (round, pair) in bounds.windows(2).enumerate() {
@@ -134,7 +135,7 @@ fn study(ranks: u32, records: u64, pivots: usize, tables: u64) {
     println!("  {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// Prints the nanoseconds per routed key, by number of partitions.
+/// Prints the time per routed key in nanoseconds, by number of partitions.
 fn routing() {
     let order = KeyOrder::new(DataType::F32).expect("a numeric type");
     let mut ordinals = Vec::new();

@@ -1,9 +1,10 @@
-//! Exhaustive corruption of a small dataset with all kinds of content: every byte of every file is changed in two ways
-//! and every file is truncated at every length. Each time all queries are run and the dataset is verified: a query
-//! returns the right result or an error that reports corruption, and verification finds the change, except in bytes
-//! without meaning, which are listed here.
+//! Exhaustive corruption of a small dataset with all kinds of content. Every byte of every file is changed in two ways,
+//! and every file is truncated at every length. After each change the test runs all queries and verifies the dataset. A
+//! query must return the correct result or an error that reports corruption. Verification must detect the change,
+//! except in unfinished attempts, which it does not read.
 //!
-//! `make test` tries every seventh place of the parts and every place of the other files; `make damage` all of them.
+//! `make test` tries every seventh position of the parts and every position of the other files. `make damage` tries all
+//! positions.
 
 #[allow(dead_code, unreachable_pub, reason = "shared with the fuzzers, which use all of it")]
 #[path = "../../../fuzz/src/core/damage.rs"]
@@ -34,12 +35,13 @@ struct Case<'a> {
 
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// Returns whether every place is tried.
+/// Returns whether every position is tried.
 fn is_whole() -> bool {
     std::env::var_os("TURBIDITE_DAMAGE_WHOLE").is_some()
 }
 
-/// Returns the places of a file to try: all, or those of a part that a stride and its blocks' borders reach.
+/// Returns the positions of a file to try. In parts these are every seventh position and those near the borders of
+/// blocks, unless [`is_whole`].
 fn places(path: &Path, bytes: usize) -> Vec<usize> {
     let stride = if is_whole() || path.extension().is_none_or(|name| name != "parquet") { 1 } else { 7 };
     let near_border = |at: usize| at % 4096 < 6 || at % 4096 >= 4088;
@@ -76,13 +78,13 @@ fn each_change(
     tasks.len()
 }
 
-/// Returns whether a change lies in an attempt, whose content readers and verification do not read.
+/// Returns whether a file is in an unfinished attempt, whose content readers and verification do not read.
 fn is_unfinished(path: &Path) -> bool {
     path.starts_with("/ds/_turbidite/tmp")
 }
 
-/// Checks the property of every change: results are right or errors report corruption and name a file, and verification
-/// finds the change.
+/// Checks the requirements for a change: each result is correct or an error that reports corruption and names a file,
+/// and verification detects the change.
 fn judge(expected: &Answers, case: &Case<'_>) {
     let Case { path, change, answers } = case;
     let place = format!("{change:?} of {}", path.display());

@@ -1,4 +1,4 @@
-//! Routes of three hops: the engines of virtual ranks on several nodes, over a network with little credit.
+//! Tests of routes with three hops: the engines of virtual ranks on several nodes, over a network with little credit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -13,11 +13,11 @@ mod virtual_ranks;
 
 use virtual_ranks::{Outcome, bits, key, rows, run, schema};
 
-/// Bytes of a message beside its rows: a header, and room for copying in steps.
+/// Bytes of a message besides its rows: a header, and a margin for copies in steps.
 const MARGIN_BYTES: usize = 20 + 128;
 
-/// Returns a random node for each rank. Every node has a rank. The numbers of ranks differ, and the ranks of a node
-/// need not be consecutive.
+/// Returns a random node for each rank. Every node has at least one rank. The nodes have different numbers of ranks,
+/// and the ranks of a node need not be consecutive.
 fn scattered(ranks: u32, nodes: u32, seed: u64) -> Vec<u32> {
     (0..ranks)
         .map(|rank| if rank < nodes { rank } else { (bits(seed ^ (u64::from(rank) << 20)) % u64::from(nodes)) as u32 })
@@ -37,15 +37,15 @@ fn ranks_on(labels: &[u32], node: u32) -> usize {
     labels.iter().filter(|&&label| label == node).count()
 }
 
-/// Returns the limits on a rank's peers (docs/scale.md): the ranks of its node, itself included, and a share of the
-/// other nodes.
+/// Returns the limits on a rank's peers (docs/scale.md): the number of ranks on its node, including itself, and its
+/// share of the other nodes.
 fn allowed_peers(labels: &[u32], rank: usize) -> (usize, usize) {
     let nodes = labels.iter().max().unwrap() + 1;
     let own = ranks_on(labels, labels[rank]);
     (own, (nodes as usize).div_ceil(own))
 }
 
-/// Checks that every link stays within a node, or connects the two representatives of a pair of nodes, and that the
+/// Checks that every link stays within a node or connects the two representatives of a pair of nodes, and that the
 /// numbers of links are those of the design.
 fn check_links(labels: &[u32], report: &SimReport) {
     let mut between = BTreeMap::new();
@@ -85,7 +85,7 @@ fn every_record_arrives_once_on_any_nodes() {
     let (mut forwarded, mut spills, mut strays) = (0, 0, 0);
     for seed in 0..200 {
         let ranks = 1 + ((bits(seed + 9) % 64) * (bits(seed + 7) % 65) / 64) as u32;
-        // Fewer nodes than ranks: where each rank has a node of its own, routes are direct.
+        // There are fewer nodes than ranks: routes are direct if each rank has its own node.
         let nodes = 1 + (bits(seed + 8) % u64::from(ranks - 1).max(1)) as u32;
         let labels = scattered(ranks, nodes, seed);
         let batch_bytes = 128 << (bits(seed + 4) % 5);
@@ -110,7 +110,7 @@ fn every_record_arrives_once_on_any_nodes() {
             strays += statistics.strays;
         }
     }
-    // The seeds must cover the situations they are for.
+    // The seeds must cover the intended situations.
     assert!(forwarded > 100_000 && spills > 1_000 && strays > 1_000, "{forwarded}, {spills}, {strays}");
 }
 
@@ -129,7 +129,7 @@ fn seven_ranks_on_three_nodes_with_one_credit() {
             let outcome = run(options, 4000, 100, false);
             check_links(labels, &outcome.report);
             let spills: u64 = outcome.report.ranks.iter().map(|rank| rank.spills).sum();
-            // Full queues wait for each other, but not in a cycle: with an unlimited timeout no record is spilled, and
+            // Full queues wait for each other, but not in a cycle: with an unlimited timeout, no record is spilled and
             // the run ends.
             assert!(credit_timeout_turns < 1_000_000 || spills == 0, "{spills} spills");
         }
@@ -147,13 +147,13 @@ fn three_hops_deliver_what_direct_routes_do() {
     assert_eq!(records(&hops), records(&direct));
     let forwarded = |outcome: &Outcome| outcome.report.ranks.iter().map(|rank| rank.forwarded).sum::<u64>();
     assert_eq!(forwarded(&direct), 0);
-    // Four of five records go to another node, most of them through two representatives.
+    // Four of five records are for another node. Most of these pass two representatives.
     assert!(forwarded(&hops) > 23 * 3000, "{}", forwarded(&hops));
     assert!(direct.report.links.iter().any(|&(from, to, _)| labels[from as usize] != labels[to as usize]));
 }
 
-/// With one table for all records no record can be a stray, however early a batch overtakes the table. Each receiver's
-/// keys are adjacent to its neighbours'.
+/// With a single table for all records, no record is a stray, even if a batch overtakes the table. Each receiver's keys
+/// are adjacent to its neighbours' keys.
 #[test]
 fn batches_wait_for_their_table_and_go_to_its_partitions() {
     for seed in 0..40 {
@@ -191,8 +191,8 @@ fn tables_that_change_under_way_make_strays_that_lie_apart() {
     }
 }
 
-/// Rank r appends only after rank r-1 is done and is deaf before that: representatives forward nothing, credit runs
-/// out.
+/// Rank r appends only after rank r-1 is done, and does not drive its engine before that. Representatives then forward
+/// nothing, and credit runs out.
 #[test]
 fn passing_a_token_does_not_hang() {
     let mut spills = 0;
@@ -214,8 +214,8 @@ fn passing_a_token_does_not_hang() {
     assert!(spills > 1000, "the ranks that wait took everything after all: {spills}");
 }
 
-/// Open batches obey the formula of the design, in number (two of half the size for a rank of the own node) and in
-/// bytes; all batches stay within the budget. Direct routes would need several times as much.
+/// Open batches obey the formula of the design, in number (two half-size batches for a rank of the own node) and in
+/// bytes. All batches stay within the budget. Direct routes need several times as much memory.
 #[test]
 fn memory_and_links_obey_the_formula() {
     const BATCH_BYTES: usize = 1024;
@@ -242,11 +242,12 @@ fn memory_and_links_obey_the_formula() {
     let direct = run(options(Routing::Direct, 256 << 10), 8000, 500, false);
     let bound = (8 + 1) * BATCH_BYTES + (2 * 8 + 1) * MARGIN_BYTES;
     assert!(direct.report.memory.iter().all(|memory| memory.open_bytes > bound), "direct routes need no more");
-    // A budget that is smaller than the formula.
+    // This budget is smaller than the formula's result.
     let budget = 16 << 10;
     let tight = run(options(Routing::ByNode, budget), 2000, 500, false);
     for memory in &tight.report.memory {
-        // At most half of it is open; a block of 1,024 rows, or a batch of forwarded rows, may close open batches.
+        // At most half of the budget is for open batches. A block of 1,024 rows, or a batch of forwarded rows, may
+        // close open batches.
         assert!(memory.open_bytes <= budget / 2 + memory.open_batches * MARGIN_BYTES, "{memory:?}");
     }
 }
@@ -268,7 +269,7 @@ fn a_thousand_ranks_on_32_nodes() {
     assert!(*loads.iter().max().unwrap() < 150 * 2, "{:?}", loads.iter().max());
 }
 
-/// One rank has all records. The representatives have none of their own, and are done long before it.
+/// One rank has all records. The representatives have no own records, and finish long before that rank.
 #[test]
 fn representatives_without_records_pass_on_until_all_have_arrived() {
     const RECORDS: u64 = 20_000;
@@ -279,7 +280,8 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
         let options = SimOptions {
             credit_batches: 1 + seed as usize % 2,
             delay_steps: 300,
-            // Long enough for the network to take all batches: a sender whose wait times out would spill the rest.
+            // The timeout is long enough for the network to accept all batches. A shorter timeout would spill some of
+            // them.
             credit_timeout_turns: 10_000,
             batch_bytes: 512,
             outbox_bytes: BUDGET,
@@ -289,7 +291,7 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             ..on_nodes(&labels, seed)
         };
         let mut simulation = Simulation::new(options, schema());
-        // Every other epoch is empty, and no record of the previous one is left.
+        // Every other epoch is empty, and must contain no record of the previous epoch.
         for epoch in 0..4u64 {
             let mut left = epoch % 2 == 0;
             let mut delivered = 0;
@@ -305,12 +307,12 @@ fn representatives_without_records_pass_on_until_all_have_arrived() {
             assert_eq!(delivered, if epoch % 2 == 0 { RECORDS as usize } else { 0 });
             let forwarded: u64 = report.ranks.iter().map(|rank| rank.forwarded).sum();
             assert_eq!(forwarded > RECORDS / 8, epoch % 2 == 0, "{forwarded} passed on");
-            // However slow the next hop is, the batches waiting for it are limited.
+            // The number of batches that wait for the next hop is limited, even if that hop is slow.
             let others = report.memory.iter().enumerate().filter(|(rank, _)| *rank as u32 != owner);
             let most = others.map(|(_, memory)| memory.resident_bytes).max().unwrap();
             assert!(most <= BUDGET + 64 * MARGIN_BYTES, "{most} bytes at a representative");
-            // Batches grow with the forwarded records, also on ranks that append nothing: not a message for each
-            // record.
+            // Batches grow with the forwarded records, even on ranks that append nothing. Records are not sent one per
+            // message.
             let messages: u64 = report.ranks.iter().map(|rank| rank.messages).sum();
             assert!(messages < RECORDS / 2, "{messages} messages");
         }

@@ -1,7 +1,7 @@
-//! Hostile key distributions through the whole write path, in one process: no loss, no abort, balanced partitions.
+//! Tests of hostile key distributions on the whole write path, in one process: no loss, no abort, balanced partitions.
 //!
-//! One million records each (unless the input says otherwise), appended 1,000 at a time, at 16, 61 and 64 ranks. Every
-//! record carries a unique id; the epoch is read back and must contain each id exactly once, with its key.
+//! Each input has one million records (unless stated otherwise), appended 1,000 at a time, on 16, 61 and 64 ranks.
+//! Every record has a unique ID. The test reads the epoch back, which must contain each ID exactly once, with its key.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -16,7 +16,7 @@ use turbidite::{
 const RECORDS: usize = 1_000_000;
 const APPEND: usize = 1_000;
 
-/// SplitMix64: the inputs are the same on every run.
+/// SplitMix64, so that the inputs are the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -42,7 +42,7 @@ impl Random {
     }
 }
 
-/// Keys of each rank, as their little-endian bytes.
+/// The keys of each rank, as little-endian bytes.
 struct Input {
     data_type: DataType,
     ranks: Vec<Vec<u8>>,
@@ -67,7 +67,7 @@ impl Input {
     }
 }
 
-/// Writes the epochs, each an input, and reads every record back.
+/// Writes one epoch for each input, and reads every record back.
 fn ingest(ranks: u32, epochs: &[Input]) -> Vec<EpochStatistics> {
     ingest_as(WriteOptions::new(ranks), epochs)
 }
@@ -82,7 +82,7 @@ fn ingest_as(options: WriteOptions, epochs: &[Input]) -> Vec<EpochStatistics> {
         let width = input.data_type.width();
         job.begin_epoch(epoch as u64).unwrap();
         let longest = input.ranks.iter().map(Vec::len).max().unwrap_or(0) / width;
-        // All ranks advance together, as in a simulation code.
+        // All ranks append in turn, as in a simulation.
         for start in (0..longest).step_by(APPEND) {
             for (rank, keys) in input.ranks.iter().enumerate() {
                 let rows = keys.len() / width;
@@ -126,8 +126,8 @@ fn read_back(dataset: &Dataset, epoch: u64, input: &Input) {
     assert_eq!(lost, 0, "records were lost");
 }
 
-/// Returns the largest partition over the mean; records with a NaN key and spills are counted on the rank that stores
-/// them.
+/// Returns the size of the largest partition divided by the mean. Records with NaN keys and spills count for the rank
+/// that stores them.
 fn largest_share(statistics: &EpochStatistics) -> f64 {
     let loads = &statistics.rows_per_receiver;
     let mean = loads.iter().sum::<u64>() as f64 / loads.len() as f64;
@@ -152,7 +152,7 @@ fn report(name: &str, ranks: u32, statistics: &EpochStatistics) {
     );
 }
 
-/// Runs an input whose partitions must stay below 1.25 times the mean.
+/// Checks an input whose largest partition must stay below 1.25 times the mean.
 fn balanced(name: &str, input: impl Fn(u32, &mut Random) -> Input) {
     for ranks in [16, 61, 64] {
         let input = input(ranks, &mut Random(u64::from(ranks)));
@@ -169,8 +169,8 @@ fn lognormal() {
     balanced("lognormal", |ranks, random| Input::f32s(RECORDS, ranks, |_| random.lognormal()));
 }
 
-/// The same distribution through representatives, with the ranks on seven simulated nodes: the whole write path,
-/// equally balanced.
+/// The same distribution is equally balanced through representatives, with the ranks on seven simulated nodes. The test
+/// includes the whole write path.
 #[test]
 fn lognormal_over_several_nodes() {
     let labels: Vec<u32> = (0..61).map(|rank| rank * rank % 7).collect();
@@ -243,7 +243,7 @@ fn half_of_the_ranks_are_empty() {
 #[test]
 fn blast_wave_over_ranks_and_epochs() {
     for ranks in [16u32, 61, 64] {
-        // A mesh of which nine tenths are exactly zero; the front moves over the ranks and from epoch to epoch.
+        // Nine tenths of this mesh's keys are exactly zero. The front moves over the ranks, and from epoch to epoch.
         let mut random = Random(9);
         let epochs: Vec<Input> = (0..5)
             .map(|epoch| {
@@ -284,7 +284,7 @@ fn every_type_and_its_extremes() {
     integers!(i32, DataType::I32);
     integers!(i64, DataType::I64);
     integers!(u32, DataType::U32);
-    // Nearly all of these lie beyond 2^63 or at the ends.
+    // Nearly all of these keys are greater than 2^63 or at the ends of the range.
     balanced("u64 beyond 2^63", |ranks, random| {
         Input::sliced(DataType::U64, RECORDS, ranks, |_| {
             let key = if random.bits().is_multiple_of(1000) { u64::MAX } else { random.bits() | (1 << 63) };
@@ -316,7 +316,7 @@ fn few_or_no_records() {
 }
 
 /// Returns the load imbalance of CARP's method: ranks in lockstep, appends of 1,000, 512 pivots, six renegotiations
-/// spread over the epoch and one whenever a rank's out-of-bounds buffer is full.
+/// distributed over the epoch, and an additional one whenever a rank's out-of-bounds buffer is full.
 fn carp_imbalance(input: &Input) -> f64 {
     let order = KeyOrder::new(input.data_type).unwrap();
     let ranks = input.ranks.len();
@@ -360,8 +360,8 @@ fn carp_imbalance(input: &Input) -> f64 {
     variance.sqrt() / mean
 }
 
-/// Past keys do not predict future ones here: the imbalance is printed beside that of CARP's method, and no record may
-/// be lost.
+/// Past keys do not predict future keys here. The test prints the imbalance with that of CARP's method, and no record
+/// may be lost.
 #[test]
 fn sorted_and_reversed() {
     for ranks in [16, 61, 64] {

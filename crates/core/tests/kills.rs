@@ -1,7 +1,7 @@
-//! A whole job, killed before every one of its storage operations in turn.
+//! Kills a whole job before every one of its storage operations in turn.
 //!
-//! After each kill, committed epochs are whole, uncommitted ones do not exist, and the next writer continues. The
-//! storage is tested in two states: as a dying process leaves it, and after a power failure.
+//! After each kill, committed epochs are complete, uncommitted epochs do not exist, and the next writer continues. Each
+//! kill is tested with the storage as the process leaves it, and with the storage after a power failure.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,7 +30,7 @@ fn schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::F32), Column::new("id", DataType::U32)], "key").unwrap()
 }
 
-/// Returns the value that identifies a writing of an epoch.
+/// Returns the ID of a record in one write of an epoch.
 fn id(epoch: u64, writing: u32, rank: u32, row: usize) -> u32 {
     epoch as u32 * 1_000_000 + writing * 100_000 + rank * 10_000 + row as u32
 }
@@ -46,7 +46,7 @@ fn write_epoch(job: &LocalJob, epoch: u64, writing: u32) -> Result<(), Error> {
     job.end_epoch().map(drop)
 }
 
-/// Writes epochs 10 and 20, then 10 once more. Returns how many of the three were acknowledged.
+/// Writes epochs 10 and 20, then 10 again. Returns how many of the three commits were acknowledged.
 fn job(storage: Arc<dyn Storage>) -> usize {
     let mut acknowledged = 0;
     let run = || -> Result<(), Error> {
@@ -57,12 +57,12 @@ fn job(storage: Arc<dyn Storage>) -> usize {
         }
         job.close()
     };
-    // A killed job ends with an error; only the acknowledged epochs count.
+    // A killed job ends with an error. Only the acknowledged epochs count.
     drop(run());
     acknowledged
 }
 
-/// Returns all ids of an epoch, sorted; `None` when it does not exist.
+/// Returns all IDs of an epoch, sorted, or `None` if the epoch does not exist.
 fn read(dataset: &Dataset, epoch: u64) -> Option<Vec<u32>> {
     dataset.epochs().unwrap().contains(&epoch).then(|| {
         let mut ids = Vec::new();
@@ -84,7 +84,7 @@ fn written(epoch: u64, writing: u32) -> Vec<u32> {
 }
 
 fn check(storage: Arc<dyn Storage>, acknowledged: usize, story: &str) {
-    // The next writer cleans up and continues.
+    // The next writer recovers the dataset and continues.
     let next = LocalJob::open_with(Arc::clone(&storage), "/ds", schema(), options(IfExists::Error)).unwrap();
     let dataset = Dataset::open_with(Arc::clone(&storage), "/ds").unwrap();
     let (ten, twenty) = (read(&dataset, 10), read(&dataset, 20));

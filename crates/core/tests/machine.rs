@@ -1,5 +1,5 @@
-//! The engines of up to thousands of virtual ranks on a modelled machine: no record is lost, and memory and traffic
-//! grow with the job as designed.
+//! Tests of the engines of up to thousands of virtual ranks on a modelled machine: no record is lost, and memory and
+//! traffic grow with the job as designed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -28,7 +28,7 @@ fn options(ranks: u32, per_node: u32, seed: u64) -> MachineOptions {
     MachineOptions { append_rows: 64, ..MachineOptions::new(Machine::cluster(per_node), ranks, 12, seed) }
 }
 
-/// Runs an epoch; panics on a record that is lost, delivered twice or altered.
+/// Runs an epoch. Panics if a record is lost, delivered twice or altered.
 fn run(options: MachineOptions, records: u64) -> MachineReport {
     let mut places = BTreeMap::new();
     let mut job = MachineJob::new(options, schema());
@@ -47,7 +47,7 @@ fn run(options: MachineOptions, records: u64) -> MachineReport {
     report
 }
 
-/// Runs an epoch and only counts records, for jobs of thousands.
+/// Runs an epoch and only counts records. Used for jobs of thousands of ranks.
 fn count(options: MachineOptions, records: u64) -> MachineReport {
     let mut delivered = 0;
     let mut job = MachineJob::new(options, schema());
@@ -77,14 +77,14 @@ fn every_record_arrives_once_on_any_machine() {
             options.renegotiation = Renegotiation::Every(40 + seed);
         }
         let report = run(options, 700);
-        // The longer timeout is a second: no rank may sleep through it when there is room again.
+        // The longer timeout is one second. No rank may wait until it expires when there is room again.
         assert!(report.over_s < 0.5, "seed {seed}: {} s", report.over_s);
         spills += report.sum(|rank| rank.spills);
         strays += report.sum(|rank| rank.strays);
         forwarded += report.sum(|rank| rank.forwarded);
         assert_eq!(report.stored.rows, u64::from(ranks) * 700);
     }
-    // The seeds must cover the situations they are for.
+    // The seeds must cover the intended situations.
     assert!(spills > 100 && strays > 100 && forwarded > 10_000, "{spills}, {strays}, {forwarded}");
 }
 
@@ -100,7 +100,7 @@ fn a_seed_repeats_its_run_and_epochs_follow_each_other() {
     }
 }
 
-/// A program waits up to 50 ms for a table under negotiation, and continues as soon as it arrives.
+/// A program waits up to 50 ms for a table under negotiation, and continues as soon as the table arrives.
 #[test]
 fn nobody_sleeps_on_when_the_table_has_come() {
     for (ranks, per_node) in [(2, 1), (16, 4), (64, 16)] {
@@ -111,25 +111,25 @@ fn nobody_sleeps_on_when_the_table_has_come() {
     }
 }
 
-/// Slower storage takes longer, and so does a slower network; the records are the same.
+/// Slower storage or a slower network lengthens the epoch. The stored records are the same.
 #[test]
 fn the_model_follows_its_figures() {
     let fast = count(options(32, 8, 1), 2000);
     let mut slow = options(32, 8, 1);
     slow.machine.storage.bytes_per_s = 1e6;
     let stored = count(slow, 2000);
-    // 64,000 records of 12 bytes at a megabyte a second.
+    // 64,000 records of 12 bytes take 0.77 s at 1 MB/s.
     assert!(stored.over_s > 0.76 && stored.over_s < 0.9, "{}", stored.over_s);
     assert!(fast.over_s < 0.1, "{}", fast.over_s);
     let mut far = options(32, 8, 1);
     far.machine.remote.latency_ns = 5e6;
     let far = count(far, 2000);
     let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
-    // Requests, replies and the table pass between nodes at least once each.
+    // Requests, replies and the table each pass between nodes at least once.
     assert!(latency(&far) > 0.015 && latency(&fast) < 0.002, "{} {}", latency(&far), latency(&fast));
 }
 
-/// The run at 131,072 ranks is `make scale`; this test checks how memory, messages and latency scale.
+/// Checks how memory, messages and latency scale. `make scale` runs the same at 131,072 ranks.
 #[test]
 fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     let study = |ranks| {
@@ -139,18 +139,19 @@ fn what_a_rank_needs_and_waits_for_hardly_grows_with_the_job() {
     let (small, large) = (study(64), study(4096));
     for report in [&small, &large] {
         assert!(report.rounds.len() >= 3, "{} tables", report.rounds.len());
-        // Begin, pivots and table for each rank, and about one request.
+        // The messages are `Begin`, pivots and table for each rank, and about one request.
         let ranks = report.ranks.len() as u64;
         let negotiation = report.traffic.control[1];
         assert!(negotiation <= 4 * ranks * report.rounds.len() as u64 + ranks, "{negotiation} messages");
-        // Batches 1 MiB, records held back 0.5 MiB, sketch and tables 0.5 MiB: the table in ARCHITECTURE.md.
+        // The limits are those of the table in ARCHITECTURE.md: 1 MiB for batches, 0.5 MiB for records held back, 0.5
+        // MiB for sketch and tables.
         assert!(report.most_bytes.batches <= 1 << 20, "{:?}", report.most_bytes);
         assert!(report.most_bytes.held <= 1 << 19, "{:?}", report.most_bytes);
         assert!(report.most_bytes.negotiation <= 1 << 19, "{:?}", report.most_bytes);
     }
     assert!(large.tree_depth <= small.tree_depth + 2, "{} {}", small.tree_depth, large.tree_depth);
     assert!(large.table_bytes <= 66 << 10, "{} bytes", large.table_bytes);
-    // 64 times as many ranks, one level more: a few times as long, most of it for the larger table.
+    // With 64 times as many ranks and one more level, a round takes a few times as long, mostly for the larger table.
     let latency = |report: &MachineReport| report.rounds.iter().map(|round| round.latency_s()).fold(0.0, f64::max);
     assert!(latency(&large) < 20.0 * latency(&small), "{} {}", latency(&small), latency(&large));
 }

@@ -1,4 +1,4 @@
-//! The engines of many virtual ranks over a network with delays and little credit.
+//! Tests of the engines of many virtual ranks, over a network with delays and little credit.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -45,7 +45,8 @@ fn tables_that_change_under_way_make_strays_that_lie_apart() {
     assert_eq!(strays, delivered);
 }
 
-/// Rank r appends only after rank r-1 is done and is deaf before that; a receiver takes one batch.
+/// Rank r appends only after rank r-1 is done, and does not drive its engine before that. A receiver accepts only one
+/// batch.
 #[test]
 fn passing_a_token_does_not_hang() {
     let options =
@@ -63,7 +64,7 @@ fn thousands_of_ranks_negotiate_and_end() {
     assert!(*loads.iter().max().unwrap() < 150 * 2, "{:?}", loads.iter().max());
 }
 
-/// The next epoch begins without state of the last one.
+/// An epoch begins without state of the previous epoch.
 #[test]
 fn epochs_follow_each_other() {
     let mut simulation = Simulation::new(SimOptions::new(7, 2), schema());

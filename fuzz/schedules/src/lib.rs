@@ -1,13 +1,13 @@
-//! The hand-off between ranks and background threads, as it stands in the core, with Shuttle's locks, conditions and
-//! threads. What it hands over is put in its place: tasks are numbers, and a rank is a model of what `runtime/local`
-//! and `runtime/rank` do around it.
+//! The hand-off between ranks and background threads: the core's code, compiled with Shuttle's locks, condition
+//! variables and threads. Stand-ins replace the rest: tasks are numbers, and a rank is a model of the code in
+//! `runtime/local` and `runtime/rank` around the hand-off.
 
 #![allow(dead_code, reason = "the core uses the rest")]
 
 mod runtime;
 mod shuffle;
 
-/// Stand-in for the core's `format`.
+/// Replaces the core's `format`.
 mod format {
     #[derive(Debug)]
     pub(crate) struct EncodeBuffers;
@@ -19,13 +19,13 @@ mod format {
     }
 }
 
-/// Stand-in for the core's `writer`.
+/// Replaces the core's `writer`.
 mod writer {
-    /// Says which task was executed last on each rank, so that the order shows.
+    /// Replaces the factory of parts. Executing a task returns the task's number.
     #[derive(Debug)]
     pub(crate) struct PartFactory;
 
-    /// The number of a task of a rank.
+    /// A task of a rank, with its number.
     #[derive(Debug)]
     pub(crate) struct Task(pub(crate) u32);
 
@@ -34,7 +34,7 @@ mod writer {
 
     impl PartFactory {
         pub(crate) fn execute(&self, task: Task, _: &mut crate::format::EncodeBuffers) -> Completion {
-            // Another thread may run while a part is written.
+            // Another thread may run while this thread writes a part.
             shuttle::thread::yield_now();
             Completion(task.0)
         }

@@ -1,4 +1,5 @@
-//! Stand-in for the core's `runtime::process`, whose `sync` has the locks and threads of the standard library.
+//! Replaces the core's `runtime::process`. Its `sync` exports Shuttle's locks and threads instead of the standard
+//! library's.
 
 pub(crate) mod sync {
     pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! Stand-in for the core's `runtime`.
+//! Replaces the core's `runtime`.
 
 #[path = "../../../crates/core/src/runtime/local/mailbox.rs"]
 pub(super) mod mailbox;

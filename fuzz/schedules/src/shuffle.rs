@@ -1,4 +1,4 @@
-//! Stand-in for the core's `shuffle`: the real seam, without the engine.
+//! Replaces the core's `shuffle`: the core's transport interface, without the engine.
 
 #[path = "../../../crates/core/src/shuffle/transport.rs"]
 mod transport;

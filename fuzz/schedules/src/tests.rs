@@ -1,5 +1,5 @@
-//! Many orders of threads. A deadlock, a task done twice or out of its turn, or a message lost fails with the order
-//! that showed it.
+//! Tests of many thread schedules. A deadlock, a task that runs twice or out of order, or a lost message fails the test
+//! and reports the schedule.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::writer::{Completion, PartFactory, Task};
 
 const RUNS: usize = 2_000;
 
-/// A rank with tasks to be done one after the other: what an endpoint with a writer is to the pool.
+/// A rank whose tasks run one after another. It replaces an endpoint with a writer.
 #[derive(Debug, Default)]
 struct Rank {
-    /// Tasks that have not been handed over.
+    /// Number of tasks that have not been submitted.
     left: u32,
-    /// The number of the task that is out.
+    /// The number of the submitted task, if any.
     out: Option<u32>,
     done: Vec<u32>,
-    /// What the owner still has to append; each makes a task.
+    /// Number of remaining appends of the owner. Each creates a task.
     unseen: u32,
 }
 
@@ -59,7 +59,7 @@ fn start(ranks: u32, tasks: u32, threads: usize) -> (Job, Pool) {
     let ranks = Arc::new((0..ranks).map(rank).collect::<Vec<_>>());
     let (queue, factory) = (Arc::new(TaskQueue::default()), Arc::new(PartFactory));
     let (shared, tasks, made) = (Arc::clone(&ranks), Arc::clone(&queue), Arc::clone(&factory));
-    // As in `LocalJob::open_with`: the writer goes on by itself.
+    // The writer submits its next task without further calls, as in `LocalJob::open_with`.
     let complete = move |number: u32, completion| {
         let mut rank = shared[number as usize].lock().unwrap();
         rank.complete(completion);
@@ -70,8 +70,8 @@ fn start(ranks: u32, tasks: u32, threads: usize) -> (Job, Pool) {
 }
 
 impl Job {
-    /// As `LocalJob::drive_until`: look at every rank, and wait when nothing moved. There is no timeout here, so a
-    /// wakeup that is lost is a deadlock.
+    /// Visits every rank, and waits when none makes progress, like `LocalJob::drive_until`. The wait has no timeout, so
+    /// a lost wakeup is a deadlock.
     fn drive_until_done(&self, tasks: u32) {
         loop {
             let seen = self.queue.completions();
@@ -79,7 +79,7 @@ impl Job {
             for (number, rank) in self.ranks.iter().enumerate() {
                 let mut rank = rank.lock().unwrap();
                 if rank.unseen > 0 {
-                    // An append that filled a memtable.
+                    // This append fills a memtable.
                     (rank.unseen, rank.left) = (rank.unseen - 1, rank.left + 1);
                     moved = true;
                 }

@@ -1,4 +1,4 @@
-//! Queries of a possibly corrupt dataset, and checks of their answers.
+//! Queries of a possibly corrupt dataset, and checks of their results.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use turbidite::{Error, ErrorClass};
 
 use super::sample::{ROOT, Sample};
 
-/// An answer, or the error instead.
+/// The result of a query, or the error.
 pub type Answer = Result<Vec<u8>, Error>;
 
-/// The queries: epochs, filter, ordered. Each reads something that the others do not.
+/// The queries: epochs, filter, and whether results are ordered. Each query reads data that the others do not.
 const QUESTIONS: [(u64, u64, &str, bool); 6] = [
     (0, u64::MAX, "", false),
     (1, 1, "energy > 0.25 and a < 50", false),
@@ -25,16 +25,16 @@ const QUESTIONS: [(u64, u64, &str, bool); 6] = [
     (0, 30, "energy < -5", false),
 ];
 
-/// All answers of a dataset.
+/// All results of a dataset.
 #[derive(Debug)]
 pub struct Answers {
-    /// In the order of the queries.
+    /// Results in the order of the queries.
     pub answers: Vec<Answer>,
     /// The result of verification.
     pub report: Result<VerifyReport, Error>,
 }
 
-/// Returns the values of all columns, byte for byte; none of them is ever null.
+/// Returns the values of all columns, byte for byte. No value may be null.
 fn values(batches: impl Iterator<Item = Result<RecordBatch, Error>>) -> Answer {
     let mut all = Vec::new();
     for batch in batches {
@@ -61,7 +61,7 @@ fn ask(dataset: &Dataset, question: (u64, u64, &str, bool), check: bool) -> Answ
     Ok(answer)
 }
 
-/// Makes the queries that statistics alone answer, and those that track particles.
+/// Runs the queries that need only statistics, and those that track particles.
 fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     let bins = Bins::new(7);
     let histogram = dataset.histogram("energy", &bins, EpochRange::ALL, Precision::Bounded)?;
@@ -76,7 +76,7 @@ fn ask_aside(dataset: &Dataset, check: bool) -> Answer {
     Ok([format!("{stated:?}").into_bytes(), tracks].concat())
 }
 
-/// Makes all queries of a dataset of these files.
+/// Runs all queries on a dataset of these files.
 pub fn ask_everything(files: &[(PathBuf, Vec<u8>)], check: bool) -> Answers {
     let storage: Arc<dyn Storage> = Arc::new(Sample::storage(files));
     let layout = DatasetPaths::new(ROOT);
@@ -104,7 +104,7 @@ pub fn tells_of_damage(error: &Error) -> bool {
 }
 
 impl Answers {
-    /// Returns the answers of an intact dataset.
+    /// Returns the results of an intact dataset.
     pub fn of(files: &[(PathBuf, Vec<u8>)]) -> Self {
         let answers = ask_everything(files, true);
         for answer in &answers.answers {
@@ -113,7 +113,7 @@ impl Answers {
         answers
     }
 
-    /// Compares another dataset's answers with these: each is the same, or an error that reports corruption.
+    /// Compares another dataset's results with these. Each must be equal, or an error that reports corruption.
     pub fn compare(&self, other: &Self) {
         for (expected, found) in self.answers.iter().zip(&other.answers).take(QUESTIONS.len() + 1) {
             match (expected, found) {

@@ -1,5 +1,5 @@
-//! A whole dataset with some modified bytes, lengths, files or statistics. Without repaired checksums every answer must
-//! be right, or an error that reports corruption; with repaired ones, calls only have to return.
+//! A whole dataset with some modified bytes, lengths, files or statistics. Without recomputed checksums, every result
+//! must be correct or an error that reports corruption. With recomputed checksums, every call must return.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -13,19 +13,19 @@ use super::damage::{Answers, ask_everything};
 use super::sample::{ROOT, Sample, schema};
 use super::script::Script;
 
-/// Returns the sample, built once.
+/// Returns the sample, which is built once.
 pub fn sample() -> &'static Sample {
     static SAMPLE: OnceLock<Sample> = OnceLock::new();
     SAMPLE.get_or_init(Sample::new)
 }
 
-/// Returns the right answers.
+/// Returns the correct results.
 pub fn answers() -> &'static Answers {
     static ANSWERS: OnceLock<Answers> = OnceLock::new();
     ANSWERS.get_or_init(|| Answers::of(&sample().files))
 }
 
-/// Returns the seeds of the corpus: one change of each kind, with and without repair.
+/// Returns the seeds of the corpus: one change of each kind, with and without recomputed checksums.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![0], vec![1]];
     for repair in [0u8, 1] {
@@ -42,7 +42,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Makes all queries of a modified dataset.
+/// Runs all queries on a modified dataset.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let repair = script.byte() & 1 == 1;
@@ -56,7 +56,7 @@ pub fn target(data: &[u8]) {
     }
     if repair {
         self::repair(&mut files, &mut manifests);
-        // The answers may be wrong, but every call must return.
+        // The results may be wrong, but every call must return.
         let _ = ask_everything(&files, false);
         let _ = ask_everything(&files, true);
     } else {
@@ -64,7 +64,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// Changes the files, or the content of a manifest, once.
+/// Makes one change to the files, or to the content of a manifest.
 fn change(script: &mut Script<'_>, files: &mut Vec<(PathBuf, Vec<u8>)>, manifests: &mut [EpochManifest]) {
     let kind = script.byte() % 7;
     if kind == 6 {

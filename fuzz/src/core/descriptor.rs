@@ -1,4 +1,4 @@
-//! Small files and names: dataset.json, the lock, and any content of folders.
+//! Small files and names: dataset.json, the lock, and arbitrary names in folders.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,13 +23,13 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![[&[0], covered].concat(), [&[1], LOCK.as_bytes()].concat(), names.to_vec()]
 }
 
-/// Appends the checksum of dataset.json to bytes.
+/// Returns bytes followed by the checksum of dataset.json.
 fn signed(covered: &[u8]) -> Vec<u8> {
     let closing = format!(",\n  \"checksum\": \"{:016x}\"\n}}\n", xxh3_64(covered));
     [covered, closing.as_bytes()].concat()
 }
 
-/// Reads one of them.
+/// Reads one of these inputs.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     match script.byte() % 4 {
@@ -60,7 +60,7 @@ fn lock(content: &[u8]) {
     }
 }
 
-/// Creates files and folders of any name beside those of a dataset.
+/// Creates files and folders with arbitrary names besides those of a dataset.
 fn names(script: &mut Script<'_>) {
     let sample = Sample::new();
     let memory: MemoryStorage = Sample::storage(&sample.files);

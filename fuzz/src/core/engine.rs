@@ -1,5 +1,5 @@
-//! An engine among peers that send anything: the outcome is an error, never a panic, and memory stays within the limits
-//! of its buffers. The calls in between are those of a driver.
+//! An engine whose peers send arbitrary messages. The result is an error, never a panic, and memory stays within the
+//! limits of the buffers. The calls between the messages are those of a driver.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use turbidite::{Column, ColumnView, DataType, Schema, Topology};
 use super::script::Script;
 use super::wire;
 
-/// Rank, number of ranks, and number of nodes.
+/// Places of the engine: rank, number of ranks and number of nodes.
 const PLACES: [(u32, u32, u32); 6] = [(0, 1, 1), (0, 3, 1), (2, 3, 1), (1, 9, 1), (1, 9, 3), (0, 6, 2)];
 
-/// Limit of the buffers: the outbox, held records and buffered batches, with ample room.
+/// Limit of the buffers in bytes, with ample margin: the outbox, held records and buffered batches.
 const MOST_RESIDENT_BYTES: usize = 8 << 20;
 
 /// Maximum number of messages besides batches that one step of the engine may send.
@@ -49,7 +49,7 @@ fn schema() -> Arc<Schema> {
     Arc::new(Schema::new(columns, "key").expect("it is a schema"))
 }
 
-/// Returns a job without failures, seen from a rank with a parent, and one of a rank with children.
+/// Returns a job without failures, once as seen from a rank with a parent and once from a rank with children.
 pub fn seeds() -> Vec<Vec<u8>> {
     let leaf: Vec<u8> = [
         &[2, 1][..],      // place and credit
@@ -88,17 +88,17 @@ pub fn seeds() -> Vec<Vec<u8>> {
     vec![leaf, root, node]
 }
 
-/// An engine and the state of its driver.
+/// An engine, and the state of its driver.
 struct Job {
     engine: Engine,
     post: Post,
     session: u32,
-    /// Set between begin and the outcome.
+    /// Whether an epoch is in progress, from its beginning to its outcome.
     busy: bool,
     delivered: u64,
 }
 
-/// Runs a driver and its peers from a script.
+/// Runs a driver and its peers, controlled by a script.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let (rank, ranks, nodes) = PLACES[usize::from(script.byte()) % PLACES.len()];
@@ -118,7 +118,7 @@ pub fn target(data: &[u8]) {
 }
 
 impl Job {
-    /// Makes one call of the driver, or delivers one message of a peer. Returns false once nothing more can happen.
+    /// Makes one call of the driver, or delivers one message of a peer. Returns false when nothing more can happen.
     fn step(&mut self, script: &mut Script<'_>) -> bool {
         match script.byte() % 9 {
             0 if !self.busy => {
@@ -169,7 +169,7 @@ impl Job {
         }
     }
 
-    /// Returns a table that could come next.
+    /// Returns a table that may be the next one.
     fn table(&self) -> Vec<u8> {
         let receivers = self.engine.options().receivers;
         let cuts = (1..receivers).map(|cut| CutPoint { ordinal: (u64::from(cut) + 8) << 28, tie: 0 }).collect();
@@ -197,7 +197,7 @@ impl Job {
         self.post.arrived[channel].push_back(message);
     }
 
-    /// Exchanges messages, as a driver does, until nothing moves. Returns false if the engine refused a message.
+    /// Exchanges messages until none moves, as a driver does. Returns false if the engine refused a message.
     fn exchange(&mut self) -> bool {
         loop {
             let delivered = &mut self.delivered;
@@ -238,7 +238,7 @@ fn count(rows: &[u8]) -> u64 {
     (rows.len() / schema_row_bytes()) as u64
 }
 
-/// Returns four bytes of key plus two of id.
+/// Returns the size of a row: four bytes of key and two bytes of ID.
 const fn schema_row_bytes() -> usize {
     6
 }

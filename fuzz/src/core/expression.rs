@@ -1,5 +1,5 @@
-//! Expressions: parsed, bound, evaluated and pruned, compared with each other. Pruning must never drop a matching row,
-//! and the printed form of an expression must have the same meaning.
+//! Expressions are parsed, bound, evaluated and pruned, and the results are compared. Pruning must never drop a
+//! matching row, and the printed form of an expression must have the same meaning.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use turbidite::{Column, ColumnView, DataType, Schema, Value};
 
 use super::script::Script;
 
-/// One row.
+/// One row of input.
 #[derive(Debug, Clone, Copy)]
 struct Row {
     single: f32,
@@ -137,7 +137,7 @@ fn row(script: &mut Script<'_>) -> Row {
     }
 }
 
-/// Builds an expression from text or from tokens.
+/// Builds an expression from characters or from tokens.
 fn text(script: &mut Script<'_>, tokens: bool) -> String {
     let bytes = script.rest();
     let token = |byte: &u8| TOKENS[usize::from(*byte) % TOKENS.len()];
@@ -154,7 +154,7 @@ pub fn target(data: &[u8]) {
     let kind = script.byte();
     let count = script.byte();
     let rows: Vec<Row> = (0..count % 4).map(|_| row(&mut script)).collect();
-    // Longer than a chunk in some cases.
+    // Some inputs have more rows than a chunk.
     let rows = if count & 0x80 == 0 { rows } else { rows.repeat(180) };
     let epoch = u64::from(script.byte() % 9);
     let text = text(&mut script, kind & 1 == 1);
@@ -203,7 +203,7 @@ fn array(rows: &[Row], index: usize) -> ArrayRef {
     }
 }
 
-/// Returns the true bounds of one column.
+/// Returns the exact bounds of one column.
 fn summary(rows: &[Row], index: usize) -> Option<ColumnBounds> {
     let value = |row: &Row| match index {
         0 => Value::Float(row.single.into()),
@@ -225,7 +225,7 @@ fn summary(rows: &[Row], index: usize) -> Option<ColumnBounds> {
     Some(ColumnBounds { range: extreme(std::cmp::Ordering::Less).zip(extreme(std::cmp::Ordering::Greater)), nan })
 }
 
-/// Computes a derived column: as many values as rows, or an error.
+/// Computes a derived column. The result has as many values as there are rows, or is an error.
 fn derive(text: &str, rows: &[Row]) {
     let constant = |name: &str| (name == "header.x0").then_some(7.0);
     let texts: Vec<String> = text.split(';').map(str::to_owned).collect();

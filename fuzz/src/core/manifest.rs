@@ -1,4 +1,4 @@
-//! A manifest: an Arrow stream with our metadata and a checksum at its end.
+//! A manifest: an Arrow stream with our metadata and a checksum at the end.
 
 use std::path::Path;
 
@@ -33,6 +33,6 @@ pub fn target(data: &[u8]) {
     let _ = manifest.rows();
     let again = manifest.encode(&schema()).expect("what was read can be written");
     let again = EpochManifest::decode(again, path, &schema()).expect("what was written can be read");
-    // Compared as text, since NaN differs from itself.
+    // The manifests are compared as text, since NaN differs from itself.
     assert_eq!(format!("{manifest:?}"), format!("{again:?}"));
 }

@@ -1,6 +1,6 @@
-//! Targets for the core's code that reads bytes, through its public interface: one function per target. Each returns
-//! for any input, or panics, which is a finding. Checksums would stop a fuzzer: targets repair them first, unless a
-//! choice of the script disables that.
+//! Targets for the core's code that reads bytes, through its public interface. Each target is one function, which
+//! returns for any input. A panic is a finding. Checksums would stop a fuzzer, so targets recompute them first, unless
+//! a choice of the script disables this.
 //!
 //! The same functions replay the corpora as ordinary tests (`crates/core/tests/corpora.rs`).
 

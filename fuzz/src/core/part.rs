@@ -1,5 +1,5 @@
-//! A part file: footer, page indexes, page headers and pages. The manifest's entry is adjusted to fit, so that the
-//! footer's own content is under test.
+//! A part file: footer, page indexes, page headers and pages. The manifest's entry is adjusted to match the file, so
+//! that the footer's own content is under test.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::sample::{Sample, identity, schema};
 use super::script::Script;
 
-/// Encodes a target's input: a choice, the offset of the footer, the file.
+/// Encodes a target's input: a choice, the offset of the footer, and the file.
 pub fn input(entry: &PartEntry, content: &[u8]) -> Vec<u8> {
     [&[0][..], &(entry.footer_offset as u32).to_le_bytes(), content].concat()
 }

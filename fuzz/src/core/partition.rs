@@ -1,5 +1,5 @@
-//! Messages of partitioners: pivots and tables. Every accepted table routes every key to a partition whose bounds
-//! contain it.
+//! The partitioner's messages: pivots and tables. Every accepted table routes every key to a partition whose bounds
+//! contain the key.
 
 use turbidite::partition::{PartitionTable, Pivots, Sketch, TablePlanner, TablePlannerOptions};
 use turbidite::{Column, DataType};
@@ -42,7 +42,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Decodes the messages, merges them and plans tables.
+/// Decodes the messages, merges the pivots and plans tables.
 pub fn target(data: &[u8]) {
     let mut script = Script::new(data);
     let count = script.byte() % 6;
@@ -84,7 +84,7 @@ fn join(many: &[Pivots], partitions: u32, loads: u8, script: &mut Script<'_>) {
     }
 }
 
-/// Checks that every key is routed to an existing partition that contains it.
+/// Checks that every key is routed to an existing partition that contains the key.
 fn routes(table: &PartitionTable, script: &mut Script<'_>) {
     let cuts = table.cuts().iter().map(|cut| cut.ordinal).take(64);
     let near = cuts.flat_map(|cut| [cut.saturating_sub(1), cut, cut.saturating_add(1)]);

@@ -1,5 +1,5 @@
-//! One rank of a parallel program whose peers send anything: every call ends with a result or an error, and the dataset
-//! stays consistent. Covers announcements, agreements, reports of other ranks and outcomes.
+//! One rank of a parallel program whose peers send arbitrary messages. Every call returns a result or an error, and the
+//! dataset stays consistent. Covers announcements, agreements, reports of other ranks, and outcomes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::sample::{ROOT, Sample, mix, schema};
 use super::script::Script;
 use super::wire;
 
-/// The peers' script, and the position in it. At its end the transport fails, so that no call waits.
+/// The peers' script, and the position in it. The transport fails at the script's end, so that no call waits.
 struct Peers {
     bytes: Vec<u8>,
     at: usize,
     rank: u32,
-    /// The session named in messages.
+    /// The session number in messages.
     session: u32,
     table_version: u32,
-    /// Batches made by the script.
+    /// Batches created by the script.
     batches: VecDeque<Vec<u8>>,
 }
 
-/// Returns the payload of a valid peer: JSON of an announcement, a report, or statistics.
+/// Returns the payload of a valid peer: an announcement as JSON, a report, or statistics.
 fn payload(script: &mut Script<'_>) -> Vec<u8> {
     let text = |text: &str| text.as_bytes().to_vec();
     match script.byte() % 8 {
@@ -78,7 +78,7 @@ impl Peers {
         bytes
     }
 
-    /// Returns the next message, if it is a control message.
+    /// Returns the next message if it is a control message.
     fn next(&mut self, script: &mut Script<'_>) -> Option<Vec<u8>> {
         match script.byte() % (wire::KINDS + 5) {
             kind @ 0..=wire::KINDS => {
@@ -106,7 +106,7 @@ impl Peers {
 
 impl Transport for Peers {
     fn send(&mut self, _to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-        // Every other send of a batch lacks credit.
+        // Every other attempt to send a batch lacks credit.
         if channel != Channel::Control && self.at & 1 == 1 { Sent::NoCredit(message) } else { Sent::Accepted }
     }
 
@@ -130,7 +130,7 @@ impl Transport for Peers {
     }
 }
 
-/// Returns a leaf that receives all expected messages, and a root whose child replies.
+/// Returns scripts for a leaf that receives all expected messages, and for a root whose child replies.
 pub fn seeds() -> Vec<Vec<u8>> {
     let leaf = b"\x01\x02\x00\x01\x0f\x01\x0d\x02\x01\x0f\x02\x02\x01\x01\x03\x07\x01\x06\x07\x00\x01\x08\x01\x0a\x0d\x06\x01\x01\x01\x01".to_vec();
     let root = b"\x00\x01\x00\x07\x07\x00\x0b\x07\x01\x01\x01\x0f\x02\x01\x07\x07\x07\x00\x09\x07\x01\x00\x0b\x05\x00\x00\x00\x00\x00\x00\x01\x01\x01\x01".to_vec();
@@ -147,7 +147,7 @@ pub fn target(data: &[u8]) {
     let memory = Sample::storage(&dataset::sample().files);
     let storage: Arc<dyn Storage> = Arc::new(memory.clone());
     let peers = Peers { bytes, at: 0, rank, session: 1, table_version: 1, batches: VecDeque::new() };
-    // The calls return a result or an error, whatever the peers do.
+    // The calls return a result or an error for any behaviour of the peers.
     let _ = calls_of(storage, rank, calls, peers);
     let memory: Arc<dyn Storage> = Arc::new(memory);
     let rows = |epoch: u64| dataset::sample().records.iter().filter(|record| record.epoch == epoch).count() as u64;
@@ -156,7 +156,7 @@ pub fn target(data: &[u8]) {
     assert_eq!(found, rows(1));
 }
 
-/// Makes the calls of a program: open, epochs, records, a truncation.
+/// Makes a program's calls: opens the dataset, writes epochs, appends records, and truncates.
 fn calls_of(storage: Arc<dyn Storage>, rank: u32, calls: u8, peers: Peers) -> turbidite::Result<()> {
     let mut options = WriteOptions::new(2);
     options.if_exists = IfExists::Replace;

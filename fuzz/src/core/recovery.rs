@@ -1,4 +1,4 @@
-//! The part file of a dead writer: its seals, and the salvage of its runs.
+//! A dead writer's part file: its seals, and the salvage of its runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,9 +11,13 @@ use super::sample::{ROOT, Sample, UNFINISHED, identity};
 use super::script::Script;
 
 const SEAL_MAGIC: &[u8; 8] = b"TBDTSEAL";
-/// Offsets of a seal's number of row groups, and of the row groups (FORMAT.md).
+
+/// Offset of the number of row groups in a seal (FORMAT.md).
 const COUNT_AT: usize = 88;
+
+/// Offset of the row groups in a seal (FORMAT.md).
 const GROUPS_AT: usize = 96;
+
 const GROUP_BYTES: usize = 32;
 const TRAILER_BYTES: usize = 24;
 

@@ -1,5 +1,5 @@
 //! A small dataset with all features: several epochs and parts, runs of every kind, row groups of several pages, NaN in
-//! keys and elsewhere, a part and an epoch without rows, and an unfinished attempt. Its bytes are deterministic.
+//! keys and in other columns, a part and an epoch without rows, and an unfinished attempt. Its bytes are deterministic.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,15 +22,15 @@ pub const UNFINISHED: u64 = 9;
 /// One stored record.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Record {
-    /// Its epoch.
+    /// The record's epoch.
     pub epoch: u64,
     /// The key.
     pub energy: f32,
-    /// Another number; some are NaN.
+    /// A number. Some are NaN.
     pub a: f32,
     /// A small integer.
     pub b: i16,
-    /// Unique.
+    /// The unique ID.
     pub id: u64,
 }
 
@@ -45,20 +45,20 @@ impl Record {
     }
 }
 
-/// The dataset and its content.
+/// The dataset and its records.
 #[derive(Debug, Clone)]
 pub struct Sample {
-    /// Its files by path; folders are implied.
+    /// The dataset's files by path. Folders are implied.
     pub files: Vec<(PathBuf, Vec<u8>)>,
-    /// The manifests of its epochs.
+    /// The manifests of the dataset's epochs.
     pub manifests: Vec<EpochManifest>,
-    /// dataset.json.
+    /// The content of dataset.json.
     pub descriptor: DatasetDescriptor,
-    /// Every record of a committed epoch.
+    /// All records of committed epochs.
     pub records: Vec<Record>,
 }
 
-/// Returns the columns.
+/// Returns the dataset's schema.
 pub fn schema() -> Arc<Schema> {
     let columns = vec![
         Column::new("b", DataType::I16),
@@ -83,7 +83,7 @@ pub fn mix(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The runs of a part: kind and number of records of each.
+/// The runs of a part: the kind and the number of records of each.
 type ExpressionPlan = &'static [(RunKind, u64)];
 
 /// Epochs, each with the runs of its parts.
@@ -160,7 +160,7 @@ fn put(storage: &dyn Storage, path: &Path, content: &[u8]) {
     storage.create(path).expect("it is new").write_at(0, content).expect("memory");
 }
 
-/// Returns every file below a folder.
+/// Returns all files below a folder.
 pub fn files_below(storage: &dyn Storage, folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in storage.list(folder).expect("it is there") {
@@ -221,7 +221,7 @@ impl Sample {
         Self { files, manifests, descriptor, records }
     }
 
-    /// Returns a storage with the files. The folders of all epochs exist, whatever files are left in them.
+    /// Returns a storage backend with these files. The folders of all epochs exist, even if they have no files.
     pub fn storage(files: &[(PathBuf, Vec<u8>)]) -> MemoryStorage {
         let storage = MemoryStorage::new();
         let layout = DatasetPaths::new(ROOT);

@@ -1,18 +1,19 @@
-//! The fuzzer's bytes as a sequence of choices. Every choice past the end is 0, so that any prefix is a script too.
+//! Interprets the fuzzer's bytes as a sequence of choices. Every choice after the last byte is 0, so every prefix of a
+//! script is also a script.
 
-/// The remaining bytes.
+/// The remaining bytes of the input.
 #[derive(Debug, Clone)]
 pub struct Script<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Script<'a> {
-    /// Creates a script from its beginning.
+    /// Creates a script that begins with the first of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Returns whether no choice is left.
+    /// Returns whether no choice remains.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
@@ -28,32 +29,32 @@ impl<'a> Script<'a> {
         head.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
     }
 
-    /// Returns a byte.
+    /// Consumes one byte.
     pub fn byte(&mut self) -> u8 {
         self.number(1) as u8
     }
 
-    /// Returns two bytes.
+    /// Consumes two bytes.
     pub fn short(&mut self) -> u16 {
         self.number(2) as u16
     }
 
-    /// Returns four bytes.
+    /// Consumes four bytes.
     pub fn word(&mut self) -> u32 {
         self.number(4) as u32
     }
 
-    /// Returns eight bytes.
+    /// Consumes eight bytes.
     pub fn long(&mut self) -> u64 {
         self.number(8)
     }
 
-    /// Returns an index below `count`, or 0 if there is none.
+    /// Returns an index less than `count`, or 0 if `count` is 0.
     pub fn one_of(&mut self, count: usize) -> usize {
         usize::from(self.short()) % count.max(1)
     }
 
-    /// Returns as many bytes as the next byte says, fewer at the end.
+    /// Consumes a length of one byte and that many bytes, or fewer at the end.
     pub fn chunk(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.rest.len());
         let (head, rest) = self.rest.split_at(length);
@@ -61,7 +62,7 @@ impl<'a> Script<'a> {
         head
     }
 
-    /// As [`Script::chunk`], up to 65,535 bytes.
+    /// Consumes a length of two bytes and that many bytes, or fewer at the end.
     pub fn long_chunk(&mut self) -> &'a [u8] {
         let length = usize::from(self.short()).min(self.rest.len());
         let (head, rest) = self.rest.split_at(length);

@@ -1,5 +1,6 @@
-//! Messages between ranks, encoded by hand, as a broken peer may send them. The layout is that of `shuffle/message.rs`.
-//! A message that no longer fits it is refused at once; the corpora then cover less, but stay valid.
+//! Messages between ranks, encoded by hand as a faulty peer may send them. Their layout is that of
+//! `shuffle/message.rs`. If that layout changes, engines refuse these messages at once; the corpora then cover less,
+//! but stay valid.
 
 use super::script::Script;
 
@@ -33,10 +34,10 @@ impl Fields {
     }
 }
 
-/// Number of kinds of control messages; they count from 1.
+/// Number of kinds of control messages, which are numbered from 1.
 pub const KINDS: u8 = 14;
 
-/// Returns a small number in most cases, any number in some.
+/// Returns a small number in most cases, and any number in some.
 fn count(script: &mut Script<'_>) -> u64 {
     match script.byte() {
         255 => script.long(),
@@ -45,8 +46,7 @@ fn count(script: &mut Script<'_>) -> u64 {
     }
 }
 
-/// Returns a control message of a kind, with its fields from the script. `table` and `payload` are those of a valid
-/// peer.
+/// Returns a control message of `kind`, with its fields from the script. `table` and `payload` are from a valid peer.
 pub fn control(kind: u8, session: u32, script: &mut Script<'_>, table: &[u8], payload: &[u8]) -> Vec<u8> {
     let head = Fields::head(kind, session);
     let whole = |script: &mut Script<'_>, sane: &[u8]| match script.byte() {
@@ -87,7 +87,7 @@ fn empty_pivots() -> Vec<u8> {
     bytes
 }
 
-/// Returns the header of a batch and its content.
+/// Returns a batch: its header and its content.
 pub fn data(session: u32, destination: u32, table_version: u32, rows: u32, content: &[u8]) -> Vec<u8> {
     let mut message = Fields::default().word(session).word(1).word(destination).word(table_version).word(rows).0;
     message.extend_from_slice(content);

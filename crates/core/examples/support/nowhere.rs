@@ -1,4 +1,4 @@
-//! Storage that discards parts, to separate the processor's time from the device's.
+//! A storage backend that discards parts, to separate processor time from device time.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl WritableFile for Nowhere {
     }
 }
 
-/// The file system, except that the contents of parts are discarded.
+/// The file system, except that parts have no content.
 #[derive(Debug, Default)]
 pub(crate) struct PartsNowhere {
     files: FileSystem,
@@ -35,7 +35,7 @@ pub(crate) struct PartsNowhere {
 impl Storage for PartsNowhere {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WritableFile>> {
         if path.extension().is_some_and(|extension| extension == "parquet") {
-            // The name stays, since a commit checks that it exists.
+            // The file is created, since a commit checks that it exists.
             self.files.create(path)?;
             return Ok(Box::new(Nowhere));
         }
@@ -79,8 +79,8 @@ impl Storage for PartsNowhere {
     }
 }
 
-/// Writes one part of `rows` to `folder`, in runs of `memtable_bytes`, without any other rank. Unless `keep` is set,
-/// only its name is created.
+/// Writes one part of `rows` to `folder`, in runs of `memtable_bytes`, without another rank. Unless `keep` is set, only
+/// the file is created.
 pub(crate) fn sort_and_encode(
     folder: &Path,
     keep: bool,

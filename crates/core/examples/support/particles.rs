@@ -1,20 +1,20 @@
-//! Particles of VPIC dumps, the basis of generated input.
+//! Particles of VPIC dumps, from which the examples generate their input.
 
 use std::path::{Path, PathBuf};
 
 use turbidite::random;
 
-/// Size of a dump's header.
+/// Size of a dump's header in bytes.
 const HEADER_BYTES: usize = 115;
 
-/// One particle as stored in a dump: position in its cell, cell, momentum, weight.
+/// One particle as stored in a dump: its position in its cell, the cell, momentum and weight.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Particle {
     pub(crate) bytes: [u8; 32],
 }
 
 impl Particle {
-    /// Returns the kinetic energy, from the momentum.
+    /// Returns the kinetic energy, computed from the momentum.
     pub(crate) fn energy(&self) -> f64 {
         let component = |at: usize| {
             let raw = [self.bytes[at], self.bytes[at + 1], self.bytes[at + 2], self.bytes[at + 3]];
@@ -38,13 +38,14 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Returns a number in 0..1.
+    /// Returns a random number in 0..1.
     pub(crate) fn unit(&mut self) -> f64 {
         self.0.fraction()
     }
 }
 
-/// Returns the particles of each step below `source`: steps in order, each in the order of its files.
+/// Returns the particles of each step below `source`. The steps are in order, and each step's particles are in the
+/// order of its files.
 pub(crate) fn read_steps(source: &Path) -> std::io::Result<Vec<Vec<Particle>>> {
     let mut steps: Vec<(u64, PathBuf)> = std::fs::read_dir(source)?
         .filter_map(|entry| {
@@ -61,7 +62,7 @@ fn read_step(folder: &Path) -> std::io::Result<Vec<Particle>> {
     let mut files = std::fs::read_dir(folder)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<std::io::Result<Vec<PathBuf>>>()?;
-    // Sorts numerically: the last part of a name is the rank.
+    // The last component of a file name is the rank. The files are sorted by its numeric value.
     files.sort_by_key(|path| path.extension().and_then(|rank| rank.to_str()?.parse::<u64>().ok()));
     let mut particles = Vec::new();
     for file in files {

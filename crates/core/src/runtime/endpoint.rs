@@ -1,10 +1,10 @@
-//! One rank's engine and writer, combined. Every runtime that stores records uses one per rank, with a transport of its
-//! own.
+//! One rank's engine and writer, combined. Every runtime that stores records has one endpoint and one transport per
+//! rank.
 //!
-//! A *session* is the engine's name for an epoch: begun on all ranks, announced by rank 0, ended with one outcome for
-//! all. Ranks agree on collective operations, such as opening a dataset, in a session without records.
+//! A *session* is the engine's name for an epoch: all ranks begin it, rank 0 announces it, and it ends with one outcome
+//! for all ranks. Ranks agree on collective operations, such as opening a dataset, in a session without records.
 //!
-//! Invariant: no record is taken before the endpoint has a writer, and none is dropped afterwards.
+//! Invariant: the endpoint accepts no record before it has a writer, and drops none afterwards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use crate::shuffle::{
 use crate::store::EpochCommit;
 use crate::writer::{Completion, PartFactory, Task, Writer, WriterOptions};
 
-/// One rank: its state machines and their resources.
+/// One rank's state machines and their resources.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     pub(super) engine: Engine,
@@ -42,20 +42,20 @@ pub(super) struct Endpoint {
 /// A session's state on this rank.
 #[derive(Debug)]
 enum SessionState {
-    /// No session has begun, or the outcome of the last one was taken.
+    /// No session has begun, or the outcome of the last session was taken.
     Idle,
-    /// No records are stored (yet).
+    /// The session stores no records, or does not store any yet.
     Agreement {
-        /// The announcement of rank 0, until it is taken.
+        /// Rank 0's announcement, until it is taken.
         announcement: Option<Vec<u8>>,
-        /// This rank's objection, if it does not agree.
+        /// This rank's objection, if any.
         objection: Option<String>,
     },
-    /// Records are stored.
+    /// The session stores records.
     Storing(Box<Storing>),
-    /// This rank's parts are sealed and reported to rank 0.
+    /// This rank has sealed its parts and reported them to rank 0.
     Reported(Epoch),
-    /// Over, with one outcome for all ranks.
+    /// The session has ended with one outcome for all ranks.
     Over(Result<Vec<u8>, Failure>),
 }
 
@@ -64,11 +64,11 @@ enum SessionState {
 struct Storing {
     epoch: Epoch,
     writer: Writer,
-    /// The writer's share of the process' memtable memory.
+    /// The writer's share of the process's memtable budget.
     share: Share,
-    /// The size of a memtable while no other dataset needs memory.
+    /// Size of a memtable while no other dataset needs memory, in bytes.
     memtable_bytes: usize,
-    /// Every record of the session has been delivered.
+    /// Whether every record of the session has been delivered.
     all_arrived: bool,
 }
 
@@ -76,12 +76,12 @@ struct Storing {
 #[derive(Debug)]
 struct Epoch {
     factory: Arc<PartFactory>,
-    /// On rank 0: the epoch to commit, and the time it was begun.
+    /// The epoch to commit, and the time at which it was begun. Present on rank 0 only.
     commit: Option<(EpochCommit, Instant)>,
 }
 
-/// The receiver of a rank's records, which passes them to the writer. Without a writer (before the epoch is begun on
-/// this rank, and after its parts are sealed) it takes no records.
+/// The receiver of a rank's records, which passes them to the writer. It accepts no records without a writer: before
+/// the rank has begun the epoch, and after its parts are sealed.
 struct Arrivals<'a>(Option<&'a mut Writer>);
 
 impl Receiver for Arrivals<'_> {
@@ -124,7 +124,7 @@ impl Endpoint {
         }
     }
 
-    /// Begins a session. The announcement of rank 0 reaches every rank.
+    /// Begins a session. Every rank receives rank 0's announcement.
     pub(super) fn begin(&mut self, announcement: Vec<u8>) {
         self.route_s = 0.0;
         self.batches = BatchMemory::default();
@@ -132,7 +132,8 @@ impl Endpoint {
         self.engine.begin(announcement);
     }
 
-    /// Stores the session's records from now on, in parts of `factory`. Rank 0 commits them at the session's end.
+    /// Stores the session's records from now on, in parts created by `factory`. Rank 0 commits the parts at the
+    /// session's end.
     pub(super) fn store(&mut self, options: WriterOptions, factory: Arc<PartFactory>, commit: Option<EpochCommit>) {
         let share = Share::of(&self.memory);
         let memtable_bytes = share.memtable_bytes(options.memtable_bytes);
@@ -153,14 +154,14 @@ impl Endpoint {
         if let SessionState::Storing(storing) = &mut self.session { Some(storing) } else { None }
     }
 
-    /// Limits the writer to its current share of the memory.
+    /// Limits the writer to its current share of the memtable budget.
     pub(super) fn limit_to_share(&mut self) {
         if let Some(Storing { writer, share, memtable_bytes, .. }) = self.storing() {
             writer.set_memtable_bytes(share.memtable_bytes(*memtable_bytes));
         }
     }
 
-    /// Makes the session fail on this rank, and so on all.
+    /// Makes the session fail on this rank, and thereby on all ranks.
     pub(super) fn object(&mut self, cause: Error) {
         match &mut self.session {
             SessionState::Storing(storing) => storing.writer.fail(cause),
@@ -169,14 +170,14 @@ impl Endpoint {
         }
     }
 
-    /// Returns the bytes in the engine's buffers and in memtables.
+    /// Returns the memory of the engine's buffers and of memtables, in bytes.
     pub(super) fn resident_bytes(&self) -> usize {
         let writer =
             if let SessionState::Storing(storing) = &self.session { storing.writer.resident_bytes() } else { 0 };
         self.engine.resident_bytes() + writer + self.memory.spare_bytes()
     }
 
-    /// Returns whether all records of the session have been delivered, on all ranks.
+    /// Returns whether all records of the session have been delivered on all ranks.
     pub(super) fn is_closed(&self) -> bool {
         match &self.session {
             SessionState::Idle | SessionState::Agreement { .. } => false,
@@ -197,7 +198,7 @@ impl Endpoint {
         if let SessionState::Agreement { announcement, .. } = &mut self.session { announcement.take() } else { None }
     }
 
-    /// Takes the session's outcome, once it is over.
+    /// Takes the session's outcome if the session is over.
     pub(super) fn take_outcome(&mut self) -> Option<Result<Vec<u8>, Failure>> {
         match std::mem::replace(&mut self.session, SessionState::Idle) {
             SessionState::Over(outcome) => Some(outcome),
@@ -208,7 +209,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes as many rows of an append as fit. Returns whether any did.
+    /// Appends as many rows as fit. Returns whether any row was taken.
     pub(super) fn advance(&mut self, append: &mut Append<'_>) -> bool {
         let begun = Instant::now();
         let before = self.engine.statistics().originated;
@@ -223,7 +224,7 @@ impl Endpoint {
         self.backpressure.decide(now, progress, self.engine.pressure())
     }
 
-    /// Returns this rank's communication statistics since the session began.
+    /// Returns this rank's communication statistics of the current session.
     pub(super) fn exchange_statistics(&self) -> ExchangeStatistics {
         let Peers { recipients, senders } = self.engine.peers();
         let BatchMemory { open_bytes, resident_bytes, .. } = self.batches;
@@ -236,8 +237,8 @@ impl Endpoint {
         }
     }
 
-    /// Exchanges messages and acts on the engine's events until there are none. Returns whether anything moved;
-    /// [`Endpoint::next_task`] may have a task then.
+    /// Exchanges messages and acts on the engine's events until there are none. Returns whether a message moved or an
+    /// event occurred; [`Endpoint::next_task`] may then return a task.
     pub(super) fn drive(&mut self, transport: &mut dyn Transport) -> Result<bool> {
         let mut moved = false;
         loop {
@@ -280,7 +281,7 @@ impl Endpoint {
                     let objection = objection.take();
                     self.engine.sealed(objection.map_or(Ok(Vec::new()), Err));
                 }
-                // The engine closes a session once.
+                // The engine closes a session only once.
                 SessionState::Idle | SessionState::Reported(_) | SessionState::Over(_) => {}
             },
             Event::Gathered { payloads } => {
@@ -304,7 +305,7 @@ impl Endpoint {
         }
     }
 
-    /// Reports this rank's parts to rank 0 once its writer has finished. Returns whether it had.
+    /// Reports this rank's parts to rank 0 if its writer has finished. Returns whether the writer had finished.
     pub(super) fn report_when_finished(&mut self) -> bool {
         let Storing { writer, share, epoch, .. } = match std::mem::replace(&mut self.session, SessionState::Idle) {
             SessionState::Storing(storing) if storing.writer.is_finished() => *storing,
@@ -331,11 +332,12 @@ impl Endpoint {
         true
     }
 
-    /// Spills records of this rank that other ranks do not take. Returns whether there were any, and room for them.
+    /// Spills records of this rank that other ranks do not accept. Returns whether any were spilled: there may be none,
+    /// or no room for them.
     pub(super) fn spill(&mut self, spill: Spill) -> bool {
         let pressure = self.engine.pressure();
         let SessionState::Storing(storing) = &mut self.session else { return false };
-        // Waiting for the rank's own storage is allowed, since it does not depend on the progress of another rank.
+        // Waiting for the rank's own storage is allowed, since the storage does not depend on another rank's progress.
         let kept = storing.writer.accepts() && self.engine.spill(spill, &mut Arrivals(Some(&mut storing.writer))) > 0;
         if kept {
             self.backpressure.spilled(spill, pressure);
@@ -343,7 +345,7 @@ impl Endpoint {
         kept
     }
 
-    /// Commits the parts that the ranks report. Returns the epoch's statistics, for all ranks.
+    /// Commits the parts that the ranks report. Returns the epoch's statistics for all ranks.
     fn commit(&mut self, payloads: Payloads) -> Result<Vec<u8>> {
         let SessionState::Reported(Epoch { factory, commit }) = &mut self.session else { return Ok(Vec::new()) };
         let Some((commit, begun)) = commit.take() else { return Ok(Vec::new()) };
@@ -352,7 +354,7 @@ impl Endpoint {
         if manifest.parts.is_empty() {
             manifest.parts.push(factory.write_empty()?);
         }
-        // The statistics in the manifest end before the manifest is written.
+        // The wall time in the manifest excludes the write of the manifest.
         manifest.statistics.wall_s = begun.elapsed().as_secs_f64();
         let statistics = encode_figures(&manifest.statistics);
         commit.commit(manifest)?;
@@ -361,7 +363,7 @@ impl Endpoint {
 
     fn finish(&mut self, outcome: Result<Vec<u8>, Failure>) {
         let session = std::mem::replace(&mut self.session, SessionState::Over(outcome));
-        // After a failure rank 0 still holds the commit, which must be aborted.
+        // Rank 0 still holds the commit after a failure, and must abort it.
         if let SessionState::Reported(Epoch { commit: Some((commit, _)), .. }) = session {
             commit.abandon();
         }
@@ -369,7 +371,7 @@ impl Endpoint {
 }
 
 fn encode_figures(statistics: &EpochStatistics) -> Vec<u8> {
-    // The statistics are numbers, which always have a JSON form.
+    // Statistics are numbers, which can always be encoded as JSON.
     serde_json::to_vec(statistics).unwrap_or_default()
 }
 
@@ -394,7 +396,7 @@ mod tests {
 
     const TIMEOUTS: Timeouts = Timeouts { credit: Duration::from_secs(10), table: Duration::ZERO };
 
-    /// The messages sent to each of two ranks, and the rank that polls.
+    /// The messages sent to each of two ranks, and the number of the rank that polls.
     #[derive(Default)]
     struct Post {
         queues: [VecDeque<(Channel, Vec<u8>)>; 2],
@@ -439,8 +441,8 @@ mod tests {
     }
 
     /// A rank may be the last to open an epoch, after the others have negotiated a table. Found by a test of the
-    /// preload library: after the second table the run's bounds were those of that table alone, and `verify` reported
-    /// its keys as corrupt.
+    /// preload library: after the second table, the run had only that table's bounds, and `verify` reported keys as
+    /// corrupt.
     #[test]
     fn a_table_that_is_there_before_the_writer_counts() {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());

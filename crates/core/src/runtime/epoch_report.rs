@@ -1,8 +1,8 @@
-//! The reports of sealed parts from all ranks, and the epoch's manifest that rank 0 makes of them.
+//! Combines all ranks' reports on their sealed parts to the epoch's manifest, on rank 0.
 //!
-//! A rank's report is the number of its partition and the number of records that came to it, then a manifest of its own
-//! parts in the manifest's encoding. On their way up the tree the reports of a subtree are merged into one ([`merge`]),
-//! so that rank 0 reads few reports however many ranks there are.
+//! A rank's report contains the number of its partition and the number of records that it received, followed by a
+//! manifest of its own parts in the manifest's encoding. On the way up the tree, the reports of a subtree are merged
+//! into one ([`merge`]), so that rank 0 reads few reports for any number of ranks.
 
 use std::path::{Path, PathBuf};
 
@@ -15,15 +15,15 @@ use crate::schema::Schema;
 use crate::shuffle::{Engine, EngineStatistics, MessageError, Payloads};
 use crate::writer::Outcome;
 
-/// Bytes of a partition and its record count in a report. The number of partitions precedes them.
+/// Bytes of a partition and its record count in a report. The number of partitions precedes these pairs.
 const LOAD_BYTES: usize = 12;
 
 /// The report of one rank or of several.
 #[derive(Debug)]
 struct Report {
-    /// Partitions and the number of records that came to each.
+    /// Partitions, each with the number of records that it received.
     loads: Vec<(u32, u64)>,
-    /// The parts and runs. Its statistics list no loads.
+    /// The parts and row groups. The manifest's statistics contain no loads.
     manifest: EpochManifest,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn report(
     outcome: Outcome,
 ) -> Result<Vec<u8>> {
     let EngineStatistics { delivered, strays, messages, tables, .. } = engine.statistics();
-    // As stored: spilled records with NaN keys are in runs of their own.
+    // Counts records as stored: spilled records with NaN keys are in runs of their own.
     let stored = |kind| outcome.runs.iter().filter(|run| run.kind == kind).map(|run| run.rows).sum();
     let (spills, nan_keys) = (stored(RunKind::Unordered), stored(RunKind::NanKey));
     let statistics = EpochStatistics {
@@ -96,7 +96,7 @@ pub(super) fn report(
     Report { loads: load.into_iter().collect(), manifest }.encode(schema)
 }
 
-/// Merges the reports of several ranks, or reports merged before, into one.
+/// Merges the reports of several ranks into one. Some of the reports may already be merged.
 pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
     match join_reports(schema, payloads)? {
         Some(report) => report.encode(schema),
@@ -104,8 +104,8 @@ pub(super) fn merge(schema: &Schema, payloads: Payloads) -> Result<Vec<u8>> {
     }
 }
 
-/// Joins the ranks' reports into the epoch's manifest. Reports are validated like a manifest read from storage: they
-/// came over a network, perhaps from another release.
+/// Combines the ranks' reports to the epoch's manifest. Reports are validated like a manifest read from storage, since
+/// they arrive over a network and may come from another release.
 pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads) -> Result<EpochManifest> {
     let nothing = || EpochManifest {
         epoch,
@@ -125,7 +125,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     loads.sort_unstable_by_key(|&(partition, _)| partition);
     let rows_per_receiver = loads.into_iter().map(|(_, rows)| rows).collect();
     let EpochManifest { mut parts, mut row_groups, keys, statistics, .. } = manifest;
-    // Subtrees are not ranges of ranks.
+    // The ranks of a subtree are not consecutive.
     parts.sort_unstable_by_key(|part| part.part);
     row_groups.to_mut().sort_by_key(|entry| (entry.part, entry.offset));
     let statistics = EpochStatistics { rows_per_receiver, ..statistics };
@@ -134,8 +134,7 @@ pub(super) fn join(schema: &Schema, epoch: u64, commit: Uuid, payloads: Payloads
     Ok(whole)
 }
 
-/// Joins several reports into one, in any order; returns `None` for no reports. Sessions without records report
-/// nothing.
+/// Combines several reports to one, in any order. Returns `None` if there are none, as in sessions without records.
 fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
     let mut whole: Option<Report> = None;
     for (rank, payload) in payloads {
@@ -143,8 +142,7 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
             continue;
         }
         let mut part = Report::decode(&payload, rank, schema)?;
-        // When a rank's row groups hold as much about its keys as the rank knows, its key distribution follows from
-        // them.
+        // The key distribution follows from a rank's row groups if they contain as much detail as the rank has.
         part.manifest.keys = part.manifest.range_counts(schema.key_index(), schema).into();
         let Some(Report { loads, manifest }) = &mut whole else {
             whole = Some(part);
@@ -163,12 +161,12 @@ fn join_reports(schema: &Schema, payloads: Payloads) -> Result<Option<Report>> {
     Ok(whole)
 }
 
-/// Returns the stand-in for a path in errors about a rank's report.
+/// Returns a substitute for a path, for errors about a rank's report.
 fn origin_of(rank: u32) -> PathBuf {
     PathBuf::from(format!("report of rank {rank}"))
 }
 
-/// Adds the statistics of other ranks. They are informational, so sums saturate.
+/// Adds the statistics of other ranks. The sums saturate, since statistics are informational.
 fn add(sum: &mut EpochStatistics, statistics: &EpochStatistics) {
     let pairs = [
         (&mut sum.rows, statistics.rows),
@@ -227,7 +225,7 @@ mod tests {
         Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap()
     }
 
-    /// Found when sums of statistics overflowed, and reports were not checked against each other.
+    /// Found when sums of statistics overflowed and reports were not compared with each other.
     #[test]
     fn reports_that_make_no_sense_together_are_refused() {
         let schema = schema();
@@ -248,7 +246,7 @@ mod tests {
         let (rank, whole) = payload(3, 3, 7, &schema);
         for cut in [0, 3, 4, 15] {
             let short = join(vec![(rank, whole[..cut].to_vec())]);
-            // An empty report is the report of a session without records.
+            // A session without records has an empty report.
             assert_eq!(short.is_ok(), cut == 0, "{cut}");
         }
         let mut endless = whole;
@@ -256,7 +254,7 @@ mod tests {
         assert!(join(vec![(rank, endless)]).is_err());
     }
 
-    /// Subtrees are not ranges of ranks, and merge in any shape.
+    /// The ranks of a subtree are not consecutive, and subtrees merge in any shape.
     #[test]
     fn reports_joined_on_their_way_are_those_of_all_ranks() {
         let schema = schema();
@@ -271,7 +269,7 @@ mod tests {
         assert_eq!((whole.statistics.ranks, whole.statistics.receivers), (5, 5));
     }
 
-    /// The keys of a rank without a distribution of its own are counted by its row groups.
+    /// For a rank without its own key distribution, the row groups count its keys.
     #[test]
     fn the_keys_of_all_ranks_are_counted() {
         let schema = schema();

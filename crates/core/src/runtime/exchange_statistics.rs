@@ -1,16 +1,16 @@
-//! A rank's communication with others.
+//! The communication of a rank with the others.
 
 /// Per-epoch communication statistics of one rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ExchangeStatistics {
-    /// Other ranks it sent records to, directly or for forwarding.
+    /// Number of other ranks that the rank sent records to, directly or for forwarding.
     pub recipients: u32,
-    /// Other ranks it received records from.
+    /// Number of other ranks that the rank received records from.
     pub senders: u32,
-    /// Records of other ranks that it forwarded.
+    /// Number of other ranks' records that the rank forwarded.
     pub forwarded: u64,
-    /// Peak memory of open batches.
+    /// Peak memory of open batches, in bytes.
     pub open_batch_bytes: u64,
-    /// Peak memory of all outgoing batches, including those waiting for credit and pooled buffers.
+    /// Peak memory of all outgoing batches, in bytes, including queued batches and pooled buffers.
     pub batch_bytes: u64,
 }

@@ -1,13 +1,15 @@
-//! Runtimes: drivers that give the state machines of shuffle and writer threads, messages, time and files.
+//! Runtimes: drivers that provide the state machines of shuffle and writer with threads, messages, time and files.
 //!
-//! - [`local`]: all ranks in one process, the embedded default.
-//! - [`rank`]: one rank of a parallel program, its messages carried by a transport such as MPI.
-//! - [`sim`]: thousands of virtual ranks on one thread, repeatable from a seed; its network is an adversary.
-//! - [`machine`]: hundreds of thousands of virtual ranks in the time of a modelled machine; a planner.
+//! - [`local`]: all ranks in one process, the default for embedding.
+//! - [`rank`]: one rank of a parallel program. A transport such as MPI carries its messages.
+//! - [`sim`]: thousands of virtual ranks on one thread, reproducible from a seed, over an adversarial network. Used for
+//!   tests.
+//! - [`machine`]: hundreds of thousands of virtual ranks in the simulated time of a modelled machine. Used for
+//!   forecasts.
 //!
-//! Map: `process` has the resources shared by the ranks and datasets of a process, such as background threads;
-//! `endpoint` joins one rank's engine and writer; `opening` opens a dataset and `epoch_report` makes an epoch's
-//! manifest for all runtimes.
+//! Other modules: `process` contains the resources shared by the ranks and datasets of a process, such as background
+//! threads. `endpoint` combines one rank's engine and writer. `opening` opens a dataset, and `epoch_report` creates an
+//! epoch's manifest, for all runtimes.
 
 mod endpoint;
 mod epoch_report;

@@ -1,4 +1,4 @@
-//! Opening a dataset for writing, in the order of all drivers: check the folder, lock it, read dataset.json, recover.
+//! Opens a dataset for writing. All runtimes use the same order: check the folder, lock it, read dataset.json, recover.
 //! Also removes the parts of failed epochs.
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub(super) fn open_dataset(
     Ok(Opened { descriptor, lock, notice, recovery })
 }
 
-/// Removes the parts of failed attempts at epochs. Returns their bytes.
+/// Removes the parts of failed attempts at epochs. Returns their size in bytes.
 pub(super) fn discard_attempts(storage: &dyn Storage, paths: &DatasetPaths, failed: &[(u64, Uuid)]) -> Result<u64> {
     failed.iter().map(|&(epoch, commit)| discard_attempt(storage, paths, epoch, commit)).sum()
 }

@@ -1,4 +1,4 @@
-//! Write options: every option, its default and its check.
+//! Write options: every option with its default and its validation.
 
 use std::time::Duration;
 
@@ -12,52 +12,52 @@ use crate::writer::WriterOptions;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// Ranks that append.
+    /// Number of ranks that append.
     pub ranks: u32,
-    /// Ranks that store, at most `ranks`.
+    /// Number of ranks that store, at most `ranks`.
     pub receivers: u32,
     /// The ranks of each node.
     pub topology: Topology,
     /// The routing of records.
     pub routing: Routing,
-    /// Pivots per rank in a negotiation.
+    /// Number of pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When to negotiate a new partition table.
+    /// Rule for the negotiation of new partition tables.
     pub renegotiation: Renegotiation,
-    /// Size of a memtable in bytes; a receiver has two.
+    /// Size of a memtable in bytes. A receiver has two memtables.
     pub memtable_bytes: usize,
-    /// Rows per page.
+    /// Number of rows per page.
     pub page_rows: u32,
-    /// Row groups per run.
+    /// Number of row groups per run.
     pub row_groups_per_run: u32,
-    /// Row groups after which a part rolls over to a new file.
+    /// Number of row groups after which a part rolls over to a new file.
     pub row_groups_per_part: u32,
-    /// The action when an epoch exists.
+    /// The action if the epoch already exists.
     pub if_exists: IfExists,
-    /// Take over a lock whose holder's state cannot be determined from this host.
+    /// Take over a lock if this host cannot determine the state of its holder.
     pub break_lock: bool,
-    /// Background threads that sort, encode and write; 0 for two per core, since they wait for the disk much of their
-    /// time. There are never more of them than ranks, and one in each process of a parallel program.
+    /// Number of background threads that sort, encode and write. 0 means two per core, since the threads wait for the
+    /// disk much of the time. There are never more threads than ranks. Each process of a parallel program has one.
     pub threads: usize,
     /// Maximum number of data batches waiting at a receiver.
     pub credit_batches: usize,
-    /// Timeout of an append for credit, after which its records stay on their rank as spills.
+    /// Timeout of an append for credit. Afterwards its records stay on their rank as spills.
     pub credit_timeout: Duration,
-    /// Maximum time of a collective call without progress; `None`: unlimited.
+    /// Maximum time of a collective call without progress, or `None` for no limit.
     pub stall_limit: Option<Duration>,
     /// The origin of the records, as free text for dataset.json.
     pub source: Option<String>,
-    /// Refuse a dataset whose `source` differs while both have the same scheme, the text before `": "`. A dataset
-    /// without a source, or with one of another scheme, is accepted.
+    /// Refuse a dataset with a different `source` of the same scheme (the text before `": "`). A dataset without a
+    /// source, or with one of another scheme, is accepted.
     pub match_source: bool,
     /// Refuse a dataset that has epochs.
     pub must_be_empty: bool,
-    /// Derivations that computed the columns, for dataset.json.
+    /// Derivations that computed the columns, recorded in dataset.json.
     pub derivations: Vec<String>,
 }
 
 impl WriteOptions {
-    /// Returns the defaults for a job of `ranks`, all of which receive.
+    /// Returns the defaults for a job of `ranks`. All ranks receive.
     pub fn new(ranks: u32) -> Self {
         let part = PartOptions::default();
         Self {
@@ -84,7 +84,7 @@ impl WriteOptions {
         }
     }
 
-    /// Checks every value's range.
+    /// Checks that every value is within its range.
     pub(crate) fn check(&self) -> Result<(), UsageError> {
         let within = |option: &'static str, value: usize, low: usize, high: usize| {
             if (low..=high).contains(&value) {
@@ -145,6 +145,6 @@ impl WriteOptions {
 pub enum EpochStart {
     /// Records may be appended.
     Started,
-    /// The epoch exists and skipping was requested: append nothing, do not end it.
+    /// The epoch exists and skipping was requested. The caller must neither append to the epoch nor end it.
     Skipped,
 }

@@ -1,9 +1,9 @@
-//! A deterministic driver: thousands of virtual ranks on one thread, repeatable from a seed.
+//! A deterministic driver: thousands of virtual ranks on one thread, reproducible from a seed.
 //!
-//! The engines are the real ones. The network delays messages by random numbers of steps, keeps the order within a pair
-//! of ranks and channel, and grants each receiver a bounded number of data batches on each channel. In each step one
-//! rank, chosen at random, takes a turn. A rank whose program is [`Turn::Blocked`] takes none, like a rank that waits
-//! in a call of its own and does not drive its engine.
+//! The engines are the product's. The network delays messages by random numbers of steps, keeps the order within each
+//! pair of ranks and channel, and limits the number of data batches to each receiver on each channel. In each step, one
+//! randomly chosen rank takes a turn. A rank whose program is [`Turn::Blocked`] does nothing in its turn, like a rank
+//! that waits elsewhere and does not drive its engine.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::sync::Arc;
@@ -17,43 +17,44 @@ use crate::shuffle::{
     Renegotiation, Routing, Sent, Timeouts, Topology, Transport,
 };
 
-/// The job and the network to simulate.
+/// The simulated job and network.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// Ranks that append.
+    /// Number of ranks that append.
     pub ranks: u32,
-    /// Ranks that receive.
+    /// Number of ranks that receive.
     pub receivers: u32,
     /// The ranks of each node.
     pub topology: Topology,
     /// The routing of records.
     pub routing: Routing,
-    /// Pivots per rank in a negotiation.
+    /// Number of pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When to negotiate a new table.
+    /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
     /// Maximum bytes of rows in a batch.
     pub batch_bytes: usize,
     /// Limit on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
-    /// Maximum number of records outside the known key range that a rank holds back before it requests a new table.
+    /// Maximum number of records outside the known key range that a rank holds back. At the limit it requests a new
+    /// table.
     pub out_of_bounds_rows: usize,
     /// Maximum number of data batches in flight to one rank, on each channel.
     pub credit_batches: usize,
-    /// Measure the memory of batches in every turn, which takes long for thousands of ranks.
+    /// Measure the memory of batches in every turn. This is slow for thousands of ranks.
     pub measure_memory: bool,
     /// Maximum delay of a message, in steps.
     pub delay_steps: u64,
-    /// Turns an append waits for credit before records are spilled.
+    /// Number of turns that an append waits for credit before records are spilled.
     pub credit_timeout_turns: u32,
-    /// Steps after which an epoch that has not ended counts as stuck.
+    /// Number of steps after which an unfinished epoch counts as stuck.
     pub step_limit: u64,
     /// Seed of the network and of the order of turns.
     pub seed: u64,
 }
 
 impl SimOptions {
-    /// Returns a network with short random delays and the defaults of a job of `ranks`.
+    /// Returns the defaults for a job of `ranks`, with short random delays of messages.
     pub fn new(ranks: u32, seed: u64) -> Self {
         let engine = EngineOptions::new(0, ranks);
         Self {
@@ -79,11 +80,11 @@ impl SimOptions {
 /// The next action of a rank's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
-    /// It appends these stored rows.
+    /// The program appends these stored rows.
     Append(Vec<u8>),
-    /// It waits for an event outside the engine.
+    /// The program waits for an event outside the engine.
     Blocked,
-    /// It has appended everything.
+    /// The program has appended all of its rows.
     Done,
 }
 
@@ -92,9 +93,9 @@ pub enum Turn {
 pub struct SimReport {
     /// Each rank's statistics.
     pub ranks: Vec<EngineStatistics>,
-    /// If measured: the peak memory of each rank's batches, in this epoch and those before.
+    /// Peak memory of each rank's batches, in this and all earlier epochs, if it was measured.
     pub memory: Vec<BatchMemory>,
-    /// Pairs of ranks that exchanged data, with the channel, in this epoch and those before; sorted.
+    /// Pairs of ranks that exchanged data, with the channel, in this and all earlier epochs. Sorted.
     pub links: Vec<(u32, u32, Channel)>,
     /// Number of steps.
     pub steps: u64,
@@ -103,7 +104,7 @@ pub struct SimReport {
 /// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SimError {
-    /// The step limit was reached.
+    /// The epoch reached the step limit.
     #[error("the epoch has not ended after {steps} steps")]
     Stuck {
         /// The limit.
@@ -122,10 +123,10 @@ pub enum SimError {
     Schema(#[from] SchemaError),
 }
 
-/// A function that receives every delivered record: the rank, the kind of its run, whole stored rows.
+/// A function that receives all delivered records: the rank, the kind of their run, and whole stored rows.
 pub type Delivery<'a> = dyn FnMut(u32, RunKind, &[u8]) + 'a;
 
-/// A message in flight; the heap is ordered by arrival, then by the order of sending.
+/// A message in flight. The heap is ordered by arrival, then by the order of sending.
 #[derive(Debug, PartialEq, Eq)]
 struct InFlight {
     arrival: u64,
@@ -152,9 +153,9 @@ struct Network {
     delay_steps: u64,
     credit_batches: usize,
     random: Random,
-    /// By rank and channel.
+    /// Messages by receiving rank and channel.
     queues: Vec<[BinaryHeap<InFlight>; Channel::COUNT]>,
-    /// Arrival time of the last message of a pair and channel, which the next one must not overtake.
+    /// Arrival time of the last message of each pair and channel. The next message must not overtake it.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
 }
 
@@ -189,9 +190,9 @@ impl Transport for Link<'_> {
 struct VirtualRank {
     engine: Engine,
     memory: BatchMemory,
-    /// Rows appended by the program and not taken by the engine.
+    /// Rows that the program has appended and the engine has not taken.
     pending: Vec<u8>,
-    /// Turns of this rank with records to append, the clock of its backpressure.
+    /// Number of turns in which this rank had records to append. Serves as the clock of its backpressure.
     turns: Duration,
     backpressure: Backpressure,
     done: bool,
@@ -210,11 +211,11 @@ pub struct Simulation {
 /// The length of a turn on the clock of a rank's backpressure.
 const TURN: Duration = Duration::from_nanos(1);
 
-/// Rows passed to an engine at once: a block, which it takes as a whole or not at all.
+/// Number of rows passed to an engine at once. An engine takes the whole chunk or none of it.
 const CHUNK_ROWS: usize = 64;
 
 impl Simulation {
-    /// Creates a job that has begun no epoch.
+    /// Creates a job in which no epoch has begun.
     pub fn new(options: SimOptions, schema: Arc<Schema>) -> Self {
         let ranks = (0..options.ranks)
             .map(|rank| {
@@ -250,10 +251,11 @@ impl Simulation {
         Self { options, schema, ranks, network }
     }
 
-    /// Runs one epoch from its beginning to its end on all ranks.
+    /// Runs one epoch on all ranks, from beginning to end.
     ///
     /// # Errors
-    /// [`SimError::Stuck`] when it does not end within the step limit, or when a message or rows cannot be decoded.
+    /// [`SimError::Stuck`] when the epoch does not end within the step limit, or when a message or rows cannot be
+    /// decoded.
     pub fn run_epoch(
         &mut self,
         program: &mut dyn FnMut(u32) -> Turn,
@@ -275,7 +277,7 @@ impl Simulation {
             running -= usize::from(self.take_turn(rank, program, deliver)?);
         }
         while !self.ranks.iter().all(|rank| rank.over) {
-            // About once per round through all ranks, rank 0 counts deliveries.
+            // Rank 0 counts deliveries after as many turns as there are ranks.
             for _ in 0..self.ranks.len() {
                 self.step(begun, deliver)?;
             }
@@ -289,7 +291,7 @@ impl Simulation {
         Ok(SimReport { ranks, memory, links, steps: self.network.now - begun })
     }
 
-    /// Advances the time and chooses the rank of this turn.
+    /// Advances the time and chooses the rank that takes this turn.
     fn tick(&mut self, begun: u64) -> Result<usize, SimError> {
         self.network.now += 1;
         if self.network.now - begun > self.options.step_limit {
@@ -303,7 +305,7 @@ impl Simulation {
         self.exchange(rank, deliver)
     }
 
-    /// Performs one turn of a rank's program. Returns whether it has now appended everything.
+    /// Performs one turn of a rank's program. Returns whether the program has finished in this turn.
     fn take_turn(
         &mut self,
         index: usize,
@@ -319,7 +321,8 @@ impl Simulation {
                 Turn::Done => {
                     rank.done = true;
                     finished = true;
-                    // Each rank ends by itself, as in real programs: some are at their end while others still append.
+                    // Each rank ends the epoch independently, as in real programs. Some end it while others still
+                    // append.
                     rank.engine.end();
                 }
             }

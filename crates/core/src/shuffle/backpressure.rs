@@ -1,9 +1,9 @@
 //! Backpressure: decides whether an append continues, waits or spills when receivers give no credit.
 //!
-//! A receiver that lags behind gives no credit, so its senders' buffers fill up. A sender waits for credit for a
-//! limited time, then keeps the batch on its own rank as a *spill*. A receiver that used up this time is
-//! *unresponsive*: nothing waits for it again until it takes a batch, so each sender pays the wait once instead of once
-//! per batch. The state machine has no clock; the runtime passes the time in.
+//! A slow receiver gives no credit, so its senders' buffers fill up. A sender waits for credit until a timeout, then
+//! keeps the batch on its own rank as a *spill*. A receiver that caused a timeout is *unresponsive*. Later batches for
+//! an unresponsive receiver spill without a wait until the receiver accepts a batch, so each sender waits once instead
+//! of once per batch. The state machine has no clock; the runtime passes the current time.
 
 use std::time::Duration;
 
@@ -12,27 +12,29 @@ use std::time::Duration;
 pub struct Timeouts {
     /// Timeout for a receiver's credit.
     pub credit: Duration,
-    /// Timeout for a partition table under negotiation. Records sent before it arrives are routed by an older table.
+    /// Timeout for a partition table under negotiation. Records sent before the table arrives are routed by an older
+    /// table.
     pub table: Duration,
 }
 
 /// The progress of one attempt to append and exchange messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// At least one record was taken from the application.
+    /// Whether at least one record was taken from the application.
     pub taken: bool,
-    /// At least one message was sent or received.
+    /// Whether at least one message was sent or received.
     pub moved: bool,
 }
 
 /// The reasons why an engine holds records back ([`super::Engine::pressure`]).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// The rank takes part in a negotiation.
+    /// Whether the rank takes part in a negotiation.
     pub is_negotiating: bool,
-    /// A partition table is in force.
+    /// Whether a partition table is in force.
     pub has_table: bool,
-    /// A batch waits for an unresponsive rank: its timeout expired, and it has taken no batch since.
+    /// Whether a batch waits for an unresponsive rank: the rank's timeout expired, and the rank has accepted no batch
+    /// since.
     pub is_unresponsive: bool,
 }
 
@@ -50,17 +52,17 @@ pub enum Spill {
 pub enum Action {
     /// Append again at once.
     Continue,
-    /// Exchange messages without appending, until the given time at most: a table is under negotiation.
+    /// Exchange messages without appending, until the deadline at most: a table is under negotiation.
     AwaitTable {
         /// The deadline, on the runtime's clock.
         until: Duration,
     },
-    /// Exchange messages, and append again after progress or at the given time.
+    /// Exchange messages. Append again after progress, or at the deadline.
     AwaitCredit {
         /// The deadline, on the runtime's clock.
         until: Duration,
     },
-    /// Keep records on this rank ([`super::Engine::spill`]). If none could be kept, proceed as for
+    /// Keep records on this rank ([`super::Engine::spill`]). If no record could be kept, proceed as for
     /// [`Action::AwaitCredit`].
     Spill(Spill),
 }
@@ -69,13 +71,13 @@ pub enum Action {
 #[derive(Debug)]
 pub struct Backpressure {
     timeouts: Timeouts,
-    /// The time since which no record has been taken.
+    /// Time since which no record has been taken.
     blocked_since: Option<Duration>,
-    /// The time since which the next table has been awaited.
+    /// Time since which the rank has waited for the next table.
     table_since: Option<Duration>,
-    /// The last table arrived before its timeout, so the next one is worth waiting for.
+    /// Whether the last table arrived before its timeout. If not, appends do not wait for the next table.
     expects_table: bool,
-    /// The wait for the epoch's first table timed out. Until that table arrives, nothing waits for it.
+    /// Whether the wait for the epoch's first table timed out. Until that table arrives, appends spill without a wait.
     gave_up_first_table: bool,
 }
 
@@ -115,8 +117,8 @@ impl Backpressure {
         }
     }
 
-    /// Returns the deadline for the table under negotiation, or `None` if there is no negotiation or the last table
-    /// timed out.
+    /// Returns the deadline for the table under negotiation, or `None` if there is no negotiation or the wait timed
+    /// out.
     pub fn awaits_table(&mut self, now: Duration, is_negotiating: bool) -> Option<Duration> {
         if !is_negotiating {
             (self.table_since, self.expects_table) = (None, true);
@@ -163,7 +165,7 @@ mod tests {
         Backpressure::new(Timeouts { credit: CREDIT, table: TABLE })
     }
 
-    /// A table is in force and all ranks take records.
+    /// Pressure when a table is in force and all ranks accept batches.
     const OPEN: Pressure = Pressure { is_negotiating: false, has_table: true, is_unresponsive: false };
 
     #[test]

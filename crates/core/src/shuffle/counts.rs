@@ -10,7 +10,7 @@ pub(super) struct Quiescence {
     pub(super) originated: u64,
     pub(super) probe: Option<Probe>,
     pub(super) last_probe: u32,
-    /// On rank 0: the last count fell short; count again when idle.
+    /// Whether the last count fell short, so that rank 0 counts again when idle. Used on rank 0 only.
     pub(super) again: bool,
     pub(super) total: Option<u64>,
     pub(super) own_sealed: bool,
@@ -26,17 +26,17 @@ pub(super) struct Probe {
 }
 
 impl Quiescence {
-    /// Returns whether a `Settled` message of another child is still due.
+    /// Returns whether a child's `Settled` message is missing.
     pub(super) fn awaits_settled(&self, children: u32) -> bool {
         self.settled_children < children
     }
 
-    /// Returns whether a `SealReport` message of another child is still due.
+    /// Returns whether a child's `SealReport` message is missing.
     pub(super) fn awaits_sealed(&self, children: u32) -> bool {
         self.sealed_children < children
     }
 
-    /// Returns whether rank 0 has begun to count deliveries. A new table would come too late then.
+    /// Returns whether rank 0 has begun to count deliveries. From then on, no new table is negotiated.
     pub(super) fn is_counting(&self) -> bool {
         self.total.is_some()
     }

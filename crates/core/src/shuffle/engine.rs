@@ -1,4 +1,4 @@
-//! One rank's engine: its state, its events, and how messages drive it.
+//! One rank's engine: its state, its events, and the processing of messages.
 
 mod append;
 mod forward;
@@ -34,26 +34,26 @@ use session::{Phase, Session};
 pub enum Event {
     /// All ranks have begun the epoch.
     Opened {
-        /// The announcement of rank 0.
+        /// Rank 0's announcement.
         announcement: Vec<u8>,
     },
-    /// Every record of the epoch has been delivered: seal the parts and call [`Engine::sealed`].
+    /// Every record of the epoch has been delivered. The driver seals the parts and calls [`Engine::sealed`].
     Closed,
-    /// On rank 0: all ranks have sealed; commit and call [`Engine::committed`].
+    /// All ranks have sealed their parts; emitted on rank 0 only. The driver commits and calls [`Engine::committed`].
     Gathered {
         /// One payload per rank, or per group of ranks whose payloads were merged ([`Engine::merge_payloads`]).
         payloads: Payloads,
     },
-    /// On rank 0: a rank could not seal. The outcome is already on its way.
+    /// A rank could not seal; emitted on rank 0 only. The engine has already sent the outcome.
     GatherFailed,
-    /// The epoch is over on this rank: committed or aborted.
+    /// The epoch has ended on this rank: committed or aborted.
     Over {
         /// Rank 0's result of the committed epoch ([`Engine::committed`]), or the failure.
         outcome: Result<Vec<u8>, Failure>,
     },
 }
 
-/// Payloads that ranks return at the end of an epoch ([`Engine::sealed`]), each with a rank it comes from.
+/// Payloads that ranks return at the end of an epoch ([`Engine::sealed`]), each with the number of one of its ranks.
 pub type Payloads = Vec<(u32, Vec<u8>)>;
 
 /// The function that merges several ranks' payloads into one.
@@ -65,7 +65,7 @@ impl std::fmt::Debug for Merge {
     }
 }
 
-/// One rank's engine. See the module's documentation.
+/// One rank's engine. See the documentation of [`crate::shuffle`].
 #[derive(Debug)]
 pub struct Engine {
     options: EngineOptions,
@@ -74,15 +74,15 @@ pub struct Engine {
     order: KeyOrder,
     key_offset: usize,
     merge: Option<Merge>,
-    /// Partition tables that other ranks of this process may have decoded already.
+    /// Decoded partition tables, shared with the other ranks of this process.
     cache: Arc<TableCache>,
     session: Session,
     events: VecDeque<Event>,
     control: VecDeque<(u32, Control)>,
-    /// Number of children that have begun this session or the next one: children may be ahead of this rank.
+    /// Number of children that have begun this session or the next one. Children may begin a session before this rank.
     ready_children: u32,
     outbox: Outbox,
-    /// Stored rows of records without a destination yet.
+    /// Stored rows of records that have no destination yet.
     held: Vec<u8>,
     /// Batches routed by a table newer than this rank's, buffered until that table arrives.
     ahead: Vec<Vec<u8>>,
@@ -93,7 +93,7 @@ pub struct Engine {
     scratch: Scratch,
 }
 
-/// Buffers of `append`, reused from block to block.
+/// Buffers of `append`, reused for every block.
 #[derive(Debug, Default)]
 struct Scratch {
     block: Vec<u8>,
@@ -101,8 +101,8 @@ struct Scratch {
     destinations: Vec<u32>,
 }
 
-/// Returns the planner's options. Adaptive tables stay in force for about a sixth of the keys before them, so a table
-/// must not try to balance the loads over a shorter span.
+/// Returns the planner's options. An adaptive table stays in force until the keys have grown by about a sixth, so a
+/// table must not try to balance the loads over a shorter interval.
 fn planner_options(options: &EngineOptions) -> TablePlannerOptions {
     let remainder = match options.renegotiation {
         Renegotiation::Adaptive => 1.0 / GROWTH as f64,
@@ -119,8 +119,8 @@ impl Engine {
     /// Creates an idle engine.
     pub fn new(options: EngineOptions, schema: Arc<Schema>) -> Self {
         let place = TreePlace::new(options.rank, options.ranks, &options.topology);
-        // Seeds differ in all bits from rank to rank: with equal ties on all ranks, records of equal keys would meet on
-        // one receiver again.
+        // Mixes the rank into the seed. With equal ties on all ranks, records of equal keys would again go to one
+        // receiver.
         let seed = (options.seed ^ u64::from(options.rank)).wrapping_mul(random::STEP).rotate_left(32);
         debug_assert!(options.topology.fits(options.ranks));
         let routes = match options.routing {
@@ -157,19 +157,19 @@ impl Engine {
         }
     }
 
-    /// Shares decoded partition tables with the other ranks of this process on the same shelf: each table is decoded
-    /// and stored once.
+    /// Shares decoded partition tables with the other ranks of this process that use the same cache. Each table is
+    /// decoded and stored once.
     pub fn share_tables(&mut self, cache: Arc<TableCache>) {
         self.cache = cache;
     }
 
-    /// Sets the function that merges the payloads of a subtree's ranks ([`Engine::sealed`]) on their way to rank 0, so
-    /// that rank 0 receives fewer payloads than there are ranks. The function must also accept its own output.
+    /// Sets the function that merges the payloads of a subtree ([`Engine::sealed`]) on their way to rank 0, so that
+    /// rank 0 receives fewer payloads than there are ranks. The function must also accept its own output.
     pub fn merge_payloads(&mut self, merge: impl Fn(Payloads) -> Result<Vec<u8>, String> + Send + 'static) {
         self.merge = Some(Merge(Box::new(merge)));
     }
 
-    /// Returns the next number in 0..1 of the seed's sequence (SplitMix64).
+    /// Returns the next number in 0..1 of the seed's random sequence (SplitMix64).
     fn sampling_phase(&mut self) -> f64 {
         self.random.fraction()
     }
@@ -184,7 +184,7 @@ impl Engine {
         self.session.statistics
     }
 
-    /// Returns the version of the partition table in force, 0 before the first.
+    /// Returns the version of the partition table in force; 0 before the first table.
     pub fn table_version(&self) -> u32 {
         self.session.installed.as_ref().map_or(0, |installed| installed.table.version())
     }
@@ -192,21 +192,21 @@ impl Engine {
     /// Returns this receiver's partition as a closed key range; `None` before the first table and on non-receivers.
     pub fn bounds(&self) -> Option<(Value, Value)> {
         let (low, high) = self.session.installed.as_ref()?.own_bounds?;
-        // The outer partitions extend beyond every value of the type.
+        // The first and last partitions extend to the extremes of the type.
         let (least, greatest) = self.order.extremes();
         let (first, last) = (self.order.ordinal_of(least), self.order.ordinal_of(greatest));
         let within = |ordinal: u64| self.order.value(ordinal.clamp(first, last));
         Some((within(low), within(high)))
     }
 
-    /// Frees buffers kept for further records, so that another dataset can use the memory.
+    /// Frees the buffers kept for further records, so that another dataset can use the memory.
     pub fn release(&mut self) {
         self.outbox.release();
         self.held.shrink_to_fit();
         self.scratch = Scratch::default();
     }
 
-    /// Takes the next event for the driver.
+    /// Removes and returns the next event for the driver.
     pub fn event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
@@ -252,8 +252,8 @@ impl Engine {
         }
     }
 
-    /// Exchanges messages both ways until neither side has more or `receiver` takes no more records. Returns whether
-    /// anything moved.
+    /// Sends and receives messages until the transport has none and accepts none, or `receiver` accepts no more
+    /// records. Returns whether a message moved.
     ///
     /// # Errors
     /// [`MessageError`] when a message cannot be decoded or is out of order. The job cannot continue after that.
@@ -275,7 +275,7 @@ impl Engine {
                 self.receive_control(&message, receiver)?;
             }
             if self.table_version() != version {
-                // The batches that the new table filled leave before more records arrive.
+                // Sends the batches that the new table filled before more records arrive.
                 moved = true;
                 continue;
             }
@@ -300,7 +300,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Tells the engine that nothing moved for a moment. Rank 0 then counts deliveries again.
+    /// Notifies the engine that no message moved recently. Rank 0 then counts deliveries again.
     pub fn idle(&mut self) {
         self.probe_again();
     }
@@ -308,7 +308,7 @@ impl Engine {
     fn send(&mut self, transport: &mut dyn Transport) -> bool {
         let mut sent = false;
         while let Some((to, message)) = self.control.pop_front() {
-            // Control messages are always accepted (the transport's contract).
+            // The transport always accepts control messages.
             transport.send(to, Channel::Control, message.encode(self.session.number));
             self.session.statistics.messages += 1;
             sent = true;
@@ -331,8 +331,8 @@ impl Engine {
 
     fn receive_control(&mut self, message: &[u8], receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let (session, message) = Control::decode(message)?;
-        // A child may begin the next epoch before its parent's application does. Any other control message of another
-        // session is a leftover of an ended epoch.
+        // A child may begin the next epoch before this rank does. Any other control message of another session is
+        // stale, since its epoch has ended.
         if let Control::Ready = message {
             if self.ready_children == self.children_count() {
                 return Err(MessageError::Field { field: "place in the order of messages" });

@@ -1,21 +1,21 @@
 //! Messages between ranks.
 //!
-//! Control messages travel on the tree of ranks ([`super::tree`]); data messages travel straight to the receiver or
-//! through representatives ([`super::topology`]). Both carry the *session*: the number of epochs this job has begun. A
-//! control message of another session is stale and is dropped, since an epoch ends only after its last control message
-//! has been sent.
+//! Control messages travel along the tree of ranks ([`super::tree`]). Data messages are sent directly to the receiver
+//! or through representatives ([`super::topology`]). Both carry the *session*: the number of epochs this job has begun.
+//! A control message of another session is stale and is dropped, since an epoch ends only after its last control
+//! message has been sent.
 //!
-//! A batch on its only or last hop is a header and stored rows. On the hops before, each row follows its destination
-//! rank (u32), since records for several receivers share a batch.
+//! A batch on its only or last hop is a header and stored rows. On earlier hops, each row follows its destination rank
+//! (u32), since a batch contains records for several receivers.
 
 use super::wire::{FieldReader, FieldWriter, MessageError};
 
-/// The report of a rank or subtree after its parts are sealed: one payload per rank, or the first failure.
+/// The report of a rank or subtree that has sealed its parts: one payload per rank, or the first failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum SealReport {
-    /// Payloads in no particular order, with their ranks.
+    /// Payloads in no particular order, each with its rank.
     Payloads(Vec<(u32, Vec<u8>)>),
-    /// The failed rank of the lowest number, and its cause.
+    /// The failure of the lowest-numbered failed rank.
     Failed(Failure),
 }
 
@@ -31,7 +31,7 @@ pub struct Failure {
 /// The purpose of a control message, for statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ControlPurpose {
-    /// The begin of a session on all ranks.
+    /// The start of a session on all ranks.
     Opening,
     /// The negotiation of a partition table.
     Negotiation,
@@ -40,7 +40,7 @@ pub enum ControlPurpose {
 }
 
 impl ControlPurpose {
-    /// Number of purposes; `purpose as usize` is below.
+    /// Number of purposes. Every `purpose as usize` is less than this number.
     pub const COUNT: usize = 3;
 
     /// Returns the purpose of a message on [`Channel::Control`](super::Channel::Control).
@@ -53,35 +53,35 @@ impl ControlPurpose {
     }
 }
 
-/// Control messages. `Up` marks those sent towards rank 0.
+/// Control messages. "Up" messages are sent towards rank 0, "Down" messages away from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Control {
     /// Up: this subtree has begun the session.
     Ready,
-    /// Down: all ranks have begun; records may flow. Carries the announcement of rank 0.
+    /// Down: all ranks have begun, so records may be sent. Carries rank 0's announcement.
     Go { announcement: Vec<u8> },
     /// Up: a rank of the subtree requests a table newer than `version`.
     Request { version: u32 },
     /// Down: send the pivots for table `version`.
     Begin { version: u32 },
-    /// Up: a subtree's pivots for table `version`. With them: the number of ranks that had keys; the smallest and
-    /// largest key; the records that each of the subtree's partitions has received so far; and the records that have
-    /// not left their rank.
+    /// Up: a subtree's pivots for table `version`. The message also contains the number of ranks that had keys, the
+    /// smallest and largest key, the number of records that each partition of the subtree has received so far, and the
+    /// number of records that have not left their rank.
     Pivots { version: u32, contributors: u32, range: (u64, u64), backlog: u64, loads: Vec<(u32, u64)>, pivots: Vec<u8> },
-    /// Down: the new table; the number of records of a rank after which the next table may be requested, if tables
-    /// adapt; and the smallest and largest key of the epoch so far.
+    /// Down: the new table. The message also contains the number of records of a rank after which the next table may be
+    /// requested (if tables adapt), and the smallest and largest key of the epoch so far.
     Table { interval_rows: u64, range: (u64, u64), table: Vec<u8> },
-    /// Up: every rank below has entered the end of the epoch; `originated` is the number of their records.
+    /// Up: every rank of the subtree has entered the end of the epoch. Their records number `originated`.
     Settled { originated: u64 },
-    /// Down: count the delivered records.
+    /// Down: requests the number of delivered records.
     Probe { round: u32 },
     /// Up: the reply to `Probe`.
     Delivered { round: u32, delivered: u64 },
     /// Down: every record has been delivered.
     Closed,
-    /// Up: the parts of this subtree.
+    /// Up: the report on this subtree's parts.
     SealReport(SealReport),
-    /// Down: the epoch is committed, with rank 0's result, or has failed, with the cause.
+    /// Down: the epoch was committed, with rank 0's result, or has failed, with the cause.
     Outcome(Result<Vec<u8>, Failure>),
 }
 
@@ -219,11 +219,12 @@ pub(super) const DESTINATION_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct DataHeader {
     pub(super) session: u32,
-    /// The rank that filled the batch, with its own records and forwarded ones.
+    /// The rank that filled the batch with its own and forwarded records.
     pub(super) origin: u32,
-    /// The rank the batch is sent to, which stores or forwards its records.
+    /// The rank that receives the batch and stores or forwards its records.
     pub(super) destination: u32,
-    /// The newest table that routed any of the records; 0 for records routed without one (NaN keys need none).
+    /// Version of the newest table that routed any of the records. 0 for records routed without a table (NaN keys need
+    /// none).
     pub(super) table_version: u32,
     pub(super) rows: u32,
 }
@@ -236,8 +237,8 @@ impl DataHeader {
         }
     }
 
-    /// Decodes the header, and returns it with the rows, of `row_bytes` each. Their length matches the header's row
-    /// count.
+    /// Decodes the header and returns it with the rows. Verifies that the rows have the header's row count, with
+    /// `row_bytes` each.
     pub(super) fn read(message: &[u8], row_bytes: usize) -> Result<(Self, &[u8]), MessageError> {
         let mut fields = FieldReader::new(message);
         let header = Self {

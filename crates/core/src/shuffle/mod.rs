@@ -1,9 +1,10 @@
 //! One rank's engine: routes records to receivers, negotiates the partition table, and detects when all records have
 //! arrived.
 //!
-//! A state machine: records and messages in; messages, delivered records and [`Event`]s out. It has no clock, no
-//! threads and does no I/O, so the same code runs in one process, over MPI and in the simulator. A runtime calls
-//! [`Engine::exchange`] with the rank's [`Transport`] and [`Receiver`], and [`Engine::idle`] when nothing moved.
+//! The engine is a state machine: its inputs are records and messages, its outputs are messages, delivered records and
+//! [`Event`]s. The engine has no clock and no threads and does no I/O, so the same code runs in one process, over MPI
+//! and in the simulator. A runtime calls [`Engine::exchange`] with the rank's [`Transport`] and [`Receiver`], and
+//! [`Engine::idle`] when no message moved.
 //!
 //! An epoch (a *session* here, counted from 1) passes through these phases on every rank:
 //!
@@ -11,21 +12,22 @@
 //! Idle -begin-> Opening -Go-> Open -end-> Ending -all records sent-> Settled -Closed-> Sealing -Outcome-> Idle
 //! ```
 //!
-//! Invariants
-//! - [`Engine::advance`] never waits for another rank: it takes as many rows as its bounded buffers hold, and `Append`
-//!   keeps the position.
-//! - Every record taken by an `advance` is passed to exactly one `deliver` call on exactly one rank (on this one, for
-//!   spills).
+//! Invariants:
+//! - [`Engine::advance`] never waits for another rank. It takes as many rows as the bounded buffers hold, and `Append`
+//!   stores the position.
+//! - Every record taken by an `advance` is passed to exactly one `deliver` call on exactly one rank. Spilled records
+//!   are delivered on the rank that took them.
 //! - `Closed` is sent only when the number of records delivered on all ranks equals the number originated on all ranks.
-//! - A rank routes with its current table while a newer one is negotiated; receivers judge strays by their own table,
+//! - A rank routes by its current table while a newer one is negotiated. Receivers detect strays by their own table,
 //!   and buffer batches routed by a newer table until that table arrives.
 //!
-//! Map: `engine` holds the state and drives it, with its submodules `append` (routing), `forward` (records of other
+//! Modules: `engine` holds and drives the state. Its submodules are `append` (routing), `forward` (records of other
 //! ranks), `negotiation` (tables), `quiescence` (the end of an epoch), `order` (valid control messages per phase),
-//! `session` (the state of one epoch), `state` (queries of runtimes). `backpressure` decides when an append waits and
-//! when it spills. `receiver` is where records arrive. `round` and `counts` hold sums over a subtree. `message` and
-//! `wire` define the messages, `outbox` the batches, `options` the job's parameters, `topology` and `tree` the routes
-//! of records and of control messages, and `peers` counts the ranks that records were exchanged with.
+//! `session` (the state of one epoch) and `state` (queries of runtimes). `backpressure` decides when an append waits
+//! and when it spills. `receiver` is the interface for delivered records. `round` and `counts` hold sums over a
+//! subtree. `message` and `wire` define the messages, `outbox` the batches, and `options` the job's parameters.
+//! `topology` computes the routes of records and `tree` those of control messages. `peers` counts the ranks that
+//! records were exchanged with.
 
 mod backpressure;
 mod counts;

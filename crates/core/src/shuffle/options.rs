@@ -3,52 +3,53 @@
 
 use super::topology::Topology;
 
-/// When to negotiate a new partition table.
+/// A rule for the negotiation of new partition tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renegotiation {
-    /// Whenever the keys seen since the last table reach a sixth of all keys before it, so that the table's error
-    /// shrinks as fast as the span it serves grows. The number of rounds grows with the logarithm of the epoch's size.
+    /// Negotiate when the keys seen since the last table reach a sixth of all keys before it. The table's error then
+    /// shrinks as fast as its interval grows, and the number of rounds grows with the logarithm of the epoch's size.
     Adaptive,
-    /// After this number of records of a rank, as CARP does.
+    /// Negotiate after this number of records of a rank, as in CARP.
     Every(u64),
-    /// Only for the first table of an epoch, and when the application requests one.
+    /// Negotiate only for the first table of an epoch, and when the application requests a table.
     OnRequest,
 }
 
 /// The routes of records from rank to rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Routing {
-    /// Through representatives when the job has several nodes: at most three hops, with few buffers and connections.
-    /// Straight within a node, and when every rank has a node of its own.
+    /// Through representatives if the job has several nodes: at most three hops, with few buffers and connections.
+    /// Direct within a node, and if every rank has a node of its own.
     #[default]
     ByNode,
-    /// Straight from every rank to every other: fewer copies, but a batch and a connection for each pair of ranks.
+    /// Direct from every rank to every other: fewer copies, but one batch and one connection for each pair of ranks.
     Direct,
 }
 
 /// The options of an engine.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// This rank.
+    /// The number of this rank.
     pub rank: u32,
-    /// Ranks in the job.
+    /// Number of ranks in the job.
     pub ranks: u32,
-    /// Ranks that store records, at most `ranks`; they are spread evenly.
+    /// Number of ranks that store records, at most `ranks`. They are distributed evenly among the ranks.
     pub receivers: u32,
     /// The ranks of each node; the same on all ranks.
     pub topology: Topology,
     /// The routing of records; the same on all ranks.
     pub routing: Routing,
-    /// Pivots per rank in a negotiation.
+    /// Number of pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When to negotiate a new table.
+    /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
-    /// Maximum bytes of rows in a data message, whose header adds 20. One row always fits, with 4 bytes before it in a
+    /// Maximum bytes of rows in a data message. The header adds 20 bytes. One row always fits, with 4 more bytes in a
     /// forwarded batch.
     pub batch_bytes: usize,
     /// Limit on open and queued batches in bytes, forwarded records included.
     pub outbox_bytes: usize,
-    /// Maximum number of records outside the known key range that a rank holds back before it requests a new table.
+    /// Maximum number of records outside the known key range that a rank holds back. At the limit it requests a new
+    /// table.
     pub out_of_bounds_rows: usize,
     /// Limit on records held back before the first table of an epoch, in bytes.
     pub hold_bytes: usize,
@@ -57,7 +58,7 @@ pub struct EngineOptions {
 }
 
 impl EngineOptions {
-    /// Returns the defaults for rank `rank` of `ranks`, all of which receive.
+    /// Returns the defaults for rank `rank` of `ranks`. All ranks receive.
     pub fn new(rank: u32, ranks: u32) -> Self {
         Self {
             rank,
@@ -75,12 +76,12 @@ impl EngineOptions {
         }
     }
 
-    /// Returns the rank that receives partition `partition`.
+    /// Returns the rank that stores partition `partition`.
     pub fn receiver(&self, partition: u32) -> u32 {
         (u64::from(partition) * u64::from(self.ranks) / u64::from(self.receivers)) as u32
     }
 
-    /// Returns the partition this rank receives, if any.
+    /// Returns the partition that this rank stores, if any.
     pub fn partition(&self) -> Option<u32> {
         let nearest = (u64::from(self.rank) * u64::from(self.receivers)).div_ceil(u64::from(self.ranks)) as u32;
         (nearest < self.receivers && self.receiver(nearest) == self.rank).then_some(nearest)

@@ -1,12 +1,11 @@
 //! Outgoing batches: one open batch per next hop, a bounded queue of full ones, and a pool of buffers.
 //!
-//! When every rank sends straight to every other, the next hops are the ranks, in order. With several nodes the next
-//! hops are those of [`Routes`], and open batches take 32 KiB times (ranks on the node + representatives of other
-//! nodes): a rank of the own node has two batches of half the size, one for records it stores and one for records it
-//! forwards.
+//! With direct routes, the next hops are the ranks, in order. With several nodes, the next hops are those of
+//! [`Routes`], and open batches take 32 KiB times (ranks on the node + representatives of other nodes). A rank of this
+//! node then has two batches of half that size: one for records that it stores and one for records that it forwards.
 //!
-//! Forwarded records share batches with own ones. A queued batch counts against the quota of the record that filled it,
-//! so that neither kind can block the other.
+//! Forwarded records share batches with this rank's own records. A queued batch counts against the quota of the record
+//! that filled it, so that neither kind of record can block the other.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -18,7 +17,7 @@ use super::transport::Channel;
 use super::wire::MessageError;
 use crate::schema::{MAX_STEPS, STEP, by_steps};
 
-/// The quotas that divide the queue's room.
+/// The quotas into which the queue's capacity is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quota {
     /// This rank's own records.
@@ -47,81 +46,83 @@ impl Batch {
     }
 }
 
-/// At most one in this many of a rank's records waits in open batches, for each hop ahead of it. A larger share of
-/// waiting records needs fewer messages; a smaller one costs more processor time, most of it for more and smaller
-/// messages.
+/// Reciprocal of the maximum share of records that wait in open batches, over all hops. A larger share of waiting
+/// records needs fewer messages. A smaller share costs more processor time, mostly for more and smaller messages.
 const WAITING_SHARE: u64 = 8;
 
 /// Maximum number of hops with several nodes.
 const MAX_HOPS: u64 = 3;
 
-/// Minimum bytes of an early batch when there are at least [`MANY_HOPS`] next hops, as in jobs of thousands of ranks:
-/// there, messages of one row each would cost more than complete loads improve the tables. With fewer next hops early
-/// batches hold one row each. The minimum must stay small: at a few hundred bytes, nearly all of a small epoch waits
-/// until its end for the last table, and the partitions become unbalanced
+/// Minimum bytes of an early batch with at least [`MANY_HOPS`] next hops, as in jobs of thousands of ranks. There, the
+/// cost of messages of one row each would exceed the benefit of complete loads for the tables. With fewer next hops, an
+/// early batch holds one row. The minimum must stay small: with a few hundred bytes, nearly all records of a small
+/// epoch wait until the end for the last table, and the partitions become unbalanced
 /// (`scale_study ranks=8192 per-node=64 tables=9`).
 const MIN_BATCH_BYTES: usize = 64;
 const MANY_HOPS: usize = 128;
 
-/// Maximum number of pooled buffers, however small they are.
+/// Maximum number of pooled buffers, regardless of their size.
 const MAX_POOLED: usize = 64;
 
 /// The outgoing batches of a rank.
 ///
-/// Invariant: an open batch holds space for its header and at least one whole row, and less than `batch_bytes` of rows
-/// unless a single row is larger. The queue exceeds `limits` by at most the batches filled by one block of rows, one
-/// batch of forwarded records, or the rows that a new table moves.
+/// Invariant: an open batch has space for its header and at least one whole row, and holds less than `batch_bytes` of
+/// rows unless a single row is larger. The queue exceeds `limits` by at most the batches filled by one block of rows,
+/// by one batch of forwarded records, or by the rows that a new table moves.
 #[derive(Debug)]
 pub(super) struct Outbox {
     origin: u32,
     row_bytes: usize,
-    /// Bytes that a copy in steps may write past the end of a row.
+    /// Number of bytes that a copy in steps may write past the end of a row.
     margin_bytes: usize,
-    /// Maximum bytes of rows in a batch; batches to another node may hold twice as many.
+    /// Maximum bytes of rows in a batch. Batches to another node may hold twice as many.
     batch_bytes: usize,
     /// Current limit of a batch, which grows to `batch_bytes`.
     current_bytes: usize,
     routes: Option<Arc<Routes>>,
     /// Open batches by next hop.
     open: Vec<Vec<u8>>,
-    /// Rows had a destination without a route, against the invariant that receivers are ranks of the job.
+    /// Whether a row had a destination without a route. This violates the invariant that receivers are ranks of the
+    /// job.
     has_lost_rows: bool,
     /// Number of open batches that are not empty.
     open_batches: usize,
-    /// By next hop: the newest table that routed forwarded records in the open batch.
+    /// By next hop: the version of the newest table that routed forwarded records in the open batch.
     newest: Vec<u32>,
     queue: VecDeque<Batch>,
     /// By next hop: the number of queued batches.
     waiting: Vec<u32>,
-    /// Used and available room in the queue, by quota, in batches of the own node's size.
+    /// Used room in the queue, by quota, in units of batches within the node.
     queued: [usize; 3],
+    /// Available room in the queue, by quota, in the same units.
     limits: [usize; 3],
     pool: Vec<Vec<u8>>,
     /// Maximum number of buffers in the pool and the queue.
     pool_limit: usize,
-    /// Number of passes over the queue so far, and by next hop the last pass in which the transport refused a batch.
+    /// Number of passes over the queue so far.
     pass: u32,
+    /// By next hop: the last pass in which the transport refused a batch.
     refused: Vec<u32>,
 }
 
-/// Arrived records to forward, and the properties of their batch.
+/// Arrived records to forward, with the properties of their batch.
 struct Arrived<'a> {
     rows: &'a [u8],
-    /// Bytes of each, counted from its end, that are forwarded.
+    /// Number of bytes of each row that are forwarded, counted from its end.
     copied_bytes: usize,
     session: u32,
     routed_by: u32,
     table_version: u32,
 }
 
-/// Memory of batches.
+/// Memory used by batches.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BatchMemory {
     /// Number of open batches.
     pub open_batches: usize,
-    /// Memory of the open batches.
+    /// Memory of the open batches, in bytes.
     pub open_bytes: usize,
-    /// Memory of all batches: open, queued, or pooled.
+    /// Memory of all batches (open, queued or pooled), in bytes.
     pub resident_bytes: usize,
 }
 
@@ -138,9 +139,9 @@ impl BatchMemory {
 }
 
 impl Outbox {
-    /// Creates an outbox. `budget_bytes` limits open and queued batches together: half of it is for the open batches of
-    /// all next hops, which shrink below `batch_bytes` when there are many. Without `routes`, the next hops are the
-    /// `ranks`.
+    /// Creates an outbox. `budget_bytes` limits open and queued batches together. Half of the budget is for the open
+    /// batches of all next hops, which shrink below `batch_bytes` if there are many next hops. Without `routes`, the
+    /// next hops are the `ranks`.
     pub(super) fn new(
         origin: u32,
         row_bytes: usize,
@@ -183,8 +184,9 @@ impl Outbox {
         outbox
     }
 
-    /// Sizes batches by the bytes that passed this rank in the epoch so far, its own records for `partitions` and
-    /// forwarded ones. The waiting records stay a small share of them, so that a new table finds nearly complete loads.
+    /// Adjusts the batch size to `bytes`: the size of the rank's own records for `partitions`, and of the records it
+    /// forwarded, so far in the epoch. The waiting records stay a small share of these bytes, so that the loads are
+    /// nearly complete when a new table is planned.
     pub(super) fn size_batches(&mut self, bytes: u64, partitions: u32) {
         let (batches, least) = match &self.routes {
             None => (u64::from(partitions), self.row_bytes),
@@ -204,7 +206,7 @@ impl Outbox {
         self.queued[quota as usize] < self.limits[quota as usize]
     }
 
-    /// Returns whether the rank may take batches from `channel` to forward them.
+    /// Returns whether the rank may receive batches from `channel` to forward them.
     pub(super) fn takes_from(&self, channel: Channel) -> bool {
         self.routes.is_some()
             && match channel {
@@ -282,7 +284,7 @@ impl Outbox {
     /// Checks that every row had a route.
     ///
     /// # Errors
-    /// [`MessageError::Internal`] if one was. The epoch must fail then.
+    /// [`MessageError::Internal`] if a row had no route. The epoch must then fail.
     pub(super) fn check(&self) -> Result<(), MessageError> {
         match self.has_lost_rows {
             true => Err(MessageError::Internal { what: "a record was routed to a rank outside of the job" }),
@@ -290,8 +292,8 @@ impl Outbox {
         }
     }
 
-    /// Appends forwarded rows, each behind its destination, that arrived on `channel` and were routed by table
-    /// `routed_by` at the latest; `table_version` is the table of this rank's own rows.
+    /// Appends forwarded rows, each preceded by its destination. The rows arrived on `channel`, and `routed_by` is the
+    /// newest table that routed any of them. `table_version` is the table of this rank's own rows.
     pub(super) fn forward(
         &mut self,
         channel: Channel,
@@ -323,7 +325,7 @@ impl Outbox {
         let skipped = stride - copied_bytes;
         let mut begin = 0;
         while let Some(destination) = rows.get(begin..).and_then(<[u8]>::first_chunk::<DESTINATION_BYTES>) {
-            // No hop leads back to an earlier kind, so full queues cannot wait for each other in a cycle.
+            // Every hop leads to a later kind of hop, so full queues cannot wait for each other in a cycle.
             let towards = routes.towards(u32::from_le_bytes(*destination));
             let Some(hop) = towards.filter(|&hop| routes.hops()[hop].channel == next) else {
                 return Err(MessageError::Field { field: "destination of a record" });
@@ -338,7 +340,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Returns the memory of a message with `rows_bytes` of rows, including the surplus of a copy in steps.
+    /// Returns the memory of a message with `rows_bytes` of rows, including the margin of a copy in steps.
     #[inline]
     fn message_bytes(&self, rows_bytes: usize) -> usize {
         DATA_HEADER_BYTES + rows_bytes + self.margin_bytes
@@ -361,7 +363,7 @@ impl Outbox {
         let reused = self.pool.iter().rposition(fits);
         let mut message = reused.map(|index| self.pool.swap_remove(index)).unwrap_or_default();
         message.clear();
-        // Early batches are small and many: room for a large one each would take many times the budget.
+        // Early batches are small and numerous. Memory for a large batch per hop would exceed the budget many times.
         let growth = if self.open.len() < MANY_HOPS { 2 } else { 1 };
         let bytes = self.scaled(hop, self.current_bytes).saturating_mul(growth).min(full_bytes);
         message.reserve_exact(self.message_bytes(bytes));
@@ -370,12 +372,12 @@ impl Outbox {
         self.open_batches += 1;
     }
 
-    /// Returns the limit of a batch for a next hop, given the limit on the own node.
+    /// Returns the batch size limit of a next hop, given the limit within the node.
     fn scaled(&self, hop: usize, bytes: usize) -> usize {
         bytes.saturating_mul(room(self.next_hop(hop).channel))
     }
 
-    /// Returns whether an open batch is full, on routes of several hops. A batch does not outgrow its initial memory.
+    /// Returns whether an open batch is full, with routes of several hops. A batch does not outgrow its initial memory.
     #[inline]
     fn is_full(&self, routes: &Routes, hop: usize) -> bool {
         let channel = routes.hops()[hop].channel;
@@ -408,7 +410,7 @@ impl Outbox {
         self.open_batches -= 1;
         let NextHop { to, channel } = self.next_hop(hop);
         let rows = ((message.len() - DATA_HEADER_BYTES) / wire_row_bytes(channel, self.row_bytes)) as u32;
-        // A receiver must have all tables that routed the records before it judges them.
+        // A receiver needs all tables that routed the records before it can detect strays.
         let newest = self.newest.get_mut(hop).map(std::mem::take).unwrap_or_default();
         let table_version = table_version.max(newest);
         DataHeader { session, origin: self.origin, destination: to, table_version, rows }.write(&mut message);
@@ -429,12 +431,12 @@ impl Outbox {
         batch
     }
 
-    /// Takes the oldest queued batch that counts against this rank's own quota.
+    /// Removes and returns the oldest queued batch that counts against this rank's own quota.
     pub(super) fn pop_own(&mut self) -> Option<Batch> {
         self.pop_own_if(|_| true)
     }
 
-    /// Takes the oldest such batch for one of `ranks`.
+    /// Removes and returns the oldest such batch for one of `ranks`.
     pub(super) fn pop_own_to(&mut self, ranks: &BTreeSet<u32>) -> Option<Batch> {
         self.pop_own_if(|to| ranks.contains(&to))
     }
@@ -445,14 +447,14 @@ impl Outbox {
         self.dequeued(batch)
     }
 
-    /// Iterates over the ranks that own records wait for.
+    /// Iterates over the ranks that this rank's own queued records wait for.
     pub(super) fn awaited(&self) -> impl Iterator<Item = u32> {
         self.queue.iter().filter(|batch| batch.quota == Quota::Own).map(|batch| batch.to)
     }
 
-    /// Offers the queue to `send`, which returns a refused message. After a refusal, the other batches for the same
-    /// next hop stay in the queue for this pass: they would be refused too, and must not overtake it. Other hops may
-    /// have credit.
+    /// Offers the queued batches to `send`, which returns a refused message. After a refusal, the other batches for the
+    /// same next hop stay in the queue for this pass: `send` would refuse them too, and they must not overtake the
+    /// refused batch. Other hops may have credit.
     pub(super) fn offer(&mut self, mut send: impl FnMut(u32, Channel, Vec<u8>) -> Option<Vec<u8>>) {
         self.pass = self.pass.wrapping_add(1);
         let Self { queue, queued, waiting, refused, pass, .. } = self;
@@ -472,7 +474,7 @@ impl Outbox {
         });
     }
 
-    /// Returns the number of rows in batches that have not left.
+    /// Returns the number of rows in open and queued batches.
     pub(super) fn rows(&self) -> u64 {
         let rows = |message: &Vec<u8>, channel| {
             message.len().saturating_sub(DATA_HEADER_BYTES) / wire_row_bytes(channel, self.row_bytes)
@@ -483,7 +485,7 @@ impl Outbox {
         (queued + open) as u64
     }
 
-    /// Takes a message buffer for reuse.
+    /// Returns a message buffer to the pool.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         let largest = if self.routes.is_some() { room(Channel::Across) * self.batch_bytes } else { self.batch_bytes };
         if self.pool.len() + self.queue.len() < self.pool_limit
@@ -507,8 +509,8 @@ impl Outbox {
     }
 }
 
-/// Returns the batch size limit of a channel as a multiple of that within the node: fewer, larger messages between
-/// nodes.
+/// Returns the batch size limit of a channel as a multiple of the limit within the node. Messages between nodes are
+/// fewer and larger.
 #[inline]
 fn room(channel: Channel) -> usize {
     match channel {
@@ -538,7 +540,7 @@ fn stored_rows(message: &[u8], channel: Channel, row_bytes: usize) -> Cow<'_, [u
     Cow::Owned(stored)
 }
 
-/// Appends the first `row_bytes` of `rest`, in steps of `CHUNK` bytes in total unless that is 0.
+/// Appends the first `row_bytes` of `rest`. Copies in steps of `CHUNK` bytes in total unless `CHUNK` is 0.
 #[inline]
 fn extend_by_row<const CHUNK: usize>(open: &mut Vec<u8>, rest: &[u8], row_bytes: usize) {
     match rest.first_chunk::<CHUNK>() {

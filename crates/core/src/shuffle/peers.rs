@@ -1,6 +1,6 @@
-//! The ranks that a rank exchanges records with in an epoch. Representatives keep their number small.
+//! Counts the ranks that a rank exchanges records with in an epoch. Representatives keep their number small.
 //!
-//! A rank counts once however many batches pass, and only if at least one did: an unused representative does not count.
+//! A rank counts once, regardless of the number of batches. A representative without batches does not count.
 
 use std::collections::BTreeSet;
 
@@ -11,12 +11,12 @@ pub(super) struct PeerSet {
     senders: BTreeSet<u32>,
 }
 
-/// Number of ranks that one rank exchanged records with in an epoch.
+/// Numbers of ranks that one rank exchanged records with in an epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Peers {
-    /// Other ranks it sent batches of records to.
+    /// Number of other ranks that the rank sent batches of records to.
     pub recipients: u32,
-    /// Other ranks it received batches of records from.
+    /// Number of other ranks that the rank received batches of records from.
     pub senders: u32,
 }
 
@@ -34,7 +34,7 @@ impl PeerSet {
     }
 
     pub(super) fn peers(&self) -> Peers {
-        // The sets hold ranks, whose number fits u32.
+        // Rank numbers are u32, so the lengths of the sets fit u32.
         Peers { recipients: self.recipients.len() as u32, senders: self.senders.len() as u32 }
     }
 }

@@ -1,20 +1,19 @@
-//! A rank's sums over its subtree during a negotiation.
+//! Sums over a rank's subtree during a negotiation.
 
 use crate::partition::Pivots;
 
-/// Adaptive tables are renegotiated when the keys seen since the last one reach one part in this many of all keys
-/// before.
+/// Adaptive tables are renegotiated when the keys seen since the last table reach `1 / GROWTH` of all keys before it.
 pub(super) const GROWTH: u64 = 6;
 
-/// A round this rank takes part in: the sums over its subtree so far. A child's reply has the same form.
+/// A negotiation round on this rank: the sums over its subtree so far. A child's reply has the same form.
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) version: u32,
-    /// Number of children that have not replied; in a reply, the child it comes from.
+    /// Number of children that have not replied. In a child's reply, 1 for the child itself.
     pub(super) missing_children: u32,
     pub(super) contributors: u32,
     pub(super) range: (u64, u64),
-    /// Records that wait in batches on their own rank, to be rerouted by the new table.
+    /// Number of records that wait in batches on their own rank. The new table reroutes them.
     pub(super) backlog: u64,
     pub(super) loads: Loads,
     pub(super) pivots: Vec<Pivots>,
@@ -26,12 +25,12 @@ impl Round {
     }
 }
 
-/// Records received so far, by partition.
+/// Number of records received so far, by partition.
 #[derive(Debug)]
 pub(super) enum Loads {
-    /// The partitions of a subtree, on their way up.
+    /// Pairs of partition and number, for the partitions of a subtree.
     Subtree(Vec<(u32, u64)>),
-    /// All partitions, in order. Rank 0 uses this form, since pairs take more than twice the memory.
+    /// Numbers of all partitions, in order. Rank 0 uses this form, since pairs take more than twice the memory.
     All(Vec<u64>),
 }
 
@@ -52,7 +51,7 @@ impl Loads {
         }
     }
 
-    /// Returns the loads in the order of partitions; empty for a subtree.
+    /// Returns the loads in the order of partitions. Empty for a subtree.
     pub(super) fn of_all(&self) -> &[u64] {
         match self {
             Self::Subtree(_) => &[],

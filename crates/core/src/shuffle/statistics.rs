@@ -3,23 +3,23 @@
 /// Statistics of one rank over one epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct EngineStatistics {
-    /// Records appended by the application on this rank.
+    /// Number of records appended by the application on this rank.
     pub originated: u64,
-    /// Records delivered on this rank, spills included.
+    /// Number of records delivered on this rank, including spills.
     pub delivered: u64,
-    /// Delivered records outside this receiver's partition.
+    /// Number of delivered records outside this receiver's partition.
     pub strays: u64,
-    /// Records kept on this rank because no credit came.
+    /// Number of records kept on this rank for lack of credit.
     pub spills: u64,
-    /// Records held back for a table that covers their keys: the first table, or one with a wider key range.
+    /// Number of records held back for a table that covers their keys: the first table, or one with a wider key range.
     pub held: u64,
-    /// Records of other ranks forwarded by this rank.
+    /// Number of other ranks' records forwarded by this rank.
     pub forwarded: u64,
-    /// Number of times a waiting record was rerouted by a new table.
+    /// Number of times that a new table rerouted a waiting record.
     pub rerouted: u64,
-    /// Messages sent.
+    /// Number of messages sent.
     pub messages: u64,
-    /// Tables installed.
+    /// Number of tables installed.
     pub tables: u32,
 }
 

@@ -1,33 +1,33 @@
 //! The ranks of each node, and the routes of records between them.
 //!
-//! With one node every rank sends straight to every other. With several, a rank communicates only with the ranks of its
-//! own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
+//! With one node, every rank sends directly to every other. With several nodes, a rank communicates only with the ranks
+//! of its own node and with a few of other nodes, so that its buffers and connections do not grow with the job:
 //!
 //! ```text
 //! sender --Outward--> representative on its node --Across--> representative on the other node --Data--> receiver
 //! ```
 //!
-//! Each pair of nodes has one representative on either side, the same for both directions, which any rank can compute.
-//! A node's ranks share the other nodes evenly. A hop from a rank to itself is left out: a representative's own records
-//! begin with `Across`. Records for a rank of the same node are sent straight to it.
+//! Each pair of nodes has one representative on either side, the same for both directions. Any rank can compute the
+//! representatives. The ranks of a node divide the other nodes evenly among themselves. A hop from a rank to itself is
+//! skipped: a representative's own records begin with `Across`. Records for a rank of the same node are sent directly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::transport::Channel;
 
-/// The node of every rank. Copies share their memory.
+/// The node of every rank. Clones share their memory.
 #[derive(Debug, Clone, Default)]
 pub struct Topology {
-    /// `None`: one node for all.
+    /// `None` if all ranks share one node.
     nodes: Option<Arc<Nodes>>,
 }
 
 #[derive(Debug)]
 struct Nodes {
-    /// Each rank's place.
+    /// Place of each rank.
     places: Vec<Place>,
-    /// Each node's ranks, ascending. No node is empty.
+    /// Ranks of each node, ascending. Every node has at least one rank.
     ranks: Vec<Vec<u32>>,
 }
 
@@ -44,8 +44,8 @@ impl Topology {
         Self::default()
     }
 
-    /// Creates a topology from each rank's node label. Labels may be any numbers that are the same on all ranks: nodes
-    /// are numbered in the order of their lowest rank.
+    /// Creates a topology from each rank's node label. Labels are arbitrary numbers that are the same on all ranks.
+    /// Nodes are numbered in the order of their lowest rank.
     pub fn from_nodes(labels: &[u32]) -> Self {
         let mut numbers = BTreeMap::new();
         let mut ranks: Vec<Vec<u32>> = Vec::new();
@@ -61,7 +61,7 @@ impl Topology {
         Self { nodes: (ranks.len() > 1).then(|| Arc::new(Nodes { places, ranks })) }
     }
 
-    /// Returns whether the topology describes a job of `ranks`; one node fits any number of them.
+    /// Returns whether the topology describes a job of `ranks`. A topology of one node fits any number of ranks.
     pub fn fits(&self, ranks: u32) -> bool {
         self.nodes.as_ref().is_none_or(|nodes| nodes.places.len() == ranks as usize)
     }
@@ -71,26 +71,27 @@ impl Topology {
         self.nodes.as_ref().map_or(1, |nodes| nodes.ranks.len())
     }
 
-    /// Returns whether a rank is the lowest of its node.
+    /// Returns whether a rank is the lowest-numbered rank of its node.
     pub fn is_first_of_node(&self, rank: u32) -> bool {
         self.place(rank).map_or(rank == 0, |(_, index, _)| index == 0)
     }
 
-    /// Returns a rank's node, its index within the node, and the node's ranks. `None`: one node for all.
+    /// Returns a rank's node, its index within the node, and the node's ranks. Returns `None` if all ranks share one
+    /// node.
     pub(super) fn place(&self, rank: u32) -> Option<(u32, u32, &[u32])> {
         let nodes = self.nodes.as_ref()?;
         let place = nodes.places.get(rank as usize)?;
         Some((place.node, place.index, nodes.ranks.get(place.node as usize)?))
     }
 
-    /// Returns the ranks of a node, ascending; empty if there is no such node.
+    /// Returns the ranks of a node, ascending. Empty if the node does not exist.
     pub(super) fn ranks_of(&self, node: u32) -> &[u32] {
         let ranks = self.nodes.as_ref().and_then(|nodes| nodes.ranks.get(node as usize));
         ranks.map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the routes of `rank`; `None` if every rank sends straight to every other. When no node has several
-    /// ranks, representatives would save nothing.
+    /// Returns the routes of `rank`, or `None` if all routes are direct. Representatives save nothing if every node has
+    /// one rank.
     pub(super) fn routes(&self, rank: u32) -> Option<Routes> {
         let nodes = self.nodes.as_ref().filter(|nodes| nodes.ranks.iter().any(|ranks| ranks.len() > 1))?;
         Some(Routes::new(Arc::clone(nodes), rank))
@@ -112,7 +113,7 @@ pub(super) struct NextHop {
     pub(super) channel: Channel,
 }
 
-/// Stands for a hop's index when the ranks share the node.
+/// Index of the hops within a rank's own node, in `Routes::by_node`.
 const OWN_NODE: u32 = u32::MAX;
 
 /// One rank's next hops, indexed: first the ranks of its own node, then its node's representatives, then those of other
@@ -121,10 +122,10 @@ const OWN_NODE: u32 = u32::MAX;
 pub(super) struct Routes {
     nodes: Arc<Nodes>,
     hops: Vec<NextHop>,
-    /// Number of last hops: those to ranks of the own node.
+    /// Number of last hops, which lead to ranks of the own node.
     last_hops: usize,
-    /// The index of the hop to each node's ranks; `OWN_NODE` for this rank's node, where a rank's place is the index.
-    /// There may be thousands of nodes.
+    /// Index of the hop to the ranks of each node. For this rank's node the value is `OWN_NODE`, and a rank's place is
+    /// its index. There may be thousands of nodes.
     by_node: Vec<u32>,
 }
 
@@ -154,7 +155,7 @@ impl Routes {
         Self { nodes, hops, last_hops, by_node }
     }
 
-    /// Returns the index of the hop towards `destination`; `None` if `destination` is not a rank of this job.
+    /// Returns the index of the hop towards `destination`, or `None` if `destination` is not a rank of this job.
     #[inline]
     pub(super) fn towards(&self, destination: u32) -> Option<usize> {
         let place = self.nodes.places.get(destination as usize)?;
@@ -162,7 +163,7 @@ impl Routes {
         Some(if hop == OWN_NODE { place.index } else { hop } as usize)
     }
 
-    /// Returns whether this hop is the last one, to the receiver itself.
+    /// Returns whether this hop is the last one, which leads to the receiver.
     #[inline]
     pub(super) fn is_last(&self, hop: usize) -> bool {
         hop < self.last_hops
@@ -177,7 +178,7 @@ impl Routes {
 mod tests {
     use super::*;
 
-    /// Nodes of 3, 2 and 2 ranks, with arbitrary labels in no order.
+    /// Labels of nodes with 3, 2 and 2 ranks, in no particular order.
     const UNEVEN: [u32; 7] = [9, 9, 4, 9, 4, 7, 7];
 
     fn route(topology: &Topology, from: u32, destination: u32) -> Vec<(u32, Channel)> {
@@ -194,7 +195,8 @@ mod tests {
         }
     }
 
-    /// Written out by hand: node 0 is ranks 0, 1 and 3, node 1 ranks 2 and 4, node 2 ranks 5 and 6.
+    /// The expected routes are written by hand: node 0 is ranks 0, 1 and 3, node 1 is ranks 2 and 4, node 2 is ranks 5
+    /// and 6.
     #[test]
     fn an_uneven_job_by_hand() {
         use Channel::{Across, Data, Outward};

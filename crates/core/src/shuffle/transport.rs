@@ -1,20 +1,20 @@
-//! The transport interface: messages from rank to rank.
+//! The transport interface, for messages from rank to rank.
 //!
 //! Contract of every implementation:
-//! - No call blocks. `send` owns the message from `Sent::Accepted` on; `Sent::NoCredit` returns it to the caller.
+//! - No call blocks. `send` owns a message if it returns `Sent::Accepted`. `Sent::NoCredit` returns the message.
 //! - Messages from one rank to another on one channel arrive in the order they were sent, each exactly once.
-//! - Control messages never wait behind data, and are always accepted: their number is bounded by the protocol (a few
-//!   per neighbour in the tree), not by credit.
-//! - Each data channel has credit of its own, at least one message at every rank: a channel that is full, or not
-//!   polled, blocks none of the others. Routes of several hops are free of deadlock for this reason (see `forward.rs`).
-//!   A rank polls `Outward` and `Across` only when the job has several nodes.
+//! - Control messages never wait behind data, and are always accepted. The protocol bounds their number to a few per
+//!   neighbour in the tree, without credit.
+//! - Each data channel has its own credit, for at least one message at every rank. A channel that is full or not polled
+//!   does not block the others. For this reason, routes of several hops cannot deadlock (see `forward.rs`). A rank
+//!   polls `Outward` and `Across` only if the job has several nodes.
 
 /// The streams between a pair of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Channel {
-    /// Negotiation, counting, commit.
+    /// Messages for negotiation, counting and commit.
     Control,
-    /// Batches of records for the rank they are sent to: the only hop on one node, the last of three.
+    /// Batches of records for the receiving rank: the only hop on one node, or the last of three.
     Data,
     /// Batches for other nodes, to a representative on the sender's own node: the first hop.
     Outward,
@@ -23,16 +23,16 @@ pub enum Channel {
 }
 
 impl Channel {
-    /// Number of channels; `channel as usize` is below.
+    /// Number of channels. Every `channel as usize` is less than this number.
     pub const COUNT: usize = 4;
 }
 
 /// The result of [`Transport::send`].
 #[derive(Debug)]
 pub enum Sent {
-    /// The message is on its way.
+    /// The transport has accepted the message.
     Accepted,
-    /// The receiver has no room for more data now; returns the message.
+    /// The receiver has no room for more data now. Returns the message.
     NoCredit(Vec<u8>),
 }
 
@@ -40,13 +40,13 @@ pub enum Sent {
 pub trait Transport {
     /// Offers a message for `to`.
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent;
-    /// Takes the next message that has arrived on `channel`, if any.
+    /// Removes and returns the next message that has arrived on `channel`, if any.
     fn poll(&mut self, channel: Channel) -> Option<Vec<u8>>;
-    /// Returns why messages no longer pass, once the connection has failed. Accepted messages may be lost then.
+    /// Returns the cause if the connection has failed. Accepted messages may then be lost.
     fn failure(&self) -> Option<&str> {
         None
     }
-    /// Abandons the connection to the other ranks: nothing is sent or polled after this, and closing it must not wait
-    /// for another rank.
+    /// Abandons the connection to the other ranks. Nothing is sent or polled afterwards, and closing the connection
+    /// must not wait for another rank.
     fn abandon(&mut self) {}
 }

@@ -1,21 +1,24 @@
-//! The tree of control messages: shallow for any number of ranks, with few of its edges between nodes.
+//! The tree of control messages. It is shallow for any number of ranks and has few edges between nodes.
 //!
 //! With one node, rank `r`'s children are `f*r+1 ..= f*r+f`. The fan-out `f` is the cube root of the number of ranks,
-//! at most 64, so the tree is about three levels deep up to 262,144 ranks, as CARP's is (section VI) at powers of two.
-//! With several nodes, the lowest rank of each node leads it. The leaders form such a tree, and so do the ranks of each
-//! node below their leader, with fan-outs of square roots, at least 8. In a tree over all ranks, the inner ranks would
-//! be on the first few nodes, and every table for every rank would pass those nodes' network, which makes a round many
-//! times slower (`scale_study`).
+//! at most 64, so the tree has about three levels up to 262,144 ranks. CARP's tree is the same at powers of two
+//! (section VI).
+//!
+//! With several nodes, the lowest-numbered rank of each node is its leader. The leaders form such a tree, and the ranks
+//! of each node form one below their leader. The fan-outs are square roots, at least 8. In a single tree over all
+//! ranks, the inner ranks would be on the first few nodes. Every copy of a table would then pass those nodes' network,
+//! and a round would take many times longer (`scale_study`).
 
 use super::topology::Topology;
 
-/// Maximum fan-out; CARP uses the same.
+/// Maximum fan-out, the same as in CARP.
 const MAX_FAN_OUT: u32 = 64;
 
-/// Minimum fan-out among leaders and within a node: two trees of few members each would be deeper than one tree of all.
+/// Minimum fan-out among leaders and within a node. Two trees of few members each would otherwise be deeper than one
+/// tree of all.
 const MIN_FAN_OUT: u32 = 8;
 
-/// Returns the smallest fan-out with which a tree of `members` is no deeper than `levels`, within bounds.
+/// Returns the smallest fan-out of a tree of `members` with at most `levels` levels, limited to `MAX_FAN_OUT`.
 fn fan_out(members: u32, levels: u32) -> u32 {
     (2..MAX_FAN_OUT).find(|fan_out| u64::from(*fan_out).pow(levels) >= u64::from(members)).unwrap_or(MAX_FAN_OUT)
 }
@@ -43,7 +46,7 @@ impl TreePlace {
             let depth = levels_above(rank, fan_out);
             return Self { parent, children: children(rank, fan_out, ranks).collect(), depth };
         };
-        // A tree of leaders alone may be as deep as a tree of ranks.
+        // If every rank is a leader, the tree of leaders may have three levels, like the tree of one node.
         let nodes = topology.node_count() as u32;
         let across = fan_out(nodes, if nodes == ranks { 3 } else { 2 }).max(MIN_FAN_OUT);
         let within = fan_out(own.len() as u32, 2).max(MIN_FAN_OUT);
@@ -85,7 +88,7 @@ fn levels_above(member: u32, fan_out: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// One node, one node per rank, nodes of equal size, and ranks scattered over some nodes.
+    /// Returns topologies with one node, one node per rank, nodes of equal size, and ranks scattered over some nodes.
     fn topologies(ranks: u32) -> Vec<Topology> {
         let labelled = |label: &dyn Fn(u32) -> u32| Topology::from_nodes(&(0..ranks).map(label).collect::<Vec<_>>());
         vec![
@@ -127,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Small jobs on several nodes agree as quickly as on one.
+    /// Jobs of a few ranks on several nodes agree as fast as on one node.
     #[test]
     fn few_ranks_on_few_nodes_are_no_deeper_than_on_one() {
         for (ranks, per_node) in [(10u32, 3u32), (16, 4), (64, 8)] {

@@ -1,34 +1,34 @@
-//! Little-endian fields in message bytes, with every length checked before use.
+//! Encodes and decodes little-endian fields of messages. Every length is checked before use.
 
 /// An error in decoding a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// The message ends before its fields do.
+    /// The message ends before its last field.
     #[error("a message is truncated")]
     Short,
-    /// The message continues after its fields.
+    /// The message has bytes after its last field.
     #[error("a message has {surplus_bytes} bytes after its fields")]
     Long {
-        /// Bytes left over.
+        /// Number of bytes after the last field.
         surplus_bytes: usize,
     },
-    /// The kind is unknown.
+    /// The message has an unknown kind.
     #[error("a message has an unknown kind, {kind}")]
     Kind {
-        /// The first byte.
+        /// The first byte of the message.
         kind: u8,
     },
     /// A field is outside its valid range.
     #[error("a message has an invalid {field}")]
     Field {
-        /// The field.
+        /// The name of the field.
         field: &'static str,
     },
-    /// No message is at fault: this rank's own state is inconsistent.
+    /// An internal inconsistency on this rank, caused by no message.
     #[error("{what}")]
     Internal {
-        /// The broken invariant.
+        /// The violated invariant.
         what: &'static str,
     },
 }
@@ -55,7 +55,8 @@ impl FieldWriter {
         self
     }
 
-    /// Appends a length and `payload`. Payloads stay far below 4 GiB: batches, pivots, tables, one rank's entries.
+    /// Appends a length and `payload`. Every payload (batches, pivots, tables, one rank's entries) is far smaller than
+    /// 4 GiB.
     pub(super) fn block(self, payload: &[u8]) -> Self {
         let mut next = self.u64(payload.len() as u64);
         next.bytes.extend_from_slice(payload);
@@ -67,7 +68,7 @@ impl FieldWriter {
     }
 }
 
-/// Takes fields off a message.
+/// Reads the fields of a message in order.
 pub(super) struct FieldReader<'a> {
     rest: &'a [u8],
 }
@@ -106,12 +107,12 @@ impl<'a> FieldReader<'a> {
         self.bytes(count)
     }
 
-    /// Returns all remaining bytes.
+    /// Consumes and returns all remaining bytes.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
 
-    /// Succeeds when no bytes are left.
+    /// Checks that no bytes remain.
     pub(super) fn end(self) -> Result<(), MessageError> {
         if self.rest.is_empty() { Ok(()) } else { Err(MessageError::Long { surplus_bytes: self.rest.len() }) }
     }

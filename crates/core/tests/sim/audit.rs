@@ -1,5 +1,5 @@
-//! Audit of a committed epoch, byte for byte: its files as the `parquet` crate reads them, against its manifest and
-//! against the appended records.
+//! Audits a committed epoch byte for byte: compares its files, as the `parquet` crate reads them, with its manifest and
+//! with the appended records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,7 +16,7 @@ use turbidite::store::{DatasetDescriptor, DatasetPaths, load_manifest};
 use crate::coverage::Coverage;
 use crate::disk::ROOT;
 
-/// The contents of one row group in its file.
+/// The contents of one row group, read from its file.
 struct Group {
     keys: Vec<f32>,
     ids: Vec<u64>,
@@ -100,7 +100,7 @@ fn manifest(storage: &MemoryStorage, epoch: u64) -> Result<EpochManifest, String
     load_manifest(storage, &layout, &descriptor, epoch).map_err(stated)
 }
 
-/// Checks that each record lies in exactly one run, which the manifest covers and describes.
+/// Checks that each record is in exactly one run, and that the manifest describes every run correctly.
 pub(crate) fn audit(
     storage: &MemoryStorage,
     epoch: u64,
@@ -189,7 +189,7 @@ fn check_figures(manifest: &EpochManifest, rows: u64, coverage: &mut Coverage) -
     Ok(())
 }
 
-/// Returns all records in a folder of Parquet files, by id.
+/// Returns all records in a folder of Parquet files, ordered by ID.
 pub(crate) fn read_folder(storage: &MemoryStorage, folder: &Path) -> Result<Vec<(u64, u32)>, String> {
     let mut found = Vec::new();
     for file in storage.list(folder).map_err(|error| error.to_string())? {

@@ -1,4 +1,4 @@
-//! Coverage: how often each fault and each interesting situation occurred. A sweep tests only the situations that it
+//! Counts how often each fault and each interesting situation occurred. A sweep tests only the situations that it
 //! covers.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "fault: stall longer than the limit",
     "fault: stall shorter than the limit",
     "fault: bit rot",
-    // A crash before each kind of file operation of opening, writing, committing, replacing, truncating.
+    // Crashes before each kind of file operation, during opening, writing, committing, replacing and truncating.
     "crash before: lock",
     "crash before: dataset.json",
     "crash before: part create",
@@ -79,7 +79,7 @@ pub(crate) const REQUIRED: &[&str] = &[
     "reader: damage told",
 ];
 
-/// Counters by name.
+/// Counters by situation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Coverage {
     counts: BTreeMap<String, u64>,

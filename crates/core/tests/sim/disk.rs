@@ -1,4 +1,4 @@
-//! One rank's view of the files: the job's storage, with the faults of the launch.
+//! One rank's view of the job's storage, with the faults of the launch.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::world::World;
 /// The dataset's path.
 pub(crate) const ROOT: &str = "/ds";
 
-/// State of the files shared by all ranks of a launch.
+/// The state of the files, shared by all ranks of a launch.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) world: Arc<World>,
@@ -34,7 +34,7 @@ fn killed() -> io::Error {
     io::Error::other("the process was killed here")
 }
 
-/// Returns the purpose of an operation, from its kind and its path.
+/// Returns the purpose of an operation, derived from its kind and its path.
 fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str {
     let below = path.strip_prefix(ROOT).map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
     let target = to.map(|to| to.to_string_lossy().into_owned()).unwrap_or_default();
@@ -69,13 +69,13 @@ fn step(operation: &'static str, path: &Path, to: Option<&Path>) -> &'static str
 }
 
 impl Disk {
-    /// Applies the faults to an operation: `Ok` means that it is to be executed in full.
+    /// Applies the faults to an operation. `Ok` means that the operation is executed completely.
     fn judge(&self, operation: &'static str, path: &Path, to: Option<&Path>, bytes: Option<usize>) -> Result<(), Stop> {
         let world = &self.shared.world;
         world.maybe_pause(self.rank);
         let step = step(operation, path, to);
         let mut name = world.state().trace.name(path);
-        // The length of other files varies with statistics stored as text.
+        // The lengths of other files vary with statistics stored as text.
         if let Some(bytes) = bytes.filter(|_| step.starts_with("part")) {
             name.push_str(&format!(" {bytes}"));
         }
@@ -100,7 +100,7 @@ impl Disk {
         self.shared.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a reader query the current files, always after changes that are visible to readers.
+    /// Lets a reader query the current files: always after changes that are visible to readers, otherwise at random.
     fn look(&self, noticeable: bool) {
         let world = &self.shared.world;
         let mut state = world.state();
@@ -126,7 +126,7 @@ impl Disk {
     }
 }
 
-/// Why an operation does not take effect, or not in full.
+/// The cause for which an operation has no effect or only a partial effect.
 struct Stop {
     written: usize,
     error: io::Error,
@@ -150,7 +150,7 @@ impl Storage for Disk {
         self.shared.memory.kind(path)
     }
 
-    /// In an order that does not depend on identities, which are random.
+    /// The order of the list must not depend on identities, which are random.
     fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         self.pass("list", path, None)?;
         let mut entries = self.shared.memory.list(path)?;

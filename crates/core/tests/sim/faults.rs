@@ -9,11 +9,11 @@ use crate::random::Random;
 /// The time of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// At the n-th file operation of the launch, over all ranks.
+    /// At the n-th file operation of the launch, counted over all ranks.
     Operation(u64),
-    /// At the n-th file operation after the n-th commit began, counted from 1.
+    /// At the n-th file operation after the start of the n-th commit. Commits are counted from 1.
     Commit { number: u64, operation: u64 },
-    /// Between two file operations, at some turn.
+    /// Between two file operations, at a given turn.
     Turn(u64),
 }
 
@@ -22,13 +22,13 @@ pub(crate) enum Trigger {
 pub(crate) enum Failure {
     /// Operations fail without effect.
     Broken,
-    /// Writes are cut short; all other operations work.
+    /// Writes are incomplete. All other operations succeed.
     Full,
     /// Operations take this many milliseconds longer.
     Slow { ms: u64 },
 }
 
-/// A crash: of one rank, or of the job.
+/// A crash of one rank, or of the whole job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Crash {
     pub(crate) who: Option<u32>,
@@ -36,47 +36,47 @@ pub(crate) struct Crash {
     pub(crate) torn: bool,
 }
 
-/// Operations that fail.
+/// A sequence of operations that fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) failure: Failure,
-    /// Only on this rank.
+    /// The rank whose operations fail, or `None` for all ranks.
     pub(crate) rank: Option<u32>,
     pub(crate) at: Trigger,
     /// Number of matching operations that fail.
     pub(crate) count: u64,
 }
 
-/// The plan of a launch.
+/// The faults of a launch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Plan {
     pub(crate) crash: Option<Crash>,
     pub(crate) troubles: Vec<Trouble>,
 }
 
-/// The effect of the faults on an operation.
+/// The effect of the faults on one operation.
 #[derive(Debug)]
 pub(crate) enum Verdict {
     Go,
     Stall(Duration),
-    /// It fails; of a write, this many 256ths take effect.
+    /// The operation fails. If it is a write, this many 256ths of it take effect.
     Fail {
         kind: ErrorKind,
         written: u64,
     },
-    /// This rank, or all, die here; of a write, this many 256ths take effect.
+    /// This rank, or all ranks, die at the operation. If it is a write, this many 256ths of it take effect.
     Crash {
         who: Option<u32>,
         written: u64,
     },
-    /// The rank is dead.
+    /// The rank has died.
     Dead,
 }
 
-/// Maximum delay of background work, times the rank's slowness.
+/// Maximum delay of background work, multiplied by the rank's slowness.
 const LONGEST_WORK_DELAY_NS: u64 = 80_000;
 
-/// The plan, and its progress.
+/// The planned faults, and their progress.
 #[derive(Debug)]
 pub(crate) struct Faults {
     plan: Plan,
@@ -84,9 +84,9 @@ pub(crate) struct Faults {
     operations: u64,
     commits: u64,
     commit_operations: u64,
-    /// Operations that failed, or took as long as ranks wait for each other.
+    /// Number of operations that failed, or that took as long as the stall limit.
     pub(crate) hits: u64,
-    /// Syncs after a commit point that failed.
+    /// Number of failed syncs after a commit point.
     pub(crate) failed_syncs: u64,
     pub(crate) stalled: bool,
     pub(crate) crashed: Option<Option<u32>>,

@@ -1,4 +1,5 @@
-//! One history: a job that is launched, hit by faults, killed and launched again, all of it from one seed.
+//! One history: a job that is launched, hit by faults, killed and launched again. All of its events follow from one
+//! seed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +26,7 @@ use crate::world::World;
 /// Stall limit of the ranks, in simulated time.
 const STALL_LIMIT: Duration = Duration::from_secs(20);
 
-/// The boot recorded in the locks of a restarted machine.
+/// The boot ID in the locks of a machine that was restarted.
 const BOOT_BEFORE: &str = "the boot before";
 
 /// The result of a history.
@@ -41,7 +42,7 @@ pub(crate) struct Report {
     pub(crate) violation: Option<String>,
 }
 
-/// The job of a history, the same in all launches but for parameters that restarts may change.
+/// The job of a history. It is the same in all launches, except for parameters that restarts may change.
 #[derive(Debug)]
 struct JobSettings {
     options: WriteOptions,
@@ -84,15 +85,15 @@ impl JobSettings {
     }
 }
 
-/// The plan of one launch.
+/// The intended course of one launch.
 struct Intent {
     if_exists: IfExists,
     break_lock: bool,
-    /// Another writer holds the dataset.
+    /// Whether another writer holds the lock.
     is_locked: bool,
     steps: Vec<Step>,
     plan: Plan,
-    /// Whether a crash is a power failure; a `Some` seed keeps some of the unsynced changes.
+    /// Whether a crash is a power failure. A `Some` seed preserves some of the unsynced changes.
     power: Option<Option<u64>>,
 }
 
@@ -106,7 +107,7 @@ struct History {
     writings: u32,
 }
 
-/// Runs the history of a seed; `loud` prints every event.
+/// Runs the history of a seed. `loud` prints every event.
 pub(crate) fn run(seed: u64, loud: bool) -> Report {
     let mut random = Random::new(seed);
     let settings = JobSettings::draw(&mut random);
@@ -135,7 +136,7 @@ impl History {
         Arc::new(self.memory.clone())
     }
 
-    /// Runs one launch with its faults, and checks the storage afterwards.
+    /// Runs one launch with its faults, and then checks the storage.
     fn launch_again(&mut self, last: bool) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let mut intent = self.draw_intent(break_lock);
@@ -176,7 +177,8 @@ impl History {
         Intent { if_exists, break_lock, is_locked: false, steps, plan, power }
     }
 
-    /// Determines whether the next writer has to break a lock, and checks that it is refused otherwise.
+    /// Determines whether the next writer must break a lock. At random, first checks that a writer is refused unless it
+    /// breaks the lock.
     fn face_lock(&mut self) -> Result<bool, String> {
         let layout = DatasetPaths::new(ROOT);
         let is_there = self.memory.kind(&layout.lock()).map_err(|error| error.to_string())?.is_some();
@@ -184,7 +186,7 @@ impl History {
             return Ok(self.random.one_in(4));
         }
         if self.random.one_in(3) && !self.holder_is_gone(&layout.lock()) {
-            // The process named by the lock is this one, and runs.
+            // The lock names this process, which is running.
             let intent = Intent {
                 if_exists: IfExists::Error,
                 break_lock: false,
@@ -212,7 +214,7 @@ impl History {
         Ok(false)
     }
 
-    /// Returns whether a launch that died during a takeover left the lock in the name of a dead writer.
+    /// Returns whether a launch that died during a takeover left a lock that names a dead writer.
     fn holder_is_gone(&self, path: &Path) -> bool {
         let Ok(file) = self.memory.open(path) else { return false };
         let mut content = vec![0; file.bytes() as usize];
@@ -220,7 +222,7 @@ impl History {
         content.windows(BOOT_BEFORE.len()).any(|window| window == BOOT_BEFORE.as_bytes())
     }
 
-    /// Changes locks, and locks on locks, to name holders from before the machine's last boot.
+    /// Changes all lock files to name holders from before the machine's last boot.
     fn restart_machine(&self, folder: &Path) -> std::io::Result<()> {
         for entry in self.memory.list(folder)? {
             let path = folder.join(&entry.name);
@@ -230,7 +232,7 @@ impl History {
             let file = self.memory.open(&path)?;
             let mut content = vec![0; file.bytes() as usize];
             file.read_at(0, &mut content)?;
-            // The partial draft of a crash is not a lock.
+            // The incomplete draft of a crash is not a lock.
             let Ok(mut holder) = serde_json::from_slice::<serde_json::Value>(&content) else { continue };
             holder["boot"] = BOOT_BEFORE.into();
             self.memory.remove_file(&path)?;
@@ -241,7 +243,7 @@ impl History {
         Ok(())
     }
 
-    /// Runs the ranks of one launch to their end.
+    /// Runs all ranks of one launch until they end.
     fn run_ranks(&mut self, intent: &Intent) -> Result<Vec<Calls>, String> {
         let mut options = self.settings.options.clone();
         options.if_exists = intent.if_exists;
@@ -284,7 +286,7 @@ impl History {
         Ok(calls)
     }
 
-    /// Checks that all ranks got the same results, except those that lost the others because of a crash or a long
+    /// Checks that all ranks got the same results, except those that lost the connection because of a crash or a long
     /// stall.
     fn compare(&mut self, calls: &[Calls], excused: bool) -> Result<(), String> {
         let longest = calls.iter().map(Vec::len).max().unwrap_or_default();
@@ -312,7 +314,7 @@ impl History {
         Ok(())
     }
 
-    /// Applies the end of a launch to the storage.
+    /// Applies the effects of a launch's end to the storage.
     fn crash(&mut self, crashed: Option<Option<u32>>, intent: &Intent) -> Result<(), String> {
         let Some(who) = crashed else { return Ok(()) };
         self.report.crashes += 1;
@@ -363,7 +365,7 @@ impl History {
         if names.is_empty() {
             return Ok(());
         }
-        // Manifests are named at random, so the choice differs between two runs; no later event depends on it.
+        // Manifests have random names, so the choice differs between two runs of a seed. No later event depends on it.
         let path = folder.join(&self.random.pick(&names).name);
         let bytes = self.memory.open(&path).map_err(|error| error.to_string())?.bytes();
         let fault = Fault::Flip { path, offset: self.random.below(bytes), mask: 1 << self.random.below(8) };
@@ -374,7 +376,7 @@ impl History {
         reader::doubt(&damaged, &model, &mut self.report.coverage)
     }
 
-    /// Checks that the data of epochs that were never committed can be salvaged, and is the written data.
+    /// Checks that the data of epochs that were never committed can be salvaged, and that it equals the written data.
     fn salvage(&mut self) -> Result<(), String> {
         let layout = DatasetPaths::new(ROOT);
         let stated = |error: turbidite::Error| format!("salvage: {error}");
@@ -408,7 +410,7 @@ impl History {
         Ok(())
     }
 
-    /// Runs a last launch without faults: it works, and the dataset verifies afterwards.
+    /// Runs a last launch without faults. It must succeed, and the dataset must verify afterwards.
     fn settle(&mut self) -> Result<(), String> {
         let break_lock = self.face_lock()?;
         let ranks = self.settings.options.ranks;

@@ -1,4 +1,4 @@
-//! The program on each rank in one launch of the job, and the results of its calls.
+//! The program of each rank in one launch of the job, and the results of its calls.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::random::{Random, mix};
 use crate::workload::{ROW_BYTES, columns, schema};
 use crate::world::{SimHost, World};
 
-/// One collective operation, or one of rank 0 alone.
+/// One collective operation, or one operation of rank 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Write an epoch: this writing of the model.
+    /// Write an epoch. `writing` is an index into the model's writings.
     Epoch { epoch: u64, writing: usize },
-    /// Return to a checkpoint.
+    /// Remove all epochs after a checkpoint.
     Truncate { last: u64 },
-    /// Another process requests the lock, by force or not.
+    /// Another process requests the lock. `force` breaks the lock.
     Intrude { force: bool },
 }
 
@@ -30,44 +30,44 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Told {
     Done(String),
-    /// The same error on all ranks.
+    /// The call returned the same error on all ranks.
     Failed(String),
-    /// This rank has lost the others.
+    /// This rank has lost its connection to the others.
     Lost(String),
 }
 
-/// The calls of one rank, in their order.
+/// The calls of one rank, in order.
 pub(crate) type Calls = Vec<(String, Told)>;
 
-/// Maximum bytes that a rank may hold beside its memtables: the outbox, records held back, batches ahead of their
-/// table, and slack for one block of rows.
+/// Maximum number of bytes that a rank may hold besides its memtables: the outbox, records held back, batches buffered
+/// for a newer table, and slack for one block of rows.
 const BUFFER_BYTES: usize = 2 << 20;
 
-/// One launch, shared by its ranks.
+/// One launch, shared by all of its ranks.
 #[derive(Debug)]
 pub(crate) struct Launch {
     pub(crate) shared: Arc<Shared>,
     pub(crate) options: WriteOptions,
-    /// Another writer holds the dataset.
+    /// Whether another writer holds the lock.
     pub(crate) is_locked: bool,
-    /// The epochs that existed before the launch.
+    /// Epochs that existed before the launch.
     pub(crate) found: Vec<u64>,
     pub(crate) steps: Vec<Step>,
     pub(crate) seed: u64,
-    /// The longest computation of a rank between two appends.
+    /// Maximum duration of a rank's computation between two appends.
     pub(crate) longest_computation: Duration,
     pub(crate) progress: Mutex<Progress>,
 }
 
-/// State for the first rank that returns from a call, which checks the outcome.
+/// State of the checks. The first rank that returns from a call checks its outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     opened: bool,
-    /// Steps whose outcome was checked.
+    /// By step, whether its outcome was checked.
     judged: Vec<bool>,
-    /// Failed operations and syncs when rank 0 came to each step.
+    /// By step, the numbers of failed operations and syncs when rank 0 reached it.
     before: Vec<(u64, u64)>,
-    /// Another process broke this writer's lock.
+    /// Whether another process has broken this writer's lock.
     lock_broken: bool,
     pub(crate) epochs: u64,
 }
@@ -151,7 +151,7 @@ impl Launch {
             }
         }
         let (_, stated) = self.tell(rank, job.close(), |()| "closed".to_owned());
-        // Only rank 0 has a lock to release, so the result of this call differs between ranks.
+        // Only rank 0 releases a lock, so the result of this call differs between ranks.
         if let Told::Failed(what) = stated
             && self.world().state().faults.hits == 0
             && self.world().state().faults.crashed.is_none()
@@ -181,7 +181,7 @@ impl Launch {
         !std::mem::replace(&mut progress.judged[number], true)
     }
 
-    /// Records the faults so far when rank 0 comes to a step.
+    /// Records the numbers of faults when rank 0 reaches a step.
     fn comes_to(&self, number: usize) {
         let faults = {
             let state = self.world().state();
@@ -192,7 +192,7 @@ impl Launch {
         progress.before[number] = faults;
     }
 
-    /// Returns the operations and syncs that failed since rank 0 came to a step.
+    /// Returns the numbers of operations and syncs that have failed since rank 0 reached a step.
     fn hits_since(&self, number: usize) -> (u64, u64) {
         let (hits, syncs) = lock(&self.progress).before.get(number).copied().unwrap_or_default();
         let state = self.world().state();
@@ -295,7 +295,7 @@ impl Launch {
         job.wait_end_epoch().map(|statistics| statistics.rows)
     }
 
-    /// Checks the refusal of an epoch.
+    /// Checks the refusal to begin an epoch.
     fn refused(&self, number: usize, epoch: u64, what: &str) {
         let exists = self.model().now(epoch).is_some() && self.options.if_exists == IfExists::Error;
         let broken = lock(&self.progress).lock_broken;
@@ -396,7 +396,7 @@ impl Launch {
         if rank == 0
             && let Some(removed) = &removed
         {
-            // A replacement left by a dead writer is completed first, and removed then.
+            // A dead writer's replacement is completed first, and then removed.
             let lacking = expected.iter().any(|epoch| !removed.contains(epoch));
             if lacking || removed.iter().any(|epoch| *epoch <= last) {
                 self.blame(format!("truncation after {last} removed {removed:?} where {expected:?} were there"));
@@ -432,7 +432,7 @@ impl Launch {
         }
     }
 
-    /// Changes the lock to name a process of another host: no process breaks its own.
+    /// Changes the lock to name a process of another host, since a process never breaks its own lock.
     fn disguise(&self) -> std::io::Result<()> {
         let path = DatasetPaths::new(ROOT).lock();
         let file = self.shared.memory.open(&path)?;
@@ -458,7 +458,7 @@ impl Launch {
         match WriterLock::acquire(&memory, &DatasetPaths::new(ROOT), force) {
             Ok((held, _)) if force => {
                 lock(&self.progress).lock_broken = true;
-                // It writes nothing and ends; the first writer must detect it nevertheless.
+                // The other process writes nothing and ends. The first writer must detect the broken lock nevertheless.
                 drop(held.release());
                 self.met("job: lock broken");
             }

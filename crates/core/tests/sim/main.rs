@@ -1,12 +1,14 @@
-//! The whole job, simulated from a seed: ranks with the real engines, writers, store and commit protocol, driven by the
-//! real [`RankJob`](turbidite::RankJob), over a network with delays and a storage with faults, crash after crash.
+//! Simulates the whole job from a seed. The ranks use the product's engines, writers, store and commit protocol, and
+//! are driven by the product's [`RankJob`](turbidite::RankJob). The network has delays, the storage has faults, and one
+//! crash follows another.
 //!
-//! Map: `history` is one job from its first launch to its last; `job` the program on each rank; `world` the scheduler;
-//! `network` messages; `disk` files, `faults` their faults; `model` the expected contents; `reader` queries at any
-//! moment; `audit` a committed epoch byte for byte; `coverage` the situations covered; `workload` the records.
+//! `history` runs one job from its first launch to its last. `job` is the program of each rank. `world` is the
+//! scheduler. `network` carries messages. `disk` executes file operations, with the faults of `faults`. `model` has the
+//! expected contents. `reader` queries at any moment. `audit` checks a committed epoch byte for byte. `coverage` counts
+//! the covered situations. `workload` generates the records.
 //!
-//! Invariant: all events follow from the seed. Identities are drawn at random by the product, so no decision here may
-//! depend on them.
+//! Invariant: all events follow from the seed. The product draws identities at random, so no decision here may depend
+//! on them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

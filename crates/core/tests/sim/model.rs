@@ -1,7 +1,7 @@
-//! The expected contents: the writing of each epoch that readers see now, and those that a power failure may leave.
+//! The expected contents of each epoch: the one that readers see now, and those that a power failure may leave.
 //!
-//! The model follows the folders by their names alone: an epoch is the folder under its name in `data`. Acknowledged
-//! epochs must stay, whatever follows.
+//! The model tracks folders only by name: an epoch is the folder with its name in `data`. Acknowledged epochs must
+//! survive all later events.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -10,21 +10,22 @@ use std::sync::Arc;
 use crate::disk::ROOT;
 use crate::workload::Writing;
 
-/// An index into [`Model::writings`], `None` when the epoch does not exist.
+/// An index into [`Model::writings`], or `None` if the epoch does not exist.
 pub(crate) type Content = Option<usize>;
 
-/// One epoch.
+/// The contents of one epoch.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Epoch {
     /// The content that readers see.
     pub(crate) now: Content,
     /// The contents that a power failure may leave.
     pub(crate) possible: Vec<Content>,
-    /// It was acknowledged, and not removed since: a writer that has opened the dataset must have it in place.
+    /// Whether the epoch was acknowledged and not removed since. A writer that has opened the dataset must have such an
+    /// epoch in place.
     committed: bool,
 }
 
-/// A writing and its records by id.
+/// A writing, with its records ordered by ID.
 pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 
 /// All epochs of a history.
@@ -32,15 +33,15 @@ pub(crate) type Written = (Writing, Arc<Vec<(u64, u32)>>);
 pub(crate) struct Model {
     pub(crate) writings: Vec<Written>,
     pub(crate) epochs: BTreeMap<u64, Epoch>,
-    /// The writing in each attempt's folder.
+    /// The writing in the folder of each attempt.
     pub(crate) attempts: HashMap<PathBuf, usize>,
-    /// The contents of folders that were set aside.
+    /// The contents of folders that were moved aside.
     asides: HashMap<PathBuf, Content>,
-    /// The writing that rank 0 is about to begin.
+    /// The writing that rank 0 is about to begin, if any.
     pub(crate) beginning: Option<usize>,
-    /// Epochs that are being replaced.
+    /// Number of replacements.
     pub(crate) replaced: u64,
-    /// A violation found by the model itself.
+    /// A violation detected by the model, if any.
     pub(crate) wrong: Option<String>,
 }
 
@@ -88,7 +89,7 @@ impl Model {
         }
     }
 
-    /// Applies a rename; returns whether readers could notice.
+    /// Applies a rename. Returns whether readers could notice it.
     pub(crate) fn renamed(&mut self, from: &Path, to: &Path) -> bool {
         if let Some(epoch) = epoch_of(from) {
             let content = self.now(epoch);
@@ -138,8 +139,8 @@ impl Model {
         }
     }
 
-    /// Records that the contents found by a writer that has opened the dataset stay, and checks that no acknowledged
-    /// epoch is missing.
+    /// Records that the contents found by a writer that has opened the dataset are permanent. Checks that no
+    /// acknowledged epoch is missing.
     pub(crate) fn opened(&mut self) -> Result<(), String> {
         self.settle();
         match self.epochs.iter().find(|(_, epoch)| epoch.committed && epoch.now.is_none()) {
@@ -150,7 +151,7 @@ impl Model {
         }
     }
 
-    /// Applies a crash: readers see these contents, and they are durable.
+    /// Applies a crash. Readers then see the contents `found`, which are durable.
     pub(crate) fn survived(&mut self, found: &BTreeMap<u64, usize>, power: bool) -> Result<(), String> {
         for (label, epoch) in &mut self.epochs {
             let content = found.get(label).copied();

@@ -1,5 +1,5 @@
-//! Messages in flight: delayed, in any order between pairs of ranks, in order within a pair and channel, and limited by
-//! the receiver's credit.
+//! Messages in flight. They are delayed, ordered only within each pair of ranks and channel, and limited by the
+//! receiver's credit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,26 +10,28 @@ use crate::coverage::Coverage;
 use crate::random::Random;
 use crate::world::World;
 
-/// Maximum number of control messages waiting at one rank: each of its neighbours in the tree has a few in flight.
+/// Maximum number of control messages waiting at one rank. Each of its neighbours in the tree has a few in flight.
 const MOST_CONTROL: usize = 64;
 
-/// A rank's messages on one channel, by arrival and number.
+/// A rank's messages on one channel, by arrival time and number.
 type Queue = BTreeMap<(u64, u64), (u32, Vec<u8>)>;
 
 /// All messages in flight.
 #[derive(Debug)]
 pub(crate) struct Network {
     queues: Vec<[Queue; Channel::COUNT]>,
-    /// Arrival time of the last message of a pair and channel.
+    /// Arrival time of the last message of each pair and channel.
     last_arrivals: HashMap<(u32, u32, Channel), u64>,
     sent: u64,
     credit_batches: usize,
     longest_delay_ns: u64,
-    /// Messages of rank 0 in this session: rounds begun, tables sent, counts of deliveries.
+    /// Number of rounds that rank 0 has begun in this session.
     rounds: u64,
+    /// Number of tables that rank 0 has sent in this session.
     tables: u64,
+    /// Number of times that rank 0 has requested a count of deliveries in this session.
     probes: u64,
-    /// Ranks that know that the epoch is closed.
+    /// By rank, whether it has sent `Closed` to its children.
     closed: Vec<bool>,
 }
 
@@ -48,8 +50,8 @@ impl Network {
         }
     }
 
-    /// Records the situations that a sweep must cover. Rank 0 sends the same to all its children; rank 1 is one of
-    /// them.
+    /// Records the situations that a sweep must cover. Rank 0 sends the same to all of its children, and rank 1 is one
+    /// of them.
     fn overhear(&mut self, from: u32, to: u32, message: &[u8], coverage: &mut Coverage) {
         let name = control_name(message);
         let sender = from as usize;
@@ -112,7 +114,7 @@ impl Network {
     }
 }
 
-/// One rank's connection.
+/// One rank's connection to the others.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) world: Arc<World>,

@@ -1,6 +1,6 @@
-//! Random numbers repeatable from a seed: SplitMix64.
+//! Random numbers, reproducible from a seed (SplitMix64).
 
-/// Performs one step of SplitMix64: spreads any number over all 64 bits.
+/// Performs one step of SplitMix64, which maps any number to 64 well-mixed bits.
 pub(crate) fn mix(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -8,7 +8,7 @@ pub(crate) fn mix(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// A sequence of its own.
+/// An independent sequence of random numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -23,7 +23,7 @@ impl Random {
         bits
     }
 
-    /// Returns a number from 0 to `limit` - 1, and 0 if `limit` is 0.
+    /// Returns a number from 0 to `limit` - 1. Returns 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.bits() % limit.max(1)
     }

@@ -1,4 +1,5 @@
-//! Readers that query at any moment, by the real query path, and compare with plain lists of records.
+//! Readers that query at any moment through the product's query path, and compare the results with plain lists of
+//! records.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,7 +16,7 @@ use crate::disk::ROOT;
 use crate::model::{Content, Model};
 use crate::random::Random;
 
-/// Appends ids and key bits of a batch.
+/// Appends the IDs and key bits of a batch.
 fn take(batch: &RecordBatch, into: &mut Vec<(u64, u32)>) -> Result<(), String> {
     let column = |name: &str| batch.column_by_name(name).ok_or_else(|| format!("the answer lacks {name}"));
     let (keys, ids) = (column("key")?.as_primitive::<Float32Type>(), column("id")?.as_primitive::<UInt64Type>());
@@ -26,18 +27,18 @@ fn take(batch: &RecordBatch, into: &mut Vec<(u64, u32)>) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the records that a query finds, by id.
+/// Returns the result of a query, ordered by ID.
 fn ask(dataset: &Dataset, query: &Query) -> Result<Vec<(u64, u32)>, Error> {
     let mut found = Vec::new();
     for batch in dataset.run(query)? {
-        // A batch of another shape than requested is as wrong as a wrong record.
+        // A batch with an unexpected schema counts as a wrong record.
         take(&batch?, &mut found).unwrap_or_else(|_| found.push((u64::MAX, 0)));
     }
     found.sort_unstable();
     Ok(found)
 }
 
-/// Returns the first difference between two lists of records by id.
+/// Returns the first difference between two lists of records, both ordered by ID.
 fn difference(found: &[(u64, u32)], expected: &[(u64, u32)]) -> Option<String> {
     if found == expected {
         return None;
@@ -59,7 +60,7 @@ fn difference(found: &[(u64, u32)], expected: &[(u64, u32)]) -> Option<String> {
     ))
 }
 
-/// Opens the dataset; returns `None` when it does not exist and need not.
+/// Opens the dataset. Returns `None` if the dataset does not exist and is not required to.
 pub(crate) fn open(storage: &Arc<dyn Storage>, model: &Model) -> Result<Option<Dataset>, String> {
     match Dataset::open_with(Arc::clone(storage), ROOT) {
         Ok(dataset) => Ok(Some(dataset)),
@@ -68,13 +69,13 @@ pub(crate) fn open(storage: &Arc<dyn Storage>, model: &Model) -> Result<Option<D
     }
 }
 
-/// Draws a query of one epoch, and returns it with the expected records.
+/// Draws a query of one epoch. Returns the query with the expected records.
 fn draw(random: &mut Random, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64, u32)>) {
     let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]).ordered(random.one_in(4));
     if random.one_in(2) {
         return (query, all.to_vec());
     }
-    // Quarters are exact as text and as f32. Where there are many keys, ranges are narrow.
+    // Quarters are exact as text and as f32. Ranges are narrow where there are many keys.
     let base = random.pick(all).1;
     let middle = f32::from_bits(base);
     let middle = if middle.is_finite() && middle.abs() < 1e6 { (middle * 4.0).round() / 4.0 } else { 0.0 };
@@ -84,7 +85,7 @@ fn draw(random: &mut Random, epoch: u64, all: &[(u64, u32)]) -> (Query, Vec<(u64
     (query.filter(format!("key >= {low} AND key < {high}")), expected)
 }
 
-/// Checks the list of epochs and one query of one of them at this moment.
+/// Checks the current list of epochs, and one query of one of them.
 pub(crate) fn look(storage: &Arc<dyn Storage>, model: &Model, random: &mut Random) -> Result<(), String> {
     if let Some(wrong) = &model.wrong {
         return Err(format!("isolation: {wrong}"));
@@ -116,7 +117,7 @@ fn check_epoch(dataset: &Dataset, model: &Model, epoch: u64, random: &mut Random
     }
 }
 
-/// Returns the writing that each epoch holds, or an error if it is none of those ever written for it.
+/// Returns the current writing of each epoch, or an error if the content is none of the epoch's writings.
 pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTreeMap<u64, usize>, String> {
     let mut contents = BTreeMap::new();
     let dataset = match Dataset::open_with(Arc::clone(storage), ROOT) {
@@ -128,7 +129,7 @@ pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTre
         let query = Query::new().epochs(epoch).threads(1).columns(["key", "id"]);
         let found = ask(&dataset, &query).map_err(|error| format!("durability: epoch {epoch}: {error}"))?;
         let of_epoch = model.writings.iter().enumerate().filter(|(_, (writing, _))| writing.epoch == epoch);
-        // Empty writings are indistinguishable: the expected one is returned.
+        // Empty writings are indistinguishable, so the expected writing is returned.
         let expected = model.epochs.get(&epoch).cloned().unwrap_or_default();
         let mut fitting: Vec<usize> =
             of_epoch.filter(|(_, (_, records))| **records == found).map(|(number, _)| number).collect();
@@ -146,7 +147,7 @@ pub(crate) fn identify(storage: &Arc<dyn Storage>, model: &Model) -> Result<BTre
     Ok(contents)
 }
 
-/// Checks a query after corruption: its result is right, or an error reports the corruption.
+/// Checks a query of corrupt data: the result is correct, or an error reports the corruption.
 pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Coverage) -> Result<(), String> {
     let dataset = match Dataset::open_with(Arc::clone(storage), Path::new(ROOT)) {
         Ok(dataset) => dataset,
@@ -172,7 +173,7 @@ pub(crate) fn doubt(storage: &Arc<dyn Storage>, model: &Model, coverage: &mut Co
     Ok(())
 }
 
-/// A slow reader: it begins before a change and ends after it.
+/// A slow reader, which begins before a change and ends after it.
 pub(crate) struct SlowReader {
     epoch: u64,
     began: Content,
@@ -208,7 +209,8 @@ impl SlowReader {
                 *slot = Some(reader);
                 return Ok(());
             }
-            // Parts that were not open yet may be removed; that must be an error and not be skipped.
+            // Parts that the reader has not yet opened may be removed. The reader must then return an error, not skip
+            // the parts.
             Some(Err(_)) if reader.seen.iter().any(|content| *content != reader.began) => return Ok(()),
             Some(Err(error)) => return Err(format!("isolation: a reader of epoch {} fails: {error}", reader.epoch)),
             None => {}

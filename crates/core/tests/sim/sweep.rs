@@ -1,4 +1,4 @@
-//! Sweeps over many seeds, and their results.
+//! Sweeps over many seeds, and reports of their results.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use crate::coverage::Coverage;
 use crate::history::{Report, run};
 
-/// Returns a number from the environment.
+/// Returns a number from an environment variable.
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")))
 }
 
-/// The extent of a sweep: seeds from `first`, `count` of them or for a duration.
+/// The extent of a sweep: the first seed, and the number of seeds or a duration.
 struct Extent {
     first: u64,
     count: Option<u64>,
@@ -49,7 +49,7 @@ fn sweep(extent: &Extent) -> Sum {
     let next = AtomicU64::new(extent.first);
     let sum = Mutex::new(Sum::default());
     let begun = Instant::now();
-    // One thread of a history runs at a time, and on a busy machine switching takes long.
+    // Only one thread of a history runs at a time, and switching threads is slow on a busy machine.
     let threads = 4 * std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -84,7 +84,8 @@ fn tell(sum: &Sum, took: Duration) {
     );
 }
 
-/// The sweep of `make test`: always the same seeds. With SIM_SECONDS, or SIM_COUNT and SIM_SEED, the given extent.
+/// Runs the sweep of `make test`, which always has the same seeds. SIM_SECONDS, or SIM_COUNT and SIM_SEED, select
+/// another extent.
 #[test]
 fn no_history_breaks_a_promise() {
     let limit = setting("SIM_SECONDS").map(Duration::from_secs);
@@ -103,10 +104,10 @@ fn no_history_breaks_a_promise() {
     assert!(limit.is_none() || missing.is_empty(), "never met: {missing:#?}");
 }
 
-/// Seeds of the fixed set.
+/// Number of seeds in the fixed set.
 const FIXED_SEEDS: u64 = 150;
 
-/// Prints all events of one history: that of SIM_SEED.
+/// Prints all events of the history of SIM_SEED.
 #[test]
 fn one_history_repeats() {
     let seed = setting("SIM_SEED");

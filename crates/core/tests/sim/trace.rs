@@ -1,20 +1,20 @@
-//! A hash of all events: two histories of one seed must have the same.
+//! A hash of all events. Two histories of one seed must have the same hash.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A running hash of events, and names for the random identities in them.
+/// A running hash of events, with names for the random identities in them.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
     hash: u64,
     pub(crate) events: u64,
-    /// Identities in the order in which they were first seen: the product draws them at random.
+    /// Identities, numbered in order of their first occurrence. The product draws them at random.
     identities: HashMap<String, usize>,
     loud: bool,
 }
 
 impl Trace {
-    /// Creates an empty trace; `loud` prints every event.
+    /// Creates an empty trace. `loud` prints every event.
     pub(crate) fn new(loud: bool) -> Self {
         Self { loud, ..Self::default() }
     }
@@ -34,14 +34,14 @@ impl Trace {
         }
     }
 
-    /// Returns a path with a number in place of each identity.
+    /// Returns a path in which a number replaces each identity.
     pub(crate) fn name(&mut self, path: &Path) -> String {
         let text = path.to_string_lossy();
         let mut named = String::with_capacity(text.len());
         let mut rest = &*text;
         while let Some(character) = rest.chars().next() {
             let run = rest.bytes().take_while(|byte| byte.is_ascii_hexdigit() || *byte == b'-').count();
-            // Plain or with dashes; epochs and part numbers are shorter.
+            // Identities are written with or without dashes. Epochs and part numbers are shorter.
             if run >= 32 {
                 let known = self.identities.len();
                 let number = *self.identities.entry(rest[..run].to_owned()).or_insert(known);

@@ -1,11 +1,11 @@
-//! The records that ranks append. Their keys follow from their ids, so that an altered, lost or duplicated record is
-//! detected anywhere.
+//! The records that ranks append. A record's key follows from its ID, so every altered, lost or duplicated record is
+//! detected.
 
 use turbidite::{Column, ColumnView, DataType, Schema};
 
 use crate::random::{Random, mix};
 
-/// Bytes of a stored record: an f32 key and a u64 id.
+/// Bytes of a stored record: an f32 key and a u64 ID.
 pub(crate) const ROW_BYTES: usize = 12;
 
 pub(crate) fn schema() -> Result<Schema, turbidite::SchemaError> {
@@ -15,28 +15,28 @@ pub(crate) fn schema() -> Result<Schema, turbidite::SchemaError> {
 /// The distribution of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// Skewed, and growing beyond all earlier keys; now and then NaN, often exactly 0.
+    /// Skewed keys that grow beyond all earlier keys. Some are NaN, and many are exactly 0.
     Drifting,
-    /// Spread evenly over some range.
+    /// Keys distributed evenly over a range.
     Even,
-    /// A narrow range, and then another one far away.
+    /// Keys in a narrow range, then in another range far away.
     Jumping,
-    /// One key only.
+    /// A single key.
     Equal,
-    /// Ascending with the record's number, the same on all ranks.
+    /// Keys that ascend with the record's number, the same on all ranks.
     Ascending,
-    /// Extremes: infinities, both zeros, NaN, the largest and smallest numbers.
+    /// Extreme keys: infinities, both zeros, NaN, the largest and smallest numbers.
     Extreme,
 }
 
-/// One writing of one epoch: the number and the distribution of each rank's records.
+/// One writing of one epoch: the number and the key distribution of each rank's records.
 #[derive(Debug, Clone)]
 pub(crate) struct Writing {
     pub(crate) epoch: u64,
-    /// Identifies it within the history.
+    /// The number of the writing within the history.
     pub(crate) number: u32,
     pub(crate) keys: Keys,
-    /// By rank.
+    /// Number of records by rank.
     pub(crate) counts: Vec<u64>,
 }
 
@@ -83,7 +83,7 @@ impl Writing {
         }
     }
 
-    /// Returns stored records of one rank.
+    /// Returns some of one rank's records, as stored.
     pub(crate) fn stored(&self, rank: u32, records: std::ops::Range<u64>) -> Vec<u8> {
         let mut bytes = Vec::new();
         for record in records {
@@ -93,7 +93,7 @@ impl Writing {
         bytes
     }
 
-    /// Returns all records, as ids and bits of keys, by id.
+    /// Returns the IDs and key bits of all records, ordered by ID.
     pub(crate) fn records(&self) -> Vec<(u64, u32)> {
         let ranks = 0..self.counts.len() as u32;
         let of_rank = |rank: u32| {
@@ -103,7 +103,7 @@ impl Writing {
     }
 }
 
-/// Returns views of stored records.
+/// Returns the columns of stored records.
 pub(crate) fn columns(stored: &[u8]) -> Result<[ColumnView<'_>; 2], turbidite::SchemaError> {
     let rows = stored.len() / ROW_BYTES;
     let of = |offset: usize, data_type| {

@@ -1,9 +1,9 @@
-//! The scheduler: ranks run on threads of their own, but only one at a time, and the seed decides which.
+//! The scheduler. Each rank runs on its own thread, but only one thread runs at a time, and the seed determines which.
 //!
-//! The running thread holds the baton. When it waits it draws the next rank, does due background work of any rank
-//! itself, and wakes the thread of the rank that was drawn. So one seed gives one history, whatever the machine does.
+//! The running thread holds the baton. When it waits, it draws the next rank, does the due background work of any rank
+//! itself, and wakes the drawn rank's thread. One seed therefore gives one history on every machine.
 //!
-//! Time is simulated: it advances with each turn and jumps when all ranks wait.
+//! Time is simulated. It advances with each turn, and jumps when all ranks wait.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,14 +17,15 @@ use crate::network::Network;
 use crate::random::Random;
 use crate::trace::Trace;
 
-/// Turns without a batch, a file operation or a new control message after which a launch counts as stuck. Ranks that
-/// have lost each other give up by themselves after a tenth of it.
+/// Number of turns without a batch, a file operation or a new control message after which a launch counts as stuck.
+/// Ranks that have lost each other stop after a tenth of these turns.
 const IDLE_TURN_LIMIT: u64 = 50_000;
 
-/// Turns after which a launch counts as stuck even with progress: the slowest that ends takes about a fifth of it.
+/// Number of turns after which a launch counts as stuck even with progress. The slowest launch that ends takes about a
+/// fifth of them.
 const TURN_LIMIT: u64 = 5_000_000;
 
-/// Maximum time between two polls of a waiting rank: far below the stall limit.
+/// Maximum time between two polls of a waiting rank, far below the stall limit.
 const LONGEST_PAUSE_NS: u64 = 200_000_000;
 
 /// One rank's state in the scheduler.
@@ -33,37 +34,37 @@ struct Actor {
     finished: bool,
     dead: bool,
     wakes_ns: u64,
-    /// Factor on all of its waits.
+    /// Factor by which all of the rank's waits are multiplied.
     slowness: u64,
-    /// Pauses since something moved here.
+    /// Number of pauses since the rank last made progress.
     idle_pauses: u32,
     background: Option<Arc<Background>>,
-    /// When its waiting work is done, once drawn.
+    /// Time at which the rank's queued background work is done, if that time has been drawn.
     due_ns: Option<u64>,
     buffers: Option<Box<EncodeBuffers>>,
 }
 
-/// The mutable state.
+/// The mutable state of the scheduler.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) now_ns: u64,
     pub(crate) turns: u64,
-    /// The turn of the last progress of the job.
+    /// The turn in which the job last made progress.
     last_progress: u64,
     actors: Vec<Actor>,
     running: Option<usize>,
-    /// The rank whose background work is being done.
+    /// The rank whose background work is running.
     working: Option<usize>,
     pub(crate) trace: Trace,
     pub(crate) coverage: Coverage,
     pub(crate) network: Network,
     pub(crate) faults: Faults,
-    /// A violation by the product.
+    /// A violation by the product, if any.
     pub(crate) violation: Option<String>,
 }
 
-/// Ranks that share time.
+/// Ranks that share simulated time.
 #[derive(Debug)]
 pub(crate) struct World {
     state: Mutex<State>,
@@ -82,12 +83,12 @@ impl State {
         self.actors[rank as usize].dead
     }
 
-    /// Records progress of the job. Repeated counts of deliveries are none: they continue forever.
+    /// Records progress of the job. Repeated counts of deliveries are no progress, since they continue forever.
     pub(crate) fn progress(&mut self) {
         self.last_progress = self.turns;
     }
 
-    /// Records that something moved on this rank.
+    /// Records progress of this rank.
     pub(crate) fn stir(&mut self, rank: u32) {
         self.actors[rank as usize].idle_pauses = 0;
     }
@@ -183,7 +184,8 @@ impl World {
         Self { state: Mutex::new(state), bells, ended: Condvar::new() }
     }
 
-    /// Locks the state. A panic of the product is caught and reported; the state is changed in whole steps.
+    /// Locks the state, even if the lock is poisoned: a panic of the product is caught and reported, and every change
+    /// of the state is complete.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +194,7 @@ impl World {
         self.state.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes the baton on, after the background work that was drawn before the next rank.
+    /// Runs the background work that was drawn, then passes the baton to the next rank.
     fn pass_on(&self) {
         loop {
             let choice = self.state().choose();
@@ -227,7 +229,7 @@ impl World {
         }
     }
 
-    /// Lets others run for `longest`, or longer if the machine is busy.
+    /// Lets other ranks run for at least `longest`. The time is longer if the rank is slow or has waited for long.
     pub(crate) fn pause(&self, rank: u32, longest: Duration) {
         let number = rank as usize;
         {
@@ -236,7 +238,7 @@ impl World {
             let now = state.now_ns;
             let actor = &mut state.actors[number];
             let least = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX).max(4_000);
-            // Ranks that have waited for long sleep longer: turns without events test nothing.
+            // Ranks that have waited for long sleep longer, since turns without events test nothing.
             let long = match actor.idle_pauses {
                 0..8 => 1,
                 8..70 => 6,
@@ -251,8 +253,8 @@ impl World {
         self.await_turn(number);
     }
 
-    /// Takes `length` for an operation while others run. Background work takes the time of all ranks, since it is done
-    /// within one turn.
+    /// Delays an operation by `length` while other ranks run. Background work delays all ranks, since it runs within
+    /// one turn.
     pub(crate) fn stall(&self, rank: u32, length: Duration) {
         let number = rank as usize;
         let length_ns = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
@@ -301,7 +303,7 @@ impl World {
         verdict
     }
 
-    /// Runs `program` for every rank and returns the results, `None` after a panic.
+    /// Runs `program` for every rank. Returns the results, with `None` for a rank that panicked.
     pub(crate) fn run<T: Send>(&self, program: impl Fn(u32) -> T + Sync) -> Vec<Option<T>> {
         let ranks = self.bells.len();
         std::thread::scope(|scope| {
@@ -339,7 +341,7 @@ pub(crate) struct SimHost {
     pub(crate) rank: u32,
 }
 
-/// Does the remaining background work when the rank closes its dataset.
+/// Runs the remaining background work when the rank closes its dataset.
 struct Running {
     world: Arc<World>,
     rank: usize,

@@ -1,5 +1,5 @@
-//! Shared code of the tests of virtual ranks: records whose keys follow from their ids, and a run that checks that each
-//! arrives once.
+//! Shared code of the tests of virtual ranks: records whose keys follow from their IDs, and a run that checks that each
+//! record arrives once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) fn bits(seed: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Returns a skewed key that drifts with the record's number; now and then NaN, and often exactly 0.
+/// Returns a skewed key that drifts with the record's number. Some keys are NaN, and many are exactly 0.
 pub(crate) fn key(rank: u32, number: u64) -> f32 {
     let random = bits((u64::from(rank) << 40) | number);
     match random % 100 {
@@ -48,15 +48,15 @@ pub(crate) struct Outcome {
     pub(crate) places: BTreeMap<u64, (u32, RunKind)>,
 }
 
-/// Runs one epoch of `records` per rank, `append` at a time; panics on a record that is lost, delivered twice or
-/// altered. With `token` rank r appends only after rank r-1 is done, and is deaf before that.
+/// Runs one epoch of `records` per rank, appended in units of `append`. Panics if a record is lost, delivered twice or
+/// altered. With `token`, rank r appends only after rank r-1 is done, and does not drive its engine before that.
 #[allow(dead_code, reason = "see `Outcome`")]
 pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -> Outcome {
     let ranks = options.ranks;
     let mut simulation = Simulation::new(options, schema());
     let mut appended = vec![0u64; ranks as usize];
     let mut places = BTreeMap::new();
-    // The rank that may append, when only one may at a time.
+    // The rank that may append, if only one may at a time.
     let mut holder = 0;
     let report = simulation
         .run_epoch(
@@ -84,7 +84,7 @@ pub(crate) fn run(options: SimOptions, records: u64, append: u64, token: bool) -
     Outcome { report, places }
 }
 
-/// Returns the number of a delivered record, after checking its content and its kind.
+/// Checks the content and kind of a delivered record. Returns the record's number.
 pub(crate) fn recognized(row: &[u8], kind: RunKind) -> u64 {
     let id = u64::from_le_bytes(row[4..].try_into().unwrap());
     let expected = key((id >> 32) as u32, id & 0xFFFF_FFFF);

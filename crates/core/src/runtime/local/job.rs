@@ -1,4 +1,4 @@
-//! The job of all ranks in one process.
+//! A job whose ranks all run in one process.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +20,7 @@ use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths, EpochCommit, LockNotice, Recovery, WriterLock};
 use crate::writer::{PartFactory, THREADS_PER_CORE};
 
-/// Maximum time a thread blocks on background threads before it drives ranks again.
+/// Maximum time that a thread waits for background threads before it drives ranks again.
 const WAIT: Duration = Duration::from_micros(500);
 
 /// One rank and its connection to the others.
@@ -76,11 +76,11 @@ pub struct LocalJob {
     notice: Option<LockNotice>,
     recovery: Recovery,
     opened: Instant,
-    /// Declared last, so that the threads end while the other fields still exist.
+    /// Declared last, so that the threads end before the other fields are dropped.
     _pool: Pool,
 }
 
-/// Locks a rank. A panic while a rank was driven leaves it in an unknown state; its epoch must not be committed.
+/// Locks a rank. A rank that panicked while it was driven is in an unknown state, and its epoch must not be committed.
 fn lock_rank(rank: &Mutex<Rank>) -> MutexGuard<'_, Rank> {
     rank.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -89,12 +89,13 @@ impl LocalJob {
     /// Opens the dataset at `path` for writing, or creates it.
     ///
     /// # Errors
-    /// When another writer holds it, it has another schema or key, it is corrupt, or the folder cannot be written.
+    /// When another writer holds the lock, the dataset has another schema or key or is corrupt, or the folder cannot be
+    /// written.
     pub fn open(path: impl AsRef<Path>, schema: Schema, options: WriteOptions) -> Result<Self> {
         Self::open_with(Arc::new(FileSystem::new()), path, schema, options)
     }
 
-    /// Opens a dataset for writing like [`LocalJob::open`], on any storage.
+    /// Opens a dataset for writing like [`LocalJob::open`], on any storage backend.
     ///
     /// # Errors
     /// As for [`LocalJob::open`].
@@ -112,7 +113,7 @@ impl LocalJob {
         let schema = Arc::clone(&descriptor.schema);
         let office = Arc::new(Mailboxes::new(options.ranks, options.credit_batches));
         let cache = Arc::new(TableCache::default());
-        // A waiting thread drives the other ranks, so a table arrives without waiting for it.
+        // The waiting thread drives the other ranks, so the table arrives without a timeout.
         let timeouts = Timeouts { credit: options.credit_timeout, table: Duration::ZERO };
         let ranks = (0..options.ranks)
             .map(|rank| {
@@ -129,7 +130,7 @@ impl LocalJob {
             0 => THREADS_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
-        // A rank has at most one task at a time.
+        // A rank has at most one task at a time, so more threads would be idle.
         let threads = threads.min(options.ranks as usize);
         let completed = Arc::clone(&shared);
         let pool = Pool::start(queue, threads, move |rank, completion| {
@@ -158,13 +159,12 @@ impl LocalJob {
         })
     }
 
-    /// Returns what happened to the stale lock of a dead writer, if there was one, to report it to the user.
+    /// Returns the notice about a dead writer's stale lock, if there was one, for the user.
     pub fn lock_notice(&self) -> Option<&LockNotice> {
         self.notice.as_ref()
     }
 
-    /// Returns the result of recovery: an earlier writer's commits that were completed or removed, and data that can be
-    /// salvaged.
+    /// Returns the result of recovery: an earlier writer's completed or removed commits, and data that can be salvaged.
     pub fn recovery(&self) -> &Recovery {
         &self.recovery
     }
@@ -178,8 +178,8 @@ impl LocalJob {
     /// Begins an epoch on all ranks.
     ///
     /// # Errors
-    /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when its folder
-    /// cannot be created.
+    /// When an epoch is open, when this epoch exists and neither replace nor skip was requested, or when the epoch's
+    /// folder cannot be created.
     pub fn begin_epoch(&self, epoch: u64) -> Result<EpochStart> {
         let mut open = self.open_epoch();
         if open.is_some() {
@@ -202,7 +202,7 @@ impl LocalJob {
         Ok(EpochStart::Started)
     }
 
-    /// Appends rows on one rank. Threads may append on different ranks at once.
+    /// Appends rows on one rank. Several threads may append at once, on different ranks.
     ///
     /// # Errors
     /// When the columns do not fit the schema, or outside an epoch. Storage errors are reported at the end of the
@@ -242,7 +242,7 @@ impl LocalJob {
         self.attend()
     }
 
-    /// Spills records of this rank. Returns whether there were any, and room for them.
+    /// Spills records of this rank. Returns whether any were spilled: there may be none, or no room for them.
     fn spill(&self, rank: u32, spill: Spill) -> bool {
         let mut state = lock_rank(&self.shared.ranks[rank as usize]);
         let spilled = state.endpoint.spill(spill);
@@ -250,7 +250,7 @@ impl LocalJob {
         spilled
     }
 
-    /// Requests a new partition table, for applications that know when their data changed.
+    /// Requests a new partition table. Applications call this when they know that their data changed.
     ///
     /// # Errors
     /// When messages cannot be decoded.
@@ -259,11 +259,11 @@ impl LocalJob {
         self.drive_others().map(drop)
     }
 
-    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
+    /// Ends the epoch on all ranks and commits it. The epoch is durable and can be queried when this function returns.
     ///
     /// # Errors
-    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are not
-    /// affected, and the next epoch may begin.
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are unchanged,
+    /// and the next epoch may begin.
     pub fn end_epoch(&self) -> Result<EpochStatistics> {
         let mut open = self.open_epoch();
         let Some(OpenEpoch { epoch, commit, begun }) = *open else {
@@ -299,11 +299,11 @@ impl LocalJob {
         Ok(())
     }
 
-    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
-    /// [`crate::store::salvage`]. Returns the bytes of the parts.
+    /// Removes the parts of failed epochs, for programs that have another copy of their records. Without this call, the
+    /// parts stay for [`crate::store::salvage`]. Returns the size of the parts in bytes.
     ///
     /// # Errors
-    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
+    /// When the lock was broken, or storage fails. The remaining parts then stay for salvage.
     pub fn discard_failed(&self) -> Result<u64> {
         let failed = std::mem::take(&mut *self.failed());
         if failed.is_empty() {
@@ -352,7 +352,7 @@ impl LocalJob {
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Drives ranks that have unread control messages.
+    /// Drives the ranks that have unread control messages.
     fn attend(&self) -> Result<()> {
         while let Some(rank) = self.shared.office.next_waiting() {
             // A locked rank is being driven by another thread.
@@ -363,7 +363,7 @@ impl LocalJob {
         Ok(())
     }
 
-    /// Drives every rank that no other thread is driving. Returns whether anything moved.
+    /// Drives every rank that no other thread is driving. Returns whether any made progress.
     fn drive_others(&self) -> Result<bool> {
         let mut moved = false;
         for (number, rank) in self.shared.ranks.iter().enumerate() {
@@ -374,7 +374,7 @@ impl LocalJob {
         Ok(moved)
     }
 
-    /// Drives all ranks until each is `done`. With `count`, rank 0 counts deliveries again whenever nothing moves.
+    /// Drives all ranks until each is `done`. With `count`, rank 0 counts deliveries again when no rank makes progress.
     fn drive_until(&self, done: impl Fn(&Endpoint) -> bool, count: bool) -> Result<()> {
         loop {
             let seen = self.shared.queue.completions();
@@ -401,14 +401,14 @@ impl LocalJob {
 impl Drop for LocalJob {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
+            // The error has no recipient. The next writer of this host takes over a lock file that remains.
             drop(lock.release());
         }
     }
 }
 
 impl Shared {
-    /// Exchanges one rank's messages, acts on its events and submits its writer's next task to the threads.
+    /// Exchanges one rank's messages, acts on its events and submits its writer's next task to the background threads.
     fn drive(&self, rank: u32, state: &mut Rank) -> Result<bool> {
         let Rank { endpoint, link } = state;
         let mut moved = endpoint.drive(link)?;

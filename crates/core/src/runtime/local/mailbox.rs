@@ -1,4 +1,4 @@
-//! Messages between ranks of one process: a mailbox per rank, and a list of the ranks with unread control messages.
+//! Messages between the ranks of one process: a mailbox per rank, and a list of the ranks with unread control messages.
 
 use crate::runtime::process::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::shuffle::{Channel, Sent, Transport};
@@ -15,11 +15,11 @@ struct Mailbox {
 pub(in crate::runtime) struct Mailboxes {
     boxes: Vec<Mutex<Mailbox>>,
     credit_batches: usize,
-    /// Ranks that received control messages since they were last driven. A rank may be listed more than once.
+    /// Ranks that received control messages since they were last driven. The list may contain a rank several times.
     attention: Mutex<VecDeque<u32>>,
 }
 
-/// Locks a queue. A panic elsewhere leaves queues of whole messages, so the lock is used even if poisoned.
+/// Locks a queue, even if the lock is poisoned: a panic elsewhere leaves only whole messages in the queues.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -30,7 +30,7 @@ impl Mailboxes {
         Self { boxes, credit_batches, attention: Mutex::default() }
     }
 
-    /// Takes a rank that should be driven because control messages wait for it.
+    /// Removes and returns a rank with unread control messages, which should be driven.
     pub(in crate::runtime) fn next_waiting(&self) -> Option<u32> {
         lock(&self.attention).pop_front()
     }

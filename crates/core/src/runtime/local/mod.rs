@@ -1,10 +1,10 @@
-//! All ranks in one process: the embedded default, also used by the command line.
+//! Runs all ranks in one process. The command line uses this runtime, and it is the default for embedding.
 //!
 //! Every rank is an engine and a writer behind a lock. The caller of [`LocalJob::append`] drives its rank, then the
-//! ranks with control messages waiting. When the rank is out of credit, the caller drives the other ranks too, so no
-//! thread per rank is needed and one calling thread suffices. Sorting, encoding and writing run on background threads.
+//! ranks with unread control messages. If the rank is out of credit, the caller drives the other ranks too. One calling
+//! thread is therefore enough; no rank needs its own. Background threads sort, encode and write.
 //!
-//! Invariant: a thread holds one rank's lock at a time, so lock order cannot cause a deadlock.
+//! Invariant: a thread holds at most one rank's lock at a time, so locks cannot deadlock.
 
 mod job;
 pub(super) mod mailbox;

@@ -1,4 +1,4 @@
-//! The job: the order in which ranks act, and the effect of each action.
+//! The simulated job: the order in which ranks act, and the effect of each action.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,23 +20,23 @@ use crate::shuffle::{
 
 /// The records that the ranks' programs append.
 pub trait Program {
-    /// Returns the number of records a rank appends in the epoch.
+    /// Returns the number of records that a rank appends in the epoch.
     fn rows(&self, rank: u32) -> u64;
-    /// Appends `rows` stored rows of a rank to `out`, from its row `first` on. Repeated calls yield the same rows.
+    /// Appends `rows` stored rows of a rank to `out`, starting at its row `first`. Repeated calls return the same rows.
     fn fill(&mut self, rank: u32, first: u64, rows: u64, out: &mut Vec<u8>);
 }
 
 /// An error in simulating an epoch.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MachineError {
-    /// No action is due, and the epoch is not over.
+    /// No action is due, but the epoch has not ended.
     #[error("the epoch stalled after {steps} steps: {ranks_over} of {ranks} ranks have ended it")]
     Stuck {
-        /// Steps so far.
+        /// Number of steps so far.
         steps: u64,
-        /// Ranks that have ended the epoch.
+        /// Number of ranks that have ended the epoch.
         ranks_over: u32,
-        /// All ranks.
+        /// Number of ranks in the job.
         ranks: u32,
     },
     /// An engine could not decode a message.
@@ -52,16 +52,16 @@ pub enum MachineError {
     Schema(#[from] SchemaError),
 }
 
-/// Interval after which rank 0 counts deliveries again when nothing moved.
+/// Interval after which rank 0 counts deliveries again if no message moved, in nanoseconds.
 const COUNT_AGAIN_NS: Time = 20_000;
 
-/// A rank's buffers are measured once in this many of its steps, since that takes long with many next hops.
+/// Number of a rank's steps between measurements of its buffers, which are slow with many next hops.
 const STEPS_PER_LOOK: u32 = 8;
 
-/// Timeout of a program for a table under negotiation, the same as for a rank of a parallel program.
+/// Timeout of a program for a table under negotiation, as for a rank of a parallel program.
 const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// Nanoseconds per byte to decode a table, in addition to planning it.
+/// Time to decode a table, in nanoseconds per byte. Planning the table takes additional time.
 const DECODE_NS_PER_BYTE: f64 = 1.5;
 
 #[derive(Debug)]
@@ -70,13 +70,13 @@ struct VirtualRank {
     appended: u64,
     ended: bool,
     over: bool,
-    /// The time of its next action. An action scheduled for another time is void.
+    /// Time of the rank's next action. An action scheduled for another time is void.
     next: Time,
     busy_until: Time,
-    /// Decides how long its program waits.
+    /// State that determines how long the rank's program waits.
     backpressure: Backpressure,
     awaits: Option<Awaited>,
-    /// When its parts are stored, once it has full them.
+    /// Time at which the rank's parts are stored, if they are complete.
     sealed_at: Option<Time>,
     steps: u32,
     bytes: RankBytes,
@@ -89,7 +89,7 @@ enum Awaited {
     Credit,
 }
 
-/// The receiver of a rank's records, which passes them to the model of its store.
+/// The receiver of a rank's records, which passes them to the storage model.
 struct Arrivals<'a> {
     rank: u32,
     now: Time,
@@ -97,7 +97,7 @@ struct Arrivals<'a> {
     store: &'a mut Store,
     full: &'a mut Vec<FullMemtable>,
     deliver: &'a mut dyn FnMut(u32, RunKind, &[u8]),
-    /// The newest table that came into force.
+    /// Version of the newest table installed.
     installed: Option<u32>,
 }
 
@@ -122,7 +122,7 @@ impl Receiver for Arrivals<'_> {
     }
 }
 
-/// Converts a duration to this clock, which ends after five centuries.
+/// Converts a duration to this clock. The clock ends after five centuries.
 fn time_of(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
@@ -136,8 +136,8 @@ pub struct MachineJob {
     network: Network,
     processors: Processors,
     store: Store,
-    /// Due actions: the time, the time since which the rank could have acted, and the rank. Of several ranks waiting
-    /// for a processor, the one that waited longest goes first.
+    /// Due actions: the time, the time since which the rank could have acted, and the rank. Of several ranks that wait
+    /// for a processor, the rank with the longest wait is first.
     heap: BinaryHeap<Reverse<(Time, Time, u32)>>,
     now: Time,
     begun: Time,
@@ -146,12 +146,12 @@ pub struct MachineJob {
     ranks_over: u32,
     appended_at: Time,
     arrived_at: Time,
-    /// Rows on their way from a program to its engine.
+    /// Rows passed from a program to its engine.
     rows: Vec<u8>,
 }
 
 impl MachineJob {
-    /// Creates a job that has begun no epoch.
+    /// Creates a job in which no epoch has begun.
     pub fn new(options: MachineOptions, schema: Arc<Schema>) -> Self {
         let per_node = options.machine.ranks_per_node.max(1);
         let labels: Vec<u32> = (0..options.ranks).map(|rank| rank / per_node).collect();
@@ -205,11 +205,11 @@ impl MachineJob {
         }
     }
 
-    /// Runs one epoch. `deliver` receives every delivered record: its rank, the kind of its run, whole stored rows.
-    /// `advance` receives the number of appended records from time to time.
+    /// Runs one epoch. `deliver` receives all delivered records: the rank, the kind of their run, and whole stored
+    /// rows. `advance` receives the number of appended records from time to time.
     ///
     /// # Errors
-    /// When a message or rows cannot be decoded, or when no action is due before the epoch is over.
+    /// When a message or rows cannot be decoded, or when no action is due before the epoch has ended.
     pub fn run(
         &mut self,
         program: &mut dyn Program,
@@ -268,7 +268,7 @@ impl MachineJob {
         self.schedule_since(rank, time, time);
     }
 
-    /// Schedules an action of a rank at `time` that has been waiting since `since`.
+    /// Schedules an action of a rank at `time`. The rank could have acted since `since`.
     fn schedule_since(&mut self, rank: u32, time: Time, since: Time) {
         let next = &mut self.ranks[rank as usize].next;
         if time < *next {
@@ -309,7 +309,7 @@ impl MachineJob {
             + f64::from(after.tables - before.tables) * costs.table_ns
     }
 
-    /// Appends the rows that the rank's program has now. Returns their number, and when it has more.
+    /// Appends the rows that the rank's program has produced. Returns their number, and the time at which it has more.
     fn append(
         &mut self,
         rank: u32,
@@ -341,7 +341,7 @@ impl MachineJob {
             return Ok((0, Some(self.wait_for_room(rank, deliver))));
         }
         let row_bytes = self.schema.row_bytes();
-        // A block is taken as a whole or not at all.
+        // The engine takes a whole block or none of it.
         let block = Engine::block_rows(row_bytes) as u64;
         let share = first.checked_div(self.options.append_share).unwrap_or(0);
         let rows = share.max(u64::from(self.options.append_rows)).clamp(1, block).min(total - first);
@@ -394,8 +394,8 @@ impl MachineJob {
         self.now
     }
 
-    /// Exchanges messages until none is left, or the receiver takes no more. Returns their number, whether anything
-    /// moved, and the time to decode a new table.
+    /// Exchanges messages until there are none, or the receiver accepts no more. Returns their number, whether a
+    /// message moved, and the time to decode a new table.
     fn exchange(
         &mut self,
         rank: u32,
@@ -430,7 +430,7 @@ impl MachineJob {
         Ok((messages, moved, state.engine.table_bytes() as f64 * DECODE_NS_PER_BYTE))
     }
 
-    /// Records a round that rank 0 has begun.
+    /// Records the start of a round on rank 0.
     fn note_round(&mut self, rank: u32) {
         let Some(version) = self.ranks[rank as usize].engine.round_version() else { return };
         if rank == 0 && self.rounds.last().is_none_or(|round| round.version < version) {
@@ -498,7 +498,7 @@ impl MachineJob {
         state.bytes = state.bytes.peak(bytes);
     }
 
-    /// Schedules the rank's next action, and those of ranks affected by its messages.
+    /// Schedules the rank's next action, and those of the ranks that its messages affect.
     fn plan_next(&mut self, rank: u32, done: Time, again: Option<Time>, moved: bool) {
         let earliest = done.max(self.now + nanoseconds(self.options.poll_ns));
         let state = &mut self.ranks[rank as usize];
@@ -513,15 +513,15 @@ impl MachineJob {
         };
         consider(self.network.next_arrival(rank, self.now).map(|time| time.max(earliest)));
         consider(state.sealed_at.map(|time| time.max(earliest)));
-        // Batches that left made room for the program's rows.
+        // Sent batches have made room for the program's rows.
         if state.awaits == Some(Awaited::Credit) && !state.ended && state.engine.has_room() {
             consider(Some(done));
         }
-        // The table that the program waited for is in force.
+        // The table that the program waited for has arrived.
         if state.awaits == Some(Awaited::Table) && !state.ended && !state.engine.is_negotiating() {
             consider(Some(done));
         }
-        // The epoch has just been opened: the program can append.
+        // The epoch has just been opened, so the program can append.
         let opened = again.is_none() && state.engine.is_open() && !state.ended;
         if opened || state.engine.has_control() {
             consider(Some(done.max(state.busy_until)));

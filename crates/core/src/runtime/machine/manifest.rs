@@ -1,4 +1,4 @@
-//! The size of a manifest, extrapolated from an encoded sample.
+//! Extrapolates the size of a manifest from an encoded sample.
 
 use uuid::Uuid;
 
@@ -6,13 +6,13 @@ use crate::error::Result;
 use crate::format::{ColumnStatistics, EpochManifest, EpochStatistics, PartEntry, PartId, RowGroupEntry, RunKind};
 use crate::schema::Schema;
 
-/// Parts and row groups that are encoded.
+/// Number of parts and row groups in the encoded sample.
 const SAMPLED: u32 = 256;
 
-/// Returns the bytes of the manifest of an epoch with `parts` and `row_groups`.
+/// Returns the size of the manifest of an epoch with `parts` and `row_groups`, in bytes.
 ///
 /// # Errors
-/// When a manifest cannot be encoded, which only a defect can cause.
+/// When a manifest cannot be encoded, which only a bug can cause.
 pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u64> {
     let empty = encoded_bytes(schema, 0, 0)?;
     let with_parts = encoded_bytes(schema, SAMPLED, 0)?;
@@ -23,7 +23,7 @@ pub fn manifest_bytes(schema: &Schema, parts: u64, row_groups: u64) -> Result<u6
 }
 
 fn encoded_bytes(schema: &Schema, parts: u32, row_groups: u32) -> Result<u64> {
-    // Numbers as long as those of large files: the list of parts is text.
+    // The list of parts is text, so the sample's numbers have as many digits as those of large jobs.
     let part = |number: u32| PartId { rank: 100_000 + number, roll: 0 };
     let summary = |column: &crate::schema::Column| ColumnStatistics {
         range: crate::schema::KeyOrder::new(column.data_type).map(crate::schema::KeyOrder::extremes),

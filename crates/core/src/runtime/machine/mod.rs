@@ -1,17 +1,18 @@
 //! Discrete-event simulation of a job on a modelled machine: the real engines of up to hundreds of thousands of virtual
 //! ranks, in simulated time.
 //!
-//! [`super::sim`] is for testing: it delays and reorders messages at random to find defects. This driver is for
-//! forecasts. [`Machine`] models processors, network and storage, and the model determines time. A rank acts when a
-//! message arrives or when its program has more to append. Partitioner, renegotiation, routing and quiescence are the
-//! real code. The writer is replaced by a cost model (`storage_model`): no data is stored.
+//! [`super::sim`] is for tests: it delays messages at random to find bugs. This driver is for forecasts. [`Machine`]
+//! models processors, network and storage, and simulated time follows from these models. A rank acts when a message
+//! arrives or when its program has more rows. Partitioner, renegotiation, routing and quiescence are the product's
+//! code. A cost model (`storage_model`) replaces the writer: no data is stored.
 //!
-//! Runs are deterministic: the same seed, machine and program give the same events. A heap orders events by time; an
-//! event for a busy rank is deferred until the rank is free. Partition tables, and the messages that carry them, are
-//! identical on all ranks and are stored once here. [`RankBytes`] still charges them to every rank, as in a real job.
+//! Runs are deterministic: the same seed, machine and program give the same events. A heap orders events by time. An
+//! event for a busy rank is deferred until the rank is free. Partition tables and the messages that carry them are
+//! identical on all ranks, so the simulator stores them once. [`RankBytes`] still counts them for every rank, as in a
+//! real job.
 //!
-//! Map: `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors`
-//! schedules computation, `storage_model` models storage, `manifest` estimates the size of the manifest, `report` has
+//! `options` defines the machine and the job, `job` runs an epoch, `network` carries messages, `processors` schedules
+//! computation, `storage_model` models storage, `manifest` estimates the size of the manifest, and `report` contains
 //! the results.
 
 mod job;

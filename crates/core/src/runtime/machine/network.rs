@@ -1,9 +1,9 @@
-//! Messages in flight, in the model's time, and their credit.
+//! The network model: messages in flight, in simulated time, and their credit.
 //!
-//! Between nodes a message waits for its node's outgoing link and the other node's incoming one; within a node it waits
-//! for its sender's. Messages between two ranks arrive in the order they were sent. As in libturbidite_mpi and in one
-//! process, the batches in flight from a rank and those waiting at a rank are limited on each channel; control messages
-//! are always accepted.
+//! A message between nodes waits for its node's outgoing link and the other node's incoming link. A message within a
+//! node waits for its sender's link. Messages between two ranks arrive in the order they were sent. The number of
+//! batches in flight from a rank and the number waiting at a rank are limited on each channel, as in libturbidite_mpi
+//! and in one process. Control messages are always accepted.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -13,14 +13,14 @@ use super::options::{Machine, MachineOptions, Time, nanoseconds};
 use super::report::MessageTotals;
 use crate::shuffle::{Channel, ControlPurpose, Sent, Transport};
 
-/// Minimum size of control messages that are stored once, however many ranks they are for.
+/// Minimum size of a control message that is stored once for all of its recipients, in bytes.
 const SHARED_BYTES: usize = 2048;
 
-/// Number of recent large messages that others may repeat.
+/// Number of recent large messages that later messages are compared with.
 const REPEATED: usize = 4;
 
-/// A message in flight or waiting. Messages to one rank and channel are ordered by arrival, then by the order of
-/// sending.
+/// A message in flight, or waiting at its receiver. Messages to one rank and channel are ordered by arrival, then by
+/// the order of sending.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct InFlight {
     arrival: Time,
@@ -39,28 +39,30 @@ enum Body {
 #[derive(Debug, Default)]
 struct Inbox {
     queues: [BinaryHeap<Reverse<InFlight>>; Channel::COUNT],
-    /// Batches in flight from this rank that their receivers have not taken.
+    /// Number of batches from this rank that their receivers have not taken, by channel.
     in_flight: [u16; Channel::COUNT],
-    /// A batch of this rank was refused since it was last woken; the rank waits for its batches to be taken.
+    /// Whether a batch of this rank was refused since the rank was last woken. The rank then waits until its batches
+    /// are taken.
     wants: bool,
-    /// Ranks that were refused since this one was full, by channel.
+    /// Ranks whose batches were refused because this rank's queue was full, by channel.
     waiting: [Vec<u32>; Channel::COUNT],
-    /// When this rank's outgoing link within its node is free.
+    /// Time at which this rank's outgoing link within its node is free.
     free: Time,
 }
 
-/// Ranks to act, with their times.
+/// Times at which ranks are woken, with the ranks.
 pub(super) type Wakes = Vec<(Time, u32)>;
 
-/// All messages.
+/// All messages in flight, and the state of the links.
 #[derive(Debug)]
 pub(super) struct Network {
     machine: Machine,
     in_flight: u16,
     held: [u16; Channel::COUNT],
     posts: Vec<Inbox>,
-    /// By node: when its outgoing and incoming links are free.
+    /// Time at which each node's outgoing link is free.
     out_free: Vec<Time>,
+    /// Time at which each node's incoming link is free.
     in_free: Vec<Time>,
     sent: u64,
     repeated: VecDeque<Arc<Vec<u8>>>,
@@ -101,7 +103,7 @@ impl Network {
         let link = self.machine.remote;
         let passing_ns = nanoseconds(bytes as f64 / link.bytes_per_s * 1e9);
         self.out_free[here] = now.max(self.out_free[here]) + passing_ns;
-        // Its first byte may enter before the last has left.
+        // The message's first byte may enter before its last byte has left.
         let entered = (self.out_free[here] + nanoseconds(link.latency_ns)).max(self.in_free[there] + passing_ns);
         self.in_free[there] = entered;
         entered
@@ -124,7 +126,7 @@ impl Network {
     }
 
     fn body(&mut self, channel: Channel, mut message: Vec<u8>) -> Body {
-        // With hundreds of thousands of ranks, spare capacity of messages would add up.
+        // The spare capacity of messages adds up with hundreds of thousands of ranks.
         message.shrink_to_fit();
         if channel != Channel::Control || message.len() < SHARED_BYTES {
             return Body::Own(message);
@@ -165,7 +167,7 @@ impl Network {
         Sent::Accepted
     }
 
-    /// Returns the time of the next arrival after `now`. Messages that have arrived and are not taken wait for another
+    /// Returns the time of the next arrival after `now`. Messages that have arrived and were not taken wait for another
     /// event.
     pub(super) fn next_arrival(&self, rank: u32, now: Time) -> Option<Time> {
         let first = |queue: &BinaryHeap<Reverse<InFlight>>| queue.peek().map(|Reverse(flight)| flight.arrival);
@@ -188,9 +190,9 @@ impl Network {
         })
     }
 
-    /// Wakes the ranks that waited for a message that `rank` has taken: its sender, and ranks that found `rank` full.
-    /// All of the latter are woken once the queue is empty, so that none waits behind a rank that no longer needs the
-    /// room.
+    /// Wakes the ranks that waited until `rank` took a message: the sender, and ranks whose batches were refused
+    /// because the queue of `rank` was full. An empty queue wakes all of the latter, so that none waits behind a rank
+    /// that no longer needs the room.
     fn return_credit(&mut self, rank: u32, from: u32, kind: usize, now: Time) {
         let back = now + nanoseconds(self.machine.local.latency_ns);
         let sender = &mut self.posts[from as usize];
@@ -206,19 +208,19 @@ impl Network {
     }
 }
 
-/// One rank's connection for one action, from `now` to `done`.
+/// One rank's connection during one action, which begins at `now`.
 pub(super) struct Connection<'a> {
     pub(super) rank: u32,
     pub(super) now: Time,
     pub(super) message_ns: Time,
-    /// Messages sent and received by this action.
+    /// Number of messages sent and received by this action.
     pub(super) messages: u64,
     pub(super) network: &'a mut Network,
 }
 
 impl Transport for Connection<'_> {
     fn send(&mut self, to: u32, channel: Channel, message: Vec<u8>) -> Sent {
-        // Each message leaves after the ones before it.
+        // Each message leaves after the previous ones.
         let leaves = self.now + self.messages * self.message_ns;
         let sent = self.network.send(self.rank, to, channel, message, leaves);
         self.messages += u64::from(matches!(sent, Sent::Accepted));

@@ -1,38 +1,38 @@
-//! The model of a machine, and the job to run on it.
+//! Options of a modelled machine and of the job that runs on it.
 
 use crate::shuffle::{Channel, EngineOptions, Renegotiation, Routing};
 
 /// A connection's latency and bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// From the sender's last byte to the receiver's.
+    /// Time from the sender's last byte to the receiver's, in nanoseconds.
     pub latency_ns: f64,
-    /// Bytes per second.
+    /// Bandwidth in bytes per second.
     pub bytes_per_s: f64,
 }
 
-/// The costs of computing.
+/// The costs of computation, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
-    /// A record appended: packed, observed, routed, copied into a batch.
+    /// Appending a record: packing, observing, routing and copying it into a batch.
     pub append_ns: f64,
-    /// A record forwarded by a representative.
+    /// Forwarding a record on a representative.
     pub forward_ns: f64,
-    /// A record delivered into a memtable.
+    /// Delivering a record into a memtable.
     pub deliver_ns: f64,
-    /// A record that waited when a new table came: routed once more, and seldom moved.
+    /// Routing a waiting record again for a new table. Few of these records move.
     pub reroute_ns: f64,
-    /// A record sorted, gathered into pages, summed and written, in the background.
+    /// Sorting a record, gathering it into pages, computing its checksum and writing it, in the background.
     pub encode_ns: f64,
-    /// A message sent or received.
+    /// Sending or receiving a message.
     pub message_ns: f64,
-    /// A partition table, at each rank: its keys summarized, the table installed.
+    /// Summarizing keys and installing a partition table, on each rank.
     pub table_ns: f64,
 }
 
 impl Costs {
-    /// Returns the costs on one core of an EPYC with AVX-512, with both cores busy: fitted to the ingests of
-    /// `make bench`, of 36 and 64-byte records by 4, 16 and 64 ranks, with and without shuffle and storage
+    /// Returns the costs on one core of an AVX-512 EPYC while both cores are busy. They are fitted to the ingests of
+    /// `make bench`: records of 36 and 64 bytes from 4, 16 and 64 ranks, with and without shuffle and storage
     /// (docs/performance.md). The cost of forwarding was not measured separately.
     pub fn of_rows(row_bytes: usize) -> Self {
         let bytes = row_bytes as f64;
@@ -48,7 +48,7 @@ impl Costs {
         }
     }
 
-    /// Returns the same costs on processors that are faster by the factor `speed`.
+    /// Returns these costs divided by `speed`, for faster processors.
     #[must_use]
     pub fn faster(self, speed: f64) -> Self {
         Self {
@@ -66,34 +66,34 @@ impl Costs {
 /// The model of storage.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StorageModel {
-    /// Bytes per second of one node.
+    /// Bandwidth of one node, in bytes per second.
     pub node_bytes_per_s: f64,
-    /// Bytes per second of all nodes together.
+    /// Bandwidth of all nodes together, in bytes per second.
     pub bytes_per_s: f64,
-    /// Files per second that all nodes together create, make durable and close.
+    /// Number of files that all nodes together can create, synchronise and close per second.
     pub files_per_s: f64,
-    /// A commit: manifest, synchronisation, rename.
+    /// Time of a commit in nanoseconds: manifest, synchronisation and rename.
     pub commit_ns: f64,
 }
 
 /// The model of a machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Machine {
-    /// Ranks that share a node; they are numbered node by node.
+    /// Number of ranks that share a node. Ranks are numbered node by node.
     pub ranks_per_node: u32,
-    /// Processors of a node, shared by its ranks and their background work.
+    /// Number of processors of a node. Its ranks and their background work share them.
     pub cores_per_node: u32,
-    /// Between ranks of one node; the bandwidth is each rank's.
+    /// The connection between ranks of one node. Each rank has the full bandwidth.
     pub local: Link,
-    /// Between nodes; the bandwidth is each node's, in each direction.
+    /// The connection between nodes. Each node has the full bandwidth in each direction.
     pub remote: Link,
-    /// The storage of records.
+    /// The storage that records are written to.
     pub storage: StorageModel,
 }
 
 impl Machine {
-    /// Returns a present-day cluster: 25 GB/s and 2 microseconds between nodes, a parallel file system with 2 GB/s per
-    /// node and 500 GB/s in total.
+    /// Returns a typical present-day cluster: 25 GB/s and 2 microseconds between nodes, and a parallel file system with
+    /// 2 GB/s per node and 500 GB/s in total.
     pub fn cluster(ranks_per_node: u32) -> Self {
         Self {
             ranks_per_node,
@@ -110,17 +110,17 @@ impl Machine {
 pub struct MachineOptions {
     /// The machine.
     pub machine: Machine,
-    /// The costs of computing.
+    /// The costs of computation.
     pub costs: Costs,
-    /// Ranks that append.
+    /// Number of ranks that append.
     pub ranks: u32,
-    /// Ranks that receive.
+    /// Number of ranks that receive.
     pub receivers: u32,
     /// The routing of records.
     pub routing: Routing,
-    /// Pivots per rank in a negotiation.
+    /// Number of pivots per rank in a negotiation.
     pub pivots: u32,
-    /// When to negotiate a new table.
+    /// Rule for the negotiation of new tables.
     pub renegotiation: Renegotiation,
     /// Limit on a rank's open and queued batches in bytes.
     pub outbox_bytes: usize,
@@ -130,22 +130,23 @@ pub struct MachineOptions {
     pub held: [u16; Channel::COUNT],
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
-    /// Timeout of an append for credit, after which records are spilled.
+    /// Timeout of an append for credit in nanoseconds. Afterwards records are spilled.
     pub credit_timeout_ns: f64,
-    /// Minimum rows per append; never more than the engine takes as a whole.
+    /// Minimum number of rows per append. Never more than a block, which the engine takes as a whole.
     pub append_rows: u32,
-    /// Later appends are this fraction of the rows the rank has appended; 0: all are as large as the first.
+    /// Rows of each later append, as a fraction of the rows that the rank has appended. 0 if all appends are as large
+    /// as the first.
     pub append_share: u64,
-    /// Minimum interval between polls of a rank.
+    /// Minimum interval between polls of a rank, in nanoseconds.
     pub poll_ns: f64,
-    /// Rows per second produced by each rank's program; infinite if all rows exist at the start.
+    /// Number of rows that each rank's program produces per second. Infinite if all rows exist at the start.
     pub rows_per_s: f64,
     /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl MachineOptions {
-    /// Returns the defaults of a job of `ranks` with rows of `row_bytes`, with the limits of libturbidite_mpi.
+    /// Returns the defaults for a job of `ranks` with rows of `row_bytes`. The limits are those of libturbidite_mpi.
     pub fn new(machine: Machine, ranks: u32, row_bytes: usize, seed: u64) -> Self {
         let engine = EngineOptions::new(0, ranks);
         Self {
@@ -169,7 +170,7 @@ impl MachineOptions {
         }
     }
 
-    /// Returns the number of nodes that the ranks take.
+    /// Returns the number of nodes that the ranks occupy.
     pub fn nodes(&self) -> u32 {
         self.ranks.div_ceil(self.machine.ranks_per_node.max(1))
     }
@@ -180,6 +181,6 @@ pub(super) type Time = u64;
 
 /// Rounds a duration up to the clock's unit.
 pub(super) fn nanoseconds(duration_ns: f64) -> Time {
-    // The conversion saturates; NaN becomes zero.
+    // The conversion saturates, and converts NaN to zero.
     duration_ns.ceil() as Time
 }

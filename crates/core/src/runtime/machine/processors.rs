@@ -1,16 +1,16 @@
-//! Scheduling of processors: each node has a fixed number of them, and each computation of its ranks takes the one that
-//! is free first.
+//! Schedules processors. Each node has a fixed number of processors, and each computation of its ranks runs on the
+//! processor that is free first.
 
 use super::options::{Machine, Time};
 
-/// All nodes' processors.
+/// The processors of all nodes.
 #[derive(Debug)]
 pub(super) struct Processors {
     ranks_per_node: u32,
     cores_per_node: usize,
-    /// By node and processor: when it is free.
+    /// Time at which each processor of each node is free.
     free: Vec<Time>,
-    /// Total time computed.
+    /// Total computing time.
     pub(super) busy_ns: u64,
 }
 
@@ -30,7 +30,7 @@ impl Processors {
         &mut self.free[node * self.cores_per_node..(node + 1) * self.cores_per_node]
     }
 
-    /// Returns the processor on the node of `rank` that is free at `now`, or first after.
+    /// Returns a processor on the node of `rank` that is free at `now`, or else the one that is free first.
     fn choose(&mut self, rank: u32, now: Time) -> &mut Time {
         let cores = self.node(rank);
         let chosen = cores.iter().position(|free| *free <= now).unwrap_or_else(|| {
@@ -40,12 +40,12 @@ impl Processors {
         &mut cores[chosen]
     }
 
-    /// Returns when a processor is free for `rank`, from `now` on.
+    /// Returns the time at which a processor is free for `rank`, from `now` on.
     pub(super) fn free_from(&mut self, rank: u32, now: Time) -> Time {
         (*self.choose(rank, now)).max(now)
     }
 
-    /// Computes for `duration_ns` on the node of `rank` from `now` on. Returns when the computation ends.
+    /// Computes for `duration_ns` on the node of `rank`, from `now` on. Returns the time at which the computation ends.
     pub(super) fn compute(&mut self, rank: u32, now: Time, duration_ns: Time) -> Time {
         self.busy_ns += duration_ns;
         let core = self.choose(rank, now);

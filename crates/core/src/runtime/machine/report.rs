@@ -3,49 +3,49 @@
 use super::storage_model::Stored;
 use crate::shuffle::{Channel, ControlPurpose, EngineStatistics};
 
-/// Messages and their bytes, over all ranks.
+/// Numbers of messages and their bytes, over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MessageTotals {
-    /// Control messages by purpose.
+    /// Number of control messages by purpose.
     pub control: [u64; ControlPurpose::COUNT],
     /// Bytes of control messages by purpose.
     pub control_bytes: [u64; ControlPurpose::COUNT],
-    /// Batches by channel.
+    /// Number of batches by channel.
     pub batches: [u64; Channel::COUNT],
     /// Bytes of all batches.
     pub batch_bytes: u64,
 }
 
-/// One renegotiation.
+/// One renegotiation round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// The version of its table.
+    /// Version of the round's table.
     pub version: u32,
-    /// When rank 0 began it, in seconds since the epoch began.
+    /// Time at which rank 0 began the round, in seconds since the epoch began.
     pub begun_s: f64,
-    /// When rank 0 had the table.
+    /// Time at which rank 0 had the table, in seconds since the epoch began.
     pub planned_s: f64,
-    /// When the last rank had the table.
+    /// Time at which the last rank had the table, in seconds since the epoch began.
     pub installed_s: f64,
 }
 
 impl Round {
-    /// Returns the seconds from rank 0's `Begin` to the last rank's table.
+    /// Returns the time from rank 0's `Begin` to the last rank's table, in seconds.
     pub fn latency_s(&self) -> f64 {
         self.installed_s - self.begun_s
     }
 }
 
-/// Peak memory of a rank's buffers, as in a real job.
+/// Peak memory of a rank's buffers in bytes, as in a real job.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RankBytes {
-    /// Open batches.
+    /// Memory of open batches.
     pub open_batches: usize,
-    /// Batches: open, queued, pooled.
+    /// Memory of all batches: open, queued or pooled.
     pub batches: usize,
-    /// The keys seen, children's pivots, the partition table.
+    /// Memory of the keys seen, the children's pivots and the partition table.
     pub negotiation: usize,
-    /// Records held back, and batches ahead of their table.
+    /// Memory of records held back, and of batches buffered for a newer table.
     pub held: usize,
 }
 
@@ -72,42 +72,42 @@ impl RankBytes {
 pub struct MachineReport {
     /// Each rank's statistics.
     pub ranks: Vec<EngineStatistics>,
-    /// Maximum memory over all ranks.
+    /// Maximum of each buffer's peak memory, over all ranks.
     pub most_bytes: RankBytes,
-    /// Mean memory over all ranks, in total.
+    /// Mean of the total peak memory per rank, in bytes.
     pub mean_bytes: usize,
-    /// Messages.
+    /// Numbers of messages and their bytes.
     pub traffic: MessageTotals,
     /// Renegotiations.
     pub rounds: Vec<Round>,
-    /// Bytes of the last partition table as a message.
+    /// Size of the last partition table as a message, in bytes.
     pub table_bytes: usize,
-    /// Number of ranks that control messages pass from the deepest rank to rank 0.
+    /// Number of ranks that a control message passes from the deepest rank to rank 0.
     pub tree_depth: u32,
-    /// Time until the last rank had appended its records.
+    /// Time until the last rank had appended its records, in seconds.
     pub appended_s: f64,
-    /// Time until all records were known to have arrived.
+    /// Time until all records were known to have arrived, in seconds.
     pub arrived_s: f64,
-    /// Time until the epoch was over on all ranks.
+    /// Time until the epoch had ended on all ranks, in seconds.
     pub over_s: f64,
-    /// Total processor time.
+    /// Total processor time, in seconds.
     pub busy_s: f64,
-    /// The stored data.
+    /// Totals of the stored data.
     pub stored: Stored,
-    /// Runs of each rank.
+    /// Number of runs of each rank.
     pub runs: Vec<u32>,
-    /// Steps of all ranks: the simulator's own work.
+    /// Number of steps of all ranks, which is the simulator's own work.
     pub steps: u64,
 }
 
 impl MachineReport {
-    /// Returns the standard deviation of the receivers' records over their mean.
+    /// Returns the standard deviation of the receivers' records divided by their mean.
     pub fn imbalance(&self, receivers: impl Iterator<Item = u32>) -> f64 {
         let loads = receivers.map(|rank| self.ranks[rank as usize].received()).collect();
         crate::format::EpochStatistics { rows_per_receiver: loads, ..Default::default() }.load_imbalance()
     }
 
-    /// Returns a statistic summed over all ranks.
+    /// Returns the sum of a statistic over all ranks.
     pub fn sum(&self, figure: impl Fn(&EngineStatistics) -> u64) -> u64 {
         self.ranks.iter().map(figure).sum()
     }

@@ -22,7 +22,7 @@ const MAX_OUTSIDE: f64 = 0.5;
 /// The state of one receiver's memtables and part file.
 #[derive(Debug, Clone, Default)]
 struct Receiver {
-    /// Records in the memtables, by kind.
+    /// Number of records in the memtables, by kind.
     filled: [u64; 4],
     /// A sample of the regular records' keys.
     keys: Vec<u64>,
@@ -32,18 +32,18 @@ struct Receiver {
     written: Time,
     /// Time until which a full memtable waits for the previous write. The receiver accepts no batches before.
     waits: Time,
-    /// The first file has been created.
+    /// Whether the first file has been created.
     opened: bool,
 }
 
 /// Totals of all receivers' writes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stored {
-    /// Part files.
+    /// Number of part files.
     pub files: u64,
-    /// Runs in them.
+    /// Number of runs.
     pub runs: u64,
-    /// Records.
+    /// Number of records.
     pub rows: u64,
     /// Time at which the last byte is stored, in seconds since the epoch began.
     pub written_s: f64,
@@ -107,7 +107,7 @@ impl Store {
         if kind == RunKind::Regular {
             match receiver.keys.len() {
                 ..REMEMBERED => receiver.keys.push(key),
-                // Replaces the oldest sampled key.
+                // The new key replaces the oldest sampled key.
                 _ => receiver.keys[(receiver.rows % REMEMBERED as u64) as usize] = key,
             }
         }
@@ -155,7 +155,7 @@ impl Store {
         done
     }
 
-    /// Flushes the remaining records at the end of the epoch. Returns the records of each memtable.
+    /// Flushes the remaining records at the end of the epoch. Returns the number of records of each memtable.
     pub(super) fn finish(&mut self, rank: u32) -> Vec<FullMemtable> {
         let receiver = &mut self.receivers[rank as usize];
         let left: Vec<FullMemtable> =

@@ -1,22 +1,22 @@
-//! The host interface: what a rank needs besides messages and files, namely time, a way to wait, and background
-//! execution.
+//! The host interface. It provides a rank with time, a way to wait, and background execution.
 //!
-//! With it, transport and storage, a [`RankJob`](crate::runtime::rank::RankJob) depends on its environment only through
-//! traits, so a whole job can be run from a seed.
+//! Together with transport and storage, this interface is the only dependency of a
+//! [`RankJob`](crate::runtime::rank::RankJob) on its environment, so a whole job can run from a seed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::runtime::process::resources::{Background, ProcessResources};
 
-/// The machine a rank runs on.
+/// The host of a rank.
 pub trait Host: Send + Sync + std::fmt::Debug {
-    /// Returns the time since a fixed moment.
+    /// Returns the time since a fixed point.
     fn now(&self) -> Duration;
-    /// Waits when nothing moves: at most `longest`, less when more than `seen` background tasks are completed. With a
-    /// zero duration it only yields the processor.
+    /// Waits until more than `seen` background tasks are completed, but at most `longest`. With a zero duration, only
+    /// yields the processor.
     fn pause(&self, longest: Duration, background: &Background, seen: u64);
-    /// Returns the resources shared by the datasets that are written on this host; by default each dataset has its own.
+    /// Returns the resources shared by the datasets that are written on this host. By default, each dataset has its
+    /// own.
     fn resources(&self) -> Arc<ProcessResources> {
         Arc::default()
     }
@@ -27,8 +27,8 @@ pub trait Host: Send + Sync + std::fmt::Debug {
     fn start(&self, background: &Arc<Background>) -> std::io::Result<Box<dyn Send>>;
 }
 
-/// The process of a rank on a real machine. Datasets opened on the same process share a thread that sorts and writes,
-/// and the memtable budget: together they need hardly more memory than one.
+/// The process of a rank on a real machine. Datasets opened on the same process share a background thread and the
+/// memtable budget, so together they need little more memory than one dataset.
 ///
 /// ```
 /// # use std::sync::Arc;

@@ -1,27 +1,27 @@
-//! The memtable budget of all datasets that one process writes.
+//! The memtable budget shared by all datasets that one process writes.
 //!
-//! The budget is divided equally among the datasets in an epoch; a dataset between two epochs has no share. Each
-//! further open epoch needs batches, sketches and tables of its own, so memtables shrink for these too: the sum stays
-//! that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this process: each receiver
-//! decides how many records make a run.
+//! The budget is divided equally among the datasets that are in an epoch. A dataset between two epochs has no share.
+//! Each additional open epoch needs its own batches, sketches and tables, and memtables shrink to make room for them.
+//! The total stays that of a single dataset, until shares reach [`MIN_MEMTABLE_BYTES`]. Shares are local to this
+//! process, since each receiver chooses the size of its runs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::writer::MEMTABLES;
 
-/// Memory of an open epoch beside its regular memtables, by the table in ARCHITECTURE.md: 2.75 MiB, and small memtables
-/// that shrink with the regular ones.
+/// Memory of an open epoch besides its regular memtables: 2.75 MiB according to the table in ARCHITECTURE.md, plus the
+/// small memtables, which shrink with the regular ones.
 const FURTHER_EPOCH_BYTES: usize = 13 << 18;
 
-/// Minimum size to which memtables shrink for the sake of other datasets.
+/// Minimum size to which memtables shrink for other datasets, in bytes.
 pub(in crate::runtime) const MIN_MEMTABLE_BYTES: usize = 512 << 10;
 
 /// The memtable budget and the number of writers that share it.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct MemtableMemory {
     writers: AtomicUsize,
-    /// Memtable buffers kept between epochs; at the end of a writer's epoch they are freed if other writers are active.
+    /// Memtable buffers kept between epochs. When a writer's epoch ends, they are freed if other writers are active.
     spare: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -45,7 +45,7 @@ impl Share {
         Self(Arc::clone(memory))
     }
 
-    /// Returns the current size of a memtable; `alone` is its size while no other dataset is in an epoch.
+    /// Returns the current size of a memtable. `alone` is the size if no other dataset is in an epoch.
     pub(in crate::runtime) fn memtable_bytes(&self, alone: usize) -> usize {
         let writers = self.0.writers.load(Ordering::Relaxed).max(1);
         let further = (writers - 1).saturating_mul(FURTHER_EPOCH_BYTES);
@@ -58,13 +58,13 @@ impl Share {
         self.0.spare().pop()
     }
 
-    /// Returns the share, and leaves its buffers for the next writer.
+    /// Releases the share, and keeps its buffers for the next writer.
     pub(in crate::runtime) fn release(self, memory: impl Iterator<Item = Vec<u8>>) {
         let left = Arc::clone(&self.0);
         drop(self);
         let mut spare = left.spare();
         spare.extend(memory);
-        // With other writers active, the freed memory enlarges their shares.
+        // If other writers are active, the freed memory enlarges their shares.
         let kept = if left.writers.load(Ordering::Relaxed) == 0 { MEMTABLES } else { 0 };
         spare.truncate(kept);
     }

@@ -1,4 +1,4 @@
-//! Background threads that run the writers' tasks, and the notification of completed tasks.
+//! Background threads that run the writers' tasks and notify waiting threads of completed tasks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::writer::{PartFactory, Task};
 
 #[derive(Debug, Default)]
 struct State {
-    /// At most one task per rank: a writer has one task out at a time.
+    /// Queued tasks, at most one per rank: a writer has at most one unfinished task.
     tasks: VecDeque<(u32, Arc<PartFactory>, Task)>,
     /// Ranks whose tasks are running.
     running: Vec<u32>,
@@ -17,7 +17,7 @@ struct State {
     stopping: bool,
 }
 
-/// The queue between writers and threads.
+/// The queue of tasks between writers and background threads.
 #[derive(Debug, Default)]
 pub(in crate::runtime) struct TaskQueue {
     state: Mutex<State>,
@@ -26,7 +26,7 @@ pub(in crate::runtime) struct TaskQueue {
 }
 
 impl TaskQueue {
-    /// Locks the queue. A panic of a task leaves the queue itself whole.
+    /// Locks the queue, even if the lock is poisoned: a panicking task leaves the queue consistent.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -36,12 +36,12 @@ impl TaskQueue {
         self.work.notify_one();
     }
 
-    /// Returns the number of completed tasks, to be passed to [`TaskQueue::wait`].
+    /// Returns the number of completed tasks, for [`TaskQueue::wait`].
     pub(in crate::runtime) fn completions(&self) -> u64 {
         self.lock().completions
     }
 
-    /// Blocks until more than `seen` tasks are completed, at most for `limit`.
+    /// Blocks until more than `seen` tasks are completed, for at most `limit`.
     pub(in crate::runtime) fn wait(&self, seen: u64, limit: Duration) {
         let state = self.lock();
         if state.completions == seen {
@@ -60,11 +60,11 @@ impl TaskQueue {
         self.done.notify_all();
     }
 
-    /// Drops the queued tasks of `rank`, and waits for its running one.
+    /// Drops the queued tasks of `rank` and waits for its running task.
     pub(in crate::runtime) fn forget(&self, rank: u32) {
         let mut state = self.lock();
         loop {
-            // The end of a task may submit the next.
+            // The end of a task may submit another task.
             state.tasks.retain(|(of, ..)| *of != rank);
             if !state.running.contains(&rank) {
                 return;
@@ -77,7 +77,7 @@ impl TaskQueue {
         !self.lock().tasks.is_empty()
     }
 
-    /// Takes a queued task, for a caller that runs it on its own thread.
+    /// Removes and returns a queued task, for a caller that runs it on its own thread.
     pub(in crate::runtime) fn try_next(&self) -> Option<(u32, Arc<PartFactory>, Task)> {
         self.lock().tasks.pop_front()
     }
@@ -97,7 +97,7 @@ impl TaskQueue {
     }
 }
 
-/// A guard for a running task, which ends it even on a panic.
+/// A guard for a running task. Dropping it ends the task, even after a panic.
 struct Turn<'a> {
     queue: &'a TaskQueue,
     rank: u32,
@@ -109,7 +109,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// The threads. Dropping it finishes the queued tasks and joins them.
+/// The background threads. Dropping the pool finishes the queued tasks and joins the threads.
 #[derive(Debug)]
 pub(in crate::runtime) struct Pool {
     queue: Arc<TaskQueue>,
@@ -117,14 +117,14 @@ pub(in crate::runtime) struct Pool {
 }
 
 impl Pool {
-    /// Starts `threads` threads; `complete` passes each result to its rank.
+    /// Starts `threads` threads. `complete` passes each task's result to its rank.
     pub(in crate::runtime) fn start(
         queue: Arc<TaskQueue>,
         threads: usize,
         complete: impl Fn(u32, crate::writer::Completion) + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
         let complete = Arc::new(complete);
-        // The threads of an earlier pool are gone.
+        // The threads of an earlier pool have ended.
         queue.lock().stopping = false;
         let mut pool = Self { queue, threads: Vec::new() };
         for number in 0..threads {
@@ -147,7 +147,7 @@ impl Drop for Pool {
         self.queue.lock().stopping = true;
         self.queue.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A panic in a task was reported when it happened; no handling is possible here.
+            // The panic of a task was reported when it occurred, and cannot be handled here.
             drop(thread.join());
         }
     }

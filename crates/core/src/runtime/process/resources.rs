@@ -1,10 +1,11 @@
-//! Resources shared by the datasets that one process writes: the background thread that sorts and writes for them, and
-//! the memory of their memtables.
+//! Resources shared by the datasets that one process writes: the background thread that sorts and writes, and the
+//! memory of memtables.
 //!
-//! While a call on one dataset waits, messages pass for all of them: ranks are not all busy with the same dataset.
+//! While a call on one dataset waits, it exchanges messages for all datasets, since other ranks may be in a call on
+//! another dataset.
 //!
-//! Invariant: a thread that locks one dataset's endpoint here holds no lock of another dataset, so there is no deadlock
-//! between them.
+//! Invariant: a thread that locks one dataset's endpoint here holds no other dataset's lock, so datasets cannot
+//! deadlock.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -19,12 +20,13 @@ use crate::runtime::process::pool::{Pool, TaskQueue};
 use crate::shuffle::Transport;
 use crate::writer::Completion;
 
-/// A rank's background work: sorting, encoding and writing for its writer, one task at a time.
+/// A rank's state that its calls and the background thread share. The thread runs one task of the writer at a time:
+/// sorting, encoding and writing.
 pub struct Background {
     resources: Arc<ProcessResources>,
     /// The dataset's number within the process.
     number: u32,
-    /// Locked before the endpoint.
+    /// The connection. Its lock is acquired before the endpoint's.
     connection: Mutex<Connection>,
     endpoint: Mutex<Endpoint>,
 }
@@ -32,11 +34,12 @@ pub struct Background {
 /// The connection to the other ranks.
 struct Connection {
     transport: Box<dyn Transport + Send>,
-    /// In an epoch messages may pass at any time.
+    /// Whether the dataset is in an epoch, so that messages may be exchanged at any time.
     in_epoch: bool,
-    /// The thread that drove it last, by [`this_thread`]: transports need not support others.
+    /// The thread that last drove the connection, by [`this_thread`]. Transports need not support calls from another
+    /// thread.
     caller: usize,
-    /// An error from a call of another dataset that drove this one; returned by this dataset's next call.
+    /// An error that occurred while a call on another dataset drove this one. The next call on this dataset returns it.
     deferred: Option<Error>,
 }
 
@@ -46,8 +49,8 @@ impl std::fmt::Debug for Background {
     }
 }
 
-/// Returns a number that identifies a running thread. The standard library's thread id allocates on threads that it did
-/// not start, and a C program's threads never free it.
+/// Returns a number that identifies a running thread. The standard library's thread ID allocates memory on threads that
+/// it did not start, and a C program's threads never free that memory.
 fn this_thread() -> usize {
     thread_local! { static HERE: Cell<u8> = const { Cell::new(0) } }
     HERE.with(|here| std::ptr::from_ref(here).addr())
@@ -68,7 +71,8 @@ impl Background {
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Exchanges messages and submits the writer's next task to the background thread. Returns whether anything moved.
+    /// Exchanges messages and submits the writer's next task to the background thread. Returns whether there was
+    /// progress.
     pub(in crate::runtime) fn drive(&self) -> Result<bool> {
         let mut connection = self.connection();
         connection.caller = this_thread();
@@ -89,9 +93,10 @@ impl Background {
         }
     }
 
-    /// Drives this dataset while another dataset of the process waits on this thread. Returns whether anything moved.
+    /// Drives this dataset while another dataset of the process waits on this thread. Returns whether there was
+    /// progress.
     pub(in crate::runtime) fn drive_meanwhile(&self) -> bool {
-        // Another thread may be in a call of this dataset.
+        // Another thread may be in a call on this dataset.
         let Ok(mut connection) = self.connection.try_lock() else { return false };
         if !connection.in_epoch || connection.deferred.is_some() || connection.caller != this_thread() {
             return false;
@@ -102,18 +107,18 @@ impl Background {
         })
     }
 
-    /// Drives the process' other datasets. Returns whether anything moved.
+    /// Drives the process's other datasets. Returns whether there was progress.
     pub(in crate::runtime) fn drive_others(&self) -> bool {
         self.resources.drive_others(self.number)
     }
 
-    /// Marks the dataset as in an epoch, and makes the process' other datasets free memory for it.
+    /// Marks the dataset as in an epoch, and makes the process's other datasets free memory for it.
     pub(in crate::runtime) fn enter_epoch(&self) {
         self.connection().in_epoch = true;
         self.resources.make_room(self.number);
     }
 
-    /// Marks the end of an epoch: messages pass only in the next call.
+    /// Marks the end of an epoch. Until the next call, no messages are exchanged.
     pub(in crate::runtime) fn leave_epoch(&self) {
         self.connection().in_epoch = false;
     }
@@ -129,8 +134,8 @@ impl Background {
         self.number
     }
 
-    /// Locks the endpoint. A panic while a rank was driven leaves it in an unknown state; its writer is dropped then,
-    /// and the epoch fails.
+    /// Locks the endpoint. An endpoint that panicked while it was driven is in an unknown state. Its writer is then
+    /// dropped, and the epoch fails.
     pub(in crate::runtime) fn endpoint(&self) -> MutexGuard<'_, Endpoint> {
         self.endpoint.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,7 +157,7 @@ impl Background {
         self.resources.queue.is_waiting()
     }
 
-    /// Runs the next queued task, if any, with buffers that are reused by the one after. Returns whether there was one.
+    /// Runs the next queued task, if there is one. Tasks reuse `buffers`. Returns whether there was a task.
     pub fn step(&self, buffers: &mut EncodeBuffers) -> bool {
         let Some((_, factory, task)) = self.resources.queue.try_next() else { return false };
         self.complete(factory.execute(task, buffers));
@@ -163,12 +168,12 @@ impl Background {
     pub(in crate::runtime) fn complete(&self, completion: Completion) {
         let mut endpoint = self.endpoint();
         endpoint.complete(completion);
-        // The writer proceeds by itself while the program computes.
+        // The writer continues without further calls while the program computes.
         self.submit_next(&mut endpoint);
     }
 }
 
-/// The threads, and the number of datasets they run for.
+/// The background thread, and the number of datasets that it serves.
 #[derive(Debug, Default)]
 struct Workers {
     datasets: usize,
@@ -205,7 +210,7 @@ impl ProcessResources {
         self.workers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs the tasks of `background` on the thread too, until the returned guard is dropped.
+    /// Runs the tasks of `background` on the shared thread until the returned guard is dropped.
     pub(in crate::runtime) fn register(
         self: &Arc<Self>,
         background: &Arc<Background>,
@@ -229,13 +234,13 @@ impl ProcessResources {
         self.members().iter().filter(|(other, _)| **other != number).filter_map(|(_, other)| other.upgrade()).collect()
     }
 
-    /// Exchanges the messages of all datasets but `number` that are in an epoch and used by this thread. Returns
-    /// whether anything moved.
+    /// Exchanges messages for all datasets except `number` that are in an epoch and used by this thread. Returns
+    /// whether there was progress.
     pub(in crate::runtime) fn drive_others(&self, number: u32) -> bool {
         self.others(number).iter().fold(false, |moved, other| other.drive_meanwhile() | moved)
     }
 
-    /// Limits all datasets but `newcomer` to their smaller shares, now that it has an epoch too.
+    /// Limits all datasets except `newcomer` to their smaller shares, since `newcomer` has entered an epoch.
     pub(in crate::runtime) fn make_room(&self, newcomer: u32) {
         for other in self.others(newcomer) {
             let mut endpoint = other.endpoint();
@@ -245,8 +250,8 @@ impl ProcessResources {
     }
 }
 
-/// A guard that keeps the thread running a dataset's tasks. Dropping it waits for the running task, and drops the
-/// queued one.
+/// Keeps the thread running for a dataset's tasks. Dropping this guard waits for the running task and drops the queued
+/// one.
 #[derive(Debug)]
 pub(in crate::runtime) struct Registration {
     resources: Arc<ProcessResources>,

@@ -1,5 +1,5 @@
-//! The synchronisation types of a job's threads, imported only from here, so that `fuzz/schedules` can compile `pool`
-//! and `mailbox` with Shuttle's types, which explore many thread schedules.
+//! The synchronisation types of a job's threads. `fuzz/schedules` compiles `pool` and `mailbox` with Shuttle's types in
+//! place of these, which explores many thread schedules. Both modules import the types only from here.
 
 pub(in crate::runtime) use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 pub(in crate::runtime) use std::thread::{Builder, JoinHandle};

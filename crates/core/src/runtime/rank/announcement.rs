@@ -1,18 +1,18 @@
-//! The announcement of rank 0 to all ranks when a session begins.
+//! Rank 0's announcement to all ranks at the beginning of a session.
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorClass, Refusal, Result};
 use crate::shuffle::MessageError;
 
-/// An announcement of rank 0.
+/// Rank 0's announcement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Announcement {
-    /// The dataset is open; its dataset.json, and the number of ranks that receive.
+    /// The dataset is open. Contains its dataset.json and the number of ranks that receive.
     Dataset { descriptor: Vec<u8>, receivers: u32 },
-    /// An epoch is being written.
+    /// The epoch has begun.
     Epoch { epoch: u64, commit: [u8; 16] },
-    /// The epoch exists and is left unchanged.
+    /// The epoch exists and remains unchanged.
     Skipped { epoch: u64 },
     /// These epochs were removed.
     Truncated { epochs: Vec<u64> },
@@ -26,7 +26,7 @@ impl Announcement {
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
-        // Numbers and text always have a JSON form.
+        // Numbers and text can always be encoded as JSON.
         serde_json::to_vec(self).unwrap_or_default()
     }
 

@@ -1,12 +1,12 @@
-//! The adapter from a C library's transport, such as libturbidite_mpi's, to the core's [`Transport`].
+//! Adapts a C library's transport, such as libturbidite_mpi's, to the core's [`Transport`].
 //!
-//! `TransportTable` is `turbidite_transport` of turbidite.h, which documents the contract; channels have the numbers of
-//! [`Channel`]. The library borrows a message's memory until it returns its token. Messages from a rank to itself do
-//! not reach the library: they wait in a queue of this adapter, limited by credit.
+//! `TransportTable` is `turbidite_transport` of turbidite.h, which documents the contract. Channels are numbered as in
+//! [`Channel`]. The library borrows a message's memory until it returns the message's token. Messages from a rank to
+//! itself do not reach the library: they wait in a queue of this adapter, limited by credit.
 //!
-//! Several datasets may be written one after the other over one library's transport, and messages of the first may
-//! still be in flight when the second is opened. Tokens are therefore never reused in a process, and messages that
-//! outlive their adapter are kept for the next one.
+//! Several datasets may be written in sequence with one library's transport. Messages of the first may still be in
+//! flight when the second is opened. Tokens are therefore never reused in a process, and messages that outlive their
+//! adapter are kept for the next adapter.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
@@ -24,20 +24,20 @@ const SENT: i32 = 0;
 const PENDING: i32 = 1;
 const NO_CREDIT: i32 = 2;
 
-/// The next message's token. Not 0, since NULL means none; a process does not send 2^64 messages.
+/// Token of the next message. Never 0, since NULL means "none". A process does not send 2^64 messages.
 static NEXT_TOKEN: AtomicUsize = AtomicUsize::new(1);
 
-/// Messages in flight when their adapter was dropped. Never freed before the library returns their tokens.
+/// Messages in flight whose adapter was dropped. Each is freed only after the library has returned its token.
 static ORPHANS: Mutex<Option<HashMap<usize, Vec<u8>>>> = Mutex::new(None);
 
-/// `turbidite_transport`.
+/// The C struct `turbidite_transport`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct TransportTable {
     struct_size: u32,
     abi_version: u32,
     context: *mut c_void,
-    /// The rank of this connection.
+    /// The number of this rank.
     pub rank: u32,
     /// Number of ranks.
     pub ranks: u32,
@@ -50,7 +50,7 @@ pub struct TransportTable {
     abandon: Option<unsafe extern "C" fn(*mut c_void)>,
 }
 
-/// A transport whose functions are all present.
+/// A transport with all of its functions.
 #[derive(Debug)]
 pub struct ForeignTransport {
     context: *mut c_void,
@@ -61,14 +61,14 @@ pub struct ForeignTransport {
     release: unsafe extern "C" fn(*mut c_void, *const c_void),
     describe: unsafe extern "C" fn(*mut c_void) -> *const c_char,
     abandon: unsafe extern "C" fn(*mut c_void),
-    /// Messages whose memory the library uses, by token.
+    /// Messages whose memory the library borrows, by token.
     pending: HashMap<usize, Vec<u8>>,
     to_itself: [VecDeque<Vec<u8>>; Channel::COUNT],
     credit_batches: usize,
     failure: Option<String>,
 }
 
-// SAFETY: by the contract, all functions are called on the thread that calls the job, one thread at a time; the context
+// SAFETY: by the contract, all functions are called on the thread that calls the job, one thread at a time. The context
 // is only passed through.
 unsafe impl Send for TransportTable {}
 
@@ -76,23 +76,23 @@ unsafe impl Send for TransportTable {}
 unsafe impl Send for ForeignTransport {}
 
 impl TransportTable {
-    /// Returns the node of each rank, if the library provides it.
+    /// Returns the node of each rank, if the library provides the nodes.
     ///
     /// # Safety
     /// `nodes` is NULL or points to as many numbers as there are ranks.
     pub unsafe fn topology(&self) -> Option<Topology> {
-        // SAFETY: not NULL, so the caller guarantees the numbers.
+        // SAFETY: `nodes` is not NULL, so the caller guarantees the numbers.
         (!self.nodes.is_null())
             .then(|| Topology::from_nodes(unsafe { std::slice::from_raw_parts(self.nodes, self.ranks as usize) }))
     }
 
-    /// Checks the table filled in by a library. `credit_batches` limits the messages from a rank to itself.
+    /// Checks the table provided by a library. `credit_batches` limits the messages from a rank to itself.
     ///
     /// # Errors
     /// When the library was built for another release, or a function is missing.
     ///
     /// # Safety
-    /// The functions keep to the contract of turbidite.h, and the context outlives the transport.
+    /// The functions must follow the contract of turbidite.h, and the context must outlive the transport.
     pub unsafe fn resolve(&self, credit_batches: usize) -> Result<ForeignTransport> {
         let argument = |what| UsageError::Option { option: "transport", what };
         if self.struct_size as usize != size_of::<Self>() || self.abi_version != ABI_VERSION {
@@ -140,7 +140,7 @@ impl ForeignTransport {
         self.failure.get_or_insert(text.unwrap_or_else(|| "the transport reported no cause".to_owned()));
     }
 
-    /// Frees the memory of messages that have left.
+    /// Frees the memory of messages that the library has sent.
     fn reclaim(&mut self) {
         loop {
             // SAFETY: the context is the library's own.
@@ -157,7 +157,7 @@ impl ForeignTransport {
     }
 }
 
-/// Takes a message sent by an earlier adapter.
+/// Takes the memory of a message that an earlier adapter sent.
 fn adopt(token: usize) -> Option<Vec<u8>> {
     ORPHANS.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.remove(&token)
 }
@@ -178,8 +178,8 @@ impl Transport for ForeignTransport {
         self.reclaim();
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed);
         let (address, bytes, name) = (message.as_ptr().cast(), message.len(), without_provenance_mut(token));
-        // SAFETY: the message's memory stays where it is until the library returns the token: a vector that is moved
-        // keeps its heap memory, and is kept by its token.
+        // SAFETY: the message's memory keeps its address until the library returns the token. Moving a vector does not
+        // move its heap memory, and the vector is kept under its token.
         let sent = unsafe { (self.send)(self.context, to, channel as i32, address, bytes, name) };
         match sent {
             SENT => Sent::Accepted,
@@ -203,7 +203,7 @@ impl Transport for ForeignTransport {
             return None;
         }
         let (mut message, mut bytes) = (std::ptr::null(), 0);
-        // SAFETY: both addresses are of this frame.
+        // SAFETY: both addresses point to this stack frame.
         match unsafe { (self.poll)(self.context, channel as i32, &raw mut message, &raw mut bytes) } {
             0 => {
                 self.reclaim();
@@ -216,7 +216,7 @@ impl Transport for ForeignTransport {
                     // SAFETY: the library lends `bytes` bytes at `message` until they are released.
                     unsafe { std::slice::from_raw_parts(message.cast::<u8>(), bytes) }.to_vec()
                 };
-                // SAFETY: the message was lent just now and is not used after this.
+                // SAFETY: the message was just lent, and is not used afterwards.
                 unsafe { (self.release)(self.context, message) };
                 Some(copy)
             }
@@ -232,7 +232,7 @@ impl Transport for ForeignTransport {
     }
 
     fn abandon(&mut self) {
-        // From here on none of the library's functions is called but `completed`.
+        // From here on, only `completed` of the library's functions is called.
         self.failure.get_or_insert_with(|| "the ranks have lost their connection".to_owned());
         // SAFETY: the context is the library's own.
         unsafe { (self.abandon)(self.context) };
@@ -240,8 +240,8 @@ impl Transport for ForeignTransport {
 }
 
 impl Drop for ForeignTransport {
-    /// Keeps the memory of messages that have not left, since the library may still use it. If the library has failed
-    /// or never returns the tokens, that memory leaks rather than being freed while in use.
+    /// Keeps the memory of unsent messages, since the library may still use it. If the library has failed or never
+    /// returns the tokens, the memory leaks: it must not be freed while in use.
     fn drop(&mut self) {
         self.reclaim();
         if !self.pending.is_empty() {
@@ -256,8 +256,8 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// A library that keeps every message until it is asked to release it. The test accesses it while the adapter has
-    /// its address, so both use shared references.
+    /// A library that keeps every message until the test releases it. The test accesses it while the adapter has its
+    /// address, so both use shared references.
     #[derive(Default)]
     struct Slow {
         kept: RefCell<VecDeque<(*mut c_void, *const u8, usize)>>,
@@ -315,7 +315,7 @@ mod tests {
     fn what_one_dataset_has_sent_may_leave_while_the_next_one_is_written() {
         let slow = Slow::default();
         let table = table(&slow);
-        // SAFETY: the functions above keep to the contract.
+        // SAFETY: the functions above follow the contract.
         let mut first = unsafe { table.resolve(1) }.unwrap();
         first.send(1, Channel::Control, vec![7; 1000]);
         first.send(1, Channel::Control, vec![8; 1000]);
@@ -325,7 +325,7 @@ mod tests {
         second.send(1, Channel::Control, vec![9; 1000]);
         for expected in [7, 8, 9] {
             let (token, message, bytes) = slow.kept.borrow_mut().pop_front().unwrap();
-            // SAFETY: the message's token has not been returned, so the memory is the library's.
+            // SAFETY: the message's token has not been returned, so the library still owns the memory.
             let content = unsafe { std::slice::from_raw_parts(message, bytes) };
             assert!(content.iter().all(|&byte| byte == expected));
             slow.done.borrow_mut().push_back(token);

@@ -1,4 +1,4 @@
-//! One rank of a parallel program: what its calls do.
+//! One rank of a parallel program: its calls and their effects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,18 +26,18 @@ use crate::writer::PartFactory;
 pub(super) enum State {
     Between,
     InEpoch(u64),
-    /// The end of the epoch has begun.
+    /// The rank has begun to end the epoch.
     Ending(u64),
-    /// Communication has failed; the job can only be closed.
+    /// Communication has failed, so the job can only be closed.
     Broken,
 }
 
 /// Timeout of an append for a table: the duration of a round when ranks share processors.
 pub(super) const TABLE_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// A dataset open for writing, seen from one of several ranks.
+/// One rank's handle of a dataset that several ranks write.
 pub struct RankJob {
-    /// Declared first, so that the background's work ends while the other fields still exist.
+    /// Declared first, so that background work ends before the other fields are dropped.
     pub(super) _running: Box<dyn Send>,
     pub(super) rank: u32,
     pub(super) options: WriteOptions,
@@ -45,16 +45,16 @@ pub struct RankJob {
     pub(super) paths: DatasetPaths,
     pub(super) descriptor: DatasetDescriptor,
     pub(super) host: Arc<dyn Host>,
-    /// The engine, the writer and the transport, with their background work.
+    /// The engine, the writer and the transport, shared with the background thread.
     pub(super) background: Arc<Background>,
     pub(super) state: State,
-    /// The attempt at the epoch that was begun last.
+    /// The last attempt at an epoch.
     pub(super) attempt: Uuid,
     /// Failed attempts at epochs, the same on all ranks.
     pub(super) failed: Vec<(u64, Uuid)>,
     /// The time at which the epoch was begun, by the host's clock.
     pub(super) begun: Duration,
-    /// On rank 0.
+    /// The writer lock. Present on rank 0 only.
     pub(super) lock: Option<WriterLock>,
 }
 
@@ -69,18 +69,18 @@ impl RankJob {
     /// Begins an epoch. All ranks call it with the same number.
     ///
     /// # Errors
-    /// The same on every rank: the epoch exists and neither replace nor skip was requested, or its folder cannot be
-    /// created.
+    /// When the epoch exists and neither replace nor skip was requested, or when the epoch's folder cannot be created.
+    /// The same on every rank.
     pub fn begin_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
         self.begin(epoch, self.options.if_exists)
     }
 
-    /// Begins an epoch that replaces an existing one, whatever [`WriteOptions::if_exists`] is: for an epoch that this
-    /// job has written and now has better records of. The old epoch stays until the new one is committed. All ranks
-    /// call it with the same number.
+    /// Begins an epoch that replaces an existing one, regardless of [`WriteOptions::if_exists`]. Use it if the job has
+    /// better records for an epoch that it has already written. The old epoch stays until the new one is committed. All
+    /// ranks call it with the same number.
     ///
     /// # Errors
-    /// The same on every rank: the epoch's folder cannot be created.
+    /// When the epoch's folder cannot be created. The same on every rank.
     pub fn replace_epoch(&mut self, epoch: u64) -> Result<EpochStart> {
         self.begin(epoch, IfExists::Replace)
     }
@@ -110,7 +110,7 @@ impl RankJob {
         let mut endpoint = self.background.endpoint();
         endpoint.store(self.options.writer(self.rank), Arc::new(factory), commit);
         if begun != epoch {
-            // The others append already; they learn of the error at the epoch's end.
+            // The other ranks already append. The error reaches them at the epoch's end.
             let what = format!("rank {} began epoch {epoch}, but rank 0 began {begun}", self.rank);
             endpoint.object(UsageError::Option { option: "epoch", what }.into());
         }
@@ -126,7 +126,7 @@ impl RankJob {
         EpochCommit::begin(&self.storage, &self.paths, &self.descriptor, epoch, if_exists)
     }
 
-    /// Returns an error if this job no longer holds the writer lock. On rank 0 only.
+    /// Returns an error if this job no longer holds the writer lock. Called on rank 0 only.
     pub(super) fn check_lock(&self) -> Result<()> {
         self.lock.as_ref().map_or(Ok(()), WriterLock::check)
     }
@@ -184,11 +184,11 @@ impl RankJob {
         Ok(())
     }
 
-    /// Requests a new partition table, for applications that know when their data changed. Any rank may call it, at any
-    /// time.
+    /// Requests a new partition table. Applications call this on any rank, at any time in an epoch, when they know that
+    /// their data changed.
     ///
     /// # Errors
-    /// Outside an epoch, or when messages do not pass.
+    /// Outside an epoch, or when the connection has failed.
     pub fn renegotiate(&mut self) -> Result<()> {
         let State::InEpoch(_) = self.state else {
             return Err(UsageError::State { call: "renegotiate", state: "outside an epoch" }.into());
@@ -197,10 +197,11 @@ impl RankJob {
         self.drive().map(drop)
     }
 
-    /// Exchanges waiting messages, for programs that compute for long while others append. Does not block.
+    /// Exchanges waiting messages. Programs call this when they compute for a long time while other ranks append. Does
+    /// not block.
     ///
     /// # Errors
-    /// When messages do not pass.
+    /// When the connection has failed.
     pub fn progress(&mut self) -> Result<()> {
         match self.state {
             State::Between => Ok(()),
@@ -209,21 +210,21 @@ impl RankJob {
         }
     }
 
-    /// Ends the epoch on all ranks and commits it. When this returns, the epoch is durable and can be queried.
+    /// Ends the epoch on all ranks and commits it. The epoch is durable and can be queried when this function returns.
     ///
     /// # Errors
-    /// The same on every rank: [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier
-    /// epochs are not affected, and the next epoch may begin.
+    /// [`Error::EpochFailed`] with the cause when any rank could not store its records. The same on every rank. Earlier
+    /// epochs are unchanged, and the next epoch may begin.
     pub fn end_epoch(&mut self) -> Result<EpochStatistics> {
         self.start_end_epoch()?;
         self.wait_end_epoch()
     }
 
     /// Performs the first half of [`RankJob::end_epoch`]: blocks until all records of the epoch have reached their
-    /// receivers. They are sorted and written in the background.
+    /// receivers. The receivers sort and write the records in the background.
     ///
     /// # Errors
-    /// Outside an epoch, or when messages do not pass.
+    /// Outside an epoch, or when the connection has failed.
     pub fn start_end_epoch(&mut self) -> Result<()> {
         let State::InEpoch(epoch) = self.state else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
@@ -233,7 +234,7 @@ impl RankJob {
         self.drive_until("end_epoch", Endpoint::is_closed)
     }
 
-    /// Performs the second half of [`RankJob::end_epoch`].
+    /// Performs the second half of [`RankJob::end_epoch`]: blocks until the epoch is committed or has failed.
     ///
     /// # Errors
     /// As for [`RankJob::end_epoch`].
@@ -257,18 +258,18 @@ impl RankJob {
         }
     }
 
-    /// Returns whether there are failed epochs whose parts [`RankJob::discard_failed`] would remove. The same on every
-    /// rank.
+    /// Returns whether there are failed epochs whose parts [`RankJob::discard_failed`] would remove. The result is the
+    /// same on every rank.
     pub fn has_failed(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Removes the parts of failed epochs, for programs that have their records elsewhere. Otherwise the parts stay for
-    /// [`crate::store::salvage`]. Returns the bytes of the parts. Rank 0 removes them, and no messages pass: call it
-    /// once no rank needs the parts any more.
+    /// Removes the parts of failed epochs, for programs that have another copy of their records. Without this call, the
+    /// parts stay for [`crate::store::salvage`]. Returns the size of the parts in bytes. Rank 0 removes the parts
+    /// without exchanging messages, so call this only when no rank needs them any more.
     ///
     /// # Errors
-    /// When the lock was broken, or storage fails; the remaining parts then stay for salvage.
+    /// When the lock was broken, or storage fails. The remaining parts then stay for salvage.
     pub fn discard_failed(&mut self) -> Result<u64> {
         let failed = std::mem::take(&mut self.failed);
         if self.rank != 0 || failed.is_empty() {
@@ -278,13 +279,13 @@ impl RankJob {
         discard_attempts(&*self.storage, &self.paths, &failed)
     }
 
-    /// Keeps the parts of failed epochs for salvage, whatever is discarded later.
+    /// Keeps the parts of failed epochs for salvage, so that later calls do not discard them.
     #[doc(hidden)]
     pub fn keep_failed(&mut self) {
         self.failed.clear();
     }
 
-    /// Returns this rank's communication statistics of the current epoch, or of the last one.
+    /// Returns this rank's communication statistics of the current or last epoch.
     pub fn exchange_statistics(&self) -> ExchangeStatistics {
         self.background.endpoint().exchange_statistics()
     }
@@ -292,7 +293,7 @@ impl RankJob {
     /// Removes all epochs after `epoch`, for a restart from a checkpoint. All ranks call it.
     ///
     /// # Errors
-    /// The same on every rank: inside an epoch, or when a file operation fails.
+    /// Inside an epoch, or when a file operation fails. The same on every rank.
     pub fn truncate_after(&mut self, epoch: u64) -> Result<Vec<u64>> {
         self.expect_between("truncate_after")?;
         let announcement = (self.rank == 0).then(|| match self.truncate_as_root(epoch) {
@@ -307,13 +308,14 @@ impl RankJob {
         }
     }
 
-    /// Returns this rank's statistics of the current epoch, or of the last one.
+    /// Returns this rank's statistics of the current or last epoch.
     #[doc(hidden)]
     pub fn statistics(&self) -> EngineStatistics {
         self.background.endpoint().engine.statistics()
     }
 
-    /// Returns the bytes of the buffers that hold this rank's records: batches, records held back, memtables.
+    /// Returns the memory of the buffers that hold this rank's records, in bytes: batches, records held back,
+    /// memtables.
     #[doc(hidden)]
     pub fn resident_bytes(&self) -> usize {
         self.background.endpoint().resident_bytes()
@@ -339,14 +341,14 @@ impl RankJob {
         }
     }
 
-    /// Releases the lock only, for a process that ends while its transport cannot be used: none of the transport's
-    /// functions is called. Threads and memory are left to the end of the process. Not collective.
+    /// Releases the lock without calling the transport, for a process that ends while its transport cannot be used. The
+    /// end of the process frees threads and memory. Not collective.
     ///
     /// # Errors
     /// When the lock file cannot be removed.
     pub fn abandon(mut self) -> Result<()> {
         let released = self.lock.take().map_or(Ok(()), WriterLock::release);
-        // Dropping a transport would ask the library which messages have left.
+        // Dropping a transport would call the library to test which messages have left.
         std::mem::forget(self);
         released
     }
@@ -359,7 +361,7 @@ impl RankJob {
         }
     }
 
-    /// Begins a session and waits for rank 0's announcement; rank 0 passes its own.
+    /// Begins a session and waits for rank 0's announcement. `announcement` is used on rank 0 only.
     pub(super) fn begin_session(
         &mut self,
         call: &'static str,
@@ -371,7 +373,7 @@ impl RankJob {
         Announcement::decode(self.rank, &bytes)
     }
 
-    /// Ends a session without records; an objection of any rank is an error on all.
+    /// Ends a session without records. An objection of any rank is an error on all ranks.
     pub(super) fn end_session(&mut self, call: &'static str) -> Result<()> {
         self.background.endpoint().engine.end();
         self.drive_until(call, Endpoint::is_over)?;
@@ -390,7 +392,8 @@ impl RankJob {
         spilled
     }
 
-    /// Exchanges messages and submits the writer's next task to the background. Returns whether anything moved.
+    /// Exchanges messages and submits the writer's next task to the background thread. Returns whether there was
+    /// progress.
     fn drive(&mut self) -> Result<bool> {
         let driven = self.background.drive();
         if driven.is_err() {
@@ -399,7 +402,7 @@ impl RankJob {
         driven
     }
 
-    /// Pauses when nothing moves on this dataset: drives the process' other datasets first, since ranks may wait for
+    /// Pauses when this dataset makes no progress. Drives the process's other datasets first, since ranks may wait for
     /// them. Returns whether background tasks were completed.
     pub(super) fn pause(&self, waiting: &mut Waiting, seen: u64) -> bool {
         !self.background.drive_others() && waiting.pause(&*self.host, &self.background, seen)
@@ -423,7 +426,7 @@ impl RankJob {
                 waiting = Waiting::default();
                 continue;
             }
-            // Rank 0 counts deliveries again whenever nothing moves.
+            // Rank 0 counts deliveries again when no message moves.
             self.background.endpoint().engine.idle();
             let written = self.pause(&mut waiting, seen);
             if written {
@@ -439,7 +442,7 @@ impl RankJob {
 impl Drop for RankJob {
     fn drop(&mut self) {
         if let Some(lock) = self.lock.take() {
-            // The error has no recipient. A lock file that stays is taken over by the next writer of this host.
+            // The error has no recipient. The next writer of this host takes over a lock file that remains.
             drop(lock.release());
         }
     }

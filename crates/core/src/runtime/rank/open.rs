@@ -1,5 +1,6 @@
-//! Collective opening of a dataset: rank 0 opens or creates it and announces its descriptor, and the others compare
-//! that with their own arguments. A rank that cannot open also takes part, so that no rank waits in vain.
+//! Collective opening of a dataset. Rank 0 opens or creates it and announces its descriptor. The other ranks compare
+//! the descriptor with their own arguments. A rank that cannot open the dataset also takes part, so that no rank waits
+//! forever.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,11 +24,12 @@ use crate::storage::{FileSystem, Storage};
 use crate::store::{DatasetDescriptor, DatasetPaths};
 
 impl RankJob {
-    /// Opens the dataset at `path` for writing, or creates it. All ranks call it, with the same schema and options;
+    /// Opens the dataset at `path` for writing, or creates it. All ranks call it with the same schema and options, and
     /// every rank must see the same folder at `path`.
     ///
     /// # Errors
-    /// The same on every rank: [`Error::Refused`] when rank 0 cannot open it, or ranks differ in schema or receivers.
+    /// [`Error::Refused`] when rank 0 cannot open the dataset, or when ranks differ in schema or receivers. The same on
+    /// every rank.
     pub fn open(
         path: impl AsRef<Path>,
         schema: Schema,
@@ -39,7 +41,8 @@ impl RankJob {
         Self::open_on(Arc::new(Process::new()), storage, path, schema, options, rank, transport)
     }
 
-    /// Opens a dataset like [`RankJob::open`], on any storage, on a host shared with other datasets or a simulated one.
+    /// Opens a dataset like [`RankJob::open`], on any storage backend. The host is simulated or shared with other
+    /// datasets.
     ///
     /// # Errors
     /// As for [`RankJob::open`].
@@ -61,9 +64,9 @@ impl RankJob {
         Ok(job)
     }
 
-    /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open: none of them waits in vain, and all
-    /// return the cause. Returns the same error as on the others. Of the options, only the ranks, their places and the
-    /// stall limit matter.
+    /// Takes part in the other ranks' [`RankJob::open`] when this rank cannot open the dataset, so that none of them
+    /// waits forever. All ranks return the same error, with the cause. Of the options, only the ranks, the topology and
+    /// the stall limit are used.
     #[doc(hidden)]
     pub fn refuse_open(
         storage: Arc<dyn Storage>,
@@ -74,7 +77,7 @@ impl RankJob {
     ) -> Error {
         let WriteOptions { ranks, topology, stall_limit, .. } = options;
         let options = WriteOptions { topology, stall_limit, ..WriteOptions::new(ranks) };
-        // No record will be appended, so any schema does.
+        // No record will be appended, so any schema is sufficient.
         let refused =
             Schema::new(vec![Column::new("none", DataType::U8)], "none").map_err(Error::from).and_then(|schema| {
                 let host = Arc::new(Process::new());
@@ -85,7 +88,7 @@ impl RankJob {
         refused.err().unwrap_or(Error::Refused { rank, class: ErrorClass::Usage, refusal: None, cause })
     }
 
-    /// Creates a rank before any message has passed.
+    /// Creates a rank that has exchanged no messages.
     fn unopened(
         host: Arc<dyn Host>,
         storage: Arc<dyn Storage>,
@@ -130,7 +133,7 @@ impl RankJob {
         })
     }
 
-    /// Opens a dataset for a program of one rank, on a host shared with other datasets.
+    /// Opens a dataset for a program of one rank, on a host that may be shared with other datasets.
     ///
     /// # Errors
     /// As for [`RankJob::open`].

@@ -1,4 +1,4 @@
-//! Ranks on threads of their own, like the processes of an MPI job, over mailboxes and storage in memory.
+//! Tests of ranks on separate threads, like the processes of an MPI job, over mailboxes and storage in memory.
 
 mod refusals;
 
@@ -17,7 +17,7 @@ use crate::shuffle::{Channel, Sent, Transport};
 use crate::storage::{Fault, FaultStorage, MemoryStorage, Storage};
 use crate::store::{DatasetPaths, EpochRange, IfExists, forged};
 
-/// A timeout far beyond the delay that any load of the machine causes.
+/// A timeout that no load of the machine exceeds.
 const AMPLE: Duration = Duration::from_secs(300);
 
 fn schema() -> Schema {
@@ -125,7 +125,7 @@ fn ranks_write_epochs_together() {
     }
 }
 
-/// A connection that must not be used once the process ends.
+/// A connection that must not be used after the process has begun to end.
 struct Ending {
     link: MailboxTransport,
     ends: Arc<AtomicBool>,
@@ -168,7 +168,7 @@ fn an_abandoned_job_gives_up_the_lock_without_a_call_of_the_transport() {
         let ends = Arc::new(AtomicBool::new(false));
         let link = MailboxTransport { rank: 0, office: Arc::clone(&office) };
         let transport = Box::new(Ending { link, ends: Arc::clone(&ends) });
-        // Opening again needs the lock that the first job held.
+        // Opening the dataset again requires the lock that the first job held.
         let mut job =
             RankJob::open_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options(1), 0, transport)
                 .unwrap();
@@ -189,7 +189,7 @@ fn what_fails_on_one_rank_fails_on_all_and_the_next_epoch_works() {
     let memory = Arc::new(MemoryStorage::new());
     let ranks = 4;
     let results = run(ranks, |rank, transport| -> Result<_> {
-        // Rank 2 has a disk of its own that is full during the first epoch.
+        // Rank 2 has its own disk, which is full during the first epoch.
         let faulty = Arc::new(FaultStorage::new(Arc::clone(&memory) as Arc<dyn Storage>));
         let storage: Arc<dyn Storage> = if rank == 2 { Arc::clone(&faulty) as _ } else { Arc::clone(&memory) as _ };
         let mut job =
@@ -280,7 +280,7 @@ fn refusals_are_the_same_everywhere() {
     assert_eq!(skipped, [EpochStart::Skipped; 3]);
 }
 
-/// Found by the simulator: only the beginning of an epoch checked whether the lock was still this job's.
+/// Found by the simulator: only the beginning of an epoch checked whether this job still held the lock.
 #[test]
 fn a_job_whose_lock_was_broken_removes_nothing() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -343,7 +343,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
         )
         .unwrap();
         job.begin_epoch(0).unwrap();
-        // The program waits in a call of its own: this rank's engine is not driven.
+        // The program waits elsewhere, so this rank's engine is not driven.
         while rank > 0 && !done[rank as usize - 1].load(Ordering::SeqCst) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -355,7 +355,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
     assert!(stored(&storage, 0, ranks).into_iter().all(|keys| keys == expected(200_000)));
 }
 
-/// A rank's connection that takes no records while others append.
+/// A rank's connection that accepts no records while others append.
 struct Deaf {
     transport: Box<dyn Transport + Send>,
     appending: Arc<AtomicU32>,
@@ -392,7 +392,7 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
             while job.background.endpoint().engine.table_version() == 0 {
                 job.progress().unwrap();
             }
-            // It has taken part in a table and taken no record; the other two still exchange theirs.
+            // The rank has taken part in a table and accepted no record. The other two still exchange their records.
             while appending.load(Ordering::SeqCst) > 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -405,7 +405,7 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
         assert!(statistics.spills > 500_000, "{statistics:?}");
         waited
     });
-    // Each had some eighty batches that were not taken, each of which could cost a wait.
+    // Each rank had some eighty batches that were not accepted. Each of them could cost a wait.
     assert!(waited.iter().all(|&waited| waited < 60 * credit_timeout), "{waited:?}");
     let rows: usize = stored(&storage, 0, 3).iter().map(Vec::len).sum();
     assert_eq!(rows, 2_000_000);
@@ -413,7 +413,7 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
 
 #[test]
 fn a_rank_that_never_comes_ends_in_an_error() {
-    /// Records whether it was abandoned.
+    /// Records whether the connection was abandoned.
     struct Watched(Box<dyn Transport + Send>, Arc<AtomicBool>);
 
     impl Transport for Watched {
@@ -451,7 +451,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
         if rank == 1 {
             return None;
         }
-        // Set only now: on a busy machine ranks may wait for each other before.
+        // The limit is set only now, since ranks may wait for each other earlier on a busy machine.
         job.options.stall_limit = Some(Duration::from_millis(300));
         let error = job.end_epoch().unwrap_err();
         assert!(abandoned.load(Ordering::SeqCst), "closing the transport must not wait either");
@@ -467,7 +467,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
 
 #[test]
 fn a_broken_transport_is_an_error() {
-    /// Passes messages until it has failed.
+    /// A transport that passes messages until it fails.
     struct Failing(MailboxTransport, u32);
 
     impl Transport for Failing {
@@ -495,7 +495,7 @@ fn a_broken_transport_is_an_error() {
     assert!(error.to_string().contains("the network is down"), "{error}");
 }
 
-/// Rows wide enough that bytes, not rows, limit a memtable.
+/// Returns a schema with rows so wide that bytes, not rows, limit a memtable.
 fn wide_schema() -> Schema {
     Schema::new(vec![Column::new("key", DataType::U32), Column::new("rest", DataType::FixedBytes(60))], "key").unwrap()
 }
@@ -525,7 +525,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
     };
     let mut jobs: Vec<RankJob> = (0..SPECIES).map(open).collect();
     let within_budget = |jobs: &[RankJob]| {
-        // Memory of background writes is released when they are done.
+        // The memory of a background write is released when the write ends.
         let deadline = Instant::now() + AMPLE;
         let resident = || jobs.iter().map(RankJob::resident_bytes).sum::<usize>();
         while resident() > BUDGET {
@@ -533,10 +533,10 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
             std::thread::sleep(Duration::from_millis(1));
         }
     };
-    // The first dataset fills its memtables while it is alone; then the others claim their shares, and end before it.
+    // The first dataset fills its memtables while it is alone. The others then claim their shares, and end first.
     jobs[0].begin_epoch(0).unwrap();
     append_wide(&mut jobs[0], 0..200_000);
-    // A memtable that is being written is not counted until it comes back.
+    // The memory of a memtable is not counted while the memtable is written.
     let deadline = Instant::now() + AMPLE;
     while jobs[0].resident_bytes() <= 6 << 20 {
         assert!(Instant::now() < deadline, "{} bytes are resident", jobs[0].resident_bytes());
@@ -562,7 +562,7 @@ fn datasets_of_one_process_stay_within_the_memory_of_one() {
         jobs[1..].iter().all(|job| job.resident_bytes().abs_diff(spare) < 1 << 20),
         "the same for all: it is common"
     );
-    // One is dropped in the middle of its epoch; the others continue.
+    // One dataset is dropped in the middle of its epoch. The others continue.
     jobs[1].begin_epoch(1).unwrap();
     append_wide(&mut jobs[1], 0..500_000);
     drop(jobs.remove(1));
@@ -605,7 +605,7 @@ fn ranks_busy_with_different_datasets_do_not_wait_for_each_other() {
         one.begin_epoch(0)?;
         other.begin_epoch(0)?;
         if rank == 1 {
-            // Half of the records are for rank 0, which is in the end of the other dataset's epoch.
+            // Half of the records are for rank 0, which is ending the other dataset's epoch.
             append(&mut other, rank, 200_000)?;
         }
         one.end_epoch()?;

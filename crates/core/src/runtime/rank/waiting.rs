@@ -1,5 +1,5 @@
-//! Waiting when nothing moves: calls yield at first, since a reply of another rank is often microseconds away, then
-//! sleep, since ranks may share processors.
+//! Waiting without progress. Calls yield at first, since another rank's reply often takes only microseconds. They sleep
+//! later, since ranks may share processors.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::runtime::{Background, Host};
 /// Number of pauses that only yield the processor.
 const YIELDS: u32 = 64;
 
-/// Maximum sleep, which sleeps grow to.
+/// Maximum duration of a sleep. Sleeps become longer up to this limit.
 const MAX_SLEEP: Duration = Duration::from_micros(200);
 
 const SHORTEST_SLEEP: Duration = Duration::from_micros(10);
 
-/// A wait without progress so far.
+/// A wait without any progress.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     begun: Option<Duration>,
@@ -22,7 +22,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    /// Pauses once, shorter when more than `seen` background tasks are completed. Returns whether they are.
+    /// Pauses once. The pause ends early when more than `seen` background tasks are completed. Returns whether they
+    /// are.
     pub(super) fn pause(&mut self, host: &dyn Host, background: &Background, seen: u64) -> bool {
         self.begun.get_or_insert_with(|| host.now());
         self.pauses = self.pauses.saturating_add(1);

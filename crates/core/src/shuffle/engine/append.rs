@@ -1,9 +1,9 @@
 //! The path of a record: from the application's columns to a batch, and from a batch to `deliver`.
 //!
 //! Columns are packed into stored rows one block at a time, unless the caller's records already have the stored layout.
-//! A block fits the first-level cache. Each row is then copied to its destination's open batch. Blocks of a large
-//! append are taken in golden-ratio order, so that every prefix of the sequence samples the whole domain: tables are
-//! planned from all of it, not from the corner that comes first in memory.
+//! A block fits the first-level cache. Each row is then copied to its destination's open batch. Large appends take
+//! their blocks in golden-ratio order, so that every prefix of the sequence samples the whole domain. The tables are
+//! then planned from the whole domain, not from the part that is first in memory.
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, EngineOptions};
@@ -16,10 +16,10 @@ use crate::shuffle::outbox::Batch;
 use crate::shuffle::receiver::Receiver;
 use crate::shuffle::wire::MessageError;
 
-/// Maximum rows per block, reached by narrow rows.
+/// Maximum rows per block. It limits blocks of narrow rows.
 const BLOCK_ROWS: usize = 1024;
 
-/// Maximum bytes per block, reached by wide rows.
+/// Maximum bytes per block. It limits blocks of wide rows.
 const BLOCK_BYTES: usize = 64 << 10;
 
 /// Maximum number of blocks that are appended in memory order.
@@ -29,7 +29,7 @@ const IN_ORDER_BLOCKS: usize = 4;
 #[derive(Debug)]
 pub struct Append<'a> {
     columns: &'a [ColumnView<'a>],
-    /// All rows, if the caller's memory has the stored layout and needs no packing.
+    /// All rows, if the caller's memory has the stored layout. No packing is needed then.
     stored: Option<&'a [u8]>,
     packing: Packing<'a>,
     rows: usize,
@@ -64,7 +64,7 @@ impl<'a> Append<'a> {
     }
 
     fn next_rows(&self) -> std::ops::Range<usize> {
-        // Both factors are below 2^47 / 1: blocks of at least one byte each that lie in memory.
+        // Both factors are below 2^47: blocks have at least one byte each and fit the address space.
         let block = (self.taken as u128 * self.stride as u128 % self.blocks as u128) as usize;
         let start = block * self.block_rows;
         start..(start + self.block_rows).min(self.rows)
@@ -72,7 +72,7 @@ impl<'a> Append<'a> {
 }
 
 impl Engine {
-    /// Returns the number of rows that [`Engine::advance`] takes as a whole or not at all.
+    /// Returns the number of rows per block. [`Engine::advance`] takes whole blocks.
     pub fn block_rows(row_bytes: usize) -> usize {
         (BLOCK_BYTES / row_bytes).clamp(1, BLOCK_ROWS)
     }
@@ -86,8 +86,8 @@ impl Engine {
         Ok(Append::new(&self.schema, columns, rows))
     }
 
-    /// Takes rows until the buffers are full or a new table is requested. [`Append::is_done`] returns whether all rows
-    /// have been taken; if not, the runtime follows [`crate::shuffle::Backpressure`].
+    /// Takes rows until the buffers are full or a new table is requested. The runtime proceeds as
+    /// [`crate::shuffle::Backpressure`] decides, until [`Append::is_done`].
     pub fn advance(&mut self, append: &mut Append<'_>) {
         debug_assert_eq!(self.session.phase, Phase::Open);
         let was_negotiating = self.is_negotiating();
@@ -139,7 +139,7 @@ impl Engine {
         self.scratch.ordinals = ordinals;
     }
 
-    /// Grows the batch size with the epoch.
+    /// Adjusts the batch size to the epoch's size so far.
     pub(in crate::shuffle) fn size_batches(&mut self) {
         let rows = self.session.statistics.originated.saturating_add(self.session.statistics.forwarded);
         let bytes = rows.saturating_mul(self.schema.row_bytes() as u64);
@@ -163,7 +163,7 @@ impl Engine {
         self.sketch.observe(ordinals);
     }
 
-    /// Sends stored rows to their destinations. With `may_hold`, rows outside the known key range are held back while
+    /// Routes stored rows to their destinations. With `may_hold`, rows outside the known key range are held back while
     /// there is room, since the table does not cover them.
     fn route(&mut self, rows: &[u8], ordinals: &[u64], may_hold: bool) {
         let Some(installed) = &self.session.installed else { return };
@@ -245,9 +245,9 @@ impl Engine {
         }
     }
 
-    /// Keeps records that wait for other ranks on this one, unordered: a batch, or the records held back while there is
-    /// no table. Returns their number, which includes forwarded records in the same batch. All ranks with waiting
-    /// records count as unresponsive until they take a batch.
+    /// Keeps records that wait for other ranks on this rank, unordered: a batch, or the records held back while there
+    /// is no table. Returns their number, which includes forwarded records in the same batch. All ranks that records
+    /// wait for count as unresponsive until they accept a batch.
     pub fn spill(&mut self, spill: Spill, receiver: &mut dyn Receiver) -> u64 {
         let batch = match spill {
             Spill::Unresponsive => match self.outbox.pop_own_to(&self.session.unresponsive) {
@@ -296,7 +296,8 @@ impl Engine {
         ordinals.len() as u64
     }
 
-    /// Delivers a batch and separates its strays, or buffers it until the table that routed it is in force here.
+    /// Delivers a batch and separates its strays. A batch routed by a newer table is buffered until this rank has that
+    /// table.
     pub(in crate::shuffle) fn receive_data(
         &mut self,
         message: Vec<u8>,
@@ -308,7 +309,7 @@ impl Engine {
         }
         self.session.traffic.received(header.origin, self.options.rank);
         if header.table_version > self.table_version() {
-            // No rank receives a table before every rank has the previous one.
+            // A rank receives a table only after every rank has the previous one.
             if header.table_version - 1 > self.table_version() {
                 return Err(MessageError::Field { field: "table version" });
             }
@@ -349,7 +350,7 @@ impl Engine {
     }
 }
 
-/// Appends the receiver of each key to `out`; no key is NaN.
+/// Appends the receiver of each key to `out`. No key may be NaN.
 fn receivers(
     table: &PartitionTable,
     options: &EngineOptions,

@@ -1,29 +1,29 @@
-//! Forwarding by a representative: records of other ranks arrive and continue towards their receivers.
+//! Forwards records of other ranks towards their receivers, on a representative.
 //!
 //! Invariant: full queues never wait for each other in a cycle. A batch that arrives on `Outward` needs room only for
-//! batches `Across`. A batch that arrives `Across` needs room only for batches to ranks of this node, and those are
-//! stored where they arrive. Room is counted separately for each of them and for this rank's own records
-//! ([`super::outbox`]), and each channel has credit of its own ([`super::transport`]). So the last hop always moves,
-//! then the second, then the first. Batches that a rank does not take stay with the transport; its senders run out of
-//! credit, and spill after their timeout.
+//! batches to `Across`. A batch that arrives on `Across` needs room only for batches to ranks of this node, which store
+//! those records. Each of the two has its own quota, as have this rank's own records ([`super::outbox`]), and each
+//! channel has its own credit ([`super::transport`]). So the last hop always progresses, then the second, then the
+//! first. Batches that a rank does not accept stay with the transport. Their senders run out of credit, and spill after
+//! their timeout.
 //!
 //! Forwarding does not depend on the application: a rank forwards records from before it has opened the epoch until all
-//! are delivered. A rank whose engine is not driven forwards nothing, and its senders spill.
+//! records are delivered. A rank whose engine is not driven forwards nothing, and its senders spill.
 //!
-//! Tables: a record keeps its destination when a newer table comes into force on its way, and arrives as a stray.
-//! Records that wait in a representative's batches when its table changes are rerouted like its own records, starting
-//! from its node. That happens once per table: records that stay in their batch keep their quota, records that move
-//! count as the rank's own, and neither fills a queue that a channel waits for.
+//! A record keeps its destination when a newer table comes into force on its way, and may arrive as a stray. Records
+//! that wait in a representative's batches when its table changes are rerouted like its own records, starting from its
+//! node. This happens once per table. Records that stay in their batch keep their quota. Records that move count as the
+//! rank's own. Neither fills a queue that a channel waits for.
 
 use super::{Channel, Engine, Transport};
 use crate::shuffle::message::{DESTINATION_BYTES, DataHeader};
 use crate::shuffle::wire::MessageError;
 
 impl Engine {
-    /// Forwards arrived records of other ranks as far as there is room. Returns whether any arrived.
+    /// Forwards other ranks' arrived records while there is room. Returns whether any arrived.
     pub(in crate::shuffle) fn forward_arrived(&mut self, transport: &mut dyn Transport) -> Result<bool, MessageError> {
         let mut moved = false;
-        // The later hop goes first: it makes room for the earlier one.
+        // The later hop is first, since it frees room for the earlier one.
         for channel in [Channel::Across, Channel::Outward] {
             while self.outbox.takes_from(channel)
                 && let Some(message) = transport.poll(channel)

@@ -1,8 +1,8 @@
-//! Negotiation of partition tables.
+//! Negotiates partition tables.
 //!
 //! A request travels up the tree, and rank 0 replies with `Begin`. Every rank summarizes the keys it has seen since the
-//! last round, merges its children's summaries into its own and sends the result up; rank 0 plans the table and sends
-//! it down. One round is in progress at a time. Meanwhile, records flow with the old table.
+//! last round, merges its children's summaries into its own, and sends the result up. Rank 0 plans the table and sends
+//! it down. At most one round is in progress. Meanwhile, records are routed by the old table.
 
 use super::session::{EMPTY_RANGE, Installed, Phase};
 use super::{Engine, Renegotiation, planner_options};
@@ -12,7 +12,7 @@ use crate::shuffle::receiver::Receiver;
 use crate::shuffle::round::{GROWTH, Loads, Round};
 use crate::shuffle::wire::MessageError;
 
-/// Minimum number of records since the last table before a rank requests another one on its own.
+/// Minimum number of records since the last table before a rank requests another table by itself.
 const MIN_INTERVAL_ROWS: u64 = 256;
 
 fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
@@ -20,20 +20,20 @@ fn widen(range: (u64, u64), other: (u64, u64)) -> (u64, u64) {
 }
 
 impl Engine {
-    /// Requests a new partition table now, for applications that know when their data changed (after a mesh refinement,
-    /// say).
+    /// Requests a new partition table now. Applications call this when they know that their data changed, for example
+    /// after a mesh refinement.
     pub fn request_renegotiation(&mut self) {
         let version = self.table_version();
         self.receive_request(version);
     }
 
-    /// Returns whether this rank waits for a new table: it requested one, or takes part in a round.
+    /// Returns whether this rank waits for a new table: it has requested one, or takes part in a round.
     pub fn is_negotiating(&self) -> bool {
         self.session.negotiation.round.is_some()
             || self.session.negotiation.requested.is_some_and(|version| version >= self.table_version())
     }
 
-    /// Requests a table when the rule in force is met.
+    /// Requests a table if the negotiation rule ([`Renegotiation`]) applies.
     pub(in crate::shuffle) fn consider_renegotiation(&mut self) {
         let held_rows = self.held.len() / self.schema.row_bytes();
         let due = match &self.session.installed {
@@ -81,7 +81,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Summarizes this rank's keys. The round of a rank without children is complete at once; `exchange` sends it on.
+    /// Summarizes this rank's keys. The round of a rank without children is complete at once, and `exchange` sends it.
     fn open_round(&mut self, version: u32) {
         let phase = self.sampling_phase();
         let own = self.sketch.summarize(self.options.pivots as usize, phase);
@@ -114,8 +114,8 @@ impl Engine {
     }
 
     pub(in crate::shuffle) fn receive_pivots(&mut self, answer: Round) -> Result<(), MessageError> {
-        // All records have arrived, and this message's round was dropped: a child may count its deliveries before it
-        // replies.
+        // All records have arrived, and this message's round was dropped: a child may report its deliveries before it
+        // replies to the round.
         if matches!(self.session.phase, Phase::Sealing | Phase::Idle) {
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a complete round up, or plans the table on rank 0.
+    /// Sends a complete round up. On rank 0, plans the table.
     pub(in crate::shuffle) fn advance_round(&mut self, receiver: &mut dyn Receiver) -> Result<(), MessageError> {
         let complete = |round: &mut Round| round.missing_children == 0;
         let Some(round) = self.session.negotiation.round.take_if(complete) else { return Ok(()) };
@@ -162,7 +162,7 @@ impl Engine {
                 self.session.negotiation.seen_contributors =
                     self.session.negotiation.seen_contributors.max(round.contributors).max(1);
                 let interval_rows = self.adapt_interval(mass);
-                // Waiting records will be routed by this table too, like the keys still to come.
+                // This table also routes the waiting records, like the expected keys.
                 let factor = 1.0 + round.backlog as f64 / mass.max(1) as f64;
                 let pivots: Vec<Pivots> = round.pivots.into_iter().map(|pivots| pivots.scaled(factor)).collect();
                 let options = &self.options;
@@ -183,11 +183,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the number of records a rank appends before it requests the next table, after an interval in which the
-    /// ranks saw `mass` keys. The keys seen grow by [`GROWTH`] from table to table.
+    /// Returns the number of records that a rank appends before it requests the next table. `mass` is the number of
+    /// keys that the ranks saw in the last interval. The keys seen grow by [`GROWTH`] from table to table.
     ///
     /// Ranks append in large blocks and out of step, so the first requester may have seen many keys while the others
-    /// saw none: an interval that turned out too short is doubled.
+    /// saw none. An interval that was too short is therefore doubled.
     fn adapt_interval(&mut self, mass: u64) -> u64 {
         let negotiation = &mut self.session.negotiation;
         let was_short = mass < negotiation.seen_mass / GROWTH / 2;
@@ -211,7 +211,7 @@ impl Engine {
         self.install(decoded, interval_rows, range, receiver)
     }
 
-    /// Installs a table, on the receiver first, so that no record is judged by bounds the receiver does not have.
+    /// Installs a table. The receiver installs it first, so that its bounds are those of the records' table.
     fn install(
         &mut self,
         table: PartitionTable,
@@ -223,7 +223,7 @@ impl Engine {
         self.session.installed = Some(Installed { table, range, interval_rows, own_bounds });
         self.session.statistics.tables += 1;
         receiver.set_partition(self.table_version(), self.bounds());
-        // Batches that have not left yet would arrive as strays.
+        // Rows of waiting batches would otherwise arrive as strays.
         self.reroute_waiting();
         self.route_held();
         self.deliver_ahead(receiver)
@@ -240,7 +240,7 @@ mod tests {
     use crate::schema::{Column, DataType, Schema};
     use crate::shuffle::{Channel, EngineOptions, Event, Sent, Transport};
 
-    /// The messages sent to each of two ranks, and the rank that polls.
+    /// The messages sent to each of two ranks, and the number of the rank that polls.
     struct Post {
         queues: [VecDeque<Vec<u8>>; 2],
         rank: usize,
@@ -258,8 +258,8 @@ mod tests {
         }
     }
 
-    /// A rank that receives a round and the count of deliveries together replies to the count first, so its keys arrive
-    /// after the epoch is closed. Found by `mpiexec -n 8 turbidite ingest`.
+    /// A rank that receives a round and the count of deliveries together replies to the count first, so its pivots
+    /// arrive after the epoch is closed. Found by `mpiexec -n 8 turbidite ingest`.
     #[test]
     fn an_answer_that_the_end_has_overtaken_is_forgotten() {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());

@@ -1,10 +1,10 @@
-//! The order of control messages: which of them are valid in which phase. Correct ranks keep to it under any delay. A
-//! message out of order (from another release, or from a transport that mixes up messages) returns an error before it
+//! Checks the order of control messages: which of them are valid in which phase. Correct ranks follow this order under
+//! any delay. A message out of order (from another release, or from a faulty transport) causes an error before it
 //! changes this rank's state.
 //!
-//! Why it holds: a rank's parent and children send their messages in order and forward messages in the order received.
-//! So the first message downwards is `Go`; `Probe` follows only after every rank has settled, `Closed` after `Probe`,
-//! and `Outcome` after every rank has sealed. Each message upwards replies to one downwards, once per child.
+//! The order holds because a rank's parent and children send and forward messages in order. The first message down is
+//! therefore `Go`. `Probe` follows only after every rank has settled, `Closed` after `Probe`, and `Outcome` after every
+//! rank has sealed. Each message up replies to one down, once per child.
 
 use super::Engine;
 use super::session::Phase;
@@ -22,7 +22,7 @@ impl Engine {
             Control::Begin { .. } | Control::Table { .. } => above && records_flow,
             Control::Probe { .. } | Control::Closed => above && self.session.phase == Phase::Settled,
             Control::Outcome(_) => above && self.session.phase == Phase::Sealing,
-            // The end of an epoch may overtake a round.
+            // A round's messages may arrive after the end of its epoch has begun.
             Control::Request { .. } | Control::Pivots { .. } | Control::Delivered { .. } => children > 0,
             Control::Settled { .. } => records_flow && self.session.quiescence.awaits_settled(children),
             Control::SealReport(_) => {
@@ -44,7 +44,7 @@ mod tests {
     use crate::shuffle::message::SealReport;
     use crate::shuffle::{Channel, EngineOptions, Sent, Transport};
 
-    /// Control messages from a broken peer. Replies are discarded.
+    /// Control messages from a faulty peer. Replies are discarded.
     struct Broken(VecDeque<Vec<u8>>);
 
     impl Transport for Broken {
@@ -57,7 +57,7 @@ mod tests {
         }
     }
 
-    /// Returns the result of `messages` on one of three ranks after it has begun its first session.
+    /// Returns the result of `messages` on one of three ranks that has begun its first session.
     fn receive(rank: u32, messages: &[Control]) -> Result<bool, MessageError> {
         let schema = Arc::new(Schema::new(vec![Column::new("key", DataType::U32)], "key").unwrap());
         let mut engine = Engine::new(EngineOptions::new(rank, 3), schema);
@@ -71,7 +71,7 @@ mod tests {
         result
     }
 
-    /// If an epoch closed while the application still appends, the next append would block forever.
+    /// The next append would block forever if an epoch closed while the application appends.
     #[test]
     fn messages_out_of_their_order_are_refused() {
         let go = || Control::Go { announcement: Vec::new() };
@@ -84,7 +84,7 @@ mod tests {
         }
         for messages in [
             vec![go()],
-            // Two children begin this session, and two more may begin the next one.
+            // Two children may begin this session and the next one. The fifth `Ready` is invalid.
             (0..5).map(|_| Control::Ready).collect(),
             vec![Control::Ready, Control::Ready, sealed()],
             vec![Control::Ready, Control::Ready, Control::Probe { round: u32::MAX }],
@@ -95,7 +95,7 @@ mod tests {
         }
     }
 
-    /// The sum overflows.
+    /// The sum of the counts overflows.
     #[test]
     fn counts_beyond_all_numbers_are_refused() {
         let settled = || Control::Settled { originated: u64::MAX };

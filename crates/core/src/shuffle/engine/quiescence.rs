@@ -1,9 +1,9 @@
-//! The end of an epoch: detection of quiescence, and one outcome for all ranks.
+//! Ends an epoch: detects quiescence, and gives all ranks one outcome.
 //!
-//! Records are counted, not messages. When every rank has sent all the records it originated (`Settled`), their sum is
-//! final; rank 0 then asks for the number of deliveries (`Probe`) until the two sums agree. Each rank's count only
-//! grows, so equal sums mean that no record is in flight. Then the parts are sealed, the entries gathered on rank 0,
-//! and its outcome sent to all.
+//! The engine counts records, not messages. The sum of originated records is final when every rank has sent all of its
+//! records (`Settled`). Rank 0 then requests the number of deliveries (`Probe`) until the two sums agree. Each rank's
+//! count only grows, so equal sums imply that no record is in flight. The ranks then seal their parts, rank 0 gathers
+//! the entries, and its outcome is sent to all ranks.
 
 use super::session::Phase;
 use super::{Engine, Event};
@@ -11,13 +11,13 @@ use crate::shuffle::counts::Probe;
 use crate::shuffle::message::{Control, Failure, SealReport};
 use crate::shuffle::wire::MessageError;
 
-/// Adds two sums of records over ranks. A correct job never overflows them.
+/// Adds two sums of records over ranks. Only a faulty rank's counts overflow.
 fn add_count(sum: u64, more: u64) -> Result<u64, MessageError> {
     sum.checked_add(more).ok_or(MessageError::Field { field: "number of records" })
 }
 
 impl Engine {
-    /// Begins the end of the epoch: buffered records are sent, and no more are appended.
+    /// Begins the end of the epoch. No more records are appended, and buffered records are sent.
     pub fn end(&mut self) {
         debug_assert_eq!(self.session.phase, Phase::Open);
         self.session.phase = Phase::Ending;
@@ -27,23 +27,22 @@ impl Engine {
         self.route_held();
     }
 
-    /// Flushes open batches at the end of the epoch. No batch waits for more records then: neither this rank's own nor
-    /// forwarded ones, which may arrive long after its own are gone. But while a batch waits for credit, the next one
-    /// for the same hop may fill up: queued at once, every few records would become a message, and no quota would hold
-    /// them.
+    /// Flushes open batches at the end of the epoch. No batch waits for more records: neither for this rank's own nor
+    /// for forwarded records, which may arrive long after the rank's own are sent. While a batch waits for credit,
+    /// however, the next batch for the same hop may fill up. If it were queued at once, every few records would become
+    /// a message, and no quota would limit the queue.
     pub(in crate::shuffle) fn flush_at_the_end(&mut self) {
         if matches!(self.session.phase, Phase::Ending | Phase::Settled) {
             self.outbox.flush(self.session.number, self.table_version());
         }
     }
 
-    /// Reports this rank's count once all its records have been sent: the count is final then.
+    /// Reports this rank's count when all of its records have been sent. The count is then final.
     pub(in crate::shuffle) fn settle_when_empty(&mut self) {
         if self.session.phase == Phase::Ending && self.held.is_empty() && self.outbox.is_empty() {
             self.session.phase = Phase::Settled;
             self.session.quiescence.own_settled = true;
-            // A sum that overflows comes from a broken child. The sums then never agree, and the epoch does not end on
-            // any rank.
+            // A sum that overflows comes from a faulty child. The sums then never agree, and the epoch ends on no rank.
             self.session.quiescence.originated =
                 self.session.quiescence.originated.saturating_add(self.session.statistics.originated);
             self.report_settled();
@@ -114,7 +113,7 @@ impl Engine {
     pub(in crate::shuffle) fn close(&mut self) {
         self.tell_children(&Control::Closed);
         self.session.phase = Phase::Sealing;
-        // A round that is no longer needed may still be open.
+        // A round may still be in progress, but its table is no longer needed.
         self.session.negotiation.round = None;
         self.events.push_back(Event::Closed);
     }
@@ -170,7 +169,7 @@ impl Engine {
         }
     }
 
-    /// Merges the payloads of this subtree, if a merge function is set. Rank 0 keeps them as they arrive.
+    /// Merges the payloads of this subtree if a merge function is set. Rank 0 keeps its payloads unmerged.
     fn merged(&self, sealed: SealReport) -> SealReport {
         let Some(merge) = &self.merge else { return sealed };
         let SealReport::Payloads(payloads) = sealed else { return sealed };
@@ -184,7 +183,7 @@ impl Engine {
         }
     }
 
-    /// Ends the epoch on rank 0, after [`Event::Gathered`], with the result for all ranks or with the failure of the
+    /// Ends the epoch on rank 0, after [`Event::Gathered`], with the result for all ranks or with the error of the
     /// commit.
     pub fn committed(&mut self, result: Result<Vec<u8>, String>) {
         let rank = self.options.rank;

@@ -1,4 +1,4 @@
-//! Queries of the runtime: an engine's memory and state.
+//! Queries of an engine's memory and state, for runtimes.
 
 use super::{BatchMemory, Engine, Peers};
 use crate::partition::TablePlanner;
@@ -6,8 +6,8 @@ use crate::shuffle::backpressure::Pressure;
 use crate::shuffle::round::Round;
 
 impl Engine {
-    /// Returns the bytes held to negotiate partition tables: the keys seen, the replies of children, the table in
-    /// force, and the planner on rank 0.
+    /// Returns the memory for the negotiation of partition tables, in bytes: the keys seen, the replies of children,
+    /// the table in force, and the planner on rank 0.
     pub fn negotiation_bytes(&self) -> usize {
         let round = self.session.negotiation.round.as_ref().map_or(0, Round::memory_bytes);
         let table = self.session.installed.as_ref().map_or(0, |installed| installed.table.memory_bytes());
@@ -15,20 +15,20 @@ impl Engine {
         self.sketch.memory_bytes() + round + table + planner
     }
 
-    /// Returns the bytes of buffers whose size depends on traffic: batches, held records and batches ahead of their
-    /// table.
+    /// Returns the memory of buffers whose size depends on traffic, in bytes: batches, held records, and batches
+    /// buffered for a newer table.
     pub fn resident_bytes(&self) -> usize {
         let aside: usize = self.ahead.iter().map(Vec::capacity).sum();
         self.outbox.memory().resident_bytes + self.held.capacity() + aside + self.scratch.block.capacity()
     }
 
-    /// Returns the memory of the outgoing batches, forwarded records included.
+    /// Returns the memory of the outgoing batches, including forwarded records.
     pub fn batch_memory(&self) -> BatchMemory {
         self.outbox.memory()
     }
 
-    /// Returns the numbers of ranks that batches of records were sent to and received from in the current epoch, or in
-    /// the last one.
+    /// Returns the numbers of ranks that this rank sent batches of records to and received them from, in the current or
+    /// last epoch.
     pub fn peers(&self) -> Peers {
         self.session.traffic.peers()
     }
@@ -38,7 +38,7 @@ impl Engine {
         self.outbox.has_room() && (self.session.installed.is_some() || !self.hold_is_full())
     }
 
-    /// Returns the reasons why records of this rank are held back.
+    /// Returns the reasons why this rank holds records back.
     pub fn pressure(&self) -> Pressure {
         let unresponsive = &self.session.unresponsive;
         Pressure {

@@ -1,18 +1,17 @@
-//! Rerouting of waiting batches when a table comes into force.
+//! Reroutes waiting batches when a table comes into force.
 //!
-//! A new table mostly moves its cuts a little, so most records still belong in their batch. Those stay, and only the
-//! others are taken out and appended to their new batches, which costs less processor time than routing all of them
-//! again.
+//! A new table usually moves its bounds only slightly, so most records stay in their batches. Only the others are
+//! removed and appended to their new batches. This costs less processor time than routing all of them again.
 //!
-//! Invariant: a queued batch that stays is at least half as full as one closed now, so that tables do not fill the
-//! queue with remainders.
+//! Invariant: a queued batch that stays is at least half as full as a batch closed now, so that repeated tables do not
+//! fill the queue with small remainders.
 
 use super::{Batch, DATA_HEADER_BYTES, DESTINATION_BYTES, DataHeader, Outbox, Routes, room, wire_row_bytes};
 
 /// The position of rows in a batch, and the destinations that keep them there.
 struct Place<'a> {
     hop: usize,
-    /// Bytes of a row in the message; the stored row is its end.
+    /// Bytes of a row in the message. The stored row is at its end.
     wire_bytes: usize,
     row_bytes: usize,
     /// Minimum bytes of a batch that stays.
@@ -37,10 +36,10 @@ struct Moved {
 }
 
 impl Outbox {
-    /// Reroutes the rows of all batches that have not left. `destinations` is called with a batch from its first stored
-    /// row on and with the distance from one stored row to the next (the last row may be shorter than that), and
-    /// returns the rows' destinations. Forwarded records are included: those that move are treated as this rank's own.
-    /// Returns the number of rows.
+    /// Reroutes the rows of all batches that have not left, and returns their number. `destinations` is called with a
+    /// batch, starting at its first stored row, and with the distance from one stored row to the next (the last row may
+    /// be shorter). It appends the rows' destinations. Forwarded rows are included: those that change their batch then
+    /// count as this rank's own.
     pub(in super::super) fn reroute(
         &mut self,
         session: u32,
@@ -59,7 +58,7 @@ impl Outbox {
             sift(message, place, &found, &mut moved);
         };
         let (routes, row_bytes) = (self.routes.clone(), self.row_bytes);
-        // Exactly one pass over the current queue keeps the order.
+        // One pass over the current queue preserves its order.
         for _ in 0..self.queue.len() {
             let Some(mut batch) = self.queue.pop_front() else { break };
             let Batch { to, channel, hop, .. } = batch;
@@ -71,7 +70,7 @@ impl Outbox {
             );
             let rows = ((batch.message.len() - DATA_HEADER_BYTES) / wire_bytes) as u32;
             if rows > 0 {
-                // The receiver must have this table before it judges the rows.
+                // The receiver needs this table before it can detect strays.
                 let header = DataHeader { session, origin: self.origin, destination: to, table_version, rows };
                 header.write(&mut batch.message);
                 self.queue.push_back(batch);
@@ -99,7 +98,7 @@ impl Outbox {
     }
 }
 
-/// Removes the rows that have a new destination from a message, or all rows if too few remain. The remaining rows keep
+/// Removes the rows with a new destination from a message, or all rows if too few would remain. The remaining rows keep
 /// their order.
 fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &mut Moved) {
     let &Place { wire_bytes, row_bytes, .. } = place;
@@ -126,7 +125,7 @@ fn sift(message: &mut Vec<u8>, place: &Place<'_>, destinations: &[u32], moved: &
     message.truncate(kept);
 }
 
-/// Moves a contiguous part of a message to the end of the kept rows. Returns the new end.
+/// Moves a contiguous range of a message to the end of the kept rows. Returns the new end.
 fn keep(message: &mut [u8], kept: usize, pending: std::ops::Range<usize>) -> usize {
     let end = kept + pending.len();
     if kept < pending.start {

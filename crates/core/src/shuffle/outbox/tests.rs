@@ -1,4 +1,4 @@
-//! Batches of direct routes and of several hops.
+//! Tests of batches, with direct routes and with several hops.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use super::*;
 const ROW: usize = 64;
 
 impl Outbox {
-    /// Takes the oldest batch, whichever quota it counts against.
+    /// Removes and returns the oldest batch, regardless of its quota.
     fn pop(&mut self) -> Option<Batch> {
         let batch = self.queue.pop_front();
         self.dequeued(batch)
@@ -25,7 +25,7 @@ fn small_batches_take_little_memory() {
     let mut outbox = Outbox::new(0, ROW, 32 << 10, budget, 16, None);
     let destinations: Vec<u32> = (0..4096u32).map(|row| row % 16).collect();
     let rows = numbered_rows(destinations.len());
-    // Records held back for the first table are routed all at once, in batches of a few rows.
+    // Records held back for the first table are routed together, in batches of a few rows.
     outbox.size_batches(rows.len() as u64, 16);
     outbox.push_all(&destinations, &rows, 1, 1);
     assert!(outbox.queue.len() > 100, "{}", outbox.queue.len());
@@ -35,13 +35,14 @@ fn small_batches_take_little_memory() {
     assert_eq!(found.len() + outbox.rows() as usize * ROW, rows.len(), "no row is lost on the way");
 }
 
-/// Rank 0 of three nodes with two ranks each: it is the representative for node 2, and rank 1 the one for node 1.
+/// Returns the outbox of rank 0, on three nodes with two ranks each. Rank 0 is the representative for node 2, and rank
+/// 1 is the representative for node 1.
 fn representative(row_bytes: usize) -> Outbox {
     let routes = Topology::from_nodes(&[0, 0, 1, 1, 2, 2]).routes(0);
     Outbox::new(0, row_bytes, 32 << 10, 1 << 20, 6, routes)
 }
 
-/// Takes the queued batches: next hop, channel, table, rows.
+/// Removes the queued batches. Returns their next hops, channels, tables and rows.
 fn drain(outbox: &mut Outbox, row_bytes: usize) -> Vec<(u32, Channel, u32, Vec<u8>)> {
     outbox.flush(1, 0);
     std::iter::from_fn(|| outbox.pop())
@@ -74,7 +75,7 @@ fn rows_share_batches_by_next_hop_whatever_their_width() {
     }
 }
 
-/// A row that holds its number, and its destination by a table of this version.
+/// Returns a row that contains its number.
 fn numbered(number: u32, row_bytes: usize) -> Vec<u8> {
     let mut row = number.to_le_bytes().to_vec();
     row.resize(row_bytes, 0xEE);
@@ -87,8 +88,8 @@ fn place(number: u32, version: u32, receivers: u32) -> u32 {
 }
 
 proptest! {
-    /// After a table, every waiting row is in a batch for its new destination exactly once, and the batch carries the
-    /// table's version; all else is unchanged.
+    /// After a new table, every waiting row is in exactly one batch, for its new destination, and the batch carries the
+    /// table's version. Nothing else has changed.
     #[test]
     fn what_waits_is_routed_by_the_new_table(
         row_bytes in prop::sample::select(vec![4usize, 12, 36, 64, 200]),
@@ -103,7 +104,7 @@ proptest! {
         let routes = outbox.routes.clone();
         outbox.size_batches(1 << 30, 6);
         if hops {
-            // Rows from the own node reach this rank only for node 2, and rows from node 2 only for the own node.
+            // Rows from this node reach this rank only for node 2, and rows from node 2 only for this node.
             for (channel, first) in [(Channel::Outward, 4), (Channel::Across, 0)] {
                 let row = |number: u32| [&(first + number % 2).to_le_bytes()[..], &numbered(1_000_000 * (first + 1) + number, row_bytes)].concat();
                 outbox.forward(channel, &(0..others).flat_map(row).collect::<Vec<u8>>(), 1, (9, 1)).unwrap();
@@ -157,13 +158,13 @@ proptest! {
             seen.sort_unstable();
             seen.dedup();
             prop_assert_eq!(seen.len() as u64, waiting, "each once");
-            // Some batches leave, others have no credit.
+            // Some batches leave, others get no credit.
             outbox.offer(|_, _, message| if credit.next() == Some(true) { None } else { Some(message) });
         }
     }
 }
 
-/// Tables that move many records leave small remainders in batches, which must not fill the queue.
+/// Tables that move many records leave small remainders in batches. The remainders must not fill the queue.
 #[test]
 fn remains_of_batches_are_put_together() {
     let mut outbox = Outbox::new(0, ROW, 32 << 10, 1 << 20, 16, None);
@@ -214,7 +215,7 @@ fn batches_of_others_go_on_with_the_newest_table_that_any_record_knew() {
 #[test]
 fn records_that_would_have_to_go_back_are_refused() {
     let mut outbox = representative(ROW);
-    // This rank does not represent node 1; a rank of the own node needs no second hop; there is no rank 6.
+    // This rank does not represent node 1, a rank of this node needs no second hop, and rank 6 does not exist.
     for (channel, to) in [(Channel::Outward, 2), (Channel::Outward, 1), (Channel::Outward, 6), (Channel::Across, 4)] {
         assert!(outbox.forward(channel, &addressed(&[(to, 1)]), 1, (1, 1)).is_err(), "{channel:?} {to}");
     }
@@ -237,7 +238,7 @@ fn neither_own_nor_others_records_keep_the_others_out() {
     while outbox.takes_from(Channel::Across) {
         outbox.forward(Channel::Across, &addressed(&[(1, 3)]), 1, (1, 1)).unwrap();
     }
-    // Own batches are spilled until there is room again; the count of waiting rows is exact.
+    // Own batches are spilled until there is room again. The count of waiting rows is exact.
     let waiting = outbox.rows();
     let spilled = outbox.pop_own().unwrap().rows(ROW).len() / ROW;
     assert!(outbox.has_room());
@@ -265,7 +266,8 @@ fn open_batches_keep_within_the_budget_of_the_topology() {
             outbox.recycle(batch.message);
         }
     }
-    // Itself and 31 neighbours; 30 of them as representatives, and one of another node.
+    // Batches for the rank itself and 31 neighbours, for 30 of them as representatives, and for one rank of another
+    // node.
     assert_eq!(peak.open_batches, 32 + 30 + 1);
     let margins = peak.open_batches * outbox.message_bytes(0);
     assert!(peak.open_bytes <= 33 * (32 << 10) + margins, "{} bytes", peak.open_bytes);

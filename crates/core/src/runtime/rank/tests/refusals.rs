@@ -1,11 +1,12 @@
-//! Errors from rank 0 when ranks open a dataset, and the parts of failed epochs.
+//! Tests of rank 0's errors when ranks open a dataset, and of the parts of failed epochs.
 
 use super::*;
 use crate::error::Refusal;
 
 const RANKS: u32 = 3;
 
-/// Opens, writes one epoch if `epoch` is given, and closes. Returns the result, which is the same on every rank.
+/// Opens the dataset, writes `epoch` if it is given, and closes the dataset. Returns the result, which is the same on
+/// every rank.
 fn open_and_write(storage: &Arc<dyn Storage>, options: &WriteOptions, epoch: Option<u64>) -> Result<(), Error> {
     let results = run(RANKS, |rank, transport| -> Result<()> {
         let mut job = RankJob::open_on(
@@ -43,7 +44,7 @@ fn a_dataset_of_another_source_is_refused_where_sources_must_match() {
     assert_eq!(error.refusal(), Some(Refusal::OtherSource));
     let text = error.to_string();
     assert_eq!(text, "rank 0: ds was written from another source: 'watch: electrons', not 'watch: ions'");
-    // Sources without a scheme, or of another one, are not compared.
+    // Sources without a scheme or with another scheme are not compared.
     for source in [None, Some("dumps/run7"), Some("other: ions"), Some("watch")] {
         open_and_write(&storage, &of_source(source, true), None).unwrap();
     }
@@ -71,7 +72,7 @@ fn a_dataset_with_epochs_is_refused_where_it_must_be_empty() {
     assert_eq!(error.to_string(), "rank 0: ds has epochs of an earlier run: 3 epochs, 7 to 400");
 }
 
-/// Writes two epochs that fail on rank 2 and one that does not; `after` is called after them, on every rank.
+/// Writes two epochs that fail on rank 2 and one that does not. `after` is then called on every rank.
 fn fail_twice(after: impl Fn(&mut RankJob) -> u64 + Sync) -> (Arc<dyn Storage>, Vec<u64>) {
     let memory: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let answers = run(RANKS, |rank, transport| {
@@ -110,7 +111,7 @@ fn attempts(storage: &Arc<dyn Storage>) -> usize {
 fn parts_of_failed_epochs_stay_until_they_are_discarded() {
     let (storage, bytes) = fail_twice(|job| job.discard_failed().unwrap());
     assert_eq!(attempts(&storage), 0);
-    // Parts of ranks 0 and 1 alone, of two epochs; rank 0 has removed them all.
+    // The parts are those of ranks 0 and 1 in two epochs. Rank 0 has removed all of them.
     assert!(bytes[0] > 2 * 10_000 && bytes[1..] == [0, 0], "{bytes:?}");
 
     let (storage, _) = fail_twice(|job| {
@@ -136,7 +137,7 @@ fn a_job_whose_lock_was_broken_discards_nothing() {
     assert_eq!(attempts(&shared), 1);
 }
 
-/// The rank was named twice: "failed on rank 1: rank 1: …".
+/// The error named the rank twice: "failed on rank 1: rank 1: …".
 #[test]
 fn a_failure_names_its_rank_once() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
@@ -158,7 +159,7 @@ fn a_failure_names_its_rank_once() {
         job.end_epoch().unwrap_err().to_string()
     });
     assert_eq!(texts, ["epoch 0 failed on rank 1: its file is cut"; RANKS as usize]);
-    // A rank that cannot open may report an error of another kind of operation.
+    // A rank that cannot open the dataset may report an error of another operation.
     let texts = run(RANKS, |rank, transport| {
         let cause = Error::Refused { rank, class: ErrorClass::Failed, refusal: None, cause: "no memory".to_owned() };
         match rank {
