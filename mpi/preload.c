@@ -11,7 +11,7 @@
  *
  * C calls are intercepted through MPI's profiling interface: MPI_X is defined here, and PMPI_X in MPI or in a tool that
  * follows in the load order. A tool that precedes the shim, such as Darshan, passes initialisation and finalisation to
- * PMPI_X, so these three functions are wrapped under both names.
+ * PMPI_X. MPI_Init, MPI_Init_thread and MPI_Finalize are therefore wrapped under both names.
  *
  * Fortran bindings are wrapped separately, since they differ: MPICH's bindings call MPI_X for mpif.h and `use mpi`, and
  * PMPI_X for most of `use mpi_f08`. Open MPI's bindings always call PMPI_X. A Fortran call is therefore reported on

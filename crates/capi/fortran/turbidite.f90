@@ -197,8 +197,8 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Begins an epoch. The status turbidite_skipped means that the epoch exists and is kept. Then append no records and do
-  !> not end the epoch.
+  !> Begins an epoch. The status turbidite_skipped means that the epoch exists and is kept. Then append no records and
+  !> do not end the epoch.
   subroutine turbidite_begin_epoch(dataset, epoch, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int64_t), intent(in) :: epoch

@@ -3,9 +3,9 @@
 //!
 //! A question is collective, but clocks differ between ranks. Ranks therefore count calls, and derive the number from
 //! values that all ranks have agreed on. A question takes some 10 µs. A program with few collective calls can ask in
-//! every call; a program that only makes collective calls asks in one of 256. Programs such as LAMMPS make many calls
-//! at their start and few later, and must not skip many of the later calls. Questions therefore have a time allowance,
-//! and calls are skipped only once the allowance is used up.
+//! every call. A program that makes collective calls as fast as possible asks in one of 256. Programs such as LAMMPS
+//! make many calls at their start and few later, and must not skip many of the later calls. Questions therefore have a
+//! time allowance, and calls are skipped only once the allowance is used up.
 
 use std::time::Duration;
 

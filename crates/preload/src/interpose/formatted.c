@@ -1,7 +1,10 @@
 /*
- * Replacements of the C library's functions for formatted output to streams, in C since Rust cannot define variadic functions. The length of output to a spooled file is computed first, so that space can be reserved. All other calls pass through.
+ * Replacements of the C library's functions for formatted output to streams, in C since Rust cannot define variadic
+ * functions. The length of output to a spooled file is computed first, so that space can be reserved. All other calls
+ * pass through.
  *
- * Rust exports these functions under the C library's names (interpose/formatted.rs). The real `vfprintf` and similar functions are those of the libraries that follow this one in the load order.
+ * Rust exports these functions under the C library's names (interpose/formatted.rs). The real `vfprintf` and similar
+ * functions are those of the libraries that follow this one in the load order.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -11,7 +14,8 @@
 void turbidite_stream_write(FILE *stream, size_t coming, void (*call)(void *), void *context);
 int turbidite_stream_is_spooled(FILE *stream);
 
-/* One call. `flag` is the flag argument of the fortified functions (`__vfprintf_chk`), and negative for the plain functions. */
+/* One call. `flag` is the flag argument of the fortified functions (`__vfprintf_chk`), and negative for the plain
+ * functions. */
 struct call {
     FILE *stream;
     int flag;
@@ -23,7 +27,8 @@ struct call {
 static int (*plain)(FILE *, const char *, va_list);
 static int (*checked)(FILE *, int, const char *, va_list);
 
-/* Resolves the real functions. Runs when this library is loaded: a later call to the loader would clear the program's last error (`dlerror`), which the program may be about to print. */
+/* Resolves the real functions. Runs when this library is loaded: a later call to the loader would clear the program's
+ * last error (`dlerror`), which the program may be about to print. */
 __attribute__((constructor)) static void find_functions(void)
 {
     *(void **)&plain = dlsym(RTLD_NEXT, "vfprintf");
