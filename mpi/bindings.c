@@ -1,4 +1,4 @@
-/* Finds MPI's functions by name, and identifies their MPI. See bindings.h. */
+/* Finds MPI's functions by name, and identifies the running MPI. See bindings.h. */
 #include "bindings.h"
 
 #include <ctype.h>
@@ -7,20 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The library through which MPI was found, if MPI is visible only to it. It stays open: MPI is not unloaded before the
- * process ends. */
+/* The library through which MPI was found, if MPI is visible only to that library. It stays open, so that MPI is not
+ * unloaded before the process ends. */
 static void *with_mpi;
 
-/* Returns the library of `caller`, with its dependencies, or NULL if the caller is in the program itself. */
+/* Returns the library that contains `caller`, for lookups in it and its dependencies, or NULL if the program itself
+ * contains `caller`. */
 static void *library_of(void *caller)
 {
     Dl_info known;
     return dladdr(caller, &known) == 0 ? NULL : dlopen(known.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
 
-/* Finds a binding. If the calling library was loaded by dlopen, as extensions of Python are, the binding is visible
- * only to that library; the last caller is not always known, since a compiler may leave a function by a jump to
- * ours. */
+/* Finds a binding. If the calling library was loaded by dlopen, for example as an extension of Python, the binding is
+ * visible only to that library. The calling library is not always known, since a compiler may call our function by a
+ * jump. */
 static void *find_binding(const char *name, void *caller)
 {
     void *next = dlsym(RTLD_NEXT, name);
@@ -38,7 +39,7 @@ void *next_binding(const char *name, void *caller)
 {
     void *next = find_binding(name, caller);
     if (next == NULL) {
-        /* No function can carry out the call, and the program cannot be told. */
+        /* No function can perform the call, and the program expects no error. */
         fprintf(stderr,
                 "turbidite: cannot find the library that has %s; do not preload libturbidite_preload_mpi.so\n", name);
         abort();
@@ -46,10 +47,10 @@ void *next_binding(const char *name, void *caller)
     return next;
 }
 
-/* MPICH's MPI_MAX_LIBRARY_VERSION_STRING and that of MPI 5's ABI; Open MPI's is 256. */
+/* MPI_MAX_LIBRARY_VERSION_STRING of MPICH and of MPI 5's ABI. Open MPI's value is 256. */
 enum { VERSION_BYTES = 8192 };
 
-/* Copies the first line of a text, with runs of blanks reduced to one. */
+/* Copies the first line of a text, with each run of blanks reduced to one blank. */
 static void copy_line(char *line, size_t bytes, const char *text)
 {
     size_t length = 0;
@@ -71,14 +72,15 @@ struct running_mpi running_mpi(void)
     *(void **)&get_abi = find_binding("PMPI_Abi_get_version", NULL);
     if (get_version == NULL || get_version(version, &length) != 0)
         version[0] = '\0';
-    /* -1 in libraries whose calls are not those of MPI 5's ABI. */
+    /* The function returns -1 in libraries whose calls do not have MPI 5's ABI. */
     if (get_abi != NULL && get_abi(&major, &minor) != 0)
         major = -1;
     Dl_info library;
     void *init = find_binding("PMPI_Init", NULL);
     const char *file = init != NULL && dladdr(init, &library) != 0 ? library.dli_fname : NULL;
     mpi.family = mpi_family_of(version, major, file);
-    /* An MPI of an unknown name: variables that the macros of an mpi.h refer to exist in every library of its ABI. */
+    /* An MPI with an unknown name is identified by variables to which macros of mpi.h refer. Every library with that
+     * ABI defines these variables. */
     if (mpi.family == FAMILY_UNKNOWN && find_binding("ompi_mpi_comm_world", NULL) != NULL)
         mpi.family = FAMILY_OPEN_MPI;
     else if (mpi.family == FAMILY_UNKNOWN && find_binding("MPIR_Dup_fn", NULL) != NULL)
@@ -87,14 +89,15 @@ struct running_mpi running_mpi(void)
     return mpi;
 }
 
-/* Finds a variable of MPI. The linker may have put it into the program, which precedes us in the search order. */
+/* Finds a variable of MPI. The linker may have placed it in the program, which precedes this library in the search
+ * order. */
 static void *find_variable(const char *name)
 {
     void *found = dlsym(RTLD_DEFAULT, name);
     return found == NULL ? find_binding(name, NULL) : found;
 }
 
-/* Returns MPI_COMM_WORLD, which depends on the ABI, or 0 if it is unknown. */
+/* Returns MPI_COMM_WORLD, whose value depends on the ABI, or 0 if it is unknown. */
 static mpi_handle world_of(enum mpi_family family)
 {
     switch (family) {

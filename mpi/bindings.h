@@ -1,6 +1,6 @@
 /*
- * The MPI that the program runs with, found by name: no part of libturbidite_preload_mpi.so is linked to an MPI or
- * depends on its types.
+ * The functions of the MPI that the program runs with, found by name. libturbidite_preload_mpi.so is not linked to an
+ * MPI and does not depend on MPI's types.
  */
 #ifndef TURBIDITE_BINDINGS_H
 #define TURBIDITE_BINDINGS_H
@@ -10,25 +10,27 @@
 
 #include "family.h"
 
-/* A handle of MPI as passed in a register or on the stack: an int in MPICH, whose upper half is whatever the caller
- * left there and is passed on, or a pointer in the others. Each takes a slot of eight bytes on all 64-bit ABIs of
- * Linux. */
+/* An MPI handle as passed in a register or on the stack. In MPICH it is an int, whose undefined upper half is passed on
+ * unchanged. In other MPIs it is a pointer. Both occupy eight bytes on all 64-bit ABIs of Linux. */
 typedef uintptr_t mpi_handle;
 
 /* The running MPI. */
 struct running_mpi {
     enum mpi_family family;
-    /* The first line of MPI_Get_library_version, with blanks squeezed; empty for an MPI without that function. */
+    /* The first line of MPI_Get_library_version, with each run of blanks reduced to one. Empty for an MPI without that
+     * function. */
     char version[256];
 };
 
-/* Returns the binding behind ours, for a name called from `caller`. Ends the process if there is none. */
+/* Returns the next function of this name in the load order, for a call from `caller`. Ends the process if there is
+ * none. */
 void *next_binding(const char *name, void *caller);
 
-/* Identifies the running MPI, once its start has been passed on. */
+/* Identifies the running MPI, after MPI has been initialised. */
 struct running_mpi running_mpi(void);
 
-/* Returns whether this is rank 0 of MPI_COMM_WORLD, or the rank cannot be determined. MPI has started. */
+/* Returns whether this is rank 0 of MPI_COMM_WORLD, or true if the rank cannot be determined. MPI must be
+ * initialised. */
 bool is_first_rank(const struct running_mpi *mpi);
 
 #endif

@@ -1,21 +1,21 @@
-/* Identifies the family of an MPI from its version text, its ABI and its library. See family.h. */
+/* Identifies the family of an MPI from its version string, its ABI and its library. See family.h. */
 #include <stddef.h>
 #include <string.h>
 
 #include "family.h"
 
-/* Substrings of a version's first line; the first match counts. */
+/* Substrings of the version string's first line. The first match determines the family. */
 static const struct {
     const char *part;
     enum mpi_family family;
 } known[] = {
-    /* A layer over any MPI, with an ABI of its own, that may name the MPI it wraps. */
+    /* MPItrampoline wraps any MPI and has its own ABI. Its version string may contain the name of the wrapped MPI. */
     {"MPItrampoline", FAMILY_UNKNOWN},
     {"Open MPI", FAMILY_OPEN_MPI},
     {"OpenMPI", FAMILY_OPEN_MPI},
     {"Spectrum MPI", FAMILY_OPEN_MPI},
     {"FUJITSU MPI", FAMILY_OPEN_MPI},
-    /* Cray MPICH's and MVAPICH's names contain it, too, but MVAPICH's short form does not. */
+    /* The version strings of Cray MPICH and MVAPICH contain "MPICH", but some of MVAPICH's contain only "MVAPICH". */
     {"MPICH", FAMILY_MPICH},
     {"MVAPICH", FAMILY_MPICH},
     {"Intel(R) MPI Library", FAMILY_MPICH},
@@ -26,7 +26,7 @@ enum mpi_family mpi_family_of(const char *version, int abi_major, const char *li
 {
     const char *slash = library == NULL ? NULL : strrchr(library, '/');
     const char *file = slash == NULL ? library : slash + 1;
-    /* MPICH 4.3 had the library before the function. The standard defines the name. */
+    /* MPICH 4.3 has the library but not the function. The MPI standard defines the library's name. */
     if (abi_major >= 0 || (file != NULL && strncmp(file, "libmpi_abi.", 11) == 0))
         return FAMILY_STANDARD;
     size_t line = strcspn(version, "\n");

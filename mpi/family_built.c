@@ -1,4 +1,5 @@
-/* The family of the MPI whose mpicc compiles this, from its type of a communicator, which is part of the ABI. */
+/* Determines the family of the MPI whose mpicc compiles this file. The ABI defines the type MPI_Comm, which identifies
+ * the family. */
 #include <mpi.h>
 
 #include "family.h"

@@ -1,32 +1,35 @@
 /*
- * libturbidite_preload_mpi.so: tells libturbidite_preload.so, which is independent of MPI, when MPI has started, when
- * the program is about to enter a collective over all its ranks, and when it finalises. Without that library every call
- * passes through.
+ * libturbidite_preload_mpi.so, the MPI shim. It notifies libturbidite_preload.so, which is independent of MPI, when MPI
+ * has been initialised, when the program is about to enter a collective over all its ranks, and when it is about to
+ * finalise MPI. Without libturbidite_preload.so every call passes through.
  *
- * This library is not linked to MPI and looks up the functions behind it by name when they are first called: a process
- * that does not use MPI need not load it, which takes many times as long as a small program runs. The part that uses
- * MPI itself is libturbidite_preload_world.so beside it, loaded when MPI has started and belongs to the family that
- * part was built for. Nothing here depends on an mpi.h: calls of any MPI pass, with handles as words as wide as a
- * pointer.
+ * The shim is not linked to MPI. It looks up MPI's functions by name when they are first called, so that processes
+ * without MPI do not load an MPI library: loading takes many times as long as a small program runs. The code that makes
+ * MPI calls of its own is in libturbidite_preload_world.so beside the shim. That library is loaded when MPI has been
+ * initialised and belongs to the family that the library was built for. The shim includes no mpi.h and forwards the
+ * calls of any MPI. It passes handles as pointer-sized integers.
  *
- * C calls arrive through MPI's profiling interface: MPI_X here, PMPI_X in MPI or in another tool behind us. A tool
- * before us passes the start and the end of MPI to PMPI_X, as Darshan does, so these three functions are wrapped under
- * both names. Fortran needs names of its own, since the bindings differ: MPICH's call MPI_X for mpif.h and `use mpi`,
- * and PMPI_X for most of `use mpi_f08`; Open MPI's always call PMPI_X. A Fortran call is therefore reported on entry
- * and passed to the next library with its name, since only the binding knows the representation of MPI_IN_PLACE and
- * descriptors. `depth` prevents a second report by the MPI_X that the call may end in, and any report of our own calls.
+ * C calls are intercepted through MPI's profiling interface: MPI_X is defined here, and PMPI_X in MPI or in a tool that
+ * follows in the load order. A tool that precedes the shim, such as Darshan, passes initialisation and finalisation to
+ * PMPI_X. MPI_Init, MPI_Init_thread and MPI_Finalize are therefore wrapped under both names.
  *
- * Only calls on the thread that initialised MPI count: only that thread may use the transport.
+ * Fortran bindings are wrapped separately, since they differ: MPICH's bindings call MPI_X for mpif.h and `use mpi`, and
+ * PMPI_X for most of `use mpi_f08`. Open MPI's bindings always call PMPI_X. A Fortran call is therefore reported on
+ * entry and passed to the next function of the same name, since only the binding knows the representation of
+ * MPI_IN_PLACE and of descriptors. `depth` prevents a second report if the binding calls MPI_X, and reports of our own
+ * calls.
  *
- * All collectives that move data or wait are wrapped, if all ranks may be made to wait for each other in them: the
- * standard says that these may synchronise. Not wrapped:
- * - nonblocking collectives (MPI_Ibarrier) and persistent ones. Starting one must not wait for other ranks: a program
- *   may start one on rank 0 and then receive a message that rank 1 sends before it starts its own. Ranks may complete
- *   them in different orders.
- * - neighbourhood collectives: an MPI lets a rank continue once its neighbours have arrived, so programs may rely on
- *   it.
- * - collectives that create or free communicators, windows and files, which programs call during their setup. A program
- *   that makes no other calls is indexed when it finalises.
+ * Only calls on the thread that initialised MPI are reported, since only that thread may use the transport.
+ *
+ * The wrapped functions are the collectives in which all ranks may be made to wait for each other. According to the MPI
+ * standard, these may synchronise. Not wrapped are:
+ * - nonblocking (MPI_Ibarrier) and persistent collectives. Starting such a collective must not wait for other ranks:
+ *   rank 0 may start it and then receive a message that rank 1 sends before it starts the collective. Ranks may
+ *   complete these collectives in different orders.
+ * - neighbourhood collectives. In MPI a rank may continue once its neighbours have arrived, and programs may rely on
+ *   this.
+ * - collectives that create or free communicators, windows and files, which programs call during their setup. If a
+ *   program calls no other collectives, its files are indexed when it finalises MPI.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -40,19 +43,21 @@
 #include "preload_world.h"
 
 #define EXPORTED __attribute__((visibility("default")))
-/* A preloaded library may have its variables at a fixed offset from the thread pointer: one load. */
+/* A preloaded library's thread-local variables may have fixed offsets from the thread pointer, so that one load reads
+ * them. */
 #define PER_THREAD _Thread_local __attribute__((tls_model("initial-exec")))
 
-/* The part that uses MPI, once MPI has started. */
+/* The functions of libturbidite_preload_world.so, after MPI has been initialised. */
 static const struct preload_world *world;
-/* Set between the library's start and end, on any thread. */
+/* Whether indexing is active. Read on any thread. */
 static atomic_bool running;
-/* Set on the thread that initialised MPI, between the library's start and end. */
+/* Whether indexing is active and this thread initialised MPI. */
 static PER_THREAD bool active;
-/* Number of wrapped calls that this thread is in. */
+/* Number of wrapped calls that this thread is currently in. */
 static PER_THREAD int depth;
 
-/* Returns the folder of this library and of the part that uses MPI, with a trailing slash; empty if it is unknown. */
+/* Returns the folder of this library and of libturbidite_preload_world.so, with a trailing slash, or an empty string if
+ * it is unknown. */
 static const char *own_folder(void)
 {
     static char folder[PATH_MAX];
@@ -63,7 +68,7 @@ static const char *own_folder(void)
     return folder;
 }
 
-/* Loads the part that uses MPI, which lies beside this library. */
+/* Loads libturbidite_preload_world.so from this library's folder. */
 static const struct preload_world *load_world(void)
 {
     char path[PATH_MAX + 32];
@@ -75,7 +80,7 @@ static const struct preload_world *load_world(void)
     return loaded;
 }
 
-/* Reports, on one rank, that the libraries are built for one MPI and the program runs with another. */
+/* Reports on one rank that the program runs with an MPI of another family than the libraries were built for. */
 static void explain_family(const struct running_mpi *mpi)
 {
     if (!is_first_rank(mpi))
@@ -87,7 +92,7 @@ static void explain_family(const struct running_mpi *mpi)
             mpi->version[0] == '\0' ? "which does not state its version" : mpi->version);
 }
 
-/* Reports, on one rank, that libturbidite_preload.so is absent. */
+/* Reports on one rank that libturbidite_preload.so is absent. */
 static void explain_absence(const struct running_mpi *mpi)
 {
     if (!is_first_rank(mpi))
@@ -98,7 +103,7 @@ static void explain_absence(const struct running_mpi *mpi)
             own_folder(), own_folder());
 }
 
-/* Starts the part that uses MPI. Returns whether to call its other functions. */
+/* Loads and starts libturbidite_preload_world.so. Returns whether to call its other functions. */
 static bool start_world(void)
 {
     struct running_mpi mpi = running_mpi();
@@ -110,7 +115,8 @@ static bool start_world(void)
         explain_family(&mpi);
     else if ((world = load_world()) != NULL && world->start())
         return true;
-    /* The reason has been reported: the library must not ask for this one, which is preloaded already. */
+    /* The reason has been reported. Without this call, libturbidite_preload.so would ask the user to preload the
+     * shim. */
     void (*refused)(void);
     *(void **)&refused = dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_refused");
     if (refused != NULL)
@@ -118,7 +124,7 @@ static bool start_world(void)
     return false;
 }
 
-/* Runs after the outermost initialisation. */
+/* Runs after the outermost call that initialises MPI. */
 static void start(void)
 {
     static bool begun;
@@ -131,7 +137,7 @@ static void start(void)
     depth--;
 }
 
-/* Runs before the outermost finalisation. */
+/* Runs before the outermost call that finalises MPI. */
 static void finish(void)
 {
     depth++;
@@ -140,7 +146,7 @@ static void finish(void)
     depth--;
 }
 
-/* Runs before MPI ends all ranks: this one may never reach its exit handlers, since the launcher kills it. */
+/* Runs before MPI_Abort ends all ranks. This rank may never run its exit handlers, since the launcher kills it. */
 static void before_abort(void)
 {
     void (*tell)(void);
@@ -151,7 +157,7 @@ static void before_abort(void)
         tell();
 }
 
-/* Reports a collective that the program has called. */
+/* Reports a collective that the program is about to enter. */
 static void report(mpi_handle communicator)
 {
     if (depth++ == 0)
@@ -159,7 +165,7 @@ static void report(mpi_handle communicator)
     depth--;
 }
 
-/* Defines `next`: the function of this name behind ours, which has the same type. */
+/* Defines `next`, the next function of this name in the load order, which has the same type. */
 #define NEXT(name, result, parameters) \
     static result(*next) parameters;   \
     if (next == NULL)                  \
@@ -167,10 +173,10 @@ static void report(mpi_handle communicator)
 
 /* ---- C ---- */
 
-/* MPI_SUCCESS of every MPI, as the standard defines it. */
+/* The value of MPI_SUCCESS in every MPI, which the standard defines. */
 enum { SUCCESS = 0 };
 
-/* Defines the start of MPI under one name. */
+/* Defines a wrapper of a function that initialises MPI, under one of its names. */
 #define START(name, behind, parameters, arguments) \
     EXPORTED int name parameters                   \
     {                                              \
@@ -210,7 +216,8 @@ EXPORTED int MPI_Abort(mpi_handle communicator, int code)
     return next(communicator, code);
 }
 
-/* The parameters and arguments are those of the MPI standard; every one of these functions has a `communicator`. */
+/* Defines a wrapper of a collective. The parameters and arguments are those of the MPI standard and include a
+ * `communicator`. */
 #define COLLECTIVE(name, parameters, arguments) \
     EXPORTED int MPI_##name parameters          \
     {                                           \
@@ -287,10 +294,10 @@ COLLECTIVE(Alltoallw,
 
 /* ---- Fortran ---- */
 
-/* A Fortran parameter: always an address. */
+/* A Fortran parameter, which is always an address. */
 typedef void *Address;
 
-/* Defines a Fortran name that runs code before and after the binding behind it. */
+/* Defines a wrapper of a Fortran binding, which runs code before and after the binding. */
 #define FORTRAN(name, parameters, arguments, before, after)                     \
     EXPORTED void name parameters;                                              \
     EXPORTED void name parameters                                               \
@@ -334,8 +341,8 @@ static void report_fortran(const int *communicator)
     FORTRAN(mpi_abort##suffix, (Address communicator, Address code, Address error),       \
             (communicator, code, error), before_abort(), NOTHING)
 
-/* By number of parameters; the last two are the communicator and the error. A derived type MPI_Comm begins with the
- * number. */
+/* Define wrappers by number of parameters. The last two parameters are the communicator and the error. The derived type
+ * MPI_Comm begins with the communicator's number. */
 #define FORTRAN_COLLECTIVE(name, parameters, arguments) \
     FORTRAN(name, parameters, arguments, report_fortran(communicator), NOTHING)
 #define PARAMETERS_2 (const int *communicator, Address error)
@@ -357,8 +364,8 @@ static void report_fortran(const int *communicator)
      const int *communicator, Address error)
 #define ARGUMENTS_10 (a, b, c, d, e, f, g, h, communicator, error)
 
-/* Collectives without a buffer keep the plain suffix in `use mpi_f08`; those with a buffer have `f08ts` if it is a
- * descriptor. */
+/* Defines the collectives with buffers. In `use mpi_f08`, bindings with buffers have the suffix `f08ts` if buffers are
+ * passed as descriptors. Bindings without buffers keep the plain suffix. */
 #define COLLECTIVES_WITH_BUFFERS(suffix)                                            \
     FORTRAN_COLLECTIVE(mpi_bcast##suffix, PARAMETERS_6, ARGUMENTS_6)                \
     FORTRAN_COLLECTIVE(mpi_reduce##suffix, PARAMETERS_8, ARGUMENTS_8)               \

@@ -1,9 +1,9 @@
 /*
- * libturbidite_preload_world.so: the part of libturbidite_preload_mpi.so that uses MPI. It alone is linked to MPI, and
- * is loaded only when MPI has started: preloaded programs that do not use MPI, such as child processes of a simulation,
- * do not load an MPI because of us.
+ * libturbidite_preload_world.so, the part of the MPI shim that is linked to MPI. The shim (libturbidite_preload_mpi.so)
+ * loads this library only after MPI has been initialised. Preloaded programs that do not use MPI, such as child
+ * processes of a simulation, therefore load no MPI.
  *
- * A collective counts if its communicator has all ranks in the order of MPI_COMM_WORLD.
+ * A collective is reported if its communicator contains all ranks in the order of MPI_COMM_WORLD.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -14,22 +14,22 @@
 #include "preload_world.h"
 #include "turbidite_preload.h"
 
-/* The functions of libturbidite_preload.so; all are set once it has started. */
+/* The functions of libturbidite_preload.so. All are set once `start` has succeeded. */
 static struct {
     void (*mpi_started)(const turbidite_transport *, const turbidite_agreement *);
     void (*at_collective)(void);
     void (*before_finalize)(void);
 } library;
 
-/* Maximum number of datasets that are written at once. */
+/* Maximum number of datasets that are written at the same time. */
 enum { CONNECTIONS = 64 };
 
 static turbidite_transport *transport;
 static turbidite_transport *connections[CONNECTIONS];
 static size_t connection_count;
 static turbidite_agreement agreement;
-/* Caches on a communicator whether it is congruent to MPI_COMM_WORLD: a comparison takes time in proportion to the
- * number of ranks. */
+/* Key of the attribute that caches on a communicator whether it is congruent to MPI_COMM_WORLD. The time of a
+ * comparison is proportional to the number of ranks. */
 static int congruence = MPI_KEYVAL_INVALID;
 static char congruent, different;
 
@@ -73,7 +73,8 @@ static const turbidite_transport *connect_dataset(void *context)
     return *connection;
 }
 
-/* Finds the library. The casts are POSIX's: dlsym returns functions as objects. */
+/* Finds the functions of libturbidite_preload.so. The casts follow POSIX, since dlsym returns function pointers as
+ * object pointers. */
 static bool find_library(void)
 {
     *(void **)&library.mpi_started = dlsym(RTLD_DEFAULT, "turbidite_preload_mpi_started");
@@ -82,7 +83,8 @@ static bool find_library(void)
     return library.mpi_started != NULL && library.at_collective != NULL && library.before_finalize != NULL;
 }
 
-/* Begins, on every rank, once MPI has started. Returns whether that succeeded; a failure must not stop the program. */
+/* Starts indexing on every rank after MPI has been initialised. Returns whether this succeeded. A failure must not stop
+ * the program. */
 static int start(void)
 {
     int initialized = 0;
@@ -117,7 +119,7 @@ static void close_connection(turbidite_transport *connection)
         fprintf(stderr, "turbidite: %s\n", turbidite_mpi_last_error());
 }
 
-/* Ends what `start` began, while MPI still works. */
+/* Ends indexing and frees the resources of `start`, while MPI can still be used. */
 static void finish(void)
 {
     library.before_finalize();
@@ -141,7 +143,7 @@ static bool is_congruent(MPI_Comm communicator)
     if (PMPI_Comm_compare(communicator, MPI_COMM_WORLD, &result) != MPI_SUCCESS)
         return false;
     bool same = result == MPI_IDENT || result == MPI_CONGRUENT;
-    /* If this fails, the communicator is compared again next time. */
+    /* If the attribute cannot be set, the next call compares the communicator again. */
     (void)PMPI_Comm_set_attr(communicator, congruence, same ? &congruent : &different);
     return same;
 }
@@ -152,7 +154,8 @@ static void report_communicator(MPI_Comm communicator)
         library.at_collective();
 }
 
-/* The program calls a collective. A handle that is an int is the lower half of the word. */
+/* Reports that the program is about to enter a collective. If MPI_Comm is an int, it is the lower half of
+ * `communicator`. */
 static void report(mpi_handle communicator)
 {
     report_communicator((MPI_Comm)communicator);

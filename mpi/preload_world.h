@@ -1,20 +1,21 @@
 /*
  * The interface between libturbidite_preload_mpi.so, which is preloaded, and libturbidite_preload_world.so, which is
- * linked to MPI. Both are built together, for one MPI; the former does not use MPI's types.
+ * linked to MPI. Both are built together, for one MPI. The former does not use MPI's types.
  */
 #ifndef TURBIDITE_PRELOAD_WORLD_H
 #define TURBIDITE_PRELOAD_WORLD_H
 
 #include "bindings.h"
 
-/* The latter exports one of these, `turbidite_preload_world`. Its own MPI calls must not be reported. */
+/* The functions that libturbidite_preload_world.so exports as `turbidite_preload_world`. MPI calls made by these
+ * functions must not be reported. */
 struct preload_world {
-    /* MPI may have started. Returns whether to call the other functions from now on. */
+    /* Starts indexing if MPI has been initialised. Returns whether to call the other functions from now on. */
     int (*start)(void);
-    /* The program is about to enter a collective. */
+    /* Report that the program is about to enter a collective. */
     void (*report)(mpi_handle communicator);
     void (*report_fortran)(int communicator);
-    /* MPI is about to end. */
+    /* Ends indexing before MPI is finalised. */
     void (*finish)(void);
 };
 

@@ -1,10 +1,10 @@
 /*
- * Incoming messages, handled in the same way on all channels: matched in the order of sending, received into memory of
- * their size, lent, freed. A message that is large or whose sender is busy may take its time; it delays only later
- * messages of its own rank on the channel.
+ * Receives messages, in the same way on all channels. A message is matched in the order of sending, received into a
+ * buffer of its size, lent to the caller and freed. A large message, or one of a busy sender, may take a long time. It
+ * delays only later messages of the same sender on the same channel.
  *
- * The number of matched messages that are not handed out is bounded, and for batches also the number of lent ones. The
- * rest stays with its senders.
+ * The number of matched messages that have not been polled is bounded, and for batches also the number of lent
+ * messages. All other messages remain with their senders.
  */
 #include <stdlib.h>
 
@@ -59,7 +59,8 @@ static bool has_room(const struct inbox *inbox, int32_t channel)
     return matched->count < CONTROL_MATCHED && matched->bytes < CONTROL_MATCHED_BYTES;
 }
 
-/* Begins to receive the next message. Returns 1 and its parcel, appended to the matched ones, or 0 if there is none. */
+/* Starts receiving the next message, and appends its parcel to the matched parcels. Returns 1 and the parcel, or 0 if
+ * there is none. */
 static int32_t match(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
     int found, bytes;
@@ -88,7 +89,8 @@ static int32_t match(struct connection *connection, int32_t channel, struct parc
     return 1;
 }
 
-/* Returns 1 if a matched parcel may be handed out: it is complete, and no earlier message of its rank is pending. */
+/* Returns 1 if a matched parcel may be lent, which means that it is complete and no earlier message of its sender is
+ * pending. */
 static int32_t is_ready(struct connection *connection, struct parcel *parcel)
 {
     int complete;
@@ -99,8 +101,7 @@ static int32_t is_ready(struct connection *connection, struct parcel *parcel)
     return error == MPI_SUCCESS ? complete != 0 : connection_fail(connection, "receiving a message", error);
 }
 
-/* Finds the first matched parcel that may be handed out, matching as many as needed. Returns 1, or 0 if there is
- * none. */
+/* Finds the first parcel that may be lent, and matches as many messages as needed. Returns 1, or 0 if there is none. */
 static int32_t find_ready(struct connection *connection, int32_t channel, struct parcel **parcel)
 {
     const struct inbox *inbox = &connection->inbox;

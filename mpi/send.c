@@ -1,11 +1,11 @@
 /*
- * Outgoing messages.
+ * Sends messages.
  *
- * Control leaves by MPI_Isend and is always accepted. A small message is complete at once in every MPI, since MPI
- * copies it; one test detects that, and the message is done without a copy of ours.
+ * Control messages are sent by MPI_Isend and always accepted. Every MPI copies small messages, so that their sends
+ * complete at once. One test detects this, and such a message needs no copy of ours.
  *
- * Batches leave by MPI_Issend, which completes only when the receiver has matched the message. The limits on messages
- * in flight are thus limits on unmatched messages; there is no other flow control.
+ * Batches are sent by MPI_Issend, which completes only after the receiver has matched the message. The limits on
+ * messages in flight are thus limits on unmatched messages. There is no other flow control.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static void add(struct departures *departures, MPI_Request request, uint32_t to,
 static int32_t send_control(struct connection *connection, uint32_t to, const void *message, int bytes, void *token)
 {
     struct departures *control = &connection->outbox.channel[TURBIDITE_CONTROL];
-    /* Reserved before the message is sent: an unrecorded send could never be completed. */
+    /* The room is reserved before the message is sent, since an unrecorded send could never be completed. */
     if (!reserve(control))
         return connection_fail(connection, "sending a control message: no memory", MPI_ERR_NO_MEM);
     MPI_Request request;
@@ -110,8 +110,7 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
                                         : send_data(connection, to, channel, message, (int)bytes, token);
 }
 
-/* Tests some departures, continuing from the end of the last call. Returns true and a completed departure, if there is
- * one. */
+/* Tests some departures, continuing where the last call ended. Returns true and a completed departure, or false. */
 static bool test_some(struct connection *connection, struct departures *departures, struct departure *done)
 {
     for (size_t tested = 0; tested < TESTED_AT_ONCE && departures->count > 0; tested++) {

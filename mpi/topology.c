@@ -1,7 +1,7 @@
 /*
- * The node of every rank. Every rank names the lowest rank of its node, its leader; nodes are numbered in the order of
- * their leaders. All collectives are nonblocking and completed at once, since libturbidite_preload_mpi reports blocking
- * ones.
+ * Determines the node of every rank. Every rank determines its leader, which is the lowest rank of its node. Nodes are
+ * numbered in the order of their leaders. All collectives are nonblocking and completed immediately, since
+ * libturbidite_preload_mpi reports blocking collectives.
  */
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +27,7 @@ static bool read_number(const char **text, uint32_t *number)
     return errno == 0 && value <= INT_MAX;
 }
 
-/* Parses leaders from TURBIDITE_NODES: as many numbers as ranks; equal numbers are one node. */
+/* Parses leaders from TURBIDITE_NODES, which contains one number per rank. Ranks with equal numbers are on one node. */
 static bool leaders_of_list(const char *text, uint32_t *leaders, uint32_t ranks)
 {
     uint32_t *labels = malloc(ranks * sizeof *labels);
@@ -59,7 +59,7 @@ static int leaders_of_environment(uint32_t *leaders, uint32_t ranks)
     return 1;
 }
 
-/* Determines the lowest rank of those that share memory with this one. */
+/* Determines the lowest rank that shares memory with this rank. */
 static int find_leader(const struct connection *connection, uint32_t *leader)
 {
     MPI_Comm node;
@@ -68,7 +68,7 @@ static int find_leader(const struct connection *connection, uint32_t *leader)
     int error = MPI_Comm_split_type(connection->communicator, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
     if (error != MPI_SUCCESS)
         return error;
-    /* Ordered by rank, so its first is the lowest. */
+    /* The communicator is ordered by rank, so its first rank is the lowest. */
     *leader = connection->transport.rank;
     error = wait_for(MPI_Ibcast(leader, 1, MPI_UINT32_T, 0, node, &request), &request);
     int freed = MPI_Comm_free(&node);
@@ -81,7 +81,7 @@ int32_t topology_find(struct connection *connection, bool *several)
     uint32_t ranks = connection->transport.ranks;
     uint32_t *nodes = connection->nodes;
     MPI_Request request;
-    /* Environments may differ between hosts: rank 0's counts. */
+    /* Environments may differ between hosts, so rank 0's environment is used. */
     int said = connection->transport.rank == 0 ? leaders_of_environment(nodes, ranks) : 0;
     int error = wait_for(MPI_Ibcast(&said, 1, MPI_INT, 0, communicator, &request), &request);
     if (error == MPI_SUCCESS && said < 0)
@@ -100,7 +100,7 @@ int32_t topology_find(struct connection *connection, bool *several)
     }
     if (error != MPI_SUCCESS)
         return connection_fail(connection, "finding the nodes of the ranks", error);
-    /* Converts leaders to node numbers; a leader comes before the other ranks of its node. */
+    /* Converts leaders to node numbers. A leader precedes the other ranks of its node. */
     uint32_t count = 0;
     for (uint32_t rank = 0; rank < ranks; rank++)
         nodes[rank] = nodes[rank] == rank ? count++ : nodes[nodes[rank]];

@@ -1,10 +1,9 @@
 /*
  * Opens and closes the transport over a communicator. See connection.h for the parts.
  *
- * Neither side may be left waiting. Failures that may affect one rank alone are agreed on before open returns. Close
- * continues to receive until every rank has said how many messages it sent to each other rank and all of them have
- * arrived. Only an abandoned transport is closed without communication: waiting for a rank that is gone would never
- * end.
+ * No rank may be left waiting for another. Before open returns, the ranks agree on failures that may affect one rank
+ * only. Close learns how many messages every other rank has sent, and receives until all of them have arrived. Only an
+ * abandoned transport is closed without communication, since waiting for a missing rank would never end.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@ static void describe_error(char *text, size_t bytes, const char *what, int error
     snprintf(text, bytes, "%s: %s", what, reason);
 }
 
-/* Records why open or close failed. Returns `status`. */
+/* Records the reason why open or close failed. Returns `status`. */
 static int fail(int status, const char *what, int error)
 {
     describe_error(last_error, sizeof last_error, what, error);
@@ -94,7 +93,7 @@ static const char *obstacle(void)
     return NULL;
 }
 
-/* Duplicates the program's communicator. Its own error handler, which may well abort, is restored afterwards. */
+/* Duplicates the program's communicator. The communicator's error handler, which may abort, is restored afterwards. */
 static int duplicate(MPI_Comm communicator, MPI_Comm *copy)
 {
     MPI_Errhandler handler;
@@ -156,7 +155,7 @@ static void fill_transport(struct connection *connection, uint32_t rank, uint32_
     };
 }
 
-/* Opens everything that follows the duplicate of the communicator, which the caller frees on failure. */
+/* Opens the transport on the duplicated communicator, which the caller frees on failure. */
 static int connect_ranks(MPI_Comm communicator, turbidite_transport **transport)
 {
     int rank, ranks;
@@ -220,7 +219,7 @@ int turbidite_mpi_open_fortran(turbidite_mpi_fint communicator, turbidite_transp
 #endif
 }
 
-/* Completes sends of this rank, and receives and discards arrived messages. */
+/* Completes this rank's sends, and receives and discards arrived messages. */
 static void drain(struct connection *connection)
 {
     const void *message;
@@ -233,14 +232,14 @@ static void drain(struct connection *connection)
 }
 
 /*
- * Synchronises before closing: learns how many messages were sent to this rank, and drains until all of them have
- * arrived and all of this rank's sends are complete. No message is then in flight from or to this rank. Returns false
- * if that is impossible because a rank has failed.
+ * Synchronises the ranks before closing. Learns how many messages were sent to this rank, and drains until all of them
+ * have arrived and all of this rank's sends are complete. No message is then in flight from or to this rank. Returns
+ * false if this is impossible because a rank has failed.
  */
 static bool settle(struct connection *connection)
 {
     uint32_t ranks = connection->transport.ranks;
-    /* Two numbers per rank: messages sent to it, and failures of their senders. */
+    /* Two numbers per rank: messages sent to the rank, and number of senders that have failed. */
     uint64_t *farewell = malloc(2 * (size_t)ranks * sizeof *farewell);
     uint64_t owed[2] = {0, 0};
     if (farewell == NULL) {
@@ -284,7 +283,7 @@ int turbidite_mpi_close(turbidite_transport *transport)
     struct connection *connection = transport->context;
     inbox_release_all(&connection->inbox);
     if (connection->abandoned) {
-        /* Nothing is drained: other ranks would conclude that this one still receives. */
+        /* Messages are not drained, since other ranks would conclude that this rank still receives. */
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
         return TURBIDITE_FAILED;
@@ -292,7 +291,8 @@ int turbidite_mpi_close(turbidite_transport *transport)
     if (!settle(connection)) {
         snprintf(last_error, sizeof last_error, "%s", connection->description);
         outbox_abandon(&connection->outbox);
-        /* MPI may still write to matched messages: they, the struct and the communicator are left to MPI_Finalize. */
+        /* MPI may still write to matched messages. These, the struct and the communicator are not freed before
+         * MPI_Finalize. */
         return TURBIDITE_FAILED;
     }
     int error = MPI_Comm_free(&connection->communicator);

@@ -1,6 +1,7 @@
 /*
  * The interface between libturbidite_preload_mpi.so (C, compiled with the site's mpicc) and libturbidite_preload.so (no
- * MPI). Both are preloaded. The former finds the functions of the latter by name and does nothing at all without them.
+ * MPI). Both are preloaded. The former finds the functions of the latter by name, and only forwards MPI's calls if they
+ * are absent.
  */
 #ifndef TURBIDITE_PRELOAD_H
 #define TURBIDITE_PRELOAD_H
@@ -14,36 +15,36 @@
 extern "C" {
 #endif
 
-/* Agreement between all ranks: every rank calls the same function with the same count, and each value is replaced by
- * the minimum, or the sum, of that value over all ranks. Blocks. Returns 0, or a negative number. */
+/* Functions for agreement between all ranks. Every rank calls the same function with the same count. `minimum` and
+ * `sum` replace each value by its minimum or sum over all ranks. They block, and return 0 or a negative number. */
 typedef struct turbidite_agreement {
     uint32_t struct_size; /* sizeof(turbidite_agreement) */
     void *context;        /* passed to every function */
     int32_t (*minimum)(void *context, int64_t *values, size_t count);
     int32_t (*sum)(void *context, int64_t *values, size_t count);
-    /* Opens a separate transport for one dataset: two datasets on one transport would receive each other's messages.
-     * Collective. Returns NULL on every rank if none is available; the reason has been reported. Stays valid as long as
-     * the first transport. */
+    /* Opens a separate transport for one dataset, since two datasets on one transport would receive each other's
+     * messages. Collective. Returns NULL on every rank if no transport is available; the reason has then been reported.
+     * The transport is valid as long as the first transport. */
     const turbidite_transport *(*connect)(void *context);
 } turbidite_agreement;
 
-/* MPI has been initialised. Called on every rank, once; both arguments stay valid until
+/* Begins indexing after MPI has been initialised. Called once on every rank. Both arguments are valid until
  * turbidite_preload_before_finalize returns. */
 void turbidite_preload_mpi_started(const turbidite_transport *transport, const turbidite_agreement *agreement);
 
-/* MPI has been initialised, but the former library cannot use it, and has reported why. Called on every rank instead of
- * turbidite_preload_mpi_started; nothing else is called after it. */
+/* Stops indexing, since libturbidite_preload_mpi.so cannot use MPI. The reason has been reported. Called on every rank
+ * instead of turbidite_preload_mpi_started. No other function is called afterwards. */
 void turbidite_preload_mpi_refused(void);
 
-/* The program is about to enter a collective over all ranks, so every rank is here or will arrive: our own protocols
- * may run now. MPI calls made inside are not reported. */
+/* Indexes complete epochs. Called when the program is about to enter a collective over all ranks: every rank makes this
+ * call, so that our own protocols may run. MPI calls made inside are not reported. */
 void turbidite_preload_at_collective(void);
 
-/* The program has called MPI_Finalize on every rank; MPI still works. */
+/* Ends indexing. Called when the program has called MPI_Finalize on every rank, while MPI can still be used. */
 void turbidite_preload_before_finalize(void);
 
-/* The program has called MPI_Abort on this rank, on any thread: communication with other ranks is no longer
- * possible. */
+/* Ends indexing on this rank. Called when the program has called MPI_Abort on any of the rank's threads. Ranks must no
+ * longer communicate. */
 void turbidite_preload_before_abort(void);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
 /*
- * For programs that are not written for MPI but may be started by mpiexec, such as the `turbidite` command: begins and
- * ends MPI around a transport over all ranks. Such programs load this library when they find themselves started by
- * mpiexec, and need no MPI otherwise.
+ * Initialises and finalises MPI, with a transport over all ranks, for programs that may be started by mpiexec but do
+ * not use MPI otherwise, such as the `turbidite` command. These programs load this library only if mpiexec has started
+ * them.
  */
 #include "turbidite_mpi.h"
 
-/* Begins MPI and opens a transport over MPI_COMM_WORLD. Returns NULL if either fails; turbidite_mpi_last_error()
+/* Initialises MPI and opens a transport over MPI_COMM_WORLD. Returns NULL if either fails; turbidite_mpi_last_error()
  * returns the reason. */
 TURBIDITE_MPI_API turbidite_transport *turbidite_mpi_world_begin(void)
 {
@@ -16,7 +16,7 @@ TURBIDITE_MPI_API turbidite_transport *turbidite_mpi_world_begin(void)
     return turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK ? transport : NULL;
 }
 
-/* Ends what turbidite_mpi_world_begin began. Collective. */
+/* Closes the transport of turbidite_mpi_world_begin and finalises MPI. Collective. */
 TURBIDITE_MPI_API int turbidite_mpi_world_end(turbidite_transport *transport)
 {
     int status = turbidite_mpi_close(transport);

@@ -1,4 +1,4 @@
-//! Gives the shared library the name that programs link against.
+//! Sets the soname of the shared library.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libturbidite.so.0");

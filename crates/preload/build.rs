@@ -1,5 +1,7 @@
-//! Gives the library its name, since a loader takes what is preloaded under a path and needed under a name for one, and
-//! compiles `formatted.c`, with the compiler that links Rust's programs too.
+//! Sets the library's soname and compiles `formatted.c`.
+//!
+//! With a soname, the loader recognises that a library preloaded by path and a library needed by name are the same. The
+//! C compiler is `$CC`, or `cc`, which also links Rust programs.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -1,5 +1,5 @@
-/* Prints the family of MPIs that say of themselves what stands in the arguments: VERSION ABI_MAJOR LIBRARY, three for
- * each ("" for no library), and first the one this was compiled for. */
+/* Prints the family that this test was compiled for, and then the families of the MPIs that the arguments describe.
+ * Each MPI has three arguments: VERSION ABI_MAJOR LIBRARY ("" for no library). */
 #include <stdio.h>
 #include <stdlib.h>
 

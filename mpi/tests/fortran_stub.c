@@ -1,6 +1,6 @@
 /*
- * Stands in for an MPI's Fortran bindings, which a machine without gfortran lacks. Real ones end in MPI_X (MPICH's
- * mpif.h) or in PMPI_X (Open MPI's, and MPICH's mpi_f08); ENDS_IN says which this one is.
+ * Replaces an MPI's Fortran bindings, which a machine without gfortran lacks. Real bindings call MPI_X (MPICH's mpif.h)
+ * or PMPI_X (Open MPI's, and MPICH's mpi_f08). ENDS_IN determines which of the two these bindings call.
  */
 #include <stddef.h>
 

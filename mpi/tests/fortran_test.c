@@ -1,5 +1,5 @@
 /*
- * Calls MPI as Fortran programs do, by fortran_stub.c; otherwise as preload_test.c.
+ * Calls MPI as Fortran programs do, through fortran_stub.c. The test is otherwise like preload_test.c.
  */
 #include <stdio.h>
 #include <stdlib.h>

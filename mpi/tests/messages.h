@@ -1,6 +1,6 @@
 /*
- * Messages whose contents and sizes follow from sender, receiver, channel and number, so that the receiver knows what
- * has to come next without being told. What is wrong is printed, and the job aborted.
+ * Messages whose contents and sizes are computed from sender, receiver, channel and number, so that the receiver can
+ * check them. A wrong message is reported, and the job is aborted.
  */
 #ifndef MESSAGES_H
 #define MESSAGES_H
@@ -12,10 +12,10 @@
 
 enum { BATCH_BYTES = 36 << 10, CHANNELS = 2 };
 
-/* Of this process; set before anything else here is used. */
+/* Rank of this process and number of ranks. Both must be set before any function here is called. */
 extern int rank, ranks;
 
-/* What every message but an empty one begins with. */
+/* The beginning of every message that is not empty. */
 struct header {
     uint32_t from;
     uint32_t number;
@@ -36,14 +36,16 @@ void fail(const char *format, ...);
 
 uint64_t mix(uint64_t value);
 
-/* Mostly small control messages and full batches; some at the limits, some far beyond, some empty. */
+/* Returns the size of a message. Most are small control messages and full batches. Some sizes are at the limits, some
+ * are far above, and some messages are empty. */
 size_t size_of(uint32_t from, uint32_t to, int32_t channel, uint32_t number);
 
 void fill(unsigned char *message, size_t bytes, uint32_t from, uint32_t to, int32_t channel, uint32_t number);
 
 struct outgoing *make(uint32_t to, int32_t channel, uint32_t number, size_t bytes);
 
-/* Spoils a message that the transport says it is done with: if it is not, the receiver sees that. */
+/* Overwrites a message whose send is complete according to the transport. If it is not, the receiver detects the
+ * change. */
 void finish(struct outgoing *outgoing);
 
 bool send_message(const turbidite_transport *transport, uint32_t to, int32_t channel, struct outgoing *outgoing, long *pending);

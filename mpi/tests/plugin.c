@@ -1,4 +1,4 @@
-/* A library that uses MPI, loaded by a program that does not: see plugin_host.c. */
+/* A library that uses MPI, loaded by a program that does not use MPI. See plugin_host.c. */
 #include <mpi.h>
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ int plugin_run(void)
     return 0;
 }
 
-/* Optimised, this is a jump: MPI_Finalize returns to the program. */
+/* Optimised code jumps to MPI_Finalize, which then returns to the program directly. */
 int plugin_end(void)
 {
     return MPI_Finalize();

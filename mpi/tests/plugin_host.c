@@ -1,4 +1,4 @@
-/* As an interpreter does: loads a library that uses MPI for itself alone. plugin_host LIBRARY */
+/* Loads a library that uses MPI with local symbols, as interpreters do. Usage: plugin_host LIBRARY */
 #include <dlfcn.h>
 #include <stdio.h>
 

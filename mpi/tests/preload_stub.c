@@ -1,6 +1,6 @@
 /*
- * Stands in for libturbidite_preload.so: counts what libturbidite_preload_mpi.so reports, and does in a collective what
- * the real one does: agrees with the other ranks and sends messages. What is wrong ends the job.
+ * Replaces libturbidite_preload.so. It counts the calls that libturbidite_preload_mpi.so reports. In a collective it
+ * agrees with the other ranks and sends messages, as the real library does. Errors end the job.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ EXPORTED void turbidite_preload_mpi_started(const turbidite_transport *of_mpi,
     EXPECT(agreement->struct_size == sizeof *agreement && transport->struct_size == sizeof *transport);
 }
 
-/* Every rank gives its number to the next one, round the ring. */
+/* Sends every rank's number to the next rank of a ring. */
 static void pass_round(void)
 {
     int32_t number = (int32_t)transport->rank, answer;
@@ -64,7 +64,7 @@ EXPORTED void turbidite_preload_at_collective(void)
     EXPECT(agreement->sum(agreement->context, sums, 2) == 0);
     EXPECT(sums[0] == ranks * (ranks + 1) / 2 && sums[1] == ranks << 40);
     pass_round();
-    /* A call of our own must not come back here. */
+    /* Our own call must not be reported. */
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

@@ -1,6 +1,6 @@
 /*
- * A program that knows nothing of Turbidite, to be run with the preload libraries: preload_test [threads]. It prints
- * the number of collectives it has called that have to be reported.
+ * A program without calls to Turbidite, which is run with the preload libraries. It prints the number of its collective
+ * calls that must be reported. Usage: preload_test [threads]
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -22,7 +22,7 @@ enum { RANKS_MOST = 64 };
 
 static int rank, ranks;
 
-/* Each collective once, with its result checked; 17 calls. */
+/* Calls each collective once and checks its result. Returns the number of calls, which is 17. */
 static int call_all(MPI_Comm communicator)
 {
     int one[RANKS_MOST], all[RANKS_MOST], counts[RANKS_MOST], places[RANKS_MOST];
@@ -74,7 +74,8 @@ static int call_all(MPI_Comm communicator)
     return 17;
 }
 
-/* Calls that do not count, since ranks may not be made to wait in them; the first two would hang if they did. */
+/* Makes calls that must not be reported, since ranks must not be made to wait in them. The first two would otherwise
+ * hang. */
 static void call_others(void)
 {
     MPI_Request request;
@@ -93,7 +94,7 @@ static void call_others(void)
         MPI_Recv(&one, 1, MPI_INT, ranks - 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     EXPECT(sum == ranks);
-    /* Has all ranks in the same order, too. */
+    /* This communicator also has all ranks in the same order. */
     MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &ring);
     EXPECT(MPI_Neighbor_allgather(&rank, 1, MPI_INT, around, 1, MPI_INT, ring) == MPI_SUCCESS);
     EXPECT(around[0] == (rank + ranks - 1) % ranks && around[1] == (rank + 1) % ranks);
@@ -105,11 +106,12 @@ static int run_c(void)
     MPI_Comm same, reversed, part;
     int called = call_all(MPI_COMM_WORLD);
     call_others();
-    /* Has all ranks in the same order; twice, since the first call remembers that. */
+    /* This communicator has all ranks in the same order. The collectives are called twice, since the first call caches
+     * the comparison. */
     MPI_Comm_dup(MPI_COMM_WORLD, &same);
     called += call_all(same) + call_all(same);
     MPI_Comm_free(&same);
-    /* These are not over all ranks in order: one to be compared for each place that remembers. */
+    /* These communicators do not have all ranks in order. */
     int order = rank;
     MPI_Comm_split(MPI_COMM_WORLD, 0, ranks - rank, &reversed);
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &part);
@@ -121,7 +123,7 @@ static int run_c(void)
     }
     MPI_Comm_free(&reversed);
     MPI_Comm_free(&part);
-    /* Nor are messages between two. */
+    /* Messages between two ranks are not reported either. */
     if (ranks > 1)
         MPI_Sendrecv_replace(&order, 1, MPI_INT, (rank + 1) % ranks, 0, (rank + ranks - 1) % ranks, 0, MPI_COMM_WORLD,
                              MPI_STATUS_IGNORE);
@@ -135,7 +137,7 @@ static void *barriers(void *communicator)
     return NULL;
 }
 
-/* Another thread's collectives do not count, on whatever communicator. */
+/* Calls collectives on another thread. These are not reported, on any communicator. */
 static int run_threads(void)
 {
     MPI_Comm same;

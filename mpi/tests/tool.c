@@ -1,6 +1,7 @@
 /*
- * A tool beside us in LD_PRELOAD that wraps what Darshan wraps in the way Darshan does: the start and the end of MPI
- * under both names, passed to the next PMPI_X; files by the next function of the same name. It prints what it has seen.
+ * Another tool in LD_PRELOAD, which wraps functions in the same way as Darshan. It wraps initialisation and
+ * finalisation of MPI under both names and passes them to the next PMPI_X. It passes file operations to the next
+ * function of the same name. It prints the calls that it has intercepted.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -40,7 +41,7 @@ EXPORTED int MPI_Finalize(void)
     return NEXT(int (*)(void), "PMPI_Finalize")();
 }
 
-/* As bindings of Fortran that end in PMPI_X need it. */
+/* Fortran bindings that call PMPI_X need these aliases. */
 EXPORTED int PMPI_Init(int *count, char ***arguments) __attribute__((alias("MPI_Init")));
 EXPORTED int PMPI_Init_thread(int *count, char ***arguments, int required, int *provided)
     __attribute__((alias("MPI_Init_thread")));

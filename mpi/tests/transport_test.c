@@ -1,5 +1,5 @@
 /*
- * Drives the transport alone, between all ranks: transport_test MODE...
+ * Tests the transport by itself, between all ranks. Usage: transport_test MODE...
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@ enum { LENT_MOST = 8 };
 
 struct traffic {
     const turbidite_transport *transport;
-    uint32_t each; /* messages from every rank to every other on each channel */
+    uint32_t each; /* messages from every rank to every other rank on each channel */
     uint32_t *sent[CHANNELS];
-    uint32_t *next[CHANNELS]; /* number that has to come next, per rank */
+    uint32_t *next[CHANNELS]; /* number of the next expected message, per rank */
     uint64_t empty, received, refused;
     long pending;
     const void *lent[LENT_MOST];
@@ -28,7 +28,8 @@ static uint64_t draw(struct traffic *traffic)
     return traffic->random = mix(traffic->random + 0x9e3779b97f4a7c15u);
 }
 
-/* Checks a message against what its sender had to send next. Empty ones bear no name: they are counted at the end. */
+/* Checks that a message is the next expected message of its sender. Empty messages do not identify their sender, so
+ * they are counted at the end. */
 static void check(struct traffic *traffic, int32_t channel, const void *message, size_t bytes)
 {
     traffic->received++;
@@ -55,7 +56,7 @@ static void check(struct traffic *traffic, int32_t channel, const void *message,
     ++*next;
 }
 
-/* Receives one message. Some are kept for a while and given back in another order. */
+/* Receives one message. Some messages are kept for a while and released in another order. */
 static bool receive(struct traffic *traffic, int32_t channel)
 {
     const turbidite_transport *transport = traffic->transport;
@@ -117,7 +118,7 @@ static void test_traffic(MPI_Comm communicator, uint32_t messages)
     while (sent < total || traffic.received < total || traffic.pending > 0) {
         sent += send_some(&traffic);
         complete_sends(transport, &traffic.pending);
-        /* Now and then a rank takes nothing for a while. */
+        /* Occasionally a rank receives no messages for a while. */
         if (pause == 0 && draw(&traffic) % 500 == 0)
             pause = 100;
         if (pause > 0) {
@@ -146,20 +147,22 @@ static void test_traffic(MPI_Comm communicator, uint32_t messages)
                (unsigned long long)traffic.received, (unsigned long long)traffic.refused);
 }
 
-/* ---- A receiver that takes no data ---- */
+/* ---- A receiver that polls no data ---- */
 
 enum { ECHOES = 50 };
 
-/* MPI sends small messages without asking the receiver, who has to hold them: those must be refused as well. Half of
- * the ranks send nothing else. */
+/* MPI sends small messages without a handshake, and the receiver must buffer them. The transport must refuse these
+ * messages as well. Half of the ranks send only small messages. */
 static const size_t flood_sizes[4] = {200, 32 << 10, 2 * BATCH_BYTES, 200};
 
-/* Sends until nothing more is accepted while control messages go to rank 0 and back; answers what was accepted. */
+/* Sends until no more messages are accepted, while control messages travel to rank 0 and back. Returns the number of
+ * accepted messages. */
 static uint64_t flood(const turbidite_transport *transport, long *pending)
 {
     uint64_t accepted = 0, tries = 0, refused_in_a_row = 0;
     uint32_t echoes = 0, asked = 0;
-    /* Refusals count once the control messages are through: by then, what can complete has completed. */
+    /* Refusals count only after all control messages have returned. By then, all sends that can complete have
+     * completed. */
     while (echoes < ECHOES || refused_in_a_row < 2000) {
         const void *message;
         size_t bytes;
@@ -183,7 +186,7 @@ static uint64_t flood(const turbidite_transport *transport, long *pending)
     return accepted;
 }
 
-/* Answers control messages and takes no data. */
+/* Answers control messages and polls no data. */
 static void echo(const turbidite_transport *transport, long *pending)
 {
     for (uint32_t left = ECHOES * (uint32_t)(ranks - 1); left > 0;) {
@@ -211,7 +214,8 @@ static void test_stall(void)
     else
         accepted = flood(transport, &pending);
     MPI_Allreduce(&accepted, &all, 1, MPI_UNSIGNED_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
-    /* 64 messages on their way from a rank, and to one rank of few or many others from 16 down to 4. */
+    /* A rank may have 64 messages in flight. The limit to one rank is between 16, with few ranks, and 4, with many
+     * ranks. */
     unsigned long long share = ranks == 1              ? 0
                                : 64 / (ranks - 1) > 16 ? 16
                                : 64 / (ranks - 1) < 4  ? 4
@@ -233,11 +237,12 @@ static void test_stall(void)
         printf("stall: %llu messages accepted while none was taken\n", all);
 }
 
-/* ---- A receiver that gives nothing back ---- */
+/* ---- A receiver that releases no messages ---- */
 
 enum { HELD_MOST = 64, OFFERED = HELD_MOST + 20 };
 
-/* Rank 0 may hold so many data messages and gets no more until it gives one back. Rank 1 sends OFFERED. */
+/* Rank 0 may hold HELD_MOST data messages, and receives no more until it releases one. Rank 1 sends OFFERED
+ * messages. */
 static void test_hold(void)
 {
     turbidite_transport *transport;
@@ -269,7 +274,7 @@ static void test_hold(void)
     EXPECT(turbidite_mpi_close(transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
 }
 
-/* ---- Closing with messages under way ---- */
+/* ---- Closing with messages in flight ---- */
 
 static void test_close(void)
 {
@@ -279,7 +284,7 @@ static void test_close(void)
     for (int round = 0; round < 3; round++) {
         turbidite_transport *transport;
         EXPECT(turbidite_mpi_open(MPI_COMM_WORLD, &transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
-        /* What the last round left behind must not turn up. */
+        /* Messages left from the last round must not arrive. */
         for (int count = 0; count < 100; count++)
             for (int32_t channel = 0; channel < CHANNELS; channel++)
                 EXPECT(!poll_message(transport, channel, &lent, &bytes), "a message of a transport that is closed");
@@ -294,7 +299,7 @@ static void test_close(void)
             EXPECT(answer >= 0, "send: %s", transport->describe(transport->context));
             count++;
         }
-        /* Some ranks have a message that they never give back. */
+        /* Some ranks have a message that they never release. */
         while (ranks > 1 && rank % 2 == 0 && !poll_message(transport, rank % 4 / 2, &lent, &bytes))
             continue;
         EXPECT(turbidite_mpi_close(transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
@@ -380,7 +385,8 @@ static void test_nodes(void)
         printf("nodes: %s\n", line);
 }
 
-/* One rank after the other gives up and closes, each only when the one before is done: nobody waits for anybody. */
+/* One rank after the other abandons and closes its transport, each only after the previous rank has finished. No rank
+ * may wait for another. */
 static void test_abandon(void)
 {
     turbidite_transport *transport;
@@ -425,7 +431,7 @@ static void test_refusals(void)
         EXPECT(transport->send(context, to, TURBIDITE_DATA, "x", 1, NULL) < 0, "no token");
     }
     EXPECT(turbidite_mpi_close(transport) == TURBIDITE_OK, "%s", turbidite_mpi_last_error());
-    /* The program's own error handler is as it was. */
+    /* The program's own error handler is unchanged. */
     MPI_Errhandler handler;
     MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler);
     EXPECT(handler == MPI_ERRORS_ARE_FATAL, "another error handler");

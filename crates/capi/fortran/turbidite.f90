@@ -1,14 +1,14 @@
-!> Turbidite for Fortran: writing a dataset from a simulation. turbidite.h says what each call does, and which calls are
-!> collective.
+!> Fortran interface of Turbidite for writing a dataset from a simulation. turbidite.h documents each call, and states
+!> which calls are collective.
 !>
-!> Compile this file with your program, since module files belong to a compiler:
+!> Compile this file with your program, since module files are specific to a compiler:
 !>
 !>     gfortran -c $PREFIX/include/turbidite.f90
 !>     gfortran program.f90 turbidite.o -L$PREFIX/lib -lturbidite
 !>
-!> Every subroutine answers a status and, where a variable is given for it, a message, which is cut to the variable's
-!> length; 1024 characters hold most. Arrays whose values are handed over need the attribute `target` (or `pointer`):
-!> their addresses are taken, with strides, so that a section such as particles(2, :) is not copied.
+!> Every subroutine returns a status. On an error it also sets the optional argument `message`, truncated to the
+!> variable's length; 1024 characters suffice for most messages. Arrays passed to turbidite_values need the attribute
+!> `target` (or `pointer`): views hold addresses and strides, so that sections such as particles(2, :) are not copied.
 module turbidite
   use, intrinsic :: iso_c_binding
   implicit none
@@ -22,21 +22,21 @@ module turbidite
 
   integer, parameter :: name_length = 64
 
-  !> One column: a name of letters, digits and underscores, its type, and a unit in free text or blank.
+  !> One column: a name of letters, digits and underscores, a type, and a unit in free text, which may be blank.
   type, public :: turbidite_column
     character(len=name_length) :: name
     integer(c_int32_t) :: data_type
     character(len=name_length) :: unit = ''
   end type
 
-  !> How a dataset is written. A variable of this type has the defaults after turbidite_options_init.
+  !> Options for writing a dataset. turbidite_options_init sets the defaults.
   type, bind(c), public :: turbidite_options
     integer(c_int32_t) :: struct_size, if_exists, break_lock, receivers, pivots, patience_ms, stall_s, reserved
     integer(c_int64_t) :: renegotiate, memtable_bytes
     type(c_ptr) :: source
   end type
 
-  !> What an epoch was. The same on every rank, but for the last six, which are this rank's own.
+  !> Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank.
   type, bind(c), public :: turbidite_figures
     integer(c_int32_t) :: struct_size, ranks
     integer(c_int64_t) :: rows, strays, spills, nan_keys, renegotiations, messages, bytes_written
@@ -45,7 +45,7 @@ module turbidite
     integer(c_int64_t) :: forwarded, open_batch_bytes, batch_bytes
   end type
 
-  !> The values of one column; turbidite_values makes it of an array.
+  !> The values of one column. turbidite_values creates a view from an array.
   type, public :: turbidite_view
     private
     type(c_ptr) :: data = c_null_ptr
@@ -59,7 +59,7 @@ module turbidite
     type(c_ptr) :: handle = c_null_ptr
   end type
 
-  !> The values of a one-dimensional array or section, where they lie.
+  !> Returns a view of a one-dimensional array or section. The values are not copied.
   interface turbidite_values
     module procedure values_f32, values_f64, values_i32, values_i64
   end interface
@@ -167,7 +167,7 @@ module turbidite
 
 contains
 
-  !> Opens the dataset at `path`, or creates it. `transport` is what turbidite_mpi_open gave; without it: one rank.
+  !> Opens or creates the dataset at `path`. turbidite_mpi_open creates the `transport`; without it, there is one rank.
   subroutine turbidite_open(dataset, path, columns, key, status, message, options, transport)
     type(turbidite_dataset), intent(out) :: dataset
     character(len=*), intent(in) :: path, key
@@ -176,7 +176,7 @@ contains
     character(len=*), intent(out), optional :: message
     type(turbidite_options), intent(in), target, optional :: options
     type(c_ptr), intent(in), optional :: transport
-    ! Strings that end as C wants it; they have to stay until the call returns.
+    ! NUL-terminated strings, which must be valid until the call returns.
     character(kind=c_char, len=name_length + 1), target :: names(size(columns)), units(size(columns))
     type(c_column) :: wanted(size(columns))
     type(c_ptr) :: c_options, c_transport
@@ -197,7 +197,8 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Begins an epoch. turbidite_skipped: it exists and is left as it is; append nothing and do not end it.
+  !> Begins an epoch. The status turbidite_skipped means that the epoch exists and is kept. Then append no records and
+  !> do not end the epoch.
   subroutine turbidite_begin_epoch(dataset, epoch, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int64_t), intent(in) :: epoch
@@ -207,7 +208,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Appends records: one view per column, in the order of the schema, all of the same length.
+  !> Appends records, given as one view per column in the order of the schema. All views have the same length.
   subroutine turbidite_append(dataset, columns, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     type(turbidite_view), intent(in) :: columns(:)
@@ -236,7 +237,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Asks for a new partition table, as after a refinement.
+  !> Requests a new partition table, for example after a mesh refinement.
   subroutine turbidite_renegotiate(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
@@ -245,7 +246,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Moves messages, for programs that compute for long while others append.
+  !> Sends and receives messages, for programs that compute for a long time while other ranks append.
   subroutine turbidite_progress(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
@@ -264,7 +265,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> The first part of ending an epoch; sorting and writing go on while the program computes.
+  !> Starts ending the epoch. Sorting and writing continue while the program computes.
   subroutine turbidite_end_epoch_start(dataset, status, message)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
@@ -273,7 +274,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> The second part.
+  !> Blocks until the epoch that turbidite_end_epoch_start ended is committed.
   subroutine turbidite_end_epoch_wait(dataset, status, message, figures)
     type(turbidite_dataset), intent(in) :: dataset
     integer(c_int32_t), intent(out) :: status
@@ -293,7 +294,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Closes the dataset, whatever the status.
+  !> Closes the dataset. The handle is freed even if the status is an error.
   subroutine turbidite_close(dataset, status, message)
     type(turbidite_dataset), intent(inout) :: dataset
     integer(c_int32_t), intent(out) :: status
@@ -303,7 +304,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> A string of C as one of Fortran.
+  !> Returns a C string as a Fortran string.
   function turbidite_text(address) result(text)
     type(c_ptr), intent(in) :: address
     character(len=:), allocatable :: text
@@ -336,7 +337,8 @@ contains
     address = c_loc(figures)
   end function
 
-  !> Bytes from one value to the next; both are the same where there is one value only, whose own bytes count then.
+  !> Returns the distance between two values in bytes. With only one value, `first` and `second` are the same, and the
+  !> size of the value is returned.
   function distance(first, second, bytes) result(stride)
     type(c_ptr), intent(in) :: first, second
     integer(c_size_t), intent(in) :: bytes

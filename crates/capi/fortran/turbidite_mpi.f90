@@ -1,7 +1,7 @@
-!> Turbidite over MPI for Fortran: the transport that turbidite_open takes. turbidite_mpi.h says more.
+!> Fortran interface of the MPI transport for turbidite_open. turbidite_mpi.h documents the calls.
 !>
 !> Compile this file and turbidite.f90 with your program, and link libturbidite_mpi before libturbidite. A communicator
-!> is given as an integer: comm%MPI_VAL of a type(MPI_Comm) of mpi_f08.
+!> is passed as an integer. For a type(MPI_Comm) of mpi_f08, pass comm%MPI_VAL.
 module turbidite_mpi
   use, intrinsic :: iso_c_binding
   use turbidite, only: turbidite_ok, turbidite_text
@@ -31,7 +31,7 @@ module turbidite_mpi
 
 contains
 
-  !> Makes a transport between all ranks of a communicator. Collective.
+  !> Creates a transport between all ranks of a communicator. Collective.
   subroutine turbidite_mpi_open(communicator, transport, status, message)
     integer, intent(in) :: communicator
     type(c_ptr), intent(out) :: transport
@@ -41,7 +41,7 @@ contains
     call tell(status, message)
   end subroutine
 
-  !> Frees it. Collective; after the datasets are closed and before MPI_Finalize.
+  !> Frees the transport. Collective. Call it after closing the datasets and before MPI_Finalize.
   subroutine turbidite_mpi_close(transport, status, message)
     type(c_ptr), intent(inout) :: transport
     integer(c_int32_t), intent(out) :: status

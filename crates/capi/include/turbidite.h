@@ -13,15 +13,16 @@
  *     turbidite_end_epoch(dataset, NULL);
  *     turbidite_close(dataset);
  *
- * With several ranks, hand turbidite_open a transport (turbidite_mpi.h makes one of a communicator). Then open,
+ * With several ranks, pass a transport to turbidite_open (turbidite_mpi.h creates one from a communicator). Then open,
  * begin_epoch, end_epoch and truncate_after are collective: every rank calls them, in the same order. append,
- * renegotiate and progress are not, and never wait for another rank beyond the patience of the options.
+ * renegotiate and progress are not collective, and never wait for another rank longer than patience_ms.
  *
- * Several datasets may be open at once, each with a transport of its own; they share memory, and one thread that sorts
- * and writes.
+ * Several datasets may be open at the same time, each with its own transport. They share memory, and one thread that
+ * sorts and writes.
  *
- * Every function answers a status; on all but TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error() says in words
- * what happened and what to do. No function exits, aborts or throws. A handle may be used by one thread at a time.
+ * Most functions return a status. For every status except TURBIDITE_OK and TURBIDITE_SKIPPED, turbidite_last_error()
+ * returns a message that states what failed and what to do. No function exits, aborts or throws. Only one thread at a
+ * time may use a handle.
  */
 #ifndef TURBIDITE_H
 #define TURBIDITE_H
@@ -35,26 +36,26 @@ extern "C" {
 
 #define TURBIDITE_ABI_VERSION 1
 
-/* What a call answers. The first four are the exit codes of the command line as well. */
+/* The status of a call. The first four values are also the exit codes of the command line. */
 typedef int32_t turbidite_status;
-#define TURBIDITE_OK 0      /* done */
-#define TURBIDITE_FAILED 1  /* storage, a lock, a missing epoch, another rank's failure */
-#define TURBIDITE_USAGE 2   /* the call is wrong: arguments, types, state */
-#define TURBIDITE_DAMAGE 3  /* stored data is damaged */
-#define TURBIDITE_SKIPPED 4 /* begin_epoch: the epoch exists and was to be skipped; append nothing, do not end it */
+#define TURBIDITE_OK 0      /* success */
+#define TURBIDITE_FAILED 1  /* a failure of storage, a lock, a missing epoch, a failure of another rank */
+#define TURBIDITE_USAGE 2   /* an invalid call: wrong arguments, types or state */
+#define TURBIDITE_DAMAGE 3  /* stored data is corrupt */
+#define TURBIDITE_SKIPPED 4 /* begin_epoch: the epoch exists and is skipped; append no records, do not end it */
 
-/* The library's version, as "0.1.0". */
+/* Returns the library's version, such as "0.1.0". */
 const char *turbidite_version(void);
 
-/* The value of TURBIDITE_ABI_VERSION the library was built with. */
+/* Returns the value of TURBIDITE_ABI_VERSION that the library was built with. */
 uint32_t turbidite_abi_version(void);
 
-/* What the last call of this thread that failed had to say; valid until the next call of this thread. Never NULL. */
+/* Returns the error message of this thread's last failed call. Valid until this thread's next call. Never NULL. */
 const char *turbidite_last_error(void);
 
 /* ---- Schema ---- */
 
-/* A column's type. Values lie in memory in the machine's own order. */
+/* The type of a column. Values have the machine's byte order. */
 #define TURBIDITE_F32 1
 #define TURBIDITE_F64 2
 #define TURBIDITE_I32 3
@@ -65,17 +66,17 @@ const char *turbidite_last_error(void);
 #define TURBIDITE_I16 8
 #define TURBIDITE_U8 9
 #define TURBIDITE_U16 10
-#define TURBIDITE_BYTES 11 /* a fixed number of bytes: `width` */
+#define TURBIDITE_BYTES 11 /* `width` bytes per value */
 
 /* One column. */
 typedef struct turbidite_column {
     const char *name; /* letters, digits, underscores */
     int32_t type;     /* TURBIDITE_F32 ... */
-    uint32_t width;   /* bytes of a value of TURBIDITE_BYTES; 0 otherwise */
+    uint32_t width;   /* bytes per value of TURBIDITE_BYTES; otherwise 0 */
     const char *unit; /* free text, or NULL */
 } turbidite_column;
 
-/* One column's values: the first one's address, and the bytes from one to the next. */
+/* The values of one column: the address of the first value, and the distance between two values in bytes. */
 typedef struct turbidite_view {
     const void *data;
     size_t stride;
@@ -87,14 +88,15 @@ typedef struct turbidite_view {
 #define TURBIDITE_IF_EXISTS_REPLACE 1
 #define TURBIDITE_IF_EXISTS_SKIP 2
 
-/* How a dataset is written. Call turbidite_options_init first, then change what is to be different. */
+/* Options for writing a dataset. Call turbidite_options_init first, then set the options that differ from the
+ * defaults. */
 typedef struct turbidite_options {
     uint32_t struct_size;    /* sizeof(turbidite_options), set by turbidite_options_init */
     int32_t if_exists;       /* the action of begin_epoch if the epoch exists: TURBIDITE_IF_EXISTS_... */
     int32_t break_lock;      /* not 0: take over a lock whose holder's state is unknown on this host */
     uint32_t receivers;      /* ranks that store records, spread evenly; 0 for all */
-    uint32_t pivots;         /* size of the summary a rank sends when a partition table is made */
-    uint32_t patience_ms;    /* timeout of an append for a rank's credit; then its records stay on this rank */
+    uint32_t pivots;         /* pivots of its key distribution that each rank sends for a partition table */
+    uint32_t patience_ms;    /* timeout of an append for a receiver's credit; its records then stay on this rank */
     uint32_t stall_s;        /* a collective call fails after this long without progress; 0: never */
     uint32_t reserved;       /* 0 */
     uint64_t renegotiate;    /* records per rank between two partition tables; 0: adaptive; UINT64_MAX: on request */
@@ -102,51 +104,52 @@ typedef struct turbidite_options {
     const char *source;      /* free text for dataset.json, or NULL */
 } turbidite_options;
 
-/* Fills in the defaults. */
+/* Sets all options to their defaults. */
 void turbidite_options_init(turbidite_options *options);
 
 /* ---- Transport: how ranks reach each other ---- */
 
-#define TURBIDITE_CONTROL 0 /* small messages of the protocol; they never wait behind data */
-#define TURBIDITE_DATA 1    /* batches of records, to the rank that stores them */
-#define TURBIDITE_OUTWARD 2 /* batches for other nodes, to a rank of the sender's own node that passes them on */
-#define TURBIDITE_ACROSS 3  /* batches from a rank that passes them on to one on another node */
+#define TURBIDITE_CONTROL 0 /* small messages of the protocol, which never wait for batches */
+#define TURBIDITE_DATA 1    /* batches of records for the rank that stores them */
+#define TURBIDITE_OUTWARD 2 /* batches for other nodes, to a rank of the sender's node that forwards them */
+#define TURBIDITE_ACROSS 3  /* batches from a rank that forwards them to a rank on another node */
 
-#define TURBIDITE_SENT 0      /* send: done with the message, the caller may reuse its memory */
-#define TURBIDITE_PENDING 1   /* send: under way; its memory is the transport's until `completed` names it */
-#define TURBIDITE_NO_CREDIT 2 /* send: too much is on its way; never for TURBIDITE_CONTROL */
+#define TURBIDITE_SENT 0      /* send: the message is complete, and the caller may reuse its memory */
+#define TURBIDITE_PENDING 1   /* send: in flight; the transport uses the memory until `completed` returns the token */
+#define TURBIDITE_NO_CREDIT 2 /* send: refused, since too many messages are in flight; never for TURBIDITE_CONTROL */
 
 /*
- * A rank's connection to the others, filled in by a library such as libturbidite_mpi.
+ * A rank's connection to the other ranks, provided by a library such as libturbidite_mpi.
  *
- * Nothing blocks. Messages from one rank to another on one channel arrive in the order they were sent, each exactly
- * once. Each channel for batches has credit of its own, for at least one message at every rank: one that is full or not
- * polled holds up none of the others, or representatives that wait for each other may never end. TURBIDITE_OUTWARD and
- * TURBIDITE_ACROSS are used only when `nodes` names several nodes. A message that cannot be sent or received ever again
- * makes the functions answer a negative number; `describe` says why. All functions are called on the thread that calls
- * turbidite_..., never on one of the library's own.
+ * No function blocks. Messages from one rank to another on one channel arrive exactly once and in the order in which
+ * they were sent. Each batch channel has its own credit, for at least one message to every rank. A channel that is full
+ * or not polled must not block the other channels: representatives that wait for each other would otherwise deadlock.
+ * TURBIDITE_OUTWARD and TURBIDITE_ACROSS are used only if `nodes` contains several nodes. If a message can never be
+ * sent or received, the functions return a negative number from then on, and `describe` returns the reason. All
+ * functions are called on the thread that calls turbidite_..., never on one of the library's own threads.
  */
 typedef struct turbidite_transport {
     uint32_t struct_size; /* sizeof(turbidite_transport) */
     uint32_t abi_version; /* TURBIDITE_ABI_VERSION */
-    void *context;        /* handed to every function */
+    void *context;        /* passed to every function */
     uint32_t rank;
     uint32_t ranks;
-    /* The node of every rank, numbered from 0 in the order of their lowest ranks; NULL when all share one. Has to
-     * stay. */
+    /* The node of every rank. Nodes are numbered from 0 in the order of their lowest ranks. NULL if all ranks share one
+     * node. Must outlive the transport. */
     const uint32_t *nodes;
-    /* Offers `bytes` bytes for rank `to`; `token` names the message to `completed`. `to` is never the rank itself. */
+    /* Sends `bytes` bytes to rank `to`, which is never the rank itself. `completed` later returns `token`. */
     int32_t (*send)(void *context, uint32_t to, int32_t channel, const void *message, size_t bytes, void *token);
-    /* The token of a message that was TURBIDITE_PENDING and has left, or NULL. */
+    /* Returns the token of a TURBIDITE_PENDING message whose send is complete, or NULL. */
     void *(*completed)(void *context);
-    /* 1 and a message that has arrived on `channel`, 0 when there is none. The message is lent until `release`. */
+    /* Returns 1 and a message that has arrived on `channel`, or 0 if there is none. The message is lent until
+     * `release`. */
     int32_t (*poll)(void *context, int32_t channel, const void **message, size_t *bytes);
-    /* Gives back a message that `poll` lent. */
+    /* Ends the loan of a message from `poll`. */
     void (*release)(void *context, const void *message);
-    /* Why a function answered a negative number. Valid until the next call. */
+    /* Returns the reason why a function returned a negative number. Valid until the next call. */
     const char *(*describe)(void *context);
-    /* The ranks have lost each other, and this one waits for none of them any more: neither send nor poll is called
-     * after this, and closing the transport must not wait for another rank. */
+    /* Abandons the connection: ranks can no longer reach each other. Afterwards neither send nor poll is called, and
+     * closing the transport must not wait for other ranks. */
     void (*abandon)(void *context);
 } turbidite_transport;
 
@@ -154,61 +157,65 @@ typedef struct turbidite_transport {
 
 typedef struct turbidite_dataset turbidite_dataset;
 
-/* Opens the dataset at `path`, a folder that every rank sees, or creates it. Collective. `options` may be NULL for the
- * defaults, `transport` for a program of one rank; the transport has to outlive the handle. */
+/* Opens or creates the dataset at `path`, a folder that every rank can access. Collective. `options` may be NULL for
+ * the defaults. `transport` may be NULL for a program of one rank. The transport must outlive the handle. */
 turbidite_status turbidite_open(const char *path, const turbidite_column *columns, size_t column_count, const char *key,
                                 const turbidite_options *options, const turbidite_transport *transport,
                                 turbidite_dataset **dataset);
 
-/* Begins an epoch, such as the number of the timestep. Collective. TURBIDITE_SKIPPED see above. */
+/* Begins an epoch. `epoch` is, for example, the number of the timestep. Collective. May return TURBIDITE_SKIPPED, see
+ * above. */
 turbidite_status turbidite_begin_epoch(turbidite_dataset *dataset, uint64_t epoch);
 
-/* Appends `rows` records: one view per column, in the order of the schema. The memory may be reused on return. */
+/* Appends `rows` records, given as one view per column in the order of the schema. The memory may be reused on
+ * return. */
 turbidite_status turbidite_append(turbidite_dataset *dataset, const turbidite_view *columns, size_t column_count, size_t rows);
 
-/* Appends records that lie packed, column after column without gaps, as the schema has them. */
+/* Appends packed records, in which the columns follow each other in the order of the schema, without gaps. */
 turbidite_status turbidite_append_rows(turbidite_dataset *dataset, const void *rows, size_t count);
 
-/* Asks for a new partition table: for codes that know that their data has changed, as after a refinement. */
+/* Requests a new partition table. For programs that know that their key distribution has changed, for example after a
+ * mesh refinement. */
 turbidite_status turbidite_renegotiate(turbidite_dataset *dataset);
 
-/* Moves messages, for programs that compute for long while others append. Never waits. */
+/* Sends and receives messages, for programs that compute for a long time while other ranks append. Never waits. */
 turbidite_status turbidite_progress(turbidite_dataset *dataset);
 
-/* What an epoch was. The same on every rank, but for the last six, which are this rank's own. */
+/* Statistics of an epoch. They are the same on every rank, except for the last six, which describe this rank. */
 typedef struct turbidite_figures {
-    uint32_t struct_size;     /* sizeof(turbidite_figures), to be set by the caller */
+    uint32_t struct_size;     /* sizeof(turbidite_figures), set by the caller */
     uint32_t ranks;
     uint64_t rows;            /* records of all ranks */
-    uint64_t strays;          /* of these, outside of their receiver's partition */
-    uint64_t spills;          /* of these, kept on their own rank since nobody took them in time */
-    uint64_t nan_keys;        /* of these, with a key that is no number */
-    uint64_t renegotiations;  /* partition tables made */
+    uint64_t strays;          /* of these, stored outside their receiver's partition */
+    uint64_t spills;          /* of these, stored on their own rank since an append timed out */
+    uint64_t nan_keys;        /* of these, with NaN as key */
+    uint64_t renegotiations;  /* new partition tables */
     uint64_t messages;        /* messages sent */
     uint64_t bytes_written;
     double load_imbalance;    /* standard deviation of the receivers' loads over their mean */
     double wall_s;            /* from begin_epoch to the commit */
-    uint32_t recipients;      /* other ranks that this one sent records to, straight or to be passed on */
-    uint32_t senders;         /* other ranks that this one took records from */
-    uint64_t forwarded;       /* other ranks' records that this one passed on */
-    uint64_t open_batch_bytes; /* most memory of batches that were being filled */
-    uint64_t batch_bytes;     /* most memory of all batches on their way out */
+    uint32_t recipients;      /* other ranks that this rank sent records to, directly or for forwarding */
+    uint32_t senders;         /* other ranks that this rank received records from */
+    uint64_t forwarded;       /* other ranks' records that this rank forwarded */
+    uint64_t open_batch_bytes; /* maximum memory of batches that were being filled */
+    uint64_t batch_bytes;     /* maximum memory of all outgoing batches */
 } turbidite_figures;
 
-/* Ends the epoch and commits it: durable and visible to readers on return. Collective; when any rank could not store
- * its records every rank gets the same status and error, the epoch is not there, and the next one may begin. `figures`
- * may be NULL. */
+/* Ends the epoch and commits it. On return, the epoch is durable and visible to readers. Collective. If any rank could
+ * not store its records, every rank returns the same status and error, the epoch does not exist, and the next epoch may
+ * begin. `figures` may be NULL. */
 turbidite_status turbidite_end_epoch(turbidite_dataset *dataset, turbidite_figures *figures);
 
-/* The same in two parts. After `start` no more records may be appended; sorting and writing go on in the background
- * while the program computes. `wait` returns when the epoch is committed. Both are collective. */
+/* End the epoch in two steps. After `start`, no more records may be appended. Sorting and writing continue in the
+ * background while the program computes. `wait` returns when the epoch is committed. Both are collective. */
 turbidite_status turbidite_end_epoch_start(turbidite_dataset *dataset);
 turbidite_status turbidite_end_epoch_wait(turbidite_dataset *dataset, turbidite_figures *figures);
 
 /* Removes all epochs after `epoch`, for a restart from a checkpoint. Collective, outside of an epoch. */
 turbidite_status turbidite_truncate_after(turbidite_dataset *dataset, uint64_t epoch);
 
-/* Closes the dataset and frees the handle, whatever the status. NULL is allowed. An epoch that is open is given up. */
+/* Closes the dataset and frees the handle, even if the status is an error. NULL is allowed. An open epoch is
+ * abandoned. */
 turbidite_status turbidite_close(turbidite_dataset *dataset);
 
 /* ---- Reading ---- */
@@ -217,10 +224,10 @@ struct ArrowArrayStream; /* https://arrow.apache.org/docs/format/CStreamInterfac
 
 typedef struct turbidite_reader turbidite_reader;
 
-/* Opens the dataset at `path` for queries. No transport: any process may read at any time. */
+/* Opens the dataset at `path` for queries. Any process may read at any time, without a transport. */
 turbidite_status turbidite_reader_open(const char *path, turbidite_reader **reader);
 
-/* What is asked. Zeroed memory with struct_size set asks for every record. */
+/* A query. Zeroed memory with struct_size set selects every record. */
 typedef struct turbidite_request {
     uint32_t struct_size;       /* sizeof(turbidite_request) */
     int32_t ordered;            /* not 0: in key order */
@@ -228,10 +235,11 @@ typedef struct turbidite_request {
     const char *const *columns; /* names, or NULL for all */
     size_t column_count;
     const char *epochs;         /* "500" or "500..1500" (both included); NULL for all */
-    uint64_t limit;             /* most records; 0 for no limit */
+    uint64_t limit;             /* maximum number of records; 0 for no limit */
 } turbidite_request;
 
-/* Answers a query as a stream of Arrow record batches, to be released by the caller. The stream outlives the reader. */
+/* Runs a query and returns its rows as a stream of Arrow record batches, which the caller releases. The stream may
+ * outlive the reader. */
 turbidite_status turbidite_query(turbidite_reader *reader, const turbidite_request *request, struct ArrowArrayStream *stream);
 
 /* Frees the reader. NULL is allowed. */

@@ -4,8 +4,8 @@
 //! cross the boundary; they return `TURBIDITE_FAILED`. All `unsafe` code of this crate relies on the header's contract:
 //! pointers are valid, or NULL where NULL is allowed, and one thread at a time uses a handle.
 //!
-//! Map: `status` returns statuses and keeps the last error, `text` reads C strings, `structs` mirrors the header's
-//! structs, `writing` and `reading` export the functions, `tests` calls them.
+//! Map: `status` converts results to statuses and stores the last error, `text` reads C strings, and `structs` mirrors
+//! the header's structs. `writing` and `reading` export the functions, and `tests` calls them.
 
 pub mod reading;
 pub mod status;

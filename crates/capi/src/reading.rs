@@ -1,4 +1,4 @@
-//! Functions that query a dataset. Results are Arrow C streams.
+//! Exports the functions that query a dataset. Results are Arrow C streams.
 
 use std::ffi::c_char;
 
@@ -12,7 +12,7 @@ use crate::status::{OK, answer, argument};
 use crate::structs::CRequest;
 use crate::text;
 
-/// `turbidite_reader`.
+/// A dataset that is open for queries: `turbidite_reader` of turbidite.h.
 pub struct CReader {
     pub(crate) dataset: Dataset,
 }
@@ -20,14 +20,14 @@ pub struct CReader {
 /// Opens a dataset for queries.
 ///
 /// # Safety
-/// The contract of turbidite.h.
+/// The caller fulfils the contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut *mut CReader) -> i32 {
     answer(|| {
         if reader.is_null() {
             return Err(argument("reader", "is NULL"));
         }
-        // SAFETY: not NULL and owned by the caller; the path is NULL or a C string.
+        // SAFETY: `reader` is not NULL and is the caller's variable. The path is NULL or a C string.
         let path = unsafe {
             reader.write(std::ptr::null_mut());
             text::required("path", path)?
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn turbidite_reader_open(path: *const c_char, reader: *mut
 /// Runs a query and returns its rows as an Arrow stream.
 ///
 /// # Safety
-/// The contract of turbidite.h.
+/// The caller fulfils the contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_query(
     reader: *mut CReader,
@@ -58,16 +58,17 @@ pub unsafe extern "C" fn turbidite_query(
         // SAFETY: the header requires a request with valid strings and names, or NULL.
         let query = unsafe { request.as_ref().map_or(Ok(Query::new()), |request| resolve(request)) }?;
         let rows = Box::new(Rows { stream: reader.dataset.run(&query)? });
-        // SAFETY: not NULL. The old contents need no release: the Arrow C stream interface passes an unfilled struct.
+        // SAFETY: `stream` is not NULL. Its old content is not released, since the Arrow C stream interface passes an
+        // unfilled struct.
         unsafe { stream.write(FFI_ArrowArrayStream::new(rows)) };
         Ok(OK)
     })
 }
 
-/// Resolves a request.
+/// Converts a request to a query.
 ///
 /// # Safety
-/// Strings are NULL or C strings, and `columns` has `column_count` names.
+/// Strings are NULL or C strings, and `columns` contains `column_count` names.
 unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
     if request.struct_size as usize != size_of::<CRequest>() {
         return Err(argument("request", "has no struct_size; set it to sizeof(turbidite_request)"));
@@ -83,7 +84,7 @@ unsafe fn resolve(request: &CRequest) -> Result<Query, Error> {
         query = query.epochs(range);
     }
     if !request.columns.is_null() {
-        // SAFETY: not NULL; the caller guarantees `column_count` names.
+        // SAFETY: `columns` is not NULL, and the caller guarantees `column_count` names.
         let names = unsafe { std::slice::from_raw_parts(request.columns, request.column_count) };
         // SAFETY: as above.
         let names = names.iter().map(|&name| unsafe { text::required("columns", name) }.map(str::to_owned));
@@ -114,11 +115,11 @@ impl RecordBatchReader for Rows {
 /// Frees a reader.
 ///
 /// # Safety
-/// `reader` is NULL or an open handle; the caller does not use it afterwards.
+/// `reader` is NULL or an open handle, which the caller does not use afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_reader_close(reader: *mut CReader) {
     if !reader.is_null() {
-        // SAFETY: `turbidite_reader_open` created the handle from a box, and the caller gives it up.
+        // SAFETY: `turbidite_reader_open` created the handle from a box, and the caller does not use it afterwards.
         drop(unsafe { Box::from_raw(reader) });
     }
 }

@@ -1,4 +1,4 @@
-//! Status codes, and the error message kept for `turbidite_last_error`.
+//! Converts results to status codes, and stores the error message for `turbidite_last_error`.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char};
@@ -21,11 +21,11 @@ thread_local! {
 fn remember(words: String) {
     // C strings cannot contain NUL.
     let words = CString::new(words.replace('\0', " ")).unwrap_or_default();
-    // Fails only while the thread ends, when nothing can read the message.
+    // This fails only while the thread ends, when the message can no longer be read.
     let _ = LAST.try_with(|last| *last.borrow_mut() = words);
 }
 
-/// Returns the error message, with advice if an option of the program resolves the error.
+/// Returns the error message, with advice if an option of the program avoids the error.
 fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::EpochExists) => {
@@ -79,7 +79,7 @@ pub extern "C" fn turbidite_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// Returns the version of the structs.
+/// Returns the ABI version of the structs.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_abi_version() -> u32 {
     turbidite::runtime::ABI_VERSION

@@ -1,7 +1,7 @@
-//! Mirrors of the structs in turbidite.h, and their conversion to core types.
+//! Mirrors the structs in turbidite.h, and converts them to core types.
 //!
-//! A struct that the caller fills carries its size, which shows that it was initialised. Figures are copied up to the
-//! size of the struct in the caller's header.
+//! A struct that the caller fills contains its size, which shows that the struct was initialised. Statistics are copied
+//! up to the size of the struct in the caller's header.
 
 use std::ffi::{c_char, c_void};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use turbidite::{Column, DataType, EpochStatistics, Error, IfExists, Renegotiatio
 use crate::status::argument;
 use crate::text;
 
-/// `turbidite_column`.
+/// Mirror of `turbidite_column`.
 #[repr(C)]
 pub struct CColumn {
     pub(crate) name: *const c_char,
@@ -21,14 +21,14 @@ pub struct CColumn {
     pub(crate) unit: *const c_char,
 }
 
-/// `turbidite_view`.
+/// Mirror of `turbidite_view`.
 #[repr(C)]
 pub struct CView {
     pub(crate) data: *const c_void,
     pub(crate) stride: usize,
 }
 
-/// `turbidite_options`.
+/// Mirror of `turbidite_options`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct COptions {
@@ -45,7 +45,7 @@ pub struct COptions {
     source: *const c_char,
 }
 
-/// `turbidite_figures`.
+/// Mirror of `turbidite_figures`.
 #[repr(C)]
 pub struct CStatistics {
     struct_size: u32,
@@ -66,7 +66,7 @@ pub struct CStatistics {
     batch_bytes: u64,
 }
 
-/// `turbidite_request`.
+/// Mirror of `turbidite_request`.
 #[repr(C)]
 pub struct CRequest {
     pub(crate) struct_size: u32,
@@ -78,10 +78,10 @@ pub struct CRequest {
     pub(crate) limit: u64,
 }
 
-/// Default time that an append waits for backpressure: long enough for a late rank, short compared with a dump.
+/// Default timeout of an append for a receiver's credit: long enough for a late rank, short compared with a dump.
 const CREDIT_TIMEOUT_MS: u32 = 200;
 
-/// Default stall timeout of collective calls. Ranks are late by minutes, not by hours.
+/// Default stall timeout of collective calls. Ranks may be late by minutes, but not by hours.
 const STALL_S: u32 = 1800;
 
 impl COptions {
@@ -103,7 +103,7 @@ impl COptions {
         }
     }
 
-    /// Resolves the options for a job of `ranks`.
+    /// Converts the options for a job of `ranks` ranks.
     ///
     /// # Safety
     /// `source` is NULL or a C string.
@@ -144,7 +144,7 @@ impl COptions {
 }
 
 impl CColumn {
-    /// Resolves a column.
+    /// Converts a column.
     ///
     /// # Safety
     /// `name` and `unit` are NULL or C strings.
@@ -163,7 +163,7 @@ impl CColumn {
             11 => DataType::FixedBytes(self.width),
             other => return Err(argument("type", format!("{other} is not one of TURBIDITE_F32 and the other types"))),
         };
-        // SAFETY: the caller guarantees both.
+        // SAFETY: the caller guarantees both strings.
         let (name, unit) = unsafe { (text::required("name", self.name)?, text::optional("unit", self.unit)?) };
         let column = Column::new(name, data_type);
         Ok(match unit {
@@ -190,7 +190,7 @@ pub(crate) unsafe fn schema(columns: *const CColumn, count: usize, key: *const c
 }
 
 impl CStatistics {
-    /// Checks that figures can be copied to a caller.
+    /// Checks that statistics can be copied to the caller's struct.
     ///
     /// # Safety
     /// `target` is NULL or points to a `turbidite_figures`.
@@ -198,7 +198,7 @@ impl CStatistics {
         if target.is_null() {
             return Ok(());
         }
-        // SAFETY: not NULL; every version of the struct has this first field.
+        // SAFETY: `target` is not NULL, and every version of the struct begins with this field.
         let struct_size = unsafe { (*target).struct_size } as usize;
         if (size_of::<u32>()..=size_of::<Self>()).contains(&struct_size) {
             return Ok(());
@@ -206,7 +206,7 @@ impl CStatistics {
         Err(argument("figures", format!("struct_size is {struct_size}; set it to sizeof(turbidite_figures)")))
     }
 
-    /// Copies figures to a caller, up to the size of its struct.
+    /// Copies statistics to the caller's struct, up to its size.
     ///
     /// # Safety
     /// As for [`CStatistics::check`], which must have succeeded.
@@ -234,7 +234,7 @@ impl CStatistics {
             open_batch_bytes: traffic.open_batch_bytes,
             batch_bytes: traffic.batch_bytes,
         };
-        // SAFETY: the caller's struct has `struct_size` bytes, which is no more than ours; the two do not overlap.
+        // SAFETY: the caller's struct has `struct_size` bytes, and is not larger than ours. The two do not overlap.
         unsafe { std::ptr::copy_nonoverlapping((&raw const filled).cast::<u8>(), target.cast(), struct_size) };
     }
 }

@@ -1,5 +1,5 @@
-//! Calls the exported functions as a C program does, on in-memory storage, so that Miri can interpret them
-//! (`make miri`). Miri detects every read beyond the caller's memory, every invalid reference, and every race.
+//! Calls the exported functions as C programs do, on in-memory storage, so that Miri can interpret them (`make miri`).
+//! Miri detects reads beyond the caller's memory, invalid references and data races.
 //!
 //! Buffers passed to the functions have exactly the size that the header requires.
 
@@ -29,7 +29,7 @@ const RANKS: u32 = 2;
 const CREDIT: usize = 2;
 
 fn said() -> String {
-    // SAFETY: a string of this thread that is valid until its next call.
+    // SAFETY: the string is valid until this thread's next call.
     unsafe { CStr::from_ptr(turbidite_last_error()) }.to_str().unwrap().to_owned()
 }
 
@@ -42,11 +42,11 @@ fn columns() -> [CColumn; 2] {
 }
 
 fn schema() -> Schema {
-    // SAFETY: two columns, and terminated strings.
+    // SAFETY: there are two columns, and all strings are NUL-terminated.
     unsafe { structs::schema(columns().as_ptr(), 2, c"energy".as_ptr()) }.unwrap()
 }
 
-/// Sizes small enough that a few hundred records fill several memtables and pages.
+/// Returns options with sizes so small that a few hundred records fill several memtables and pages.
 fn options(ranks: u32) -> WriteOptions {
     {
         let mut options = WriteOptions::new(ranks);
@@ -67,14 +67,14 @@ fn open_alone(storage: &Arc<dyn Storage>) -> *mut CDataset {
     handle(RankJob::open_alone_on(host, Arc::clone(storage), "ds", schema(), options(1)).unwrap())
 }
 
-/// Returns the result of a query, through the stream that C programs get.
+/// Returns the result of a query, through the stream that C programs receive.
 fn answer(storage: &Arc<dyn Storage>, request: *const CRequest) -> Vec<(f32, u64)> {
     let reader = Box::into_raw(Box::new(CReader { dataset: Dataset::open_with(Arc::clone(storage), "ds").unwrap() }));
     let mut stream = FFI_ArrowArrayStream::empty();
-    // SAFETY: a reader, a request with its strings, and a stream to fill.
+    // SAFETY: the reader is open, the request is NULL or has valid strings, and the stream may be overwritten.
     let batches = unsafe {
         assert_eq!(turbidite_query(reader, request, &raw mut stream), OK, "{}", said());
-        // The stream outlives its reader, as the header says.
+        // According to the header, the stream may outlive its reader.
         turbidite_reader_close(reader);
         ArrowArrayStreamReader::from_raw(&raw mut stream).unwrap()
     };
@@ -141,7 +141,7 @@ fn null_is_refused_everywhere() {
 #[test]
 fn impossible_opens_are_refused() {
     let mut options = COptions::new();
-    // SAFETY: the struct is ours.
+    // SAFETY: the struct is a local variable.
     unsafe { turbidite_options_init(&raw mut options) };
     let mut broken = options;
     broken.struct_size = 8;
@@ -162,7 +162,7 @@ fn impossible_opens_are_refused() {
     ];
     for (path, columns, key, options, words) in cases {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
-        // SAFETY: terminated strings or NULL, and as many columns as stated.
+        // SAFETY: strings are NUL-terminated or NULL, and the number of columns is correct.
         let status =
             unsafe { turbidite_open(path, columns.as_ptr(), columns.len(), key, options, null(), &raw mut dataset) };
         assert_eq!(status, USAGE, "{words}");
@@ -170,7 +170,7 @@ fn impossible_opens_are_refused() {
     }
 }
 
-/// `turbidite_figures` as an earlier header could have declared it: nothing behind it may be written.
+/// `turbidite_figures` as an earlier header could have declared it. Memory behind it must not be written.
 #[repr(C)]
 struct ShortStatistics {
     struct_size: u32,
@@ -182,7 +182,7 @@ struct ShortStatistics {
 fn views_records_and_figures_of_exact_sizes() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let dataset = open_alone(&storage);
-    // Every 12th byte begins an energy, and the last energy ends the buffer. Ids are also wider apart than necessary.
+    // Energies are 12 bytes apart, and the last energy ends the buffer. Ids are 16 bytes apart.
     let energies: Vec<u8> = (0..200).flat_map(|id| [&record(id).0.to_le_bytes()[..], &[0xEE; 8]].concat()).collect();
     let ids: Vec<u8> = (0..200_u64).flat_map(|id| [id.to_le_bytes(), [0xEE; 8]].concat()).collect();
     let (energies, ids) = (energies[..199 * 12 + 4].to_vec(), ids[..199 * 16 + 8].to_vec());
@@ -192,7 +192,7 @@ fn views_records_and_figures_of_exact_sizes() {
     let narrow = [CView { data: energies.as_ptr().cast(), stride: 2 }, CView { data: null(), stride: 8 }];
     let mut statistics = ShortStatistics { struct_size: size_of::<ShortStatistics>() as u32, ranks: 0, rows: 0 };
     let short = (&raw mut statistics).cast::<CStatistics>();
-    // SAFETY: the handle is open, and the views have the stated rows, or are refused for the values they state.
+    // SAFETY: the handle is open. The views have the stated number of rows, or are rejected.
     unsafe {
         assert_eq!(turbidite_begin_epoch(dataset, 3), OK);
         assert_eq!(turbidite_append(dataset, views.as_ptr(), 2, 200), OK, "{}", said());
@@ -228,7 +228,7 @@ fn views_records_and_figures_of_exact_sizes() {
     assert_eq!(answer(&storage, &raw const request), expected);
 }
 
-/// A message in flight. The memory stays lent to the receiver until it releases the message.
+/// A message in flight. Its memory is lent to the receiver until the receiver releases the message.
 struct InFlight {
     from: u32,
     message: *const c_void,
@@ -236,8 +236,8 @@ struct InFlight {
     token: *mut c_void,
 }
 
-/// A rank's mailbox: messages sent to it and not yet polled, messages lent to it, and its own tokens that were
-/// released.
+/// A rank's mailbox: messages sent to the rank and not yet polled, messages lent to the rank, and tokens of its sends
+/// that are complete.
 #[derive(Default)]
 struct Port {
     arrived: [VecDeque<InFlight>; 4],
@@ -245,13 +245,13 @@ struct Port {
     left: VecDeque<usize>,
 }
 
-/// A zero-copy transport: a message's memory is lent to the receiver as it is.
+/// A zero-copy transport: the sender's memory is lent to the receiver.
 #[derive(Default)]
 struct Wire {
     ports: [Mutex<Port>; RANKS as usize],
 }
 
-// SAFETY: the sender does not touch the memory at these addresses until its token is returned.
+// SAFETY: the sender does not access the memory at these addresses until its token is returned.
 unsafe impl Send for Wire {}
 // SAFETY: as above, and all shared state is behind a lock.
 unsafe impl Sync for Wire {}
@@ -266,7 +266,7 @@ impl End {
     /// Returns the endpoint behind a context.
     ///
     /// # Safety
-    /// `context` is that of a table made by [`table`], whose endpoint still exists.
+    /// `context` is from a table created by [`table`], whose endpoint still exists.
     unsafe fn of<'a>(context: *mut c_void) -> &'a Self {
         // SAFETY: guaranteed by the caller.
         unsafe { &*context.cast::<Self>() }
@@ -285,7 +285,7 @@ unsafe extern "C" fn send(
     bytes: usize,
     token: *mut c_void,
 ) -> i32 {
-    // SAFETY: the context of `table`.
+    // SAFETY: `table` has set this context.
     let end = unsafe { End::of(context) };
     let mut port = end.port(to);
     let queue = &mut port.arrived[channel as usize];
@@ -297,17 +297,17 @@ unsafe extern "C" fn send(
 }
 
 unsafe extern "C" fn completed(context: *mut c_void) -> *mut c_void {
-    // SAFETY: the context of `table`.
+    // SAFETY: `table` has set this context.
     let end = unsafe { End::of(context) };
     end.port(end.rank).left.pop_front().map_or(null_mut(), without_provenance_mut)
 }
 
 unsafe extern "C" fn poll(context: *mut c_void, channel: i32, message: *mut *const c_void, bytes: *mut usize) -> i32 {
-    // SAFETY: the context of `table`.
+    // SAFETY: `table` has set this context.
     let end = unsafe { End::of(context) };
     let mut port = end.port(end.rank);
     let Some(next) = port.arrived[channel as usize].pop_front() else { return 0 };
-    // SAFETY: the caller's output parameters.
+    // SAFETY: the caller passes valid output parameters.
     unsafe {
         message.write(next.message);
         bytes.write(next.bytes);
@@ -317,7 +317,7 @@ unsafe extern "C" fn poll(context: *mut c_void, channel: i32, message: *mut *con
 }
 
 unsafe extern "C" fn release(context: *mut c_void, message: *const c_void) {
-    // SAFETY: the context of `table`.
+    // SAFETY: `table` has set this context.
     let end = unsafe { End::of(context) };
     let mut port = end.port(end.rank);
     let place = port.lent.iter().position(|lent| std::ptr::eq(lent.message, message)).unwrap();
@@ -332,7 +332,7 @@ unsafe extern "C" fn describe(_: *mut c_void) -> *const c_char {
 
 unsafe extern "C" fn abandon(_: *mut c_void) {}
 
-/// `turbidite_transport`, declared as by a library that knows only the header.
+/// `turbidite_transport`, as declared by a library that only includes the header.
 #[repr(C)]
 struct Table {
     struct_size: u32,
@@ -349,7 +349,7 @@ struct Table {
     abandon: unsafe extern "C" fn(*mut c_void),
 }
 
-/// Returns the table of a rank; `nodes` is the node of each rank.
+/// Returns the transport table of a rank. `nodes` contains the node of each rank.
 fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     Table {
         struct_size: size_of::<Table>() as u32,
@@ -367,7 +367,7 @@ fn table(end: &End, nodes: &[u32; RANKS as usize]) -> Table {
     }
 }
 
-/// Runs a program on every rank, each on its own thread.
+/// Runs a program on every rank. Each rank has its own thread.
 fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
     let wire = Arc::new(Wire::default());
     std::thread::scope(|scope| {
@@ -386,7 +386,7 @@ fn on_all_ranks(program: impl Fn(u32, *const TransportTable) + Sync) {
 fn ranks_over_a_transport_that_lends_memory() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     on_all_ranks(|rank, transport| {
-        // SAFETY: the functions above fulfil the contract; endpoint and table outlive the handle.
+        // SAFETY: the functions above fulfil the contract. The endpoint and the table outlive the handle.
         let (topology, foreign) = unsafe { ((*transport).topology().unwrap(), (*transport).resolve(CREDIT).unwrap()) };
         let mut options = options(RANKS);
         options.topology = topology;
@@ -413,7 +413,7 @@ fn ranks_over_a_transport_that_lends_memory() {
 fn ranks_that_refuse_to_open_tell_each_other() {
     on_all_ranks(|_, transport| {
         let mut dataset = std::ptr::dangling_mut::<CDataset>();
-        // SAFETY: zero columns are stated and none are passed; all else is as the header requires.
+        // SAFETY: the number of columns is zero, and the other arguments are as the header requires.
         let status = unsafe {
             turbidite_open(c"ds".as_ptr(), null(), 0, c"energy".as_ptr(), null(), transport, &raw mut dataset)
         };

@@ -1,4 +1,4 @@
-//! Conversion of C strings to Rust strings.
+//! Converts C strings to Rust strings.
 
 use std::ffi::{CStr, c_char};
 
@@ -14,7 +14,7 @@ pub(crate) unsafe fn optional<'a>(name: &'static str, pointer: *const c_char) ->
     if pointer.is_null() {
         return Ok(None);
     }
-    // SAFETY: not NULL, so the caller guarantees a string.
+    // SAFETY: `pointer` is not NULL, so the caller guarantees a C string.
     let text = unsafe { CStr::from_ptr(pointer) };
     text.to_str().map(Some).map_err(|_| argument(name, "is not UTF-8"))
 }

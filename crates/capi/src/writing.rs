@@ -1,4 +1,4 @@
-//! Functions that write a dataset.
+//! Exports the functions that write a dataset.
 
 use std::ffi::{c_char, c_void};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::status::{OK, SKIPPED, answer, argument};
 use crate::structs::{self, CColumn, COptions, CStatistics, CView};
 use crate::text;
 
-/// `turbidite_dataset`.
+/// A dataset that is open for writing: `turbidite_dataset` of turbidite.h.
 pub struct CDataset {
     pub(crate) job: RankJob,
     pub(crate) schema: Schema,
@@ -24,22 +24,22 @@ fn process() -> Arc<Process> {
     Arc::clone(PROCESS.get_or_init(Arc::default))
 }
 
-/// Fills in the defaults.
+/// Sets all options to their defaults.
 ///
 /// # Safety
 /// `options` is NULL or points to a `turbidite_options`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_options_init(options: *mut COptions) {
     if !options.is_null() {
-        // SAFETY: the caller's struct; it was compiled with the same version of the header as this function.
+        // SAFETY: the caller compiled its struct with this function's version of the header.
         unsafe { options.write(COptions::new()) };
     }
 }
 
-/// Opens a dataset.
+/// Opens or creates a dataset.
 ///
 /// # Safety
-/// The contract of turbidite.h.
+/// The caller fulfils the contract of turbidite.h.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_open(
     path: *const c_char,
@@ -54,13 +54,13 @@ pub unsafe extern "C" fn turbidite_open(
         if dataset.is_null() {
             return Err(argument("dataset", "is NULL"));
         }
-        // SAFETY: not NULL; the header requires a transport or NULL.
+        // SAFETY: `dataset` is not NULL, and the header requires a transport or NULL.
         let transport = unsafe {
             dataset.write(std::ptr::null_mut());
             transport.as_ref()
         };
         let ranks = transport.map_or(1, |transport| transport.ranks);
-        // SAFETY: the header requires valid pointers, or NULL where it is allowed, and terminated strings.
+        // SAFETY: the header requires valid pointers, or NULL where it is allowed, and NUL-terminated strings.
         let wanted = unsafe { wanted(path, columns, column_count, key, options, ranks) };
         let storage = Arc::new(FileSystem::new());
         let opened = match transport {
@@ -86,18 +86,18 @@ pub unsafe extern "C" fn turbidite_open(
                         RankJob::open_on(process(), storage, path, schema.clone(), options, transport.rank, foreign)
                             .map(|job| CDataset { job, schema })
                     }
-                    // The other ranks are about to wait for this one.
+                    // The other ranks are about to wait for this rank.
                     Err(cause) => Err(RankJob::refuse_open(storage, known, transport.rank, foreign, cause)),
                 }
             }
         }?;
-        // SAFETY: not NULL, and owned by the caller.
+        // SAFETY: `dataset` is not NULL and is the caller's variable.
         unsafe { dataset.write(Box::into_raw(Box::new(opened))) };
         Ok(OK)
     })
 }
 
-/// The arguments of `turbidite_open`, checked as far as one rank can.
+/// The arguments of `turbidite_open`, as far as one rank can check them.
 struct Wanted<'a> {
     path: &'a Path,
     schema: Schema,
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn turbidite_begin_epoch(dataset: *mut CDataset, epoch: u6
 /// Appends records from one view per column.
 ///
 /// # Safety
-/// The contract of turbidite.h: each view has `rows` values.
+/// The caller fulfils the contract of turbidite.h: each view has `rows` values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_append(
     dataset: *mut CDataset,
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn turbidite_append(
         if columns.is_null() {
             return Err(argument("columns", "is NULL"));
         }
-        // SAFETY: not NULL; the caller guarantees `column_count` views.
+        // SAFETY: `columns` is not NULL, and the caller guarantees `column_count` views.
         let given = unsafe { std::slice::from_raw_parts(columns, column_count) };
         let views = given.iter().zip(schema.columns()).map(|(view, column)| {
             let width = column.data_type.width();
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn turbidite_append(
 /// Appends packed records.
 ///
 /// # Safety
-/// The contract of turbidite.h: there are `count` records at `rows`.
+/// The caller fulfils the contract of turbidite.h: there are `count` records at `rows`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_append_rows(dataset: *mut CDataset, rows: *const c_void, count: usize) -> i32 {
     answer(|| {
@@ -218,7 +218,7 @@ unsafe fn strided<'a>(data: *const c_void, stride: usize, width: usize, rows: us
     let bytes = before_last.checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
     let bytes = bytes.filter(|&bytes| isize::try_from(bytes).is_ok());
     let bytes = bytes.ok_or_else(|| argument("rows", format!("{rows} rows exceed the address space")))?;
-    // SAFETY: not NULL, no longer than the address space, and the caller guarantees the values.
+    // SAFETY: `data` is not NULL, the slice fits the address space, and the caller guarantees the values.
     Ok(unsafe { std::slice::from_raw_parts(data.cast(), bytes) })
 }
 
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn turbidite_progress(dataset: *mut CDataset) -> i32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_end_epoch(dataset: *mut CDataset, statistics: *mut CStatistics) -> i32 {
     answer(|| {
-        // Checked first: a committed epoch must not return an error.
+        // The struct is checked first, since a committed epoch must not return an error.
         // SAFETY: required by the header.
         unsafe { CStatistics::check(statistics) }?;
         // SAFETY: as above.
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn turbidite_end_epoch_wait(dataset: *mut CDataset, statis
     })
 }
 
-/// Removes later epochs.
+/// Removes all epochs after `epoch`.
 ///
 /// # Safety
 /// `dataset` as in turbidite.h.
@@ -302,14 +302,14 @@ pub unsafe extern "C" fn turbidite_truncate_after(dataset: *mut CDataset, epoch:
 /// Closes the dataset and frees the handle.
 ///
 /// # Safety
-/// `dataset` is NULL or an open handle; the caller does not use it afterwards.
+/// `dataset` is NULL or an open handle, which the caller does not use afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn turbidite_close(dataset: *mut CDataset) -> i32 {
     answer(|| {
         if dataset.is_null() {
             return Ok(OK);
         }
-        // SAFETY: `turbidite_open` created the handle from a box, and the caller gives it up.
+        // SAFETY: `turbidite_open` created the handle from a box, and the caller does not use it afterwards.
         let CDataset { job, .. } = *unsafe { Box::from_raw(dataset) };
         job.close().map(|()| OK)
     })

@@ -1,4 +1,4 @@
-//! The command line: selects the command to run and reports its failure.
+//! Parses the command line, runs the selected command and reports its failure.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -53,7 +53,8 @@ pub(crate) fn main() -> ExitCode {
         Ok(line) => line,
         Err(error) => return refuse(&error, wants_json),
     };
-    // Our own threads report panics as errors; this catches a panic of the current thread, which the hook has reported.
+    // Our own threads report panics as errors. A panic of the current thread is caught here, after the hook has
+    // reported it.
     match std::panic::catch_unwind(|| run(&line)) {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(failure)) => failure.report(line.json),
@@ -81,7 +82,7 @@ fn run(line: &CommandLine) -> Result<(), Failure> {
     }
 }
 
-/// Prints help and version as results, and all other parse errors as usage errors.
+/// Prints help and version as results, and all parse errors as usage errors.
 fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let shown = error.render();
@@ -95,7 +96,7 @@ fn refuse(error: &clap::Error, as_json: bool) -> ExitCode {
     Failure::Usage(message.to_owned()).report(as_json)
 }
 
-/// Prints a panic as one line in the form of an error, with its location, which helps to fix it.
+/// Installs a hook that prints a panic as an error of one line, with the panic's location.
 fn hook_panics(as_json: bool) {
     std::panic::set_hook(Box::new(move |panic| {
         if panics::is_caught() {

@@ -1,7 +1,7 @@
-//! All failures of a command, their exit codes and their messages.
+//! The failures of commands, with their exit codes and messages.
 //!
 //! Exit codes: 0 success, 1 failure (storage, locks, a source that cannot be read), 2 invalid request, 3 corrupt stored
-//! data. A closed pipe (`turbidite … | head`) ends a command quietly with 0.
+//! data. If standard output is a closed pipe (`turbidite … | head`), a command ends without a message and with code 0.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,16 @@ pub(crate) enum Failure {
     /// An error of the source of records.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// An I/O error of a user's file: an output, a list of queries.
+    /// An I/O error of a file given by the user, such as an output or a list of queries.
     #[error("cannot {operation} {}: {source}", path.display())]
     File { operation: &'static str, path: PathBuf, source: io::Error },
-    /// The request was invalid.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
-    /// Corruption was found and has been reported, finding by finding.
+    /// Corruption was found. Each finding has been reported.
     #[error("{0}")]
     CorruptionFound(String),
-    /// Verification could not read something.
+    /// Verification could not read some files.
     #[error("{0}")]
     Unverified(String),
     /// Files of a spool could not be moved to their original paths.
@@ -67,7 +67,7 @@ impl Failure {
         }
     }
 
-    /// Returns advice, where the message does not contain it.
+    /// Returns advice that the message does not contain.
     fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Dataset(error) if error.refusal() == Some(Refusal::Locked) => {
@@ -120,13 +120,13 @@ impl Failure {
     }
 }
 
-/// Prints a line on standard error. A closed standard error is no failure.
+/// Prints a line on standard error. Errors of standard error are ignored.
 pub(crate) fn complain(line: &str) {
     use io::Write;
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Converts an error of standard output into a failure.
+/// Converts an I/O error of standard output to a failure.
 pub(crate) fn on_stdout(error: io::Error) -> Failure {
     match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::OutputClosed,
@@ -134,7 +134,7 @@ pub(crate) fn on_stdout(error: io::Error) -> Failure {
     }
 }
 
-/// Adds file and operation to an error of a user's file.
+/// Adds the file and the operation to an [`io::Error`] of a file given by the user.
 pub(crate) trait FileContext<T> {
     /// Adds the operation and the file to the error.
     fn on_file(self, operation: &'static str, path: &Path) -> Result<T, Failure>;

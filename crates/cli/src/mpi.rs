@@ -1,6 +1,6 @@
-//! The other ranks of the command's job under mpiexec.
+//! Finds the other ranks of the command's job under mpiexec.
 //!
-//! The command itself needs no MPI. If the environment shows that it is one of several ranks, it loads
+//! The command does not depend on MPI. If the environment shows that the command is one of several ranks, it loads
 //! libturbidite_mpi_world.so, which was built with the site's mpicc, from its own prefix or the loader's path.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -18,7 +18,7 @@ const LIBRARY: &str = "libturbidite_mpi_world.so";
 /// Environment variables in which launchers pass the number of ranks: MPICH and Intel MPI, Open MPI, MVAPICH.
 const SIZES: [&str; 3] = ["PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"];
 
-/// Set while MPI begins.
+/// Whether MPI is being initialised.
 static BEGINS: AtomicBool = AtomicBool::new(false);
 
 /// All ranks of the job.
@@ -28,12 +28,12 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Begins MPI. Returns `None` for a process on its own.
+    /// Initialises MPI. Returns `None` if the process is not one of several ranks.
     pub(crate) fn find() -> Result<Option<Self>, Failure> {
         let ranks = SIZES.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
         let Some(ranks @ 2..) = ranks else { return Ok(None) };
         let library = load()?;
-        // SAFETY: the library of this name has these functions with these types (mpi/world.c).
+        // SAFETY: the library of this name exports these functions with these types (mpi/world.c).
         let (begin, end, last_error) = unsafe {
             let begin: unsafe extern "C" fn() -> *mut TransportTable =
                 std::mem::transmute(symbol(library, c"turbidite_mpi_world_begin")?);
@@ -44,20 +44,21 @@ impl World {
             (begin, end, last_error)
         };
         BEGINS.store(true, Ordering::Relaxed);
-        // SAFETY: registers a function that stays; the other is called once, before anything else of MPI.
+        // SAFETY: the registered function is valid until the process ends. `begin` is called once, before any other MPI
+        // function.
         let table = unsafe {
             libc::atexit(explain_exit);
             begin()
         };
         BEGINS.store(false, Ordering::Relaxed);
         if table.is_null() {
-            // SAFETY: the library guarantees a string.
+            // SAFETY: the library returns a C string.
             let why = unsafe { CStr::from_ptr(last_error()) }.to_string_lossy().into_owned();
             return Err(unusable(&why));
         }
         let world = Self { table, end };
         if world.ranks() == 1 {
-            // An MPI library that does not know the launcher begins as a program of one rank.
+            // An MPI library that does not support the launcher is initialised as a program of one rank.
             world.leave()?;
             return Err(unusable(&format!(
                 "MPI reports 1 rank where mpiexec started {ranks}: mpiexec belongs to another MPI"
@@ -67,7 +68,7 @@ impl World {
     }
 
     fn table(&self) -> TransportTable {
-        // SAFETY: not NULL, and the library's until `leave`.
+        // SAFETY: the table is not NULL, and valid until `leave`.
         unsafe { *self.table }
     }
 
@@ -80,20 +81,20 @@ impl World {
     }
 
     pub(crate) fn topology(&self) -> Topology {
-        // SAFETY: the library names the node of every rank, or none.
+        // SAFETY: the library's table describes the nodes of all ranks, or none.
         unsafe { self.table().topology() }.unwrap_or_else(Topology::one_node)
     }
 
-    /// Returns the connection; it must not be used after [`World::leave`].
+    /// Returns the connection to the other ranks, which must not be used after [`World::leave`].
     pub(crate) fn transport(&self, credit_batches: usize) -> Result<ForeignTransport, Error> {
-        // SAFETY: the library keeps to the contract; the table stays until `leave`.
+        // SAFETY: the library implements the transport's contract, and its table is valid until `leave`.
         unsafe { self.table().resolve(credit_batches) }
     }
 
-    /// Ends MPI. Every rank calls it, after its last use of the transport. Without it mpiexec ends the job as failed,
-    /// as it should if this rank alone cannot continue.
+    /// Finalises MPI, after the last use of the transport. Collective. If a rank exits without this call, mpiexec ends
+    /// the job as failed, as it should if only this rank cannot continue.
     pub(crate) fn leave(self) -> Result<(), Failure> {
-        // SAFETY: begun by the same library, and ended once, since it consumes the world.
+        // SAFETY: the same library created the table, and this method consumes the world, so `end` is called once.
         match unsafe { (self.end)(self.table) } {
             0 => Ok(()),
             _ => Err(unusable("MPI could not be finalised")),
@@ -101,7 +102,7 @@ impl World {
     }
 }
 
-/// Explains the exit: MPICH ends the process if it cannot reach the launcher.
+/// Explains why the process exits: MPICH ends the process if it cannot reach the launcher.
 extern "C" fn explain_exit() {
     if BEGINS.load(Ordering::Relaxed) {
         complain(&format!(
@@ -124,10 +125,10 @@ fn load() -> Result<*mut c_void, Failure> {
     let beside = prefix.map(|prefix| prefix.join("lib").join(LIBRARY)).filter(|path| path.exists());
     let path: PathBuf = beside.unwrap_or_else(|| Path::new(LIBRARY).to_owned());
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| unusable("its path has a NUL byte"))?;
-    // SAFETY: loads a library of ours, which then runs MPI's own initialisers. Its symbols are global, as MPI needs.
+    // SAFETY: our own library is loaded, which runs MPI's initialisers. Its symbols are global, as MPI requires.
     let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL) };
     if library.is_null() {
-        // SAFETY: after a failure the result is a string.
+        // SAFETY: after a failure, dlerror returns a C string.
         let why = unsafe { CStr::from_ptr(libc::dlerror()) }.to_string_lossy().into_owned();
         return Err(unusable(&why));
     }
@@ -135,7 +136,7 @@ fn load() -> Result<*mut c_void, Failure> {
 }
 
 fn symbol(library: *mut c_void, name: &CStr) -> Result<*mut c_void, Failure> {
-    // SAFETY: a library that was loaded, and a C string.
+    // SAFETY: the library is loaded, and the name is a C string.
     let found = unsafe { libc::dlsym(library, name.as_ptr()) };
     if found.is_null() { Err(unusable(&format!("{LIBRARY} belongs to another release"))) } else { Ok(found) }
 }

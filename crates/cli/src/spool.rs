@@ -1,15 +1,15 @@
-//! Files that killed runs left in the preload library's spool: the only module of the command that knows the spool's
-//! layout.
+//! Finds and moves files that killed runs left in the preload library's spool. Only this module of the command depends
+//! on the spool's layout.
 //!
 //! ```text
-//! SPOOL/turbidite-<user>/<host>-<process>-<start>/.owner    who spools, as JSON; a living process holds its flock
+//! SPOOL/turbidite-<user>/<host>-<process>-<start>/.owner    the owner, as JSON; a living process holds its flock
 //! SPOOL/turbidite-<user>/<host>-<process>-<start>/files/…   spooled files below their absolute paths
 //! ```
 //!
 //! Invariants
-//! - Files of a living process, or of one whose state cannot be determined from this host, are never touched. The lock
-//!   of the files' owner is held while they are moved.
-//! - No existing file is overwritten, and a file leaves the spool only when its copy is durable.
+//! - Files are never touched if their process is alive or its state cannot be determined from this host. The lock on
+//!   `.owner` is held while files are moved.
+//! - No existing file is overwritten. A file is removed from the spool only once its copy is durable.
 
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
 const FILES: &str = "files";
 
-/// The owner of a folder. Fields that another release did not write have defaults.
+/// The owner of a folder. Fields that another release does not write have default values.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Owner {
@@ -39,7 +39,7 @@ pub(crate) struct Owner {
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct OwnedDataset {
-    /// The pattern of its files.
+    /// The pattern of the dataset's files.
     pub(crate) files: String,
     pub(crate) out: PathBuf,
 }
@@ -48,7 +48,7 @@ pub(crate) struct OwnedDataset {
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct SpooledFile {
     pub(crate) spooled: PathBuf,
-    /// The path that the program gave.
+    /// The original path of the file.
     pub(crate) path: PathBuf,
     pub(crate) bytes: u64,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Leftover {
     pub(crate) folder: PathBuf,
     pub(crate) owner: Owner,
     pub(crate) files: Vec<SpooledFile>,
-    /// Held, so that no other process moves them.
+    /// The lock on `.owner`, which is held so that no other process moves the files.
     _lock: File,
 }
 
@@ -69,17 +69,18 @@ pub(crate) struct Found {
     pub(crate) leftovers: Vec<Leftover>,
     /// Number of living processes.
     pub(crate) living: usize,
-    /// Folders of other hosts, or without a readable owner: this host cannot determine whether their process lives.
+    /// Folders of other hosts, or without a readable `.owner`. This host cannot determine whether their processes are
+    /// alive.
     pub(crate) unknown: Vec<PathBuf>,
 }
 
-/// Finds the files that dead processes of this user left in a spool. The result is empty if the user has no folder
+/// Finds the files that dead processes of this user left in a spool. Returns an empty result if the user has no folder
 /// there.
 ///
 /// # Errors
-/// When folders cannot be read, or the user's folder belongs to another user.
+/// Returns an error if folders cannot be read, or if the user's folder belongs to another user.
 pub(crate) fn find(spool: &Path) -> io::Result<Found> {
-    // Folders of /proc/self belong to the effective user.
+    // /proc/self belongs to the effective user.
     let user = Path::new("/proc/self").metadata()?.uid();
     let ours = spool.join(format!("turbidite-{user}"));
     let mut found = Found::default();
@@ -115,15 +116,15 @@ pub(crate) fn find(spool: &Path) -> io::Result<Found> {
     Ok(found)
 }
 
-/// Reads the owner of a folder, and opens the file whose lock shows whether it lives.
+/// Reads the owner of a folder. Also returns `.owner`, whose lock shows whether the owner is alive.
 fn read_owner(folder: &Path) -> Option<(Owner, File)> {
     let file = File::open(folder.join(OWNER)).ok()?;
     let owner = serde_json::from_reader(&file).ok()?;
     Some((owner, file))
 }
 
-/// Collects the files below `folder`, whose original path is `path`. Links are ignored: they are not the program's
-/// files.
+/// Collects the files below `folder`, whose original path is `path`. Links are ignored, since they are not the
+/// program's files.
 fn list(folder: &Path, path: &Path, files: &mut Vec<SpooledFile>) -> io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -147,21 +148,22 @@ impl Leftover {
     /// Moves one of the files to its original path.
     ///
     /// # Errors
-    /// When a file exists at that path, or it cannot be written; the file then stays in the spool.
+    /// Returns an error if a file exists at that path, or if the path cannot be written. The file then stays in the
+    /// spool.
     pub(crate) fn put_in_place(&self, file: &SpooledFile) -> io::Result<()> {
         let folder = file.path.parent().unwrap_or(Path::new("/"));
         std::fs::create_dir_all(folder)?;
-        // Unlike a rename, a link never replaces a file.
+        // Unlike a rename, a hard link never replaces a file.
         match std::fs::hard_link(&file.spooled, &file.path) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(error),
-            // Another file system, or one without links.
+            // The path is on another file system, or its file system has no hard links.
             Err(_) => copy(&file.spooled, &file.path)?,
         }
         File::open(&file.path)?.sync_all()?;
         File::open(folder)?.sync_all()?;
         std::fs::remove_file(&file.spooled)?;
-        // Up to the folder of all files. A folder that is not empty stays.
+        // Empty folders are removed, up to the folder that holds all files.
         let top = self.folder.join(FILES);
         for above in file.spooled.ancestors().skip(1).take_while(|above| above.starts_with(&top)) {
             if std::fs::remove_dir(above).is_err() {
@@ -178,11 +180,11 @@ impl Leftover {
         if files.exists() {
             return Ok(());
         }
-        // The process's locks are no longer needed; older releases had none.
+        // The process's locks are no longer needed. Older releases created no such file.
         let _ = std::fs::remove_file(self.folder.join(MOVES));
         std::fs::remove_file(self.folder.join(OWNER))?;
         std::fs::remove_dir(&self.folder)?;
-        // Other processes may spool in the user's folder.
+        // The user's folder may contain folders of other processes.
         if let Some(ours) = self.folder.parent() {
             let _ = std::fs::remove_dir(ours);
         }
@@ -196,17 +198,17 @@ impl Leftover {
     }
 }
 
-/// Removes a folder and its subfolders, as far as they hold no file.
+/// Removes the subfolders of a folder, and the folder itself, if they contain no files.
 fn remove_empty(folder: &Path) {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .for_each(|entry| remove_empty(&entry.path()));
-    // A folder that is not empty stays.
+    // A folder that is not empty is not removed.
     let _ = std::fs::remove_dir(folder);
 }
 
-/// Copies a file to an unused name, which appears when all of its content is durable.
+/// Copies a file to an unused path. The file appears at that path once its content is durable.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut name = to.as_os_str().to_owned();
     name.push(format!(".salvaged-{}", std::process::id()));
@@ -226,7 +228,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         }
     })();
     if copied.is_err() {
-        // On any failure, the spool still has the file, and the draft is useless.
+        // After a failure, the spool still has the file, so the incomplete copy is removed.
         let _ = std::fs::remove_file(&draft);
     }
     copied

@@ -1,4 +1,4 @@
-//! Formatting of numbers: counts, sizes, rates, durations; parsing of sizes.
+//! Formats counts, sizes, fractions and durations, and parses sizes.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 
-/// Returns a size in decimal units with three digits: `8.26 MB`.
+/// Returns a size in decimal units, with three digits: `8.26 MB`.
 pub(crate) fn bytes(number: u64) -> String {
     if number < 1000 {
         return counted(number, "byte", "bytes");
@@ -38,7 +38,7 @@ pub(crate) fn bytes(number: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
-/// Returns three significant digits below 1000, whole numbers above.
+/// Returns a number with three significant digits below 1000, and as a whole number above.
 pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         below if below < 9.995 => 2,
@@ -48,7 +48,7 @@ pub(crate) fn three_digits(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// Returns a number of any magnitude with about this many significant digits: `12,345`, `0.00123`, `1.23e-7`.
+/// Returns a number of any magnitude with about `digits` significant digits: `12,345`, `0.00123`, `1.23e-7`.
 pub(crate) fn number(value: f64, digits: usize) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -85,7 +85,7 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// Returns a fraction as percent: `0.0123 %`, `12.3 %`, `100 %`.
+/// Returns a fraction as a percentage: `0.0123 %`, `12.3 %`, `100 %`.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     match percent.abs() {
@@ -98,10 +98,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// Rounds a lower bound down, or an upper one up, to this many digits, so that it remains a bound.
+/// Rounds a lower bound down, or an upper bound up, to `digits` digits, so that it remains a bound.
 pub(crate) fn rounded_out(bound: f64, digits: usize, is_least: bool) -> f64 {
     let rounded = format!("{bound:.*e}", digits.saturating_sub(1)).parse().unwrap_or(bound);
-    // The exponent of the bound, not of the rounded value: 0.9996 becomes 1.00, and 0.999 is the number below.
+    // The step is computed from the bound's exponent, not the rounded value's. For example, 0.9996 is rounded to 1.00,
+    // and the next lower number is 0.999.
     let text = format!("{bound:e}");
     let exponent = text.split_once('e').map_or("0", |(_, exponent)| exponent);
     let is_inside = if is_least { rounded > bound } else { rounded < bound };
@@ -113,12 +114,12 @@ pub(crate) fn rounded_out(bound: f64, digits: usize, is_least: bool) -> f64 {
     format!("{moved:.*e}", digits.saturating_sub(1)).parse().unwrap_or(bound)
 }
 
-/// Returns a part of a whole as a fraction; 0 of 0 is 0.
+/// Returns a part of a whole as a fraction, or 0 if the whole is 0.
 pub(crate) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// Parses a size as typed by users: `8MiB`, `32 KiB`, `1GB`, `65536`.
+/// Parses a size given by the user: `8MiB`, `32 KiB`, `1GB`, `65536`.
 pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|letter: char| !letter.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! Answers of the real command on real dumps, compared with a direct scan of the dumps.
+//! Compares results of the real command on real dumps with a direct scan of the dumps.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -9,8 +9,8 @@ use std::sync::OnceLock;
 
 use support::{Particle, STEPS, csv, ends_with, ingest, json, ok, scan, text};
 
-/// A dataset of the sample that all tests here read: 16 ranks, small runs and pages so that there are many. No rank
-/// keeps records because another, or the disk, is slow to take them.
+/// Returns the dataset that all tests here read. It has 16 ranks, and many small runs and pages. The credit timeout is
+/// so long that no record is spilled.
 fn dataset() -> &'static Path {
     static DATASET: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
     let (_, path) = DATASET.get_or_init(|| {
@@ -23,7 +23,7 @@ fn dataset() -> &'static Path {
     path
 }
 
-/// Ids and energies of the particles of some steps that match, sorted.
+/// Returns the sorted steps, ids and energies of the matching particles of some steps.
 fn expected(steps: &[u64], matches: impl Fn(&Particle) -> bool) -> Vec<(u64, i32, f32)> {
     let mut rows = Vec::new();
     for &step in steps {
@@ -33,7 +33,7 @@ fn expected(steps: &[u64], matches: impl Fn(&Particle) -> bool) -> Vec<(u64, i32
     rows
 }
 
-/// The same from the command.
+/// Returns the same rows from the command.
 #[track_caller]
 fn answered(arguments: &[&str]) -> Vec<(u64, i32, f32)> {
     let base = ["query", text(dataset()), "--columns", "epoch,id,energy"];
@@ -147,7 +147,7 @@ fn explanations_read_nothing_and_agree_with_the_query() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("rows.csv");
     let answer = json(&[&base[..], &["-o", text(&file)]].concat());
-    // Pages that are tested may be fetched once more with their neighbours when rows are picked out.
+    // Pages that the filter has read may be fetched again with their neighbours when the matching rows are read.
     let least = stated["epochs"][0]["bytes_least"].as_u64().unwrap();
     assert!(answer["figures"]["bytes_read"].as_u64().unwrap() <= most + least);
     assert!(most > 0 && most < stated["epochs"][0]["bytes"].as_u64().unwrap());
@@ -196,7 +196,7 @@ fn any_number_of_ranks_stores_the_same() {
     }
 }
 
-/// Positions need the constants of the file each particle comes from.
+/// Positions are derived with the header constants of each particle's own file.
 #[test]
 fn header_constants_are_those_of_each_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -219,7 +219,8 @@ fn header_constants_are_those_of_each_file() {
     let mut wanted: Vec<(i32, f32, u32)> = scan(2000)
         .iter()
         .map(|one| {
-            // The grids of ranks 0 and 2 begin at x = 0, those of 1 and 3 at 64; 128 cells of 0.5 each.
+            // The grids of ranks 0 and 2 begin at x = 0, and those of ranks 1 and 3 at 64. Each has 128 cells of length
+            // 0.5.
             let origin = if one.rank % 2 == 0 { 0.0 } else { 64.0 };
             let x = origin + (f64::from(one.cell % 130) - 1.0 + (f64::from(one.dx) + 1.0) / 2.0) * 0.5;
             (one.id, x as f32, one.rank)
@@ -291,7 +292,7 @@ fn records_with_headers_gaps_and_units_are_read() {
     ]);
     let out = ok(&["query", text(&path), "--epoch", "30", "--where", "cell >= 18446744073709240615", "--order"]);
     let lines: Vec<&str> = out.lines().collect();
-    // 2^64 - 1 - 300,000 - 11,000 and above: the 1000 of rank 0 and those of rank 1 lie higher, all of them match.
+    // The bound is 2^64 - 1 - 300,000 - 11,000. All 1000 records of rank 0 and all of rank 1 are above it.
     assert_eq!(lines.len(), 2001);
     assert_eq!(lines[0], "cell,density,level,twice,epoch");
     assert_eq!(lines[1], format!("{},124.875,4,249.75,30", u64::MAX - 300_000 - 1999));

@@ -1,4 +1,5 @@
-//! What cannot be done: exit codes, messages that name the file and say what to do, and nothing changed.
+//! Tests requests that must fail: their exit codes, and messages that name the file and state what to do. Nothing may
+//! change.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +13,7 @@ use support::{ENERGY, ends_with, ingest, json, ok, sample, text};
 use turbidite::storage::{FileSystem, Storage};
 use turbidite::store::{DatasetPaths, WriterLock};
 
-/// A dataset of two steps, small enough to make one for each test.
+/// Creates a dataset of two steps, which is small enough to create one for each test.
 fn two_steps() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("particles");
@@ -20,7 +21,7 @@ fn two_steps() -> (tempfile::TempDir, PathBuf) {
     (folder, path)
 }
 
-/// A copy of one step of the sample that a test may spoil.
+/// Creates a copy of one step of the sample, which a test may modify.
 fn dumps() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("dumps");
@@ -226,7 +227,7 @@ fn a_derived_value_that_does_not_fit_leaves_no_epoch() {
     let arguments = ["ingest", text(&source), "--out", text(&out), "--key", "ux", "--derive", "n:u8=i"];
     refused(2, &arguments, &["eparticle.500.", "u8"]);
     assert_eq!(ok(&["query", text(&out), "--count"]), "0\n");
-    // The unfinished epoch can be looked at and removed, and the dataset is free for the next writer.
+    // The unfinished epoch can be listed and removed, and the dataset is not locked.
     let stated = json(&["salvage", text(&out), "--discard"]);
     assert!(stated["writer"].is_null(), "{stated}");
     assert_eq!(ok(&["salvage", text(&out)]), "no unfinished epochs\n");

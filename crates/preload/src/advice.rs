@@ -2,7 +2,7 @@
 
 use turbidite::{Error, Refusal};
 
-/// Returns the error message, with a remedy where a setting decides.
+/// Returns the error message, with a remedy if a setting of the configuration avoids the error.
 pub(crate) fn in_words(error: &Error) -> String {
     let advice = match error.refusal() {
         Some(Refusal::Locked) => "if that process is certainly gone, break_lock = true takes over the lock",

@@ -1,4 +1,4 @@
-//! The configuration: maps files to datasets.
+//! The configuration file, which maps source files to datasets.
 //!
 //! ```toml
 //! # quiet = true               # print no summary at the end of a successful run; errors are still printed
@@ -35,9 +35,9 @@
 //! offset = 63
 //! ```
 //!
-//! With `format = "vpic"` the files are VPIC's particle dumps: headers are checked, and the fields and the constants
+//! With `format = "vpic"` the files are VPIC's particle dumps: their headers are checked. The fields and the constants
 //! `header.step` to `header.q_m` are built in. The settings header_bytes, record_bytes, records, magic, field and
-//! constant are refused.
+//! constant are errors.
 //!
 //! With `format = "lammps"` the files are LAMMPS' binary dumps, which state the lengths of their headers and the names
 //! of their columns. Each field names a column of the file, in any order; its `type` is the type stored. The constants
@@ -45,7 +45,8 @@
 //! factors. Without `{epoch}`, `files` matches dumps of several steps. Each step becomes an epoch and is indexed while
 //! the dump is still being written.
 //!
-//! A pattern may name parts of a dataset by `{id}`, as in `rdb_{id}.dat`: the name is stored as a column.
+//! With `{id}` in its pattern, as in `rdb_{id}.dat`, each file of a dataset holds one record. The number in the file's
+//! name is stored as the column `id`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,7 +69,7 @@ struct Document {
 #[derive(Debug)]
 pub(crate) struct Configuration {
     pub(crate) plans: Vec<DatasetPlan>,
-    /// Print nothing on success.
+    /// Whether to print nothing on success.
     pub(crate) quiet: bool,
 }
 
@@ -126,10 +127,10 @@ pub(crate) enum Format {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
-    /// Keep them.
+    /// The files stay at their original paths.
     #[default]
     Keep,
-    /// Write them to the spool, and remove them once their epoch is indexed.
+    /// The files are written to the spool, and removed once their epoch is indexed.
     Replace,
 }
 
@@ -145,7 +146,7 @@ enum Existing {
 /// One dataset and its source files.
 #[derive(Debug)]
 pub(crate) struct DatasetPlan {
-    /// The path of its configuration file.
+    /// The path of the configuration file.
     pub(crate) config: PathBuf,
     pub(crate) pattern: PathPattern,
     pub(crate) out: PathBuf,
@@ -153,7 +154,7 @@ pub(crate) struct DatasetPlan {
     pub(crate) format: Format,
     pub(crate) header_bytes: usize,
     pub(crate) record_bytes: usize,
-    /// Checks of every raw file's header.
+    /// The checks of each file's header, with [`Format::Records`].
     pub(crate) checks: Checks,
     pub(crate) fields: Vec<Field>,
     pub(crate) constants: Vec<Field>,
@@ -167,7 +168,7 @@ pub(crate) struct DatasetPlan {
     pub(crate) spool: PathBuf,
     pub(crate) if_exists: IfExists,
     pub(crate) truncate_after: Option<u64>,
-    /// Also write to a dataset that was indexed from another pattern.
+    /// Whether to append to a dataset that was indexed from another pattern.
     pub(crate) any_source: bool,
     pub(crate) break_lock: bool,
     pub(crate) files_per_epoch: Option<u64>,
@@ -176,13 +177,13 @@ pub(crate) struct DatasetPlan {
     pub(crate) stall_limit: Option<Duration>,
 }
 
-/// The column that holds `{id}` of a pattern.
+/// Name of the column that stores the value of `{id}`.
 const ID: &str = "id";
 
 /// Reads a configuration.
 ///
 /// # Errors
-/// One line per mistake.
+/// Returns one message per mistake, each on one line.
 pub(crate) fn read(path: &Path) -> Result<Configuration, Vec<String>> {
     let at = |what: String| format!("{}: {what}", path.display());
     let text = std::fs::read_to_string(path).map_err(|error| vec![at(error.to_string())])?;
@@ -208,7 +209,7 @@ fn in_one_line(text: &str, error: &toml::de::Error) -> String {
     line.map_or_else(|| message.clone(), |line| format!("line {line}: {message}"))
 }
 
-/// Refuses two datasets with the same folder: their records would be mixed.
+/// Returns the plan, or an error if an earlier plan has the same output folder: records of both would be mixed.
 fn refuse_twice(plans: &[DatasetPlan], plan: DatasetPlan) -> Result<DatasetPlan, String> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     match plans.iter().position(|other| real(&other.out) == real(&plan.out)) {
@@ -239,7 +240,7 @@ fn end(fields: &[Field]) -> usize {
 }
 
 impl DatasetEntry {
-    /// Returns the settings in use that describe records. Only [`Format::Records`] takes them.
+    /// Returns the names of the given settings that describe records. Only [`Format::Records`] accepts these settings.
     fn descriptions(&self) -> Vec<&'static str> {
         let settings = [
             ("header_bytes", self.header_bytes.is_some()),
@@ -252,7 +253,7 @@ impl DatasetEntry {
     }
 }
 
-/// Checks the rest of the configuration against the format.
+/// Checks that the other settings of a dataset are valid for its format.
 fn check_format(written: &DatasetEntry, pattern: &PathPattern) -> Result<(), String> {
     let unnamed = || Err(format!("'{}' has no {{epoch}}", written.files));
     match written.format {
@@ -341,7 +342,7 @@ fn plan(written: DatasetEntry, config: &Path) -> Result<DatasetPlan, String> {
     let checks = Checks::parse(written.records.as_deref(), written.magic.as_ref(), header_bytes as u64)?;
     let mut total_bytes = record_bytes;
     if pattern.names_records() {
-        // The name is appended to each record as eight bytes.
+        // The number in the file's name is appended to each record as eight bytes.
         fields.push(Field { column: Column::new(ID, DataType::U64), offset: record_bytes });
         total_bytes += 8;
     }
@@ -417,7 +418,7 @@ impl DatasetPlan {
         )
     }
 
-    /// Returns the size of a record in its file, without a name that becomes a column.
+    /// Returns the size of a record in its file, without the appended `{id}` column.
     pub(crate) fn file_record_bytes(&self) -> usize {
         if self.pattern.names_records() { self.record_bytes - 8 } else { self.record_bytes }
     }

@@ -1,4 +1,4 @@
-//! Conversion of LAMMPS rows, whose values are all doubles, to records of the configured types.
+//! Converts LAMMPS rows, whose values are all doubles, to records of the configured types.
 //!
 //! Invariant: an integer is stored only if the double is exactly that integer.
 
@@ -8,13 +8,13 @@ use turbidite_source::lammps::Step;
 
 use crate::config::DatasetPlan;
 
-/// Doubles represent every integer up to this bound exactly.
+/// 2^53. Doubles represent every integer up to this bound exactly.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Returns the index of each field within a row.
+/// Returns the index of each field's value within a row.
 pub(crate) fn places(plan: &DatasetPlan, step: &Step) -> Result<Vec<usize>, String> {
     if step.names.is_empty() {
-        // Old releases name no columns: the fields must be all of them, in order.
+        // Old releases write no column names, so the configuration must list all columns in order.
         if step.values != plan.fields.len() {
             return Err(format!(
                 "has {} values per atom, but the configuration has {} fields",
@@ -32,7 +32,7 @@ pub(crate) fn places(plan: &DatasetPlan, step: &Step) -> Result<Vec<usize>, Stri
     plan.fields.iter().map(place).collect()
 }
 
-/// Converts whole rows of `stride` bytes.
+/// Converts rows of `stride` bytes each. `rows` ends at the end of a row.
 pub(crate) fn convert(
     plan: &DatasetPlan,
     places: &[usize],
@@ -43,7 +43,7 @@ pub(crate) fn convert(
     records.clear();
     for row in rows.chunks_exact(stride) {
         for (field, place) in plan.fields.iter().zip(places) {
-            // Indexes are below the number of values per row.
+            // Each place is less than the number of values per row.
             let value = row[place * 8..].first_chunk().map_or(f64::NAN, |bytes| f64::from_le_bytes(*bytes));
             if !push(records, value, field.column.data_type) {
                 let Field { column, .. } = field;

@@ -28,14 +28,14 @@ const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Matching files that were closed.
+    /// Number of matching files that the program has closed.
     pub(crate) files: u64,
     /// Number of records per indexed epoch. Indexing an epoch again replaces its entry.
     pub(crate) indexed: BTreeMap<u64, u64>,
-    /// Existing epochs that were skipped.
+    /// Number of epochs that were skipped because the dataset already has them.
     pub(crate) skipped: u64,
     pub(crate) failed: u64,
-    /// Files that should have been spooled but were written to their original paths.
+    /// Number of files that were to be spooled but were written to their original paths.
     pub(crate) unspooled: u64,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Dataset {
     job: Option<RankJob>,
     /// State shared by all datasets.
     process: Arc<runtime::Process>,
-    /// Files of several epochs that could not be read to the end, with the reason.
+    /// Files of several epochs that cannot be read to their ends, each with the reason.
     corrupt: HashMap<PathBuf, String>,
     /// Indexing has stopped for the rest of the run.
     given_up: bool,
@@ -120,7 +120,8 @@ impl Dataset {
 
     /// Writes one epoch. Collective.
     pub(crate) fn index(&mut self, epoch: u64, mut files: EpochFiles, world: &World) {
-        // A file that holds one record, or several epochs, does not determine the other files of its epoch.
+        // If files hold one record or several epochs, a rewritten file does not imply that the epoch's other files
+        // belong to the new version.
         let remembers = self.plan.pattern.names_epochs() && !self.plan.pattern.names_records();
         self.past.recall(epoch, &mut files);
         let result = self.write(epoch, &mut files, world);
@@ -149,7 +150,7 @@ impl Dataset {
         }
     }
 
-    /// Returns the message about an epoch that is not indexed.
+    /// Returns the message that an epoch is not indexed, with the reason.
     fn why_not_indexed(&self, epoch: u64, what: &str, files: &EpochFiles) -> String {
         if !self.given_up {
             let stored = if self.past.has(epoch) { "; the dataset keeps the previous version" } else { "" };
@@ -163,7 +164,8 @@ impl Dataset {
         )
     }
 
-    /// Removes the parts of a failed epoch, once the program's files are complete on all ranks. Collective.
+    /// Removes a failed epoch's part files, if the program's files are at their original paths on all ranks.
+    /// Collective.
     fn clear_up(&mut self, complete: bool, world: &World) {
         // All ranks agree on whether an epoch has failed. If none has, the ranks may have no connection, and no
         // collective is called.
@@ -213,7 +215,7 @@ impl Dataset {
         options.break_lock = self.plan.break_lock;
         options.source = Some(format!("preload: {}", self.plan.pattern));
         options.match_source = !self.plan.any_source;
-        // A configuration that continues a run states how existing epochs are handled.
+        // With `if_exists` or `truncate_after`, the configuration states how existing epochs are handled.
         options.must_be_empty = self.plan.if_exists == IfExists::Error && self.plan.truncate_after.is_none();
         options.credit_timeout = CREDIT_TIMEOUT;
         options.stall_limit = Some(self.plan.stall_limit.unwrap_or(STALL_LIMIT));
@@ -243,7 +245,7 @@ impl Dataset {
         self.pending.retain(|_, files| !files.is_empty());
     }
 
-    /// Forgets a file that is being renamed. Returns whether it was known.
+    /// Forgets a file that is being renamed. Returns whether the file was known.
     pub(crate) fn part_with(&mut self, path: &Path) -> bool {
         let known = self.corrupt.contains_key(path)
             || self.pending.values().any(|files| files.finished.iter().any(|file| file.path == path));
@@ -276,7 +278,7 @@ impl Dataset {
         }
     }
 
-    /// Returns text that names the epochs with unindexed files on this rank, or `None`.
+    /// Returns text that lists the epochs with unindexed files on this rank, or `None` if there are none.
     fn epochs_left(&self) -> Option<String> {
         let epochs: Vec<String> = self.pending.keys().map(u64::to_string).collect();
         match epochs.as_slice() {

@@ -1,8 +1,8 @@
-//! Files of several consecutive epochs, followed while the program writes them.
+//! Follows files of several consecutive epochs while the program writes them.
 //!
-//! Invariant: an epoch of a file is reported once all of its bytes are written. Bytes behind the last complete epoch
-//! when the file is closed are damage. The numbers of the epochs lost there are unknown, so no epoch that is missing
-//! from the file counts as complete.
+//! Invariant: an epoch of a file is reported once all of its bytes are written. If bytes follow the last complete epoch
+//! when the file is closed, the file is corrupt. The numbers of the epochs lost there are unknown, so no epoch that is
+//! missing from the file counts as complete.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use crate::pending::Finished;
 #[derive(Debug)]
 pub(crate) struct Growing {
     path: PathBuf,
-    /// The end of the last complete epoch.
+    /// The byte at which the last complete epoch ends.
     known: u64,
-    /// The reason why the rest cannot be read.
+    /// The reason why the rest of the file cannot be read.
     corruption: Option<String>,
 }
 
 impl Growing {
-    /// Returns the state of a file that the program has just opened. Existing content, as when it is opened for
-    /// appending, was read before.
+    /// Returns the state of a file that the program has just opened. Existing content, for example of a file opened for
+    /// appending, has been read before.
     pub(crate) fn opened(path: &Path) -> Self {
         let known = path.metadata().map_or(0, |data| data.len());
         Self { path: path.to_owned(), known, corruption: None }
     }
 
-    /// Returns the state of a file that was just renamed to its name, of which nothing is known.
+    /// Returns the state of a file that has just been renamed to a matching name. None of its epochs is known.
     pub(crate) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), known: 0, corruption: None }
     }
@@ -66,7 +66,7 @@ impl Growing {
         Ok(())
     }
 
-    /// Ends following the file: the program writes no more. Returns the path and the error if its rest is damaged.
+    /// Stops following the file, which the program has closed. Returns the path and the error if the file is corrupt.
     pub(crate) fn corruption(self) -> Option<(PathBuf, String)> {
         let Self { path, known, corruption } = self;
         let rest = || {
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes a step of two chunks as old releases of LAMMPS do, with three values per atom.
+    /// Encodes a step of two chunks in the format of old LAMMPS releases, with three values per atom.
     fn written(step: i64, rows: [usize; 2]) -> Vec<u8> {
         let mut bytes = [step, (rows[0] + rows[1]) as i64].map(i64::to_le_bytes).concat();
         bytes.extend([0i32; 7].map(i32::to_le_bytes).concat());
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(steps(&mut growing, &second[20..]), [(100, Some(first.len() as u64))]);
         assert_eq!(steps(&mut growing, &[]), []);
 
-        // Opened again, for appending.
+        // The file is opened again, for appending.
         let mut again = Growing::opened(&path);
         assert!(!again.is_new());
         assert_eq!(steps(&mut again, &first), [(50, Some((first.len() + second.len()) as u64))]);

@@ -3,17 +3,17 @@
 use std::cell::Cell;
 
 thread_local! {
-    // It has no destructor, so it needs no registration and works throughout a thread's life.
+    // A type without a destructor needs no registration, so the flag is valid throughout a thread's life.
     static OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the calls of this thread as ours until it is dropped.
+/// A guard that marks the calls of this thread as ours until it is dropped.
 pub(crate) struct Guard(());
 
 impl Guard {
-    /// Sets the mark, or returns `None` when this thread is in our code already.
+    /// Sets the mark, or returns `None` if this thread is already in our code.
     pub(crate) fn enter() -> Option<Self> {
-        // Constructed only when this call sets the mark: dropping it clears the mark.
+        // The guard is constructed only if this call sets the mark, since dropping the guard clears it.
         OURS.with(|ours| (!ours.replace(true)).then(|| Self(())))
     }
 

@@ -1,4 +1,4 @@
-//! Reading an epoch's files back and appending their records.
+//! Reads an epoch's files back and appends their records to the job.
 //!
 //! Blocks of a file are read in an order in which every prefix is a sample of the whole file: partition tables are
 //! computed from the records appended so far, and neighbouring records of a dump are similar.
@@ -28,7 +28,7 @@ struct Span {
     stride: u64,
 }
 
-/// The buffer for one block, and the rank that the blocks belong to.
+/// The buffers for one block, and the rank that reads it.
 struct Blocks {
     read: Vec<u8>,
     converted: Vec<u8>,
@@ -36,8 +36,8 @@ struct Blocks {
 }
 
 impl Blocks {
-    /// Splits consecutive records of `stride` bytes into blocks. Returns the first record and the number of records of
-    /// each, in an order in which every prefix is a sample of the whole. The order differs between ranks.
+    /// Splits consecutive records of `stride` bytes into blocks. Returns each block's first record and number of
+    /// records. Every prefix of the returned order is a sample of all records. The order differs between ranks.
     fn of(&self, records: u64, stride: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let length = block_records(records, BLOCK_BYTES / stride);
         let count = usize::try_from(records.div_ceil(length)).unwrap_or(usize::MAX);
@@ -46,7 +46,7 @@ impl Blocks {
     }
 }
 
-/// Appends all records that this rank has of an epoch.
+/// Appends all records of an epoch that this rank has.
 pub(crate) fn append(
     plan: &DatasetPlan,
     epoch: u64,
@@ -72,7 +72,8 @@ pub(crate) fn append(
     Ok(())
 }
 
-/// Opens a file. Returns `None` if it is empty: a rank without data may write not even a header.
+/// Opens a file and returns its size. Returns `None` if the file is empty: a rank without data may not even write a
+/// header.
 fn open(path: &Path) -> Result<Option<(File, u64)>, String> {
     let file = File::open(path).map_err(|error| error.to_string())?;
     let bytes = file.metadata().map_err(|error| error.to_string())?.len();
@@ -119,7 +120,7 @@ fn append_file(plan: &DatasetPlan, path: &Path, job: &mut RankJob, blocks: &mut 
     append_span(plan, &file, &span, &constants, job, blocks, None)
 }
 
-/// Appends one step of a LAMMPS file: the step at the given byte, or the only one.
+/// Appends one step of a LAMMPS file: the step at the given byte, or else the file's only step.
 fn append_step(
     plan: &DatasetPlan,
     path: &Path,
@@ -142,14 +143,14 @@ fn append_step(
     }
     let places = conversion::places(plan, &step)?;
     for chunk in &step.chunks {
-        // The scan has checked that the step lies within the file.
+        // `lammps::read` has checked that the step lies within the file.
         let span = Span { offset: chunk.offset, records: chunk.rows, stride: step.values as u64 * 8 };
         append_span(plan, &file, &span, &step.domain, job, blocks, Some(&places))?;
     }
     Ok(())
 }
 
-/// Appends records, converted if the indexes of their values within a row of doubles are given.
+/// Appends records. If `places` is given, the records are rows of doubles and are converted first.
 fn append_span(
     plan: &DatasetPlan,
     file: &File,
@@ -160,7 +161,7 @@ fn append_span(
     places: Option<&[usize]>,
 ) -> Result<(), String> {
     for (first, count) in blocks.of(span.records, span.stride) {
-        // The product is bounded by the length of the file.
+        // The product is at most the length of the file.
         blocks.read.resize((count * span.stride) as usize, 0);
         file.read_exact_at(&mut blocks.read, span.offset + first * span.stride).map_err(|error| error.to_string())?;
         match places {
@@ -208,7 +209,7 @@ fn append_records(plan: &DatasetPlan, records: &[u8], constants: &[f64], job: &m
     job.append(&stored).map_err(|error| error.to_string())
 }
 
-/// Returns the value of a constant. The configuration has checked that it lies inside the header.
+/// Returns the value of a constant. `config` has checked that the constant lies inside the header.
 fn number(bytes: &[u8], field: &Field) -> f64 {
     macro_rules! read {
         ($type:ty) => {

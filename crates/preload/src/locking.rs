@@ -1,9 +1,9 @@
-//! Taking a lock that may never be released.
+//! Locks a mutex that may never be released.
 
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-/// Locks a mutex. Returns `None` if it is locked and waiting is hopeless.
+/// Locks a mutex, waiting until `hopeless` returns true. Returns `None` then.
 pub(crate) fn lock_unless<T>(mutex: &Mutex<T>, hopeless: impl Fn() -> bool) -> Option<MutexGuard<'_, T>> {
     loop {
         match mutex.try_lock() {

@@ -1,8 +1,8 @@
-//! The interface to the MPI shim (libturbidite_preload_mpi.so), which wraps MPI's calls: all functions of
+//! The interface to the MPI shim (libturbidite_preload_mpi.so), which wraps MPI's calls. Defines all functions of
 //! `turbidite_preload.h`.
 //!
-//! `unsafe` trusts the shim: its tables stay valid until MPI ends, and all ranks call these functions together, except
-//! for those of a rank that ends by itself.
+//! Safety: the shim guarantees that its tables stay valid until MPI ends. All ranks make these calls together, except
+//! for the call before MPI_Abort.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -17,7 +17,7 @@ use crate::world::{World, together};
 
 pub use crate::world::AgreementTable;
 
-/// Runs a collective call of the shim, as [`call`].
+/// Runs a collective call of the shim, and catches panics.
 fn call_together(body: impl FnOnce()) {
     call(|| together(body));
 }
@@ -30,7 +30,7 @@ fn call(body: impl FnOnce()) {
     }
 }
 
-/// Begins indexing: MPI has begun. Every rank calls it.
+/// Begins indexing after MPI has been initialised. Collective.
 ///
 /// # Safety
 /// Both tables are valid until [`turbidite_preload_before_finalize`] returns.
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn turbidite_preload_mpi_started(
     });
 }
 
-/// Refuses indexing: MPI has begun, but the shim cannot use it and has reported why.
+/// Stops indexing, since the shim cannot use the program's MPI. The shim has reported the reason.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_mpi_refused() {
     call(|| {
@@ -61,7 +61,7 @@ pub extern "C" fn turbidite_preload_mpi_refused() {
     });
 }
 
-/// Runs inside a collective call: all ranks are in the same one.
+/// Indexes complete epochs, if a question is due, inside a collective call of the program. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_at_collective() {
     call_together(|| {
@@ -71,7 +71,7 @@ pub extern "C" fn turbidite_preload_at_collective() {
     });
 }
 
-/// Ends indexing: MPI is about to end. Every rank calls it.
+/// Ends indexing before MPI_Finalize. Collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_finalize() {
     flush_all();
@@ -82,7 +82,7 @@ pub extern "C" fn turbidite_preload_before_finalize() {
     });
 }
 
-/// Ends indexing on this rank: the program calls MPI_Abort.
+/// Ends indexing on this rank before MPI_Abort. Not collective.
 #[unsafe(no_mangle)]
 pub extern "C" fn turbidite_preload_before_abort() {
     flush_all();

@@ -1,9 +1,9 @@
-//! The written file that comes nearest to a pattern without matches.
+//! Finds the written file whose path is nearest to a pattern without matches.
 
 use std::path::Path;
 
-/// Edit distance of the last names up to which a file is near, or a third of the pattern's last name if that is more.
-/// Shells and child processes write files too.
+/// Maximum edit distance between the last path component and the pattern's, or a third of the pattern's length if that
+/// is larger. The limit excludes unrelated files, for example of shells and child processes.
 const MOST_DIFFERENT: usize = 3;
 
 /// The nearest file so far.
@@ -34,7 +34,7 @@ fn shape(text: &str) -> Vec<char> {
     shape
 }
 
-/// Returns the Levenshtein distance.
+/// Returns the Levenshtein distance between two texts.
 fn distance(one: &[char], other: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (index, letter) in one.iter().enumerate() {
@@ -49,18 +49,18 @@ fn distance(one: &[char], other: &[char]) -> usize {
     row[other.len()]
 }
 
-/// Returns as many names from the end of a path as a pattern has.
+/// Returns the last `names` components of a path.
 fn end(path: &str, names: usize) -> &str {
     let begin = path.rmatch_indices('/').nth(names.saturating_sub(1)).map_or(0, |(at, _)| at + 1);
     &path[begin..]
 }
 
 impl Nearest {
-    /// Keeps `path` if it is nearer to the pattern's text than the nearest so far.
+    /// Stores `path` in `nearest` if it is nearer to the pattern's text than the stored path.
     pub(crate) fn consider(nearest: &mut Option<Self>, pattern: &str, path: &Path) {
         let Some(path) = path.to_str().filter(|path| path.len() < 4096) else { return };
         let names = pattern.matches('/').count() + 1;
-        // Most files of a program resemble no pattern: the last name decides.
+        // Most files of a program resemble no pattern. Comparing the last component first rejects these files cheaply.
         let last = (shape(end(pattern, 1)), shape(end(path, 1)));
         let most = MOST_DIFFERENT.max(last.0.len() / 3);
         if last.0.len().abs_diff(last.1.len()) > most || distance(&last.0, &last.1) > most {

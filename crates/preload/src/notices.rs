@@ -1,4 +1,4 @@
-//! Messages on standard error: each is printed once, by one rank, in one write.
+//! Prints messages on standard error. Each message is printed once, by one rank, in one write.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ pub(crate) fn complain(what: &str) {
 pub(crate) fn complain_in_lines(lines: &[String]) {
     use std::io::Write;
     let text: String = lines.iter().map(|line| format!("turbidite: {line}\n")).collect();
-    // A closed standard error leaves no way to report its failure.
+    // An error of standard error cannot be reported anywhere.
     let _ = io::stderr().write_all(text.as_bytes());
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn complain_of_place(spool: &Spooled, error: &io::Error) {
     ));
 }
 
-/// Returns whether this process is the first of its launcher, as far as its environment shows that without MPI.
+/// Returns whether this process is rank 0 according to its launcher's environment variables. For use without MPI.
 pub(crate) fn is_first_of_launch() -> bool {
     const RANKS: [&str; 5] = ["PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MV2_COMM_WORLD_RANK", "SLURM_PROCID"];
     let rank = RANKS.iter().find_map(|name| std::env::var(name).ok());
@@ -57,15 +57,15 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// Returns "1 epoch", "2 epochs".
+/// Returns a number with its noun: "1 epoch", "2 epochs".
 pub(crate) fn count(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Returns the end of a message that gives the command to index files later; `example` is one of them.
+/// Returns the end of a message, with the command that indexes the files later. `example` is one of the files.
 pub(crate) fn ingest_command(plan: &DatasetPlan, example: Option<&Path>) -> String {
     let (names, description, how) = match plan.format {
-        // The command finds the step folders itself.
+        // `turbidite ingest` finds VPIC's step folders itself.
         Format::Vpic => (2, species(example).map(|name| format!("--species {}", quoted(&name))), String::new()),
         Format::Records if !plan.pattern.names_records() => {
             let config = plan.config.display();

@@ -1,24 +1,24 @@
-//! The number of the program's collective calls between two questions, in which ranks ask each other which epochs are
-//! complete.
+//! Computes the number of the program's collective calls between two questions. In a question, the ranks ask each other
+//! which epochs are complete.
 //!
-//! A question is collective, but clocks differ between ranks. Ranks therefore count calls, and derive the count from
-//! values that all of them have agreed on. A question takes some 10 µs, so it may be asked in every call of a program
-//! that makes few, and in one of 256 calls of a program that makes them as fast as it can. A program that makes many
-//! calls during its start and few later, as LAMMPS does, must not have to make as many again before the next question.
-//! Questions therefore have a time allowance, and calls are skipped only once it is used up.
+//! A question is collective, but clocks differ between ranks. Ranks therefore count calls, and derive the number from
+//! values that all ranks have agreed on. A question takes some 10 µs. A program with few collective calls can ask in
+//! every call. A program that makes collective calls as fast as possible asks in one of 256. Programs such as LAMMPS
+//! make many calls at their start and few later, and must not skip many of the later calls. Questions therefore have a
+//! time allowance, and calls are skipped only once the allowance is used up.
 
 use std::time::Duration;
 
-/// Between calls this far apart, the cost of a question is negligible.
+/// Time between questions from which their cost is negligible.
 const LONG: Duration = Duration::from_millis(20);
 
-/// Fraction of the elapsed time that is allowed for questions, as a divisor.
+/// Share of the elapsed time that questions may take, as a divisor.
 const SHARE: u32 = 100;
 
 /// Initial and maximum time allowance for questions.
 const ALLOWANCE: Duration = Duration::from_millis(50);
 
-/// Maximum number of collective calls between two questions: a question is one or two collectives itself.
+/// Maximum number of collective calls between two questions. A question consists of one or two collective calls itself.
 const MOST_CALLS: u64 = 256;
 
 #[derive(Debug)]
@@ -32,8 +32,8 @@ impl Pace {
         Self { interval: 1, allowed: ALLOWANCE }
     }
 
-    /// Returns the number of calls until the next question. `elapsed`, the time since the last question, and
-    /// `question`, its duration, are minima over all ranks.
+    /// Returns the number of calls until the next question. `elapsed` is the time since the last question, and
+    /// `question` the duration of that question. Both are minima over all ranks.
     pub(crate) fn after(&mut self, elapsed: Duration, question: Duration) -> u64 {
         let earned = (self.allowed + elapsed / SHARE).min(ALLOWANCE);
         let can_afford = earned > question;
@@ -56,7 +56,8 @@ mod tests {
 
     const MICROSECOND: Duration = Duration::from_micros(1);
 
-    /// Returns the number of questions and their share of the time, for a program that makes calls of this length.
+    /// Returns the number of questions and their share of the time, for a program that makes `calls` calls at intervals
+    /// of `call`.
     fn ask(pace: &mut Pace, calls: u64, call: Duration, question: Duration) -> (u64, f64) {
         let (mut passed, mut questions, mut interval) = (0, 0, 1);
         while passed < calls {
@@ -77,7 +78,7 @@ mod tests {
     #[test]
     fn few_calls_are_all_asked_in_after_many() {
         let mut pace = Pace::new();
-        // The calls of LAMMPS before its first step.
+        // LAMMPS makes about as many calls before its first step.
         let (questions, _) = ask(&mut pace, 90, 100 * MICROSECOND, 20 * MICROSECOND);
         assert_eq!(questions, 90);
         ask(&mut pace, 1_000_000, 5 * MICROSECOND, 10 * MICROSECOND);

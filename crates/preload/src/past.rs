@@ -1,11 +1,13 @@
-//! The epochs that this run has indexed, for programs that write an epoch's files again: for example a dump made twice
-//! in one step, with a collective in between.
+//! The epochs that this run has indexed.
 //!
-//! An epoch written again consists of all of its files: the rewritten ones, and the others unchanged. It replaces the
-//! epoch that this run has stored, whatever the configuration says about epochs of earlier runs.
+//! A program may write an epoch's files again, for example with two dumps of one step and a collective call in between.
 //!
-//! Invariant: this loses no record. If a file of the first time can no longer be read, because it was removed after
-//! indexing or has changed since, the epoch is not indexed again and the stored epoch stays.
+//! The new version of the epoch consists of the rewritten files and of the epoch's other, unchanged files. It replaces
+//! the version that this run has stored, whatever the configuration says about epochs of earlier runs.
+//!
+//! Invariant: indexing an epoch again loses no record. If an unchanged file can no longer be read, because it was
+//! removed after indexing, the epoch fails and the stored version stays. The same holds if a file that was not
+//! rewritten on this rank has changed.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
@@ -14,10 +16,10 @@ use std::time::SystemTime;
 
 use crate::pending::{EpochFiles, Finished};
 
-/// Number of epochs remembered. Every rank forgets the same ones.
+/// Number of epochs that are remembered. All ranks forget the same epochs.
 const EPOCHS: usize = 256;
 
-/// The identity of a file, which distinguishes it from an earlier one of its name.
+/// The identity of a file, which distinguishes it from an earlier file at the same path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -33,29 +35,30 @@ impl Stamp {
     }
 }
 
-/// An epoch that was indexed, or failed to be.
+/// An epoch that was indexed or that failed.
 #[derive(Debug)]
 struct Entry {
     epoch: u64,
     committed: bool,
-    /// The files of this rank, without a stamp if they no longer exist.
+    /// The files of this rank. A file that no longer exists has no stamp.
     files: Vec<(PathBuf, Option<Stamp>)>,
 }
 
-/// The most recent epochs of one dataset, the latest last.
+/// The most recent epochs of one dataset, in the order in which they were indexed.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
     entries: VecDeque<Entry>,
 }
 
 impl Past {
-    /// Records an epoch and its files; `committed` says whether they are stored.
+    /// Records an epoch and its files. `committed` says whether the epoch was stored.
     pub(crate) fn remember(&mut self, epoch: u64, files: &[Finished], committed: bool) {
         let mut entry = Entry { epoch, committed, files: Vec::new() };
         entry.files.extend(files.iter().map(|file| (file.path.clone(), Stamp::of(&file.path))));
         let before = self.entries.iter().position(|entry| entry.epoch == epoch);
         if let Some(before) = before.and_then(|index| self.entries.remove(index)) {
-            // The stored epoch survives a failed second attempt, and consists of all files of the first.
+            // The stored version survives a failed second attempt. The files that the second attempt lacks stay part of
+            // the epoch.
             entry.committed |= before.committed;
             let left = before.files.into_iter().filter(|(path, _)| files.iter().all(|file| file.path != *path));
             entry.files.extend(left);
@@ -138,7 +141,8 @@ mod tests {
         assert!(said.contains("other: was removed after it was indexed, and was not rewritten"), "{said}");
         let said = again(&past, 5, vec![file(&one, false), file(&other, true)]).unwrap_err();
         assert!(said.contains("one: was removed after it was indexed, and the file at its path now"), "{said}");
-        // The attempt with one of them has failed: the file is at its original path, the other one still missing.
+        // The second attempt, with one of the files, has failed. That file is at its original path, and the other is
+        // still missing.
         std::fs::write(&one, "one").unwrap();
         past.remember(5, &[file(&one, true)], false);
         assert!(past.has(5) && again(&past, 5, vec![file(&one, true)]).is_err());

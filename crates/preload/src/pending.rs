@@ -1,4 +1,4 @@
-//! The opened and closed files of each epoch on this rank, until the epoch is indexed.
+//! The open and closed files of each epoch on this rank, until the epoch is indexed.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -7,16 +7,16 @@ use std::path::PathBuf;
 
 use crate::spool::Spooled;
 
-/// A file that the program has closed, or the part of it that holds one epoch.
+/// A file that the program has closed, or the section of a file that holds one epoch.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    /// The path that the program gave.
+    /// The path that the program opened.
     pub(crate) path: PathBuf,
-    /// Its place in the spool until its epoch is indexed.
+    /// The file's place in the spool, if it is spooled.
     pub(crate) spool: Option<Spooled>,
-    /// The byte at which the epoch begins, in a file of several.
+    /// The byte at which the epoch begins, in a file of several epochs.
     pub(crate) begin: Option<u64>,
-    /// The file was empty when the program opened it.
+    /// Whether the file was empty when the program opened it.
     pub(crate) anew: bool,
 }
 
@@ -25,7 +25,7 @@ impl Finished {
         Self { path, spool, begin: None, anew: false }
     }
 
-    /// Returns the path at which it can be read. Another process may have moved it out of the spool.
+    /// Returns the path at which the file can be read. Another process may have moved the file out of the spool.
     pub(crate) fn place(&self) -> PathBuf {
         let copy = self.spool.as_ref().filter(|spool| spool.exists());
         copy.map_or_else(|| self.path.clone(), Spooled::place)
@@ -37,16 +37,16 @@ impl Finished {
 pub(crate) struct EpochFiles {
     /// Number of open files.
     pub(crate) open: u64,
-    /// Closed files, which are read back, or moved to their original paths if indexing fails; each path once.
+    /// Closed files, with each path once. They are read back, or moved to their original paths if indexing fails.
     pub(crate) finished: Vec<Finished>,
-    /// Records that were files of their own.
+    /// The records of single-record files.
     pub(crate) gathered: Gathered,
     /// The reason why this rank cannot index the epoch.
     pub(crate) failure: Option<String>,
 }
 
 impl EpochFiles {
-    /// Returns whether nothing is known of the epoch.
+    /// Returns whether the epoch has no files, no records and no failure.
     pub(crate) fn is_empty(&self) -> bool {
         let gathered = !self.gathered.memory.is_empty() || self.gathered.file.is_some();
         self.open == 0 && self.finished.is_empty() && !gathered && self.failure.is_none()
@@ -54,20 +54,20 @@ impl EpochFiles {
 
     pub(crate) fn add(&mut self, file: Finished) {
         match self.finished.iter_mut().find(|known| known.path == file.path) {
-            // If either was empty when opened, all of its content is new.
+            // If the file was empty at either opening, all of its content is new.
             Some(known) => *known = Finished { anew: file.anew || known.anew, ..file },
             None => self.finished.push(file),
         }
     }
 }
 
-/// The epochs of a dataset that are not indexed yet.
+/// The files of a dataset's epochs that are not indexed yet.
 pub(crate) type Pending = BTreeMap<u64, EpochFiles>;
 
-/// Maximum size of gathered records in memory; earlier ones go to an unnamed file.
+/// Maximum size of the gathered records in memory. Earlier records are written to an unnamed file.
 const MEMORY_BYTES: usize = 4 << 20;
 
-/// Records that arrived one by one.
+/// The records of an epoch's single-record files.
 #[derive(Debug, Default)]
 pub(crate) struct Gathered {
     /// The most recent records.
@@ -97,7 +97,7 @@ impl Gathered {
     }
 }
 
-/// Creates an unnamed file, which is deleted when it is closed.
+/// Creates an unnamed file, which the kernel deletes when it is closed.
 fn nameless(folder: &std::path::Path) -> std::io::Result<File> {
     let path = folder.join(format!("turbidite-{}-gathered", std::process::id()));
     let file = File::options().read(true).write(true).create_new(true).open(&path)?;

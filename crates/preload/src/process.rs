@@ -1,4 +1,4 @@
-//! The state of a process from its first call on: its configuration, and the paths that it concerns.
+//! The state of a process from its first intercepted call on: the configuration, and the path patterns of its datasets.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,8 @@ use crate::notices::{complain_in_lines, is_first_of_launch};
 use crate::spool::{DatasetNote, describe_owner};
 use crate::world::World;
 
-/// One dataset's files. This state is kept outside the session, so that paths of no interest are recognised without the
-/// session's lock: our own threads open files while it is held.
+/// One dataset's files. This state is kept outside the session, so that files of no dataset are recognised without the
+/// session's lock: our own threads open files while that lock is held.
 pub(crate) struct Watched {
     pattern: PathPattern,
     files: String,
@@ -32,7 +32,7 @@ pub(crate) struct Start {
 struct Process {
     watched: Vec<Watched>,
     quiet: bool,
-    /// Present until the session takes it.
+    /// The initial state of the session, until the session takes it.
     start: Mutex<Option<Start>>,
 }
 
@@ -40,7 +40,7 @@ struct Process {
 enum Configured {
     /// No configuration is given.
     Unset,
-    /// The configuration is invalid: the mistakes.
+    /// The configuration is invalid, with these mistakes.
     Broken(Vec<String>),
     Ready(Box<Process>),
 }
@@ -94,18 +94,18 @@ pub(crate) fn standing() -> Standing {
     }
 }
 
-/// Takes the initial state of the session, once; `None` without a valid configuration.
+/// Takes the initial state of the session. Returns `None` without a valid configuration, and from the second call on.
 pub(crate) fn take_start() -> Option<Start> {
     ready()?.start.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Returns the dataset that a path is to be indexed into.
+/// Returns the dataset that a path belongs to.
 pub(crate) fn watched(path: &Path) -> Option<&'static Watched> {
     let path = path.to_str()?;
     ready()?.watched.iter().find(|watched| watched.pattern.matches(path).is_some())
 }
 
-/// Returns whether a path is to be indexed.
+/// Returns whether a path belongs to a dataset.
 pub(crate) fn is_of_interest(path: &Path) -> bool {
     watched(path).is_some()
 }
@@ -115,7 +115,7 @@ pub(crate) fn is_quiet() -> bool {
     ready().is_some_and(|process| process.quiet)
 }
 
-/// Records that the program opens a file for writing that belongs to no dataset.
+/// Records that the program opens a file for writing, and that the file belongs to no dataset.
 pub(crate) fn note_other(path: &Path) {
     match configured() {
         Configured::Unset => {}
@@ -125,13 +125,13 @@ pub(crate) fn note_other(path: &Path) {
                 Nearest::consider(&mut nearest, &watched.files, path);
             }
         }
-        // A program without ranks reports this here; with ranks, one of them does so later.
+        // A program without MPI reports the mistakes here. With MPI, one rank reports them later.
         Configured::Broken(_) if World::find().is_alone() && !is_of_system(path) => say_broken(),
         Configured::Broken(_) => {}
     }
 }
 
-/// Returns whether a file lies where programs write no results.
+/// Returns whether a file lies in a folder of the kernel, where programs write no results.
 fn is_of_system(path: &Path) -> bool {
     ["/dev", "/proc", "/sys"].iter().any(|folder| path.starts_with(folder))
 }
@@ -156,7 +156,7 @@ pub(crate) fn say_broken() {
     }
 }
 
-/// Suppresses the report of the mistakes: another rank has printed them.
+/// Suppresses the report of the mistakes, since another rank has printed them.
 pub(crate) fn keep_broken_unsaid() {
     IS_BROKEN_SAID.store(true, Ordering::Relaxed);
 }

@@ -1,17 +1,18 @@
-//! The beginning of MPI: ranks compare their configurations.
+//! Compares the ranks' configurations when MPI has been initialised.
 
 use crate::notices::complain;
 use crate::process::{self, Standing};
 use crate::session::session;
 use crate::world::World;
 
-/// Compared in place of a fingerprint where the configuration is missing or invalid, in the order in which they are
-/// reported.
+/// The value compared in place of a fingerprint if no configuration is given. Fingerprints are not negative.
 const UNSET: i64 = -1;
+
+/// The value compared in place of a fingerprint if the configuration is invalid.
 const BROKEN: i64 = -2;
 
-/// Begins indexing if all ranks have the same configuration. One of them reports an invalid configuration. Collective,
-/// when MPI has begun.
+/// Begins indexing if all ranks have the same configuration. One rank reports an invalid configuration. Called when MPI
+/// has been initialised. Collective.
 pub(crate) fn mpi_started(world: World) {
     let rank = i64::from(world.rank());
     let state = match (process::standing(), session()) {

@@ -1,11 +1,11 @@
-//! The summary at the end: one line per dataset.
+//! Prints the summary at the end, one line per dataset.
 
 use crate::dataset::{Dataset, Tally};
 use crate::notices::{complain_in_lines, count, display, grouped};
 use crate::process;
 use crate::world::World;
 
-/// Prints the outcome of the datasets. Collective; each line is printed by one rank.
+/// Prints the results of the datasets. Each line is printed by one rank. Collective.
 pub(crate) fn say(datasets: &[Dataset], world: &World) {
     let mut counts: Vec<i64> = Vec::new();
     let mut nearest: Vec<i64> = Vec::new();

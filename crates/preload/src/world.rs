@@ -1,7 +1,10 @@
-//! The ranks of the program, from the MPI shim (libturbidite_preload_mpi.so): agreement of all ranks, and connections.
+//! The ranks of the program: their agreement, and connections between them. Both use the MPI shim
+//! (libturbidite_preload_mpi.so).
 //!
-//! Without the shim the process is a program of one rank. `unsafe` trusts the shim: its tables stay valid until MPI
-//! ends, and all ranks call these functions together.
+//! Without an MPI library the process is a program of one rank.
+//!
+//! Safety: the shim guarantees that its tables stay valid until MPI ends, and that all ranks call these functions
+//! together.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,25 +29,25 @@ pub struct AgreementTable {
 /// The other ranks.
 #[derive(Debug)]
 pub(crate) enum World {
-    /// None.
+    /// There are none.
     Alone,
-    /// An MPI library is present, but MPI has not begun, or its beginning was not seen.
+    /// An MPI library is loaded, but the shim has not reported its initialisation.
     Unknown,
     /// All ranks of MPI_COMM_WORLD.
     Ranks { transport: TransportTable, agreement: AgreementTable },
-    /// Other ranks exist, but this one does not (or no longer) agree on anything with them.
+    /// Other ranks exist, but this rank does not (or no longer) communicate with them.
     Parted,
-    /// MPI has ended.
+    /// MPI has been finalised.
     Ended,
 }
 
-// SAFETY: the tables are the shim's, and used under the session's lock in calls of the thread that uses MPI.
+// SAFETY: the shim's tables are used under the session's lock, in calls of the thread that uses MPI.
 unsafe impl Send for World {}
 
 impl World {
-    /// Returns the ranks as seen before MPI begins.
+    /// Returns the set of ranks as known before MPI is initialised.
     pub(crate) fn find() -> Self {
-        // Not PMPI_Init, which the shim has itself. SAFETY: only looks up a symbol.
+        // PMPI_Init is no evidence of MPI, since the shim defines it. SAFETY: the name is a C string.
         let mpi = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PMPI_Comm_rank".as_ptr()) };
         if mpi.is_null() { Self::Alone } else { Self::Unknown }
     }
@@ -76,7 +79,7 @@ impl World {
         if let Self::Ranks { transport, .. } = self { transport.ranks } else { 1 }
     }
 
-    /// Returns whether MPI has begun and not ended, so that a job may hold a connection to other ranks.
+    /// Returns whether MPI is initialised and not finalised, so that a job may hold a connection to other ranks.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self, Self::Ranks { .. } | Self::Parted)
     }
@@ -98,19 +101,19 @@ impl World {
         }
     }
 
-    /// Replaces each value by its minimum over all ranks. Returns whether that succeeded.
+    /// Replaces each value by its minimum over all ranks. Returns whether the reduction succeeded. Collective.
     pub(crate) fn minimum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.minimum)
     }
 
-    /// Replaces each value by its sum over all ranks. Returns whether that succeeded.
+    /// Replaces each value by its sum over all ranks. Returns whether the reduction succeeded. Collective.
     pub(crate) fn sum(&self, values: &mut [i64]) -> bool {
         self.reduce(values, |agreement| agreement.sum)
     }
 
     fn reduce(&self, values: &mut [i64], which: impl Fn(&AgreementTable) -> Option<Reduce>) -> bool {
         let Self::Ranks { agreement, .. } = self else { return self.is_alone() };
-        // SAFETY: the function and its context are the shim's; the values are ours.
+        // SAFETY: the shim provides the function and its context. `values` is valid for `values.len()` elements.
         which(agreement)
             .is_some_and(|reduce| unsafe { reduce(agreement.context, values.as_mut_ptr(), values.len()) } == 0)
     }
@@ -118,7 +121,7 @@ impl World {
     /// Returns the ranks' distribution over nodes.
     pub(crate) fn topology(&self) -> Topology {
         let Self::Ranks { transport, .. } = self else { return Topology::one_node() };
-        // SAFETY: the shim names the node of every rank, or none.
+        // SAFETY: the shim's table describes the nodes of all ranks, or none.
         unsafe { transport.topology() }.unwrap_or_else(Topology::one_node)
     }
 
@@ -126,15 +129,15 @@ impl World {
     /// each other's messages. Collective.
     pub(crate) fn transport(&self, credit_batches: usize) -> Option<Result<ForeignTransport, String>> {
         let Self::Ranks { agreement, .. } = self else { return None };
-        // SAFETY: the function and its context are the shim's; NULL is checked for.
+        // SAFETY: the shim provides the function and its context, and the result is checked for NULL.
         let table = agreement.connect.and_then(|connect| unsafe { connect(agreement.context).as_ref() });
         let Some(table) = table else { return Some(Err("there is no connection to the other ranks".to_owned())) };
-        // SAFETY: the shim keeps to the contract and its table outlives the session's use of it.
+        // SAFETY: the shim implements the transport's contract, and its table outlives the session's use of it.
         Some(unsafe { table.resolve(credit_batches) }.map_err(|error| error.to_string()))
     }
 }
 
-/// Set while ranks wait for each other in our code.
+/// Whether a thread of this process is in a collective call of our code.
 static TOGETHER: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether a thread of this process waits for other ranks in our code, possibly for ever.
@@ -142,7 +145,7 @@ pub(crate) fn is_waiting_for_ranks() -> bool {
     TOGETHER.load(Ordering::Acquire)
 }
 
-/// Runs a collective body, in which ranks may wait for each other.
+/// Runs a collective function, in which ranks may wait for each other.
 pub(crate) fn together(body: impl FnOnce()) {
     TOGETHER.store(true, Ordering::Release);
     body();

@@ -8,10 +8,10 @@ use turbidite::Column;
 use crate::field::Field;
 use crate::filler::Filler;
 
-/// Maximum default number of ranks: many row groups in a file do not call for as many ranks.
+/// Maximum default number of ranks for an epoch in one Parquet file, however many row groups the file has.
 const MOST_ASSUMED_RANKS: usize = 16;
 
-/// The files of each epoch by rank, before they are checked.
+/// The paths of each epoch's files by rank, before the files are checked.
 pub(crate) type FilesByRank = BTreeMap<u64, BTreeMap<u32, PathBuf>>;
 
 /// The file of one rank and epoch.
@@ -19,13 +19,13 @@ pub(crate) type FilesByRank = BTreeMap<u64, BTreeMap<u32, PathBuf>>;
 pub struct RecordFile {
     /// Path of the file.
     pub path: PathBuf,
-    /// The rank that wrote it.
+    /// The rank that wrote the file.
     pub rank: u32,
-    /// Number of its records.
+    /// Number of records in the file.
     pub records: u64,
     /// Values of the source's constants in this file, in the order of [`Source::constant`].
     pub constants: Box<[f64]>,
-    /// Number of records in each row group of a Parquet file; empty for other files.
+    /// Number of records in each row group of a Parquet file. Empty for other files.
     pub row_groups: Box<[u64]>,
 }
 
@@ -34,7 +34,7 @@ pub struct RecordFile {
 pub(crate) enum Form {
     /// Records of a fixed size.
     Records(RecordForm),
-    /// Columns of these names and types, possibly among others.
+    /// Parquet files with columns of these names and types, and possibly other columns.
     #[cfg(feature = "parquet")]
     Parquet(Vec<Column>),
 }
@@ -48,7 +48,7 @@ pub(crate) struct RecordForm {
     pub(crate) constants: &'static [&'static str],
 }
 
-/// A checked catalogue of files.
+/// A catalogue of checked files.
 #[derive(Debug)]
 pub struct Source {
     pub(crate) epochs: BTreeMap<u64, Vec<RecordFile>>,
@@ -63,19 +63,19 @@ impl Source {
         self.epochs.keys().copied()
     }
 
-    /// Returns the files of an epoch by rank; none for an epoch that does not exist.
+    /// Returns the files of an epoch in the order of their ranks, or none for an epoch that does not exist.
     pub fn files(&self, epoch: u64) -> &[RecordFile] {
         self.epochs.get(&epoch).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the number of ranks that wrote the largest epoch; for an epoch in one Parquet file, the number of ranks
-    /// that can read it in parallel.
+    /// Returns the default number of ranks of a job: the number of ranks that wrote the epoch with the most files, or
+    /// for epochs in one Parquet file the number of ranks that can read the file in parallel.
     pub fn ranks(&self) -> u32 {
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
             [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
             files => files.len(),
         };
-        // File counts fit u32, since their ranks do.
+        // The number of files fits u32, since the ranks do.
         self.epochs.values().map(|files| ranks(files) as u32).max().unwrap_or(0)
     }
 
@@ -105,7 +105,7 @@ impl Source {
         }
     }
 
-    /// Returns the size of one record in bytes: in its file, or of its values if the file is encoded.
+    /// Returns the size of one record in bytes: in its file, or for Parquet files the size of its decoded values.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
@@ -119,7 +119,7 @@ impl Source {
         }
     }
 
-    /// Returns notes for the user, for example on ignored files.
+    /// Returns notes to print for the user, for example on ignored files.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }

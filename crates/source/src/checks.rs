@@ -1,23 +1,24 @@
-//! Checks of a file's header: the number of records, `records = "i32@111"`, and bytes that are the same in every file,
-//! `magic = "fe ca ef be ad de@5"`. Both give a byte offset in the header; the bytes of a magic are hexadecimal.
+//! Checks a file's header. `records = "i32@111"` checks the number of records, and `magic = "fe ca ef be ad de@5"`
+//! checks bytes that are the same in every file. Both settings state a byte offset in the header. The bytes of a magic
+//! are hexadecimal.
 //!
 //! The settings have the same meaning in layout files and in the preload library's configuration.
 //!
-//! Invariant: nothing outside the given header bytes is read.
+//! Invariant: the checks read only the given header bytes.
 
 use serde::Deserialize;
 
-/// A setting that is a text or a list of texts.
+/// A setting that is a string or a list of strings.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected a text such as \"fe ca ef be@5\", or a list of such texts")]
 pub enum Texts {
-    /// A text.
+    /// A string.
     One(String),
     /// A list.
     Several(Vec<String>),
 }
 
-/// Bytes that every file has at the same offset.
+/// Bytes that every file contains at the same offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Magic {
     text: String,
@@ -25,7 +26,7 @@ struct Magic {
     offset: usize,
 }
 
-/// Type of a count in a header.
+/// The type of a record count in a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CountType {
     I32,
@@ -34,7 +35,7 @@ enum CountType {
     U64,
 }
 
-/// Offset and type of the number of records.
+/// The offset and type of a header's record count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Count {
     text: String,
@@ -49,14 +50,14 @@ pub struct Checks {
     records: Option<Count>,
 }
 
-/// Lengths of a file and its parts, in bytes.
+/// The lengths of a file and of its parts, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Lengths {
-    /// The file.
+    /// Length of the file.
     pub file: u64,
-    /// Its header.
+    /// Length of its header.
     pub header: u64,
-    /// Each of its records.
+    /// Length of each record.
     pub record: u64,
 }
 
@@ -68,7 +69,7 @@ impl CountType {
         }
     }
 
-    /// Decodes the value from the first bytes. Returns `None` if there are too few.
+    /// Decodes the value from the first bytes. Returns `None` if there are too few bytes.
     fn read(self, bytes: &[u8]) -> Option<i128> {
         Some(match self {
             Self::I32 => i32::from_le_bytes(*bytes.first_chunk()?).into(),
@@ -132,7 +133,7 @@ fn parse_count(text: &str, header_bytes: u64) -> Result<Count, String> {
     Ok(Count { text: text.to_owned(), count_type, offset })
 }
 
-/// Returns bytes in the notation of a magic.
+/// Returns bytes in the hexadecimal notation of a magic.
 pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
 }
@@ -141,7 +142,7 @@ impl Checks {
     /// Parses the settings `records` and `magic`.
     ///
     /// # Errors
-    /// The mistake, with the name of the setting.
+    /// Returns the mistake, with the name of the setting.
     pub fn parse(records: Option<&str>, magic: Option<&Texts>, header_bytes: u64) -> Result<Self, String> {
         let magic = match magic {
             None => &[][..],
@@ -154,7 +155,7 @@ impl Checks {
         })
     }
 
-    /// Returns the number of bytes at the beginning of a file that the checks need.
+    /// Returns the number of header bytes that the checks need.
     pub fn header_bytes(&self) -> usize {
         let magic = self.magic.iter().map(|magic| magic.offset + magic.bytes.len());
         let count = self.records.iter().map(|count| count.offset + count.count_type.width());
@@ -164,7 +165,7 @@ impl Checks {
     /// Checks a file against the settings; `header` holds its first bytes.
     ///
     /// # Errors
-    /// The difference, without the file's name.
+    /// Returns the difference, without the file's name.
     pub fn check(&self, header: &[u8], lengths: Lengths) -> Result<(), String> {
         for Magic { text, bytes, offset } in &self.magic {
             let found = header.get(*offset..*offset + bytes.len()).unwrap_or_default();
@@ -249,7 +250,7 @@ mod tests {
         assert!(said(&[0xfe, 0xca, 1, 0, 255, 255, 255, 255], 104).contains("states -1 records"));
         assert!(said(&[0xca, 0xfe, 1, 0, 3, 0, 0, 0], 104).contains("bytes ca fe at 0, expected magic = \"fe ca@0\""));
         assert!(said(&[0xfe, 0xca, 2, 0, 3, 0, 0, 0], 104).contains("bytes 02 at 2, expected magic = \"01@2\""));
-        // A header that is too short.
+        // The header is too short.
         assert!(said(&header[..5], 5).contains("states -1"));
         for (count_type, largest) in
             [("u32", u128::from(u32::MAX)), ("i64", i64::MAX as u128), ("u64", u64::MAX as u128)]

@@ -1,4 +1,4 @@
-//! Chunks of records that were read together.
+//! A chunk of records that were read together, and its columns.
 
 use turbidite::{ColumnView, SchemaError};
 
@@ -10,7 +10,7 @@ use crate::parquet::DecodedColumns;
 /// Consecutive records of one file.
 #[derive(Debug)]
 pub struct Chunk<'a> {
-    /// Their file.
+    /// The file of the records.
     pub file: &'a RecordFile,
     /// Index of the first record within the file.
     pub first: u64,
@@ -22,9 +22,9 @@ pub struct Chunk<'a> {
 /// The location of a chunk's values.
 #[derive(Debug)]
 pub(crate) enum Values<'a> {
-    /// In the caller's buffer, row by row.
+    /// The values are in the caller's buffer, row by row.
     Records { fields: &'a [Field], record_bytes: usize },
-    /// Decoded, column by column.
+    /// The values are decoded, column by column.
     #[cfg(feature = "parquet")]
     Columns(DecodedColumns),
 }
@@ -34,7 +34,7 @@ impl Chunk<'_> {
     /// [`RankReader::next`](crate::RankReader::next).
     ///
     /// # Errors
-    /// When a different buffer is passed.
+    /// Returns an error if a different buffer is passed.
     pub fn views<'b>(&'b self, buffer: &'b [u8]) -> Result<Vec<ColumnView<'b>>, SchemaError> {
         match &self.values {
             Values::Records { fields, record_bytes } => {

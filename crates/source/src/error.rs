@@ -1,9 +1,9 @@
-//! Errors of a source: every message names the file and, for a field, its offset and the expected value.
+//! Errors of a source. Every message states the file and, for a field, its offset and the expected value.
 
 use std::io;
 use std::path::PathBuf;
 
-/// A source that cannot be read.
+/// An error of a source.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// An I/O error.
@@ -23,9 +23,9 @@ pub enum SourceError {
         path: PathBuf,
         /// Name of the field.
         field: &'static str,
-        /// Its offset in the file, in bytes.
+        /// Offset of the field in the file, in bytes.
         offset: u64,
-        /// Its value.
+        /// The value found in the file.
         found: String,
         /// The valid values.
         expected: String,
@@ -35,7 +35,7 @@ pub enum SourceError {
     Length {
         /// The file.
         path: PathBuf,
-        /// Its length, in bytes.
+        /// Length of the file, in bytes.
         found: u64,
         /// The valid lengths.
         expected: String,
@@ -48,12 +48,12 @@ pub enum SourceError {
         /// End of the bytes that were requested.
         end: u64,
     },
-    /// An encoded file is corrupt, or not in the format that its name suggests.
+    /// An encoded file is corrupt or in another format.
     #[error("{}: {place} cannot be read: {what}", path.display())]
     Undecodable {
         /// The file.
         path: PathBuf,
-        /// The corrupt part of it.
+        /// The part of the file that cannot be read.
         place: String,
         /// The decoder's message.
         what: String,
@@ -81,12 +81,12 @@ pub enum SourceError {
         one: PathBuf,
         /// The other.
         other: PathBuf,
-        /// Their epoch.
+        /// The epoch of both files.
         epoch: u64,
-        /// Their rank.
+        /// The rank of both files.
         rank: u32,
     },
-    /// The request does not fit the source: an option must change.
+    /// The options do not fit the source.
     #[error("{0}")]
     Usage(String),
     /// The layout file is invalid.
@@ -100,7 +100,7 @@ pub enum SourceError {
 }
 
 impl SourceError {
-    /// Returns whether the request was wrong rather than the data.
+    /// Returns whether the options or the layout file are wrong, rather than the data.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Usage(_) | Self::Layout { .. })
     }

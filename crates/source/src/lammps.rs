@@ -1,28 +1,29 @@
-//! LAMMPS' binary dumps: output of `dump … custom` and `dump … atom` to files whose names end in `.bin`.
+//! Decodes LAMMPS' binary dumps: the output of `dump … custom` and `dump … atom` to files whose names end in `.bin`.
 //!
-//! A file holds one or several consecutive steps, without padding and in the machine's byte order. A step:
+//! A file holds one or several consecutive steps, without padding and in the byte order of the machine that wrote it. A
+//! step consists of:
 //!
 //! | bytes | content |
 //! | ---: | --- |
-//! | 8 | i64: minus the length of the magic. Files of old releases begin with the step, and lack the fields marked * |
+//! | 8 | i64: negative length of the magic. Files of old releases begin with the step and lack the fields marked * |
 //! | n | * the magic, `DUMPCUSTOM` or `DUMPATOM` |
-//! | 4, 4 | * i32: 1, which shows the byte order; i32: the revision |
+//! | 4, 4 | * i32: 1, which reveals the byte order; i32: the revision of the format |
 //! | 8 | * i64: the step |
-//! | 8 | i64: atoms of the step in this file |
+//! | 8 | i64: number of atoms of the step in this file |
 //! | 4, 24 | i32: whether the box is tilted; six i32: its boundaries |
-//! | 48, 24 | f64: xlo, xhi, ylo, yhi, zlo, zhi; and, if it is tilted, xy, xz, yz |
+//! | 48, 24 | f64: xlo, xhi, ylo, yhi, zlo, zhi; for a tilted box also xy, xz, yz |
 //! | 4 | i32: number of values per atom |
-//! | 4 + n | * from revision 2 on: i32 and so many bytes, the units; none unless asked for |
-//! | 1, 8 | * likewise: whether a time follows; if so, f64 |
-//! | 4 + n | * likewise: i32 and so many bytes, the names of the columns with blanks between them |
-//! | 4 | i32: chunks, one for each process that gave its atoms to this file |
-//! | 4 + 8 n | each chunk: i32 and so many f64, atom by atom |
+//! | 4 + n | * from revision 2 on: i32, the length of the units, and the units; empty by default |
+//! | 1, 8 | * from revision 2 on: one byte, whether a time follows; if so, f64: the time |
+//! | 4 + n | * from revision 2 on: i32, the length of the column names, and the names, separated by blanks |
+//! | 4 | i32: number of chunks, one for each process whose atoms are in this file |
+//! | 4 + 8 n | for each chunk, i32: its number of values; f64: the values, atom by atom |
 //!
-//! Sources: the `dump` page of LAMMPS' manual, which refers to its own converter for the details, and files written by
-//! Debian's LAMMPS (release of 2022-01-06); `tests/lammps` compares with a decoder of its own.
+//! Sources: the `dump` page of LAMMPS' manual, which refers to LAMMPS' converter for the details, and files written by
+//! Debian's LAMMPS (release of 2022-01-06). `tests/lammps` compares this decoder with an independent one.
 //!
-//! Invariant: no value of a file is trusted. Lengths are checked against the file's length before anything is read or
-//! allocated, and the number of atoms in the chunks against the number in the header.
+//! Invariant: no value of a file is trusted. Lengths are checked against the file's length before bytes are read or
+//! memory is allocated. The number of atoms in the chunks is checked against the number in the header.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,28 +41,28 @@ pub const BOX: [&str; 9] = [
     "header.yz",
 ];
 
-/// Maximum length of a text in a header.
+/// Maximum length of a string in a header, in bytes.
 const LONGEST_TEXT_BYTES: usize = 1 << 20;
 
-/// The rows of one process.
+/// The rows of a step that one process wrote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Offset of its first row in the file, in bytes.
+    /// Offset of the first row in the file, in bytes.
     pub offset: u64,
-    /// Number of its rows.
+    /// Number of rows.
     pub rows: u64,
 }
 
 /// One step of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Its number.
+    /// Number of the step.
     pub step: u64,
-    /// Names of the columns; empty in files of old releases.
+    /// Names of the columns. Empty in files of old releases.
     pub names: Vec<String>,
     /// Number of values per row, each an f64.
     pub values: usize,
-    /// See [`BOX`]; the last three are zero for a box that is not tilted.
+    /// Values of the constants in [`BOX`]. The last three are zero for a box that is not tilted.
     pub domain: [f64; 9],
     /// The rows, process by process.
     pub chunks: Vec<Chunk>,
@@ -69,7 +70,7 @@ pub struct Step {
     pub end: u64,
 }
 
-/// The reason why there is no step.
+/// The reason why no step can be read.
 #[derive(Debug, PartialEq, Eq)]
 enum Missing {
     /// The file ends within the step.
@@ -133,7 +134,7 @@ impl Cursor<'_> {
         String::from_utf8(text).map_err(|_| Missing::Wrong(format!("a string before byte {} is not UTF-8", self.at)))
     }
 
-    /// Reads the revision of the format, 0 for files of old releases, and the step.
+    /// Reads the revision of the format, which is 0 for files of old releases, and the step.
     fn beginning(&mut self) -> Result<(i32, u64), Missing> {
         let at = self.at;
         let mut step = self.i64()?;
@@ -165,7 +166,7 @@ impl Cursor<'_> {
         Ok(domain)
     }
 
-    /// Reads the fields that headers have from the second revision on. Returns the names of the columns.
+    /// Reads the header fields that exist from revision 2 on. Returns the names of the columns.
     fn names(&mut self) -> Result<Vec<String>, Missing> {
         let units = self.i32()?;
         self.text(i64::from(units))?;
@@ -183,7 +184,7 @@ impl Cursor<'_> {
         let Some(count) = u64::try_from(count).ok().filter(|count| count.is_multiple_of(values as u64)) else {
             return wrong(format!("a chunk at byte {at} has {count} values, not a multiple of {values}"));
         };
-        // At most 2^31 values.
+        // `count` is less than 2^31.
         let offset = self.skip(count * 8)?;
         Ok(Chunk { offset, rows: count / values as u64 })
     }
@@ -213,10 +214,10 @@ impl Cursor<'_> {
     }
 }
 
-/// Reads the step at a byte offset of a file. Returns `None` if the file, of this length, ends within the step.
+/// Reads the step at a byte offset of a file of `length` bytes. Returns `None` if the file ends within the step.
 ///
 /// # Errors
-/// The problem with the file, without its name.
+/// Returns the problem, without the file's name.
 pub fn read(file: &File, begin: u64, length: u64) -> Result<Option<Step>, String> {
     match (Cursor { file, at: begin, length }).step() {
         Ok(step) => Ok(Some(step)),
@@ -231,7 +232,7 @@ mod tests {
 
     use super::*;
 
-    /// Encodes a step of two chunks as LAMMPS does.
+    /// Encodes a step of two chunks in LAMMPS' format.
     fn written(revision: i32, step: i64, tilted: bool, rows: [usize; 2]) -> Vec<u8> {
         let mut bytes = Vec::new();
         if revision > 0 {
@@ -288,7 +289,7 @@ mod tests {
         let bytes = written(2, 50, true, [3, 2]);
         for length in 0..bytes.len() {
             assert_eq!(read_all(&bytes[..length]), Ok(None), "{length}");
-            // The same for a file that has grown since its length was read.
+            // The result is the same for a file that has grown since its length was read.
             assert_eq!(read(&file_of(&bytes), 0, length as u64), Ok(None), "{length}");
         }
     }

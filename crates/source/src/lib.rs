@@ -1,17 +1,19 @@
-//! Formats of the files that simulations write, for the command line, the preload library and the fuzzers.
+//! Reads the files that simulations write, in several formats, for the command line, the preload library and the
+//! fuzzers.
 //!
-//! [`Source`] is a catalogue of such files: folders of dump files, one file per epoch and rank, or a single Parquet
-//! file. Opening one checks every file's name, header and length, so that a missing rank or a truncated file is found
-//! before anything is written. [`RankReader`] then reads records in bounded chunks: a source never holds an epoch in
-//! memory.
+//! [`Source`] is a catalogue of such files: folders of dump files, with one file per epoch and rank, or a single
+//! Parquet file. Opening a source checks every file's name, header and length, so that missing and truncated files are
+//! detected before records are written. [`RankReader`] then reads records in chunks of bounded size. A source never
+//! holds an epoch in memory.
 //!
-//! The preload library finds files by [`PathPattern`] and reads them itself: [`vpic`], [`lammps`] and [`checks`]
-//! describe their content.
+//! The preload library finds files by [`PathPattern`] and reads them itself. It uses [`vpic`], [`lammps`] and
+//! [`checks`] to check and decode their content.
 //!
-//! Map, from the bottom: `error`, `field`, `files` and `options`; [`checks`] checks headers, `pattern` matches file
-//! names, `filler` generates bytes; `catalogue` is the data of a source, created by `vpic`, `layout` (with its raw
-//! records) or `parquet`, chosen by `opening`; `slices` distributes it over ranks, and `reader` reads a rank's share:
-//! fixed-size records by `records`, or row groups by `parquet`. [`lammps`] is independent of the others.
+//! Map, from the bottom: `error`, `field`, `files` and `options` are used by all modules. [`checks`] checks headers,
+//! `pattern` matches file names, and `filler` generates bytes. `catalogue` is the data of a source. `opening` chooses
+//! the module that creates it: `vpic`, `layout` (for raw records and Parquet files) or `parquet`. `slices` distributes
+//! a source over ranks, and `reader` reads a rank's share: fixed-size records with `records`, or row groups with
+//! `parquet`. [`lammps`] is independent of the other modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 

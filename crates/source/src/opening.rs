@@ -1,4 +1,4 @@
-//! Opening a source: the path and the options determine the format of its files.
+//! Opens a source. The path and the options determine the format of its files.
 
 use std::path::Path;
 
@@ -11,7 +11,8 @@ impl Source {
     /// Opens a folder, or a single file, and checks every file.
     ///
     /// # Errors
-    /// The first file that is missing, truncated or otherwise invalid, or the option that does not fit.
+    /// Returns an error for the first file that is missing, truncated or otherwise invalid, or for an option that does
+    /// not fit the source.
     pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
         let kind = std::fs::metadata(path).of("read", path)?;
         let usage = |what: &str| Err(SourceError::Usage(what.into()));
@@ -36,7 +37,7 @@ fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, SourceError
     crate::parquet::open_file(path, options)
 }
 
-/// Refuses a single file: only Parquet files are sources by themselves.
+/// Returns the error of a build without Parquet support. Only Parquet files are read as single files.
 #[cfg(not(feature = "parquet"))]
 fn open_file(path: &Path, _options: &SourceOptions) -> Result<Source, SourceError> {
     Err(SourceError::Unfit { path: path.to_owned(), what: "this build does not read Parquet files".into() })

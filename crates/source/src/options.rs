@@ -4,16 +4,16 @@ use std::path::PathBuf;
 
 use turbidite::{Column, DataType};
 
-/// The options of a source besides its path.
+/// The options that select and describe a source's files.
 #[derive(Debug, Clone, Default)]
 pub struct SourceOptions {
     /// The species to read, if a folder holds several.
     pub species: Option<String>,
     /// Columns in the bytes that follow VPIC's own 32 of each particle.
     pub extra: Vec<Column>,
-    /// A TOML file that describes other files; by default a folder holds VPIC dumps.
+    /// A layout file in TOML, which describes the source's files. Without one, a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
-    /// The columns to read from Parquet files; all by default.
+    /// The columns to read from Parquet files. All columns by default.
     pub columns: Option<Vec<String>>,
     /// The epoch of a source that is a single file.
     pub epoch: Option<u64>,
@@ -22,7 +22,7 @@ pub struct SourceOptions {
 /// Parses columns such as `tag0:i64,tag1:i64`.
 ///
 /// # Errors
-/// The mistake in the text.
+/// Returns the mistake in the text.
 pub fn parse_columns(text: &str) -> Result<Vec<Column>, String> {
     text.split(',')
         .map(|part| {

@@ -1,25 +1,26 @@
-//! Conversion of panics in third-party code to errors.
+//! Converts panics in third-party code to errors.
 
 use std::any::Any;
 use std::cell::Cell;
 
 thread_local! {
-    /// A panic of this thread will be caught and reported as an error.
+    /// Whether a panic of this thread will be caught and reported as an error.
     static PANICS_ARE_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the current panic of this thread will be caught, and needs no report of its own.
+/// Returns whether the current panic of this thread will be caught and reported as an error. A panic hook need not
+/// report such a panic.
 pub fn is_caught() -> bool {
     PANICS_ARE_CAUGHT.get()
 }
 
-/// Runs third-party code that panics where it should return an error.
+/// Runs third-party code that may panic instead of returning an error. Catches the panic.
 ///
 /// # Errors
-/// The text of the panic.
+/// Returns the text of the panic.
 pub fn catch<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     let before = PANICS_ARE_CAUGHT.replace(true);
-    // No state of `work` is used after a panic: the callers end with an error.
+    // Callers return an error after a panic, so the state of `work` is no longer used.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
     PANICS_ARE_CAUGHT.set(before);
     done.map_err(|payload| text(payload.as_ref()))

@@ -1,4 +1,4 @@
-//! Reading one rank's share of an epoch in bounded chunks, for all file formats.
+//! Reads one rank's share of an epoch in chunks of bounded size, for all file formats.
 
 use crate::catalogue::{Form, Source};
 use crate::chunk::Chunk;
@@ -36,11 +36,11 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    /// Returns the next records, at most `limit` of them; `None` at the end. Replaces the content of `buffer` if the
-    /// records are stored there.
+    /// Returns at most `limit` records, or `None` at the end. Fixed-size records replace the content of `buffer`;
+    /// decoded columns leave it unchanged.
     ///
     /// # Errors
-    /// When the file cannot be read, or has changed since the source was opened.
+    /// Returns an error if the file cannot be read, or has changed since the source was opened.
     pub fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
         match &mut self.reader {
             Reader::Records(reader) => reader.next(limit, buffer),
@@ -49,7 +49,7 @@ impl<'a> RankReader<'a> {
         }
     }
 
-    /// Closes the current file; the next read opens it again. For jobs with more ranks than a process may have open
+    /// Closes the current file. The next read opens it again. Used by jobs with more ranks than a process may have open
     /// files.
     pub fn release(&mut self) {
         match &mut self.reader {

@@ -1,4 +1,4 @@
-//! Reading fixed-size records, in the order of [`blocks`].
+//! Reads fixed-size records, in the order of [`blocks`].
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,7 +9,7 @@ use crate::chunk::{Chunk, Values};
 use crate::error::{SourceContext, SourceError};
 use crate::slices::{Slice, blocks, slices};
 
-/// Maximum size of a block: large enough for a spinning disk or a parallel file system, small enough to stay in a
+/// Maximum size of a block, in bytes: large enough for hard disks and parallel file systems, small enough for a CPU
 /// cache.
 const BLOCK_BYTES: usize = 1 << 20;
 
@@ -38,7 +38,7 @@ impl<'a> RecordReader<'a> {
         slices(&records, ranks).into_iter().map(reader).collect()
     }
 
-    /// Replaces `buffer` by the next records, at most `limit` of them. Returns `None` at the end.
+    /// Replaces `buffer` by at most `limit` records. Returns `None` at the end.
     pub(crate) fn next(&mut self, limit: usize, buffer: &mut Vec<u8>) -> Result<Option<Chunk<'a>>, SourceError> {
         while self.blocks.front().is_some_and(|block| block.records == 0) {
             self.blocks.pop_front();
@@ -48,7 +48,7 @@ impl<'a> RecordReader<'a> {
         let records = block.records.min(limit.max(1) as u64) as usize;
         let first = block.first;
         let record_bytes = self.record_bytes;
-        // `Source::open` checked that header and records make up the file's length, so offsets fit u64.
+        // `Source::open` has checked that the file's length is the sum of its header and records, so offsets fit u64.
         let offset = self.form.header_bytes + first * record_bytes as u64;
         buffer.resize(records * record_bytes, 0);
         if self.open.as_ref().is_none_or(|(index, _)| *index != block.file) {
@@ -68,7 +68,7 @@ impl<'a> RecordReader<'a> {
         Ok(Some(Chunk { file, first, records, values }))
     }
 
-    /// Closes the current file; the next read opens it again.
+    /// Closes the current file. The next read opens it again.
     pub(crate) fn release(&mut self) {
         self.open = None;
     }

@@ -1,4 +1,4 @@
-//! Distribution of an epoch's files over a job of any size.
+//! Distributes an epoch's files over a job of any size.
 
 use turbidite::partition::{block_records, sample_order};
 
@@ -7,23 +7,24 @@ use turbidite::partition::{block_records, sample_order};
 pub(crate) struct Slice {
     /// Index of the file within the epoch.
     pub file: usize,
-    /// Its first record.
+    /// Index of the first record within the file.
     pub first: u64,
     /// Number of records.
     pub records: u64,
 }
 
-/// Returns the share of each of `ranks` ranks in files of these lengths.
+/// Returns the slices of each of `ranks` ranks. `file_records` holds the number of records of each file.
 ///
-/// With as many ranks as files, each rank reads its own file. Otherwise the files form one sequence, in the order of
-/// the ranks that wrote them, cut into contiguous parts whose lengths differ by at most one record.
+/// With as many ranks as files, each rank reads one file. Otherwise the files form one sequence of records, in the
+/// order of the ranks that wrote them. This sequence is divided into contiguous parts whose lengths differ by at most
+/// one record.
 pub(crate) fn slices(file_records: &[u64], ranks: u32) -> Vec<Vec<Slice>> {
     if file_records.len() == ranks as usize {
         let whole = |(file, &records): (usize, &u64)| vec![Slice { file, first: 0, records }];
         return file_records.iter().enumerate().map(whole).collect();
     }
     let total: u128 = file_records.iter().map(|&records| u128::from(records)).sum();
-    // At most the total, a sum of file lengths, so it fits u64 again.
+    // The result is at most the total number of records, which fits u64.
     let boundary = |rank: u32| (total * u128::from(rank) / u128::from(ranks.max(1))) as u64;
     let (mut file, mut used) = (0, 0);
     let share = |rank: u32| {
@@ -44,8 +45,8 @@ pub(crate) fn slices(file_records: &[u64], ranks: u32) -> Vec<Vec<Slice>> {
     (0..ranks).map(share).collect()
 }
 
-/// Cuts a rank's share into blocks of at most `limit` records, in an order in which every prefix is a sample of the
-/// whole.
+/// Splits a rank's share into blocks of at most `limit` records. Every prefix of the returned order is a sample of the
+/// share.
 pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
     let total: u64 = share.iter().map(|slice| slice.records).sum();
     let length = block_records(total, limit);
@@ -57,12 +58,12 @@ pub(crate) fn blocks(share: &[Slice], limit: u64) -> Vec<Slice> {
             records: length.min(records - start),
         })
     };
-    // No two ranks begin at the same offset of the same file.
+    // The seed differs between ranks, since no two shares begin at the same record of the same file.
     let seed = share.first().map_or(0, |slice| (slice.file as u64).rotate_left(32) ^ slice.first);
     scattered(&share.iter().flat_map(cut).collect::<Vec<_>>(), seed)
 }
 
-/// Returns all parts of a rank's share in scattered order.
+/// Returns the elements in a pseudorandom order, of which every prefix is a sample.
 pub(crate) fn scattered<T: Copy>(in_order: &[T], seed: u64) -> Vec<T> {
     sample_order(in_order.len(), seed).into_iter().map(|place| in_order[place]).collect()
 }
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn any_beginning_is_a_sample() {
         let order = blocks(&[Slice { file: 0, first: 0, records: 1 << 20 }], 16384);
-        // The first sixteen blocks sample every quarter of the file.
+        // The first sixteen blocks include about four from each quarter of the file.
         for quarter in 0..4u64 {
             let inside = order[..16].iter().filter(|block| block.first >> 18 == quarter).count();
             assert!((3..=5).contains(&inside), "{inside} in quarter {quarter}");

@@ -1,4 +1,4 @@
-//! Results on standard output: lines, JSON and aligned columns.
+//! Prints results on standard output: lines, JSON and aligned columns.
 
 use std::io::Write;
 
@@ -13,17 +13,17 @@ pub(super) fn say(text: &str) -> Result<(), Failure> {
     out.write_all(text.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush()).map_err(on_stdout)
 }
 
-/// Writes a JSON document of one line to standard output.
+/// Writes a value as a JSON document of one line to standard output.
 pub(super) fn say_json(answer: &impl Serialize) -> Result<(), Failure> {
     say(&to_json(answer)?)
 }
 
-/// Returns a JSON document of one line.
+/// Returns a value as a JSON document of one line.
 pub(super) fn to_json(answer: &impl Serialize) -> Result<String, Failure> {
     serde_json::to_string(answer).map_err(|error| Failure::Internal(format!("cannot write JSON: {error}")))
 }
 
-/// Returns a value as a JSON number, or, for infinities, which JSON lacks, as the text that `query` writes.
+/// Returns a value as a JSON number. JSON lacks infinities, which are returned as the strings that `query` writes.
 pub(super) fn json_number(value: Value) -> serde_json::Value {
     match value {
         Value::Float(float) if float.is_infinite() => if float > 0.0 { "Infinity" } else { "-Infinity" }.into(),
@@ -36,8 +36,8 @@ pub(super) fn json_number(value: Value) -> serde_json::Value {
     }
 }
 
-/// Returns lines of columns, each as wide as its widest cell; the first column is left-aligned, the others
-/// right-aligned.
+/// Returns the rows as lines of aligned columns. Each column is as wide as its widest cell. The first column is
+/// left-aligned, and the others are right-aligned.
 pub(super) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();

@@ -1,4 +1,4 @@
-//! Lists of range queries over the key, for benchmarks: `query DS --batch queries.csv --log querylog.csv`.
+//! Runs lists of range queries over the key, for benchmarks: `query DS --batch queries.csv --log querylog.csv`.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::text;
 /// Names of the log's columns.
 const LOG_HEADER: &str = "epoch,begin,end,matches,runs,bytes_read,read_s,filter_s,merge_s,total_s";
 
-/// One query of the list. The bounds stay text, so that 64-bit integers keep all their digits.
+/// One query of the list. The bounds are stored as text, so that 64-bit integers keep all their digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct RangeQuery {
     epoch: u64,
@@ -47,7 +47,7 @@ struct Summary {
     latency_p99_s: f64,
 }
 
-/// Runs all queries of a list in sequence; `template` holds the options that they share.
+/// Runs all queries of a list in sequence. `template` holds the options that all queries share.
 pub(super) fn run(
     dataset: &Dataset,
     list: &Path,
@@ -56,7 +56,7 @@ pub(super) fn run(
     as_json: bool,
 ) -> Result<(), Failure> {
     let queries = parse(list, &std::fs::read_to_string(list).on_file("read", list)?)?;
-    // Opened first: an hour of queries must not end with a log that cannot be written.
+    // The log is created first, so that an hour of queries does not end with a log that cannot be written.
     let log = log.map(|path| Ok::<_, Failure>((path, PendingFile::create(path)?))).transpose()?;
     let key = format!("\"{}\"", dataset.schema().key().name.replace('"', "\"\""));
     let mut done = Vec::with_capacity(queries.len());
@@ -78,7 +78,7 @@ pub(super) fn run(
     if as_json { say_json(&summary) } else { say(&summary.in_words()) }
 }
 
-/// Reads a list. Skips a header line, empty lines and lines that begin with #.
+/// Parses a list of queries. Skips a header line, empty lines and lines that begin with #.
 fn parse(path: &Path, content: &str) -> Result<Vec<RangeQuery>, Failure> {
     let mut queries = Vec::new();
     for (number, line) in (1..).zip(content.lines()) {

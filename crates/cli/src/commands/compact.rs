@@ -1,4 +1,4 @@
-//! `turbidite compact`: a fully sorted copy of a dataset.
+//! `turbidite compact`: creates a fully sorted copy of a dataset.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ struct Tuning {
     row_groups_per_run: Option<u32>,
 }
 
-/// The outcome of one epoch.
+/// The result of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochReport {
     epoch: u64,
@@ -86,7 +86,7 @@ struct Report {
     stored_bytes: u64,
     source_bytes: u64,
     bytes_read: u64,
-    /// Bytes of pages read over the total size of the pages.
+    /// Ratio of the page bytes read to the total size of the pages.
     read_factor: f64,
     bytes_written: u64,
     wall_s: f64,
@@ -206,7 +206,7 @@ impl Report {
     }
 }
 
-/// Creates a bar with rate and time left on a terminal, and a hidden one elsewhere.
+/// Creates a progress bar with rate and time left on a terminal, and a hidden bar elsewhere.
 fn progress_bar(bytes: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

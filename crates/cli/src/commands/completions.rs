@@ -1,4 +1,4 @@
-//! `turbidite completions`: shell completion scripts.
+//! `turbidite completions`: prints shell completion scripts.
 
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -20,7 +20,7 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// Prints the script; `command` describes the whole command line.
+    /// Prints the script. `command` describes the whole command line.
     pub(crate) fn run(&self, mut command: Command, as_json: bool) -> Result<(), Failure> {
         let name = command.get_name().to_owned();
         let mut script = Vec::new();

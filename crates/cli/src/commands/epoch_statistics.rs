@@ -1,8 +1,8 @@
-//! Statistics derived from an epoch's manifest.
+//! Derives statistics from an epoch's manifest.
 
 use turbidite::format::EpochStatistics;
 
-/// Returns the largest load over the mean.
+/// Returns the ratio of the largest load to the mean load.
 pub(crate) fn largest_load(statistics: &EpochStatistics) -> f64 {
     let loads = &statistics.rows_per_receiver;
     let total: u64 = loads.iter().sum();
@@ -10,7 +10,7 @@ pub(crate) fn largest_load(statistics: &EpochStatistics) -> f64 {
     if total == 0 { 0.0 } else { largest as f64 * loads.len() as f64 / total as f64 }
 }
 
-/// Returns the bytes written over the bytes of stored rows.
+/// Returns the ratio of the bytes written to the bytes of the stored rows.
 pub(crate) fn write_amplification(statistics: &EpochStatistics, row_bytes: usize) -> f64 {
     let stored = statistics.rows as f64 * row_bytes as f64;
     if stored == 0.0 { 0.0 } else { statistics.bytes_written as f64 / stored }

@@ -1,4 +1,4 @@
-//! The epochs that a command works on, and the handling of existing ones.
+//! Chooses the epochs that a command processes, and defines the handling of existing epochs.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ impl From<Existing> for IfExists {
     }
 }
 
-/// Returns the epochs of a dataset within a range; a single epoch must exist.
+/// Returns the epochs of a dataset within a range. A range of one epoch must exist.
 pub(super) fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<EpochRange>) -> Result<Vec<u64>, Failure> {
     let wanted = wanted.unwrap_or(EpochRange::ALL);
     let chosen: Vec<u64> = dataset.epochs()?.into_iter().filter(|&epoch| wanted.contains(epoch)).collect();
@@ -41,7 +41,7 @@ pub(super) fn chosen_epochs(dataset: &Dataset, path: &Path, wanted: Option<Epoch
     Ok(chosen)
 }
 
-/// Returns the scope of an answer: `of epoch 200`, `of 8 epochs`.
+/// Returns the scope of a result as text: `of epoch 200`, `of 8 epochs`.
 pub(super) fn of_epochs(epochs: usize, wanted: Option<EpochRange>) -> String {
     match (epochs, wanted) {
         (1, Some(one)) if one.first == one.last => format!("of epoch {one}"),

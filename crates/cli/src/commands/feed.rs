@@ -1,8 +1,8 @@
 //! Feeds the records of one epoch from a source into a job.
 //!
-//! The ranks of the job take turns, as the ranks of a running simulation would progress side by side. Turns are short
-//! at first and grow with the number of records that a rank has appended, so that no rank is ever far ahead: partition
-//! tables are computed from the records that all ranks have appended. Threads share the ranks among them.
+//! Partition tables are computed from the records that all ranks have appended. The ranks of the job therefore take
+//! turns, so that no rank is far ahead of the others, as in a running simulation. Turns are short at first and grow
+//! with the number of records that a rank has appended. The threads share the ranks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,16 +18,16 @@ use turbidite_source::{Chunk, RankReader, Source};
 /// Number of records in a rank's first turn.
 pub(super) const FIRST_TURN: u64 = 128;
 
-/// A later turn is this fraction of the rank's appended records, as a divisor.
+/// Size of a later turn as a fraction of the rank's appended records, as a divisor.
 pub(super) const TURN_SHARE: u64 = 64;
 
 /// Maximum number of records in a turn.
 const LONGEST_TURN: u64 = 1 << 12;
 
-/// Maximum number of files that stay open between two chunks; beyond it, files are reopened for each chunk.
+/// Maximum number of ranks whose files stay open between two turns. With more ranks, files are reopened for each chunk.
 const OPEN_FILES: usize = 256;
 
-/// The mapping of a source's records to stored rows.
+/// A mapping of a source's records to stored rows.
 #[derive(Debug)]
 pub(super) struct RecordMapping<'a> {
     pub(super) source: &'a Source,
@@ -36,7 +36,7 @@ pub(super) struct RecordMapping<'a> {
     pub(super) stored: Vec<usize>,
 }
 
-/// The division of the work among threads.
+/// The number of ranks, and of threads that share the ranks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WorkerPool {
     pub(super) ranks: u32,
@@ -44,12 +44,12 @@ pub(super) struct WorkerPool {
 }
 
 impl RecordMapping<'_> {
-    /// Returns all columns available for storage.
+    /// Returns all columns that can be stored.
     pub(super) fn columns(&self) -> Vec<Column> {
         self.source.columns().into_iter().chain(self.derivations.columns().cloned()).collect()
     }
 
-    /// Appends all records of an epoch to the job. After an error the epoch is incomplete and must not be ended.
+    /// Appends all records of an epoch to the job. After an error, the epoch is incomplete and must not be committed.
     pub(super) fn feed(
         &self,
         job: &LocalJob,
@@ -86,7 +86,7 @@ impl RecordMapping<'_> {
         }
     }
 
-    /// Appends one rank's share of an epoch to its job.
+    /// Appends one rank's share of an epoch to the rank's job.
     pub(super) fn feed_rank(
         &self,
         job: &mut RankJob,
@@ -100,13 +100,13 @@ impl RecordMapping<'_> {
         while let Some(chunk) = reader.next(turn_records(handed_over), &mut records)? {
             self.append(epoch, &chunk, &records, &mut filler, |columns| Ok(job.append(columns)?))?;
             handed_over += chunk.records as u64;
-            // Only rank 0 shows a bar; all ranks have about equal work.
+            // Only rank 0 shows a progress bar. All ranks have about the same number of records.
             progress.inc((chunk.records * self.source.record_bytes()) as u64 * u64::from(ranks));
         }
         Ok(())
     }
 
-    /// Returns the packed values of one stored column, from the beginning of the source, up to a maximum number.
+    /// Returns the packed values of one stored column, from the beginning of the source, up to `most` values.
     pub(super) fn values(&self, epoch: u64, ranks: u32, column: usize, most: usize) -> Result<Vec<u8>, Failure> {
         let (mut records, mut filler, mut values, mut taken) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for mut reader in RankReader::of_epoch(self.source, epoch, ranks) {

@@ -1,4 +1,4 @@
-//! `turbidite hist`: the distribution of a column's values.
+//! `turbidite hist`: shows the distribution of a column's values.
 
 use std::path::PathBuf;
 
@@ -50,7 +50,7 @@ pub(crate) struct Hist {
     exact: bool,
 }
 
-/// A range `A..B` with numbers of any kind.
+/// A range `A..B` of integers or floats.
 #[derive(Debug, Clone, Copy)]
 struct ValueRange(Value, Value);
 
@@ -191,12 +191,12 @@ fn bounded(rows: Bounded) -> String {
     }
 }
 
-/// Returns a bar of eighths of a block for the estimate, continued by a light one up to the upper bound or the margin.
+/// Returns a bar of the estimate, in eighths of a block. A light bar continues it to the upper bound, or to the margin.
 fn bar(rows: Bounded, longest: u64) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = |number: u64| text::share(number, longest) * (8 * BAR_WIDTH) as f64;
     let solid = eighths(rows.estimate).round() as usize;
-    // A positive estimate is never drawn as empty.
+    // A positive estimate is drawn with at least one eighth.
     let solid = if rows.estimate > 0 { solid.max(1) } else { 0 };
     let mut drawn = "█".repeat(solid / 8);
     drawn.push_str(EIGHTHS[solid % 8]);

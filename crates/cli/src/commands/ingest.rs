@@ -150,7 +150,7 @@ struct Tuning {
     stall: Option<u64>,
 }
 
-/// The outcome of one epoch.
+/// The result of one epoch.
 #[derive(Debug, Serialize)]
 struct EpochReport {
     epoch: u64,
@@ -418,7 +418,7 @@ impl Report {
     }
 }
 
-/// Creates a bar with rate and time left on a terminal, and a hidden one elsewhere.
+/// Creates a progress bar with rate and time left on a terminal, and a hidden bar elsewhere.
 fn progress_bar(source: &Source, epochs: &[u64], as_json: bool) -> ProgressBar {
     let records: u64 = epochs.iter().map(|&epoch| source.records(epoch)).sum();
     if as_json {

@@ -1,4 +1,4 @@
-//! `turbidite inspect`: a description of a dataset and its content.
+//! `turbidite inspect`: describes a dataset and its content.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub(crate) struct Inspect {
     epoch: Option<EpochRange>,
 }
 
-/// The object that a path denotes.
+/// The dataset, epoch or part file that a path denotes.
 #[derive(Debug, PartialEq, Eq)]
 struct Target {
     dataset: PathBuf,
@@ -34,7 +34,7 @@ struct Target {
 }
 
 impl Target {
-    /// Splits `DS/data/epoch=N/part-….parquet` and its prefixes; any other path denotes a dataset.
+    /// Splits `DS/data/epoch=N/part-….parquet` and its prefixes. Any other path denotes a dataset.
     fn of(path: &Path) -> Self {
         let whole = || Self { dataset: path.to_owned(), epoch: None, part: None };
         let name = |path: &Path| path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -45,7 +45,7 @@ impl Target {
         let is_data = data.and_then(name).is_some_and(|name| name == "data");
         match data.and_then(Path::parent) {
             Some(dataset) if is_data && (epoch.is_some() || part.is_none()) && !is_dataset(path) => {
-                // The parent of a bare `data` is the empty path.
+                // The parent of the path `data` is the empty path.
                 let dataset = if dataset.as_os_str().is_empty() { Path::new(".") } else { dataset };
                 Self { dataset: dataset.to_owned(), epoch, part }
             }
@@ -54,12 +54,12 @@ impl Target {
     }
 }
 
-/// Returns whether a path is a dataset, which may itself be called `data`.
+/// Returns whether a path is a dataset. A dataset may be called `data`.
 fn is_dataset(path: &Path) -> bool {
     path.join("_turbidite").is_dir()
 }
 
-/// One epoch in the JSON answer.
+/// One epoch in the JSON output.
 #[derive(Debug, Serialize)]
 struct EpochEntry {
     epoch: u64,
@@ -156,7 +156,7 @@ fn describe(dataset: &Dataset, path: &Path) -> String {
             remarks.join("; "),
         ]);
     }
-    // The notes are text, which is left-aligned.
+    // The last column contains notes, which are left-aligned.
     let width = rows.iter().map(|row| row[0].chars().count()).max().unwrap_or(0);
     lines.extend(rows.iter().map(|row| format!("{:<width$}  {}  {}", row[0], row[1], row[2]).trim_end().to_owned()));
     lines.join("\n")
@@ -222,7 +222,7 @@ fn epoch_line(manifest: &EpochManifest, schema: &Schema) -> Vec<String> {
     ]
 }
 
-/// Returns a key range as text, with the digits of its type.
+/// Returns the bounds of a key range as text, with the digits of the key's type.
 fn in_words(range: Option<(Value, Value)>, schema: &Schema) -> (String, String) {
     let value = |value: Value| match value {
         Value::Float(float) if schema.key().data_type == turbidite::DataType::F32 => format!("{:?}", float as f32),

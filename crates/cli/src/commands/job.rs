@@ -1,4 +1,4 @@
-//! The ranks of an `ingest` job: all in this process, or, under mpiexec, one per process.
+//! Runs the ranks of an `ingest` job: all ranks in this process, or under mpiexec one rank per process.
 
 use std::path::Path;
 
@@ -10,14 +10,14 @@ use super::feed::{RecordMapping, WorkerPool};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
 
-/// Default time that ranks under mpiexec wait for a missing rank, in seconds.
+/// Default stall timeout of ranks under mpiexec, in seconds.
 pub(super) const STALL_S: u64 = 600;
 
-/// The destination of records: all ranks in this process, or one rank of several processes.
+/// A job that receives records: all ranks in this process, or one rank of several processes.
 pub(super) enum Job {
-    /// All ranks.
+    /// All ranks, in this process.
     Local(Box<LocalJob>),
-    /// One rank, with its number and the number of ranks.
+    /// One rank, with its rank number and the number of ranks.
     Rank(Box<RankJob>, (u32, u32)),
 }
 
@@ -45,7 +45,8 @@ impl Job {
         }
     }
 
-    /// Writes an epoch that was begun. On failure, nothing of it stays: the source still has its records.
+    /// Writes an epoch that was begun. If this fails, none of the epoch's files stay, since the source still has the
+    /// records.
     pub(super) fn write_epoch(
         &mut self,
         recipe: &RecordMapping<'_>,
@@ -55,12 +56,12 @@ impl Job {
     ) -> Result<EpochStatistics, Failure> {
         let written = match self.feed(recipe, epoch, workers, progress) {
             Ok(()) => self.end_epoch().map_err(Failure::from),
-            // The state after a panic is unknown.
+            // The state of the job after a panic is unknown.
             Err(failure @ Failure::Internal(_)) => return Err(failure),
             Err(failure) => {
                 if let Self::Local(job) = self {
                     job.refuse(failure.to_string())?;
-                    // It fails with the error that is already known.
+                    // Ending the epoch returns the error that is already known.
                     drop(job.end_epoch());
                 }
                 Err(failure)
@@ -94,7 +95,7 @@ impl Job {
         match self {
             Self::Local(job) => recipe.feed(job, epoch, workers, progress),
             Self::Rank(job, place) => match recipe.feed_rank(job, epoch, *place, progress) {
-                // The other ranks learn of it at the end of the epoch, where this rank fails too.
+                // The other ranks learn of the failure at the end of the epoch, which then fails on all ranks.
                 Err(failure) => Ok(job.refuse(failure.to_string())?),
                 fed => fed,
             },

@@ -1,4 +1,4 @@
-//! `turbidite man`: manual pages, generated from the same description as `--help`.
+//! `turbidite man`: prints manual pages, which are generated from the same description as `--help`.
 
 use clap::{Args, Command};
 use serde_json::json;
@@ -17,9 +17,9 @@ pub(crate) struct Man {
 }
 
 impl Man {
-    /// Prints the page; `command` describes the whole command line.
+    /// Prints the page. `command` describes the whole command line.
     pub(crate) fn run(&self, mut command: Command, as_json: bool) -> Result<(), Failure> {
-        // Sets the full names of the commands, and their global options.
+        // Building sets the full names of the commands, and their global options.
         command.build();
         let described = match &self.command {
             None => &command,
@@ -28,7 +28,7 @@ impl Man {
                 Failure::Usage(format!("there is no command '{name}'; the commands are {}", known.join(", ")))
             })?,
         };
-        // Options hidden from the short help would appear in the page without a description.
+        // Options that are hidden from the short help would otherwise appear in the page without a description.
         let complete = described.clone().mut_args(|argument| argument.hide_short_help(false));
         let mut page = Vec::new();
         clap_mangen::Man::new(complete).render(&mut page).map_err(on_stdout)?;

@@ -1,8 +1,9 @@
-//! One file per command. Each has the options, `run`, and nothing that another command needs.
+//! The commands, one module per command. Each module contains the command's options and `run`, and is not used by other
+//! commands.
 //!
-//! Shared by several: `answers` writes results, `epochs` chooses epochs, `epoch_statistics` derives statistics from
-//! manifests; `feed` and `job` move records for `ingest` and `simulate`, `batch` runs the queries of `query --batch`,
-//! `spooled` is `salvage --spool`.
+//! Shared modules: `answers` prints results, `epochs` chooses epochs, and `epoch_statistics` derives statistics from
+//! manifests. `feed` and `job` append records for `ingest` and `simulate`. `batch` implements `query --batch`, and
+//! `spooled` implements `salvage --spool`.
 
 mod answers;
 mod batch;

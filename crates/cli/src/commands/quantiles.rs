@@ -1,4 +1,4 @@
-//! `turbidite quantiles`: quantiles of a column.
+//! `turbidite quantiles`: shows quantiles of a column.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `turbidite query`: rows, counts, plans, and lists of range queries.
+//! `turbidite query`: returns rows or counts, explains queries, and runs lists of range queries.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -86,7 +86,7 @@ struct Answer {
     rows: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
-    /// Size of the rows of the requested epochs, to compare with the bytes read.
+    /// Size of the rows of the requested epochs, for comparison with the bytes read.
     bytes_of_epochs: u64,
     wall_s: f64,
     #[serde(rename = "figures")]
@@ -130,7 +130,7 @@ impl QueryCommand {
         query
     }
 
-    /// Converts an error, and names the text that caused it, if any.
+    /// Converts an error. If the predicate caused it, the message contains the predicate.
     fn wrong(&self, error: Error) -> Failure {
         match (error, &self.filter) {
             (Error::Expression(error), Some(filter)) => Failure::Usage(format!("--where '{filter}': {error}")),
@@ -168,7 +168,7 @@ impl QueryCommand {
         let answer = self.answer(dataset, rows, begun, stream.metrics())?;
         match &self.output {
             Some(_) if as_json => say_json(&answer)?,
-            // Standard output carries the rows.
+            // Standard output contains the rows.
             None if as_json && self.metrics => complain(&to_json(&answer)?),
             _ if as_json => {}
             _ => self.tell(&answer),
@@ -186,7 +186,8 @@ impl QueryCommand {
         Ok(Answer { rows, output: self.output.clone(), bytes_of_epochs, wall_s, metrics })
     }
 
-    /// Prints result and cost on standard error, if they are requested or standard error is a terminal.
+    /// Prints result and cost on standard error, if they are requested, the rows go to a file or standard output is a
+    /// terminal.
     fn tell(&self, answer: &Answer) {
         if !self.metrics && self.output.is_none() && !std::io::stdout().is_terminal() {
             return;

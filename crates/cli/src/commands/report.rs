@@ -1,4 +1,4 @@
-//! `turbidite report`: a page that shows the layout of a dataset.
+//! `turbidite report`: writes a page that shows the layout of a dataset.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `turbidite salvage`: uncommitted epochs, and files that a killed run left in a spool.
+//! `turbidite salvage`: lists and recovers uncommitted epochs, and files that a killed run left in a spool.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Salvage {
     discard: bool,
 }
 
-/// An unfinished epoch in the JSON answer.
+/// An unfinished epoch in the JSON output.
 #[derive(Debug, Serialize)]
 struct Found {
     epoch: u64,
@@ -70,7 +70,7 @@ struct Recovered {
 #[derive(Debug, Serialize)]
 struct Report {
     dataset: PathBuf,
-    /// The current writer: its epoch is among the unfinished ones.
+    /// The current writer of the dataset, if there is one. Its epoch is one of the unfinished epochs.
     writer: Option<String>,
     unfinished: Vec<Found>,
 }
@@ -88,10 +88,10 @@ impl Salvage {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let layout = DatasetPaths::new(dataset);
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
-        // The lock of a dead writer has no effect: the next writer takes it over.
+        // The lock of a dead writer has no effect, since the next writer takes it over.
         let writer = lock_holder(&*storage, &layout)?.filter(|holder| !holder.has_ended());
         let writer = writer.map(|holder| holder.to_string());
-        // Nothing may be removed under a running writer.
+        // Epochs are removed only under the lock, so that a running writer keeps its files.
         let lock = self.discard.then(|| WriterLock::acquire(&storage, &layout, false)).transpose()?;
         let mut attempts = list(&*storage, &layout, &descriptor)?;
         attempts.retain(|attempt| self.epoch.is_none_or(|epoch| epoch == attempt.epoch));
@@ -123,7 +123,7 @@ impl Salvage {
         report.corruption()
     }
 
-    /// Refuses several attempts at one epoch: their copies would share a folder.
+    /// Returns an error if there are several attempts at one epoch, since their copies would share a folder.
     fn check_labels(&self, out: &Path, attempts: &[UnfinishedEpoch]) -> Result<(), Failure> {
         match attempts.windows(2).find(|pair| pair[0].epoch == pair[1].epoch) {
             Some(pair) => Err(Failure::Usage(format!(
@@ -209,7 +209,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Returns a failure for the exit code if damaged runs could not be copied.
+    /// Returns an error for the exit code if corrupt runs could not be copied.
     fn corruption(&self) -> Result<(), Failure> {
         let recovered = self.unfinished.iter().filter_map(|found| found.recovered.as_ref());
         let corrupt: usize = recovered.map(|recovered| recovered.corrupt.len()).sum();

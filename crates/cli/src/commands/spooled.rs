@@ -1,4 +1,4 @@
-//! `turbidite salvage --spool`: files that killed runs left in the preload library's spool.
+//! `turbidite salvage --spool`: lists and moves files that killed runs left in the preload library's spool.
 
 use std::path::{Path, PathBuf};
 
@@ -9,12 +9,12 @@ use crate::failure::{Failure, FileContext};
 use crate::spool::{self, Leftover, OwnedDataset, SpooledFile};
 use crate::text;
 
-/// A spooled file, and its outcome.
+/// A spooled file, and the result of moving it.
 #[derive(Debug, Serialize)]
 struct Entry {
     #[serde(flatten)]
     file: SpooledFile,
-    /// The program's path already has a file, which is not overwritten.
+    /// Whether a file exists at the original path. It is not overwritten.
     exists: bool,
     placed: bool,
     error: Option<String>,
@@ -35,13 +35,13 @@ struct Run {
 struct Report {
     spool: PathBuf,
     runs: Vec<Run>,
-    /// Number of processes that are alive, whose files are left alone.
+    /// Number of living processes, whose files are not touched.
     living: usize,
     /// Folders whose state cannot be determined from this host.
     unknown: Vec<PathBuf>,
 }
 
-/// Lists the files that killed runs left in a spool, and moves them to their original paths on request.
+/// Lists the files that killed runs left in a spool. If requested, moves them to their original paths.
 pub(super) fn run(spool: &Path, put_in_place: bool, as_json: bool) -> Result<(), Failure> {
     let found = spool::find(spool).on_file("read", spool)?;
     let mut runs = Vec::with_capacity(found.leftovers.len());
@@ -134,7 +134,7 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Returns a failure for the exit code if files could not be moved.
+    /// Returns an error for the exit code if files could not be moved.
     fn judge(&self, put_in_place: bool) -> Result<(), Failure> {
         let stay: Vec<&str> =
             self.runs.iter().flat_map(|run| &run.files).filter_map(|entry| entry.error.as_deref()).collect();

@@ -1,4 +1,4 @@
-//! `turbidite stats`: the clustering of epochs and the cost of writing them, from their manifests.
+//! `turbidite stats`: shows the clustering of epochs and the cost of writing them, from their manifests.
 
 use std::path::PathBuf;
 
@@ -142,11 +142,11 @@ fn overview(epochs: &[EpochStats]) -> String {
     aligned(&rows)
 }
 
-/// The text of a cell in a table by percentile.
+/// A function that returns the text of a cell in a table by percentile.
 type Cell = fn(&ProfilePoint) -> String;
 
-/// Returns a line for each epoch and cell, named unless it is the only one, with one column per percentile. The
-/// percentiles are those of the first epoch that has any.
+/// Returns a table with one column per percentile and one line for each epoch and cell. Lines are named unless there is
+/// only one cell. The percentiles are those of the first epoch that has any.
 fn by_percentile(epochs: &[EpochStats], cells: &[(&str, Cell)]) -> String {
     let listed: Vec<f64> = epochs
         .iter()

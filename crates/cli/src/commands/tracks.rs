@@ -1,4 +1,4 @@
-//! `turbidite tracks`: the same particles in all epochs.
+//! `turbidite tracks`: follows the same particles through all epochs.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -63,12 +63,12 @@ pub(crate) struct TracksCommand {
     no_check: bool,
 }
 
-/// The result and the cost.
+/// The result and the cost of a request.
 #[derive(Debug, Serialize)]
 struct Summary {
     #[serde(flatten)]
     found: TrackMetrics,
-    /// Number of rows written: fewer than were found if there was a limit.
+    /// Number of rows written. A limit makes it smaller than the number of rows found.
     written: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<PathBuf>,
@@ -105,7 +105,7 @@ impl TracksCommand {
         let summary = Summary { found: tracks.metrics(), written, output: self.output.clone(), wall_s };
         match &self.output {
             Some(_) if as_json => say_json(&summary)?,
-            // Standard output carries the rows.
+            // Standard output contains the rows.
             None if as_json => complain(&to_json(&summary)?),
             _ => self.tell(&summary),
         }
@@ -126,7 +126,7 @@ impl TracksCommand {
         if let Some(threads) = self.threads {
             request = request.threads(threads);
         }
-        // Scratch files go to the output's folder, which must have room for the output anyway.
+        // Scratch files are created in the output's folder, which must have room for the output anyway.
         match self.output.as_ref().and_then(|path| path.parent()) {
             Some(folder) if folder == Path::new("") => request.scratch_folder("."),
             Some(folder) => request.scratch_folder(folder),
@@ -134,7 +134,7 @@ impl TracksCommand {
         }
     }
 
-    /// Converts an error, and names the text that caused it, if any.
+    /// Converts an error. If the predicate caused it, the message contains the predicate.
     fn wrong(&self, error: Error) -> Failure {
         match error {
             Error::Expression(error) => Failure::Usage(format!("--of '{}': {error}", self.of)),
@@ -142,7 +142,8 @@ impl TracksCommand {
         }
     }
 
-    /// Prints the result on standard error: problems with ids always, the rest on request or on a terminal.
+    /// Prints the result on standard error. Problems with ids are always printed. The cost is printed if the rows go to
+    /// a file or standard output is a terminal.
     fn tell(&self, summary: &Summary) {
         let found = &summary.found;
         if found.incomplete_ids > 0 {
@@ -178,7 +179,7 @@ impl TracksCommand {
     }
 }
 
-/// Creates a bar that counts epochs, on a terminal.
+/// Creates a progress bar that counts epochs on a terminal, and a hidden bar elsewhere.
 fn progress_bar(as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

@@ -29,7 +29,8 @@ impl Truncate {
     pub(crate) fn run(&self, as_json: bool) -> Result<(), Failure> {
         let storage: Arc<dyn Storage> = Arc::new(FileSystem::new());
         let layout = DatasetPaths::new(&self.dataset);
-        // Before taking the lock, which would create a folder where no dataset exists.
+        // The descriptor is read before the lock is acquired, since the lock would create a folder where no dataset
+        // exists.
         let descriptor = DatasetDescriptor::read(&*storage, &layout)?;
         let (lock, notice) = WriterLock::acquire(&storage, &layout, self.break_lock)?;
         if let Some(notice) = notice.filter(|_| !as_json) {

@@ -1,4 +1,4 @@
-//! `turbidite verify`: checks every checksum, and the manifests' statistics against the data.
+//! `turbidite verify`: verifies all checksums, and checks the manifests' statistics against the data.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -108,7 +108,7 @@ impl Verify {
     }
 }
 
-/// Prints findings on standard error, up to the maximum.
+/// Prints at most [`MOST_FINDINGS`] findings on standard error.
 fn tell(findings: &[Finding]) {
     for finding in findings.iter().take(MOST_FINDINGS) {
         complain(&format!("turbidite: {finding}"));
@@ -126,7 +126,7 @@ fn kind(kind: FindingKind) -> &'static str {
     }
 }
 
-/// Returns the failure for the exit code: corruption takes precedence over read errors.
+/// Returns the error for the exit code. Corruption takes precedence over read errors.
 fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure> {
     let count = |kind| report.findings.iter().filter(|finding| finding.kind == kind).count() as u64;
     let (corrupt, unreadable) = (count(FindingKind::Corruption), count(FindingKind::Unreadable));
@@ -142,7 +142,8 @@ fn judge(dataset: &std::path::Path, report: &VerifyReport) -> Result<(), Failure
     Ok(())
 }
 
-/// Creates a bar on a terminal; its length is set once the manifests are read.
+/// Creates a progress bar on a terminal, and a hidden bar elsewhere. Its length is set once the manifests have been
+/// read.
 fn progress_bar(as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

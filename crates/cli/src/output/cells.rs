@@ -1,4 +1,4 @@
-//! Values of Arrow columns as text, with the fewest digits that read back as the same number.
+//! Formats values of Arrow columns as text, with the fewest digits that parse to the same number.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use arrow_schema::DataType;
 
 use crate::failure::Failure;
 
-/// One column with its resolved type.
+/// A column with its resolved type.
 pub(super) enum Cells<'a> {
     I8(&'a Int8Array),
     I16(&'a Int16Array),
@@ -48,7 +48,8 @@ impl<'a> Cells<'a> {
         })
     }
 
-    /// Appends the value of a row. Floats have a point or an exponent; bytes are lower-case hexadecimal digits.
+    /// Appends the value of a row. Floats have a point or an exponent. Bytes are written as lower-case hexadecimal
+    /// digits.
     pub(super) fn write(&self, row: usize, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match self {
@@ -60,7 +61,8 @@ impl<'a> Cells<'a> {
             Self::U16(array) => write!(out, "{}", array.value(row)),
             Self::U32(array) => write!(out, "{}", array.value(row)),
             Self::U64(array) => write!(out, "{}", array.value(row)),
-            // `{:?}` prints the fewest digits that read back, with an exponent where that is shorter.
+            // `{:?}` prints the fewest digits that parse to the same number, with an exponent for very large and small
+            // numbers.
             Self::F32(array) => write!(out, "{:?}", array.value(row)),
             Self::F64(array) => write!(out, "{:?}", array.value(row)),
             Self::Bytes(array) => {
@@ -70,7 +72,7 @@ impl<'a> Cells<'a> {
         };
     }
 
-    /// Appends the value as JSON: floats that JSON cannot represent become the string "NaN", "Infinity" or "-Infinity".
+    /// Appends the value as JSON. Floats that JSON cannot represent become the string "NaN", "Infinity" or "-Infinity".
     pub(super) fn write_json(&self, row: usize, out: &mut String) {
         let special = match self {
             Self::F32(array) => special(f64::from(array.value(row))),
@@ -88,7 +90,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// Returns whether values are numbers, which tables right-align.
+    /// Returns whether the values are numbers, which are right-aligned in tables.
     pub(super) fn is_number(&self) -> bool {
         !matches!(self, Self::Bytes(_))
     }

@@ -1,4 +1,4 @@
-//! A file that receives its name when it is complete.
+//! A file that receives its final name when it is complete.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::{Failure, FileContext};
 
-/// A file under a temporary name beside its final one. Removed on drop unless [`PendingFile::complete`] was called.
+/// A file with a temporary name in the folder of its final path. The file is removed on drop unless
+/// [`PendingFile::complete`] was called.
 #[derive(Debug)]
 pub(crate) struct PendingFile {
     file: File,

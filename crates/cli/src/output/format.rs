@@ -1,11 +1,11 @@
-//! Output formats.
+//! The output formats, and the choice of a format.
 
 use std::io::IsTerminal;
 use std::path::Path;
 
 use crate::failure::Failure;
 
-/// A file format, chosen by the name's extension.
+/// A file format, chosen by the extension of the file's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileFormat {
     Parquet,
@@ -15,7 +15,7 @@ pub(crate) enum FileFormat {
 }
 
 impl FileFormat {
-    /// Returns the format of a name's extension.
+    /// Returns the format that the extension of a file's name selects.
     pub(crate) fn of(path: &Path) -> Result<Self, Failure> {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("parquet") => Ok(Self::Parquet),
@@ -43,7 +43,7 @@ pub(crate) enum TextFormat {
 }
 
 impl TextFormat {
-    /// Returns the default: a table on a terminal, CSV elsewhere.
+    /// Returns the default format: a table on a terminal, CSV elsewhere.
     pub(crate) fn of_stdout() -> Self {
         if std::io::stdout().is_terminal() { Self::Table } else { Self::Csv }
     }

@@ -1,10 +1,10 @@
-//! Output of a query's rows: a table or text on standard output, or a file in one of four formats.
+//! Writes a query's rows: as text to standard output, or to a file in one of four formats.
 //!
-//! Files are written under a temporary name beside their own and renamed when they are complete and durable, so that a
-//! file with the final name is complete. An existing file is replaced only at that moment.
+//! Files are written under a temporary name and renamed once they are complete and durable, so that a file with the
+//! final name is always complete. An existing file is replaced only by this rename.
 //!
-//! Map: `format` defines the formats, `writer` writes batches in any of them; `rows` and `cells` write text, `file`
-//! handles the temporary name.
+//! Map: `format` defines the formats, and `writer` writes batches in any format. `rows` and `cells` format text, and
+//! `file` handles the temporary name.
 
 mod cells;
 mod file;

@@ -1,4 +1,4 @@
-//! Rows as text: an aligned table, CSV, JSON lines.
+//! Writes rows as text: an aligned table, CSV or JSON lines.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,14 +10,14 @@ use super::cells::Cells;
 use super::format::TextFormat;
 use crate::failure::Failure;
 
-/// Number of rows that determine the column widths of a table.
+/// Maximum number of rows that determine the column widths of a table.
 const SAMPLE_ROWS: usize = 1000;
 
 /// A writer of batches as text, one line per row.
 pub(super) struct TextRows {
     format: TextFormat,
     names: Vec<String>,
-    /// Widths of the table's columns, set by the first rows.
+    /// Widths of the table's columns, determined from the first rows.
     widths: Option<Vec<usize>>,
     has_header: bool,
     line: String,
@@ -29,7 +29,7 @@ impl TextRows {
         Self { format, names, widths: None, has_header: false, line: String::new() }
     }
 
-    /// Writes a batch; `failed` names the output in errors.
+    /// Writes a batch. `failed` converts an I/O error to a failure with the output's name.
     pub(super) fn write<F>(&mut self, batch: &RecordBatch, out: &mut dyn Write, failed: F) -> Result<(), Failure>
     where
         F: Fn(io::Error) -> Failure,
@@ -52,7 +52,7 @@ impl TextRows {
         Ok(())
     }
 
-    /// Ends the text. A result without rows still has a header.
+    /// Completes the text. A result without rows also has a header.
     pub(super) fn finish<F>(&mut self, out: &mut dyn Write, failed: F) -> Result<(), Failure>
     where
         F: Fn(io::Error) -> Failure,
@@ -106,7 +106,7 @@ impl TextRows {
     fn json_line(&mut self, columns: &[Cells<'_>], row: usize) {
         for (index, (column, name)) in columns.iter().zip(&self.names).enumerate() {
             self.line.push(if index == 0 { '{' } else { ',' });
-            // A string always has a JSON form; writing to a string cannot fail.
+            // Every string can be written as JSON, and writing to a string cannot fail.
             let _ = write!(self.line, "{}:", serde_json::Value::from(name.as_str()));
             column.write_json(row, &mut self.line);
         }
@@ -114,7 +114,7 @@ impl TextRows {
     }
 }
 
-/// Appends a cell of a table after two spaces; numbers are right-aligned.
+/// Appends a cell of a table, after two spaces unless it is the first. Numbers are right-aligned.
 fn pad(line: &mut String, index: usize, cell: &str, width: usize, is_number: bool) {
     if index > 0 {
         line.push_str("  ");
@@ -122,7 +122,7 @@ fn pad(line: &mut String, index: usize, cell: &str, width: usize, is_number: boo
     let _ = if is_number { write!(line, "{cell:>width$}") } else { write!(line, "{cell:<width$}") };
 }
 
-/// Returns the widths that the names and the first values need.
+/// Returns the widths of the columns, from their names and first values.
 fn widths(names: &[String], columns: &[Cells<'_>], rows: usize) -> Vec<usize> {
     let mut cell = String::new();
     let widest = |(name, column): (&String, &Cells<'_>)| {

@@ -1,5 +1,5 @@
-//! Output formats: files are read back with their format's library (Parquet, Arrow, JSON) or compared with handwritten
-//! text (CSV, tables).
+//! Tests of the output formats. Files are read back with their format's library (Parquet, Arrow, JSON), or compared
+//! with handwritten text (CSV, tables).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,7 +52,7 @@ fn written(name: &str, batches: &[RecordBatch]) -> (tempfile::TempDir, PathBuf) 
     (folder, path)
 }
 
-/// Compares bit for bit, since NaN and -0.0 matter.
+/// Asserts that all values have the same bits, since NaN and -0.0 matter.
 fn assert_same(found: &RecordBatch, expected: &RecordBatch) {
     assert_eq!(found.schema().fields(), expected.schema().fields());
     for (one, other) in found.columns().iter().zip(expected.columns()) {

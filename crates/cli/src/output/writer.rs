@@ -1,4 +1,4 @@
-//! Writing the batches of a query in any output format.
+//! Writes the batches of a query in any output format.
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl RowWriter {
                 Target::Arrow(FileWriter::try_new(BufWriter::new(pending), schema).map_err(|error| arrow(path, error))?)
             }
             FileFormat::Parquet => {
-                // Plain encoding, since tools that read results may support nothing else.
+                // Values have plain encoding, since tools that read results may support no other encoding.
                 let properties = WriterProperties::builder().set_dictionary_enabled(false).build();
                 let writer = ArrowWriter::try_new(pending, schema.clone(), Some(properties));
                 Target::Parquet(writer.map_err(|error| parquet(path, error))?)
@@ -72,7 +72,7 @@ impl RowWriter {
         }
     }
 
-    /// Completes the output. Returns its number of rows.
+    /// Completes the output. Returns the number of rows written.
     pub(crate) fn finish(self) -> Result<u64, Failure> {
         let path = &self.path;
         match self.target {
@@ -98,7 +98,7 @@ fn file_failure(path: &Path, source: std::io::Error) -> Failure {
     Failure::File { operation: "write", path: path.to_owned(), source }
 }
 
-/// Flushes a buffer into its file.
+/// Flushes a buffer and returns its file.
 fn into_inner(path: &Path, mut out: BufWriter<PendingFile>) -> Result<PendingFile, Failure> {
     out.flush().on_file("write", path)?;
     out.into_inner().map_err(|error| file_failure(path, error.into_error()))

@@ -1,8 +1,8 @@
-//! Axes: mapping from values to fractions of a length, with ticks at round numbers.
+//! Maps values to positions on an axis, with ticks at round numbers.
 
 use crate::text;
 
-/// A mark on an axis.
+/// A tick on an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     /// Position, from 0 to 1.
@@ -10,7 +10,7 @@ pub(super) struct Tick {
     pub(super) label: String,
 }
 
-/// A scale between two values, linear or logarithmic.
+/// A linear or logarithmic axis between two values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Axis {
     pub(super) from: f64,
@@ -19,7 +19,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Creates a linear axis from one value to a larger one. Equal values get room around them.
+    /// Creates a linear axis from one value to a larger one. If the values are equal, the axis extends beyond both.
     pub(super) fn linear(from: f64, to: f64) -> Self {
         if to > from {
             return Self { from, to, is_log: false };
@@ -44,13 +44,13 @@ impl Axis {
     pub(super) fn share(&self, value: f64) -> f64 {
         let share = match self.is_log {
             true => (value.max(f64::MIN_POSITIVE).ln() - self.from.ln()) / (self.to.ln() - self.from.ln()),
-            // Halved, since the difference may overflow.
+            // The values are halved, since their difference may overflow.
             false => (value / 2.0 - self.from / 2.0) / (self.to / 2.0 - self.from / 2.0),
         };
         share.clamp(0.0, 1.0)
     }
 
-    /// Returns about as many ticks as requested.
+    /// Returns about `wanted` ticks.
     pub(super) fn ticks(&self, wanted: usize) -> Vec<Tick> {
         let tick = |(value, label): (f64, String)| Tick { share: self.share(value), label };
         if self.is_log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }.into_iter().map(tick).collect()
@@ -100,7 +100,7 @@ impl Axis {
     }
 }
 
-/// Returns the round number (1, 2 or 5 times a power of ten) at or above a step.
+/// Returns the smallest round number (1, 2 or 5 times a power of ten) that is not less than a step.
 fn round_step(step: f64) -> f64 {
     if step <= 0.0 || !step.is_finite() {
         return 1.0;
@@ -130,7 +130,8 @@ pub(super) fn power(value: f64, digits: usize) -> String {
     if mantissa == "1" { format!("{sign}10{raised}") } else { format!("{sign}{mantissa}×10{raised}") }
 }
 
-/// Returns an estimate with its bounds: `about 0.452 (0.4475 to 0.4571)`; only the value if they are equal.
+/// Returns an estimate with its bounds: `about 0.452 (0.4475 to 0.4571)`. If the bounds are equal, returns only the
+/// value.
 pub(super) fn about((least, estimate, most): (f64, f64, f64)) -> String {
     if least == most {
         return power(estimate, 4);

@@ -1,15 +1,15 @@
-//! Stacked bars by epoch, and the epoch labels below a plot.
+//! Draws stacked bars by epoch, and the epoch labels below a plot.
 
 use super::axis::Axis;
 use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, escape, label, line};
 
-/// One part of every bar.
+/// One segment of every bar.
 pub(super) struct Series {
     pub(super) name: &'static str,
-    /// Its colour, as a class of the style sheet.
+    /// Colour of the segment, as a class of the style sheet.
     pub(super) class: &'static str,
-    /// Returns the value for an epoch whose rows have this many bytes each.
+    /// Returns the value for an epoch and its row size in bytes.
     pub(super) value: fn(&Epoch, usize) -> f64,
 }
 
@@ -18,14 +18,14 @@ pub(super) struct Stack {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
     pub(super) series: &'static [Series],
-    /// Returns value and unit as text.
+    /// Returns a value with its unit as text.
     pub(super) in_words: fn(f64) -> String,
-    /// Returns the axis' factor and title for a largest value.
+    /// Returns the axis's factor and title for the largest value.
     pub(super) unit: fn(f64) -> (f64, &'static str),
 }
 
 impl Stack {
-    /// Returns the plot and its legend; `None` if all values are 0.
+    /// Returns the plot and its legend, or `None` if all values are 0.
     pub(super) fn draw(&self, model: &ReportData) -> Option<String> {
         let buckets = Buckets::of(&model.epochs);
         let columns: Vec<(&[Epoch], Vec<f64>)> = buckets
@@ -110,7 +110,7 @@ impl Stack {
     }
 }
 
-/// Returns labels of epochs below the columns of a plot, as many as fit.
+/// Returns the labels of as many epochs as fit below the columns of a plot.
 pub(super) fn epoch_ticks(frame: &Frame, buckets: &Buckets<'_>) -> String {
     let count = buckets.len();
     let longest =

@@ -1,14 +1,14 @@
-//! Key distributions by epoch, one ridge below the other.
+//! Draws the key distributions by epoch, one ridge below the other.
 
 use super::axis::about;
 use super::model::{KeyDistribution, ReportData};
 use super::svg::{Frame, WIDTH, element, label, line, path_data};
 use crate::text;
 
-/// Maximum height of a ridge, in pitches between ridges.
+/// Maximum height of a ridge, in distances between ridges.
 const OVERLAP: f64 = 2.4;
 
-/// Returns the plot; `None` without keys.
+/// Returns the plot, or `None` without finite keys.
 pub(super) fn ridges(model: &ReportData) -> Option<String> {
     let axis = model.key_axis?;
     let count = model.shapes.len();
@@ -68,8 +68,8 @@ pub(super) fn ridges(model: &ReportData) -> Option<String> {
     Some(frame.plot("distribution", "Distribution of keys by epoch", &content))
 }
 
-/// Returns the density at a ridge's full height. Densities of point masses are cut off there, since all else would be
-/// flat.
+/// Returns the density at a ridge's full height. The peaks of point masses are cut off there, since all other densities
+/// would otherwise be drawn flat.
 fn highest(shapes: &[KeyDistribution]) -> f64 {
     let peak = |shape: &KeyDistribution| shape.bins.iter().map(density).fold(0.0, f64::max);
     let mut peaks: Vec<f64> = shapes.iter().map(peak).filter(|peak| *peak > 0.0).collect();
@@ -78,7 +78,7 @@ fn highest(shapes: &[KeyDistribution]) -> f64 {
     peaks.last().copied().unwrap_or(0.0).min(2.0 * middle)
 }
 
-/// Returns the rows of a bin over its width on the axis.
+/// Returns the density of a bin: its share of the rows, divided by its width on the axis.
 fn density((from, to, share): &(f64, f64, f64)) -> f64 {
     if to > from { share / (to - from) } else { 0.0 }
 }
@@ -120,7 +120,7 @@ fn describe(model: &ReportData, shape: &KeyDistribution, epoch: u64, rows: u64) 
     stated
 }
 
-/// Returns a note on the rows beyond the axis in any of the epochs.
+/// Returns a note on the rows that lie outside the axis in any of the drawn epochs.
 pub(super) fn beyond(model: &ReportData) -> String {
     let most = |which: usize| model.shapes.iter().map(|shape| shape.beyond[which]).fold(0.0, f64::max);
     let stated: Vec<String> = ["below it", "above it", "NaN"]

@@ -1,4 +1,4 @@
-//! The plots of a forecast: loads of the receivers, and durations of renegotiation rounds.
+//! Draws the plots of a forecast: loads of the receivers, and durations of renegotiation rounds.
 
 use super::axis::Axis;
 use super::svg::{Frame, WIDTH, at, element, escape, line, path_data};
@@ -11,14 +11,14 @@ pub(crate) struct ForecastPlots {
     pub(crate) title: String,
     /// Number of records per receiver, by partition.
     pub(crate) loads: Vec<u64>,
-    /// Begin and duration of each round, in seconds.
+    /// Start and duration of each renegotiation round, in seconds.
     pub(crate) rounds: Vec<(f64, f64)>,
 }
 
-/// Maximum number of points in a line: beyond it, neighbours are merged.
+/// Maximum number of points in a line. If there are more, neighbours are merged.
 const MOST_POINTS: usize = 600;
 
-/// Returns a page with the plots, as HTML that is well-formed XML too.
+/// Returns a page with the plots, as HTML that is also well-formed XML.
 pub(crate) fn render_forecast(plots: &ForecastPlots) -> String {
     let title = escape(&plots.title);
     format!(

@@ -1,4 +1,4 @@
-//! A predicate that selects about the largest one in a hundred of an epoch's keys, and the number of those rows.
+//! Finds a predicate that selects about the largest 1 % of an epoch's keys, and estimates the number of selected rows.
 
 use turbidite::query::{Bins, Bounded, Dataset, Histogram, Precision};
 use turbidite::store::EpochRange;
@@ -7,25 +7,25 @@ use turbidite::{DataType, Value};
 use crate::failure::Failure;
 use crate::text;
 
-/// The target share.
+/// The share of rows to select.
 const SHARE: f64 = 0.01;
 
-/// Maximum distance from the target of a share that is still called one in a hundred.
+/// Maximum difference from the target at which the heading calls the selected share one in a hundred.
 const CLOSE: f64 = 0.002;
 
-/// Maximum distance from the target for a literal with few digits; beyond it, more digits are tried.
+/// Maximum difference from the target at which a literal is accepted. Otherwise, a literal with more digits is tried.
 const ROUNDED: f64 = 0.0003;
 
-/// Numbers of digits to try; the last suffices for any number.
+/// Numbers of digits to try. The last suffices for any number.
 const DIGITS: [usize; 4] = [4, 6, 9, 17];
 
-/// A bound of the key and the number of rows beyond it.
+/// A lower bound of the key, and the number of rows that it selects.
 #[derive(Debug)]
 pub(super) struct Largest {
     pub(super) epoch: u64,
     /// The bound, as written in the expression language and SQL.
     pub(super) literal: String,
-    /// The bound itself is selected too: many rows may be equal to it and few above.
+    /// Whether rows equal to the bound are selected. Many rows may be equal to the bound, and few above it.
     is_included: bool,
     selected: Bounded,
     /// Number of rows whose key is a number.
@@ -59,7 +59,7 @@ impl Largest {
         Ok(best.map(|(_, largest)| largest))
     }
 
-    /// Returns the predicate, for a key that is quoted where necessary.
+    /// Returns the predicate. `key` is the key's name, quoted if necessary.
     pub(super) fn predicate(&self, key: &str) -> String {
         format!("{key} {} {}", if self.is_included { ">=" } else { ">" }, self.literal)
     }
@@ -82,7 +82,7 @@ impl Largest {
     }
 }
 
-/// Returns the rows above the only edge of a histogram, with or without those at it.
+/// Returns the number of rows above a histogram's only edge, with or without the rows at the edge.
 fn beyond(stated: &Histogram, is_included: bool) -> Bounded {
     let at = stated.bins.first().copied().filter(|_| is_included).unwrap_or_default();
     let parts = [stated.above, stated.positive_infinity, at];
@@ -90,7 +90,7 @@ fn beyond(stated: &Histogram, is_included: bool) -> Bounded {
     Bounded { least: sum(|one| one.least), estimate: sum(|one| one.estimate), most: sum(|one| one.most) }
 }
 
-/// Returns a value as literals with increasing digits, each with the value that it denotes in a column of its type.
+/// Returns literals of a value with increasing numbers of digits, each with the value that it has in the column's type.
 fn literals(value: Value, data_type: DataType) -> Vec<(String, Value)> {
     let float = match value {
         Value::Int(integer) => return vec![(integer.to_string(), value)],

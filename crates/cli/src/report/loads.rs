@@ -1,4 +1,4 @@
-//! The load balance of receivers, epoch by epoch.
+//! Draws the load balance of receivers by epoch.
 
 use super::axis::Axis;
 use super::bars::epoch_ticks;
@@ -6,14 +6,16 @@ use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, label, line};
 use crate::text;
 
-/// Minimum half-width of the axis around the mean: smaller differences are noise.
+/// Minimum half-width of the axis around the mean, since smaller differences are noise.
 const LEAST_ROOM: f64 = 0.02;
 
-/// Fraction of a column's width for its receivers, and the minimum pixels per receiver to draw each individually.
+/// Fraction of a column's width that its receivers take.
 const SPREAD: f64 = 0.8;
+
+/// Minimum number of pixels per receiver at which receivers are drawn individually.
 const LEAST_PITCH: f64 = 2.4;
 
-/// Returns the plot; `None` if no receiver stored anything.
+/// Returns the plot, or `None` if no receiver stored rows.
 pub(super) fn loads(model: &ReportData) -> Option<String> {
     let loaded = || model.epochs.iter().filter(|epoch| epoch.loads.most > 0.0);
     loaded().next()?;
@@ -98,7 +100,7 @@ fn column(frame: &Frame, epochs: &[Epoch], middle: f64, width: f64) -> String {
     marks + &named + &target
 }
 
-/// Returns a dot for each receiver, in order, on a stem from the mean.
+/// Returns a dot for each receiver, in the order of the receivers, on a stem from the mean.
 fn receivers(frame: &Frame, each: &[f64], middle: f64, width: f64) -> String {
     let pitch = width * SPREAD / each.len() as f64;
     let (mut stems, mut dots) = (String::new(), String::new());
@@ -106,7 +108,7 @@ fn receivers(frame: &Frame, each: &[f64], middle: f64, width: f64) -> String {
         let x = at(middle + pitch * (number as f64 + 0.5 - each.len() as f64 / 2.0));
         let y = frame.y(100.0 * load);
         stems += &format!("M{x} {}V{}", at(frame.y(100.0)), at(y));
-        // Zero length: the line's round caps make it a dot.
+        // The round caps of a line of length zero form a dot.
         dots += &format!("M{x} {y:.2}h0");
     }
     element("path", &[("d", &stems), ("class", &"stems")], "")

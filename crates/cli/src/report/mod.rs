@@ -1,15 +1,15 @@
-//! The report: one HTML page that shows the layout of a dataset.
+//! Creates the report: one HTML page that shows the layout of a dataset.
 //!
-//! All of its content comes from manifests. The page is self-contained: style, script and plots are embedded, nothing
-//! is fetched, and without the script only tooltips and copying are missing. It is well-formed XML too, so that
-//! programs can read the values back from the marks (`data-…` attributes).
+//! The content is computed from manifests only. The page is self-contained: style, script and plots are embedded.
+//! Without the script, only tooltips and copying are missing. The page is also well-formed XML, so that programs can
+//! read the values back from the marks (`data-…` attributes).
 //!
-//! Invariant: the page's size is bounded. Items whose number grows with epochs or receivers are merged
+//! Invariant: the page's size is bounded. Items whose number grows with the number of epochs or receivers are merged
 //! ([`model::Buckets`], [`model::Loads`]) or sampled evenly.
 //!
-//! Map: `model` collects the data, `axis` provides scales and ticks, `svg` writes marks and escapes text,
-//! `distribution`, `loads`, `selectivity` and `bars` are plots, `page` assembles them; `forecast` has those of
-//! `simulate`.
+//! Map: `model` collects the data, `axis` provides scales and ticks, and `svg` writes marks and escapes text.
+//! `distribution`, `loads`, `selectivity` and `bars` draw plots, and `page` assembles them. `forecast` draws the plots
+//! of `simulate`.
 
 mod axis;
 mod bars;

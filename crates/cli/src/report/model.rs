@@ -1,4 +1,4 @@
-//! The data of a report, collected from manifests one epoch at a time.
+//! Collects the data of a report from manifests, one epoch at a time.
 
 use std::path::Path;
 
@@ -12,16 +12,16 @@ use super::largest::Largest;
 use crate::commands::epoch_statistics::write_amplification;
 use crate::failure::Failure;
 
-/// Maximum number of epochs drawn individually; of more, an even sample is drawn.
+/// Maximum number of epochs drawn individually. If there are more, an even sample is drawn.
 const DRAWN_EPOCHS: usize = 24;
 
-/// Maximum number of columns in a plot over epochs; of more, neighbours are merged.
+/// Maximum number of columns in a plot by epoch. If there are more epochs, neighbours are merged.
 const MOST_BUCKETS: usize = 48;
 
 /// Maximum number of receivers drawn individually.
 const DRAWN_RECEIVERS: usize = 64;
 
-/// Bins of a key distribution: about one per five pixels.
+/// Number of bins of a key distribution: about one per five pixels.
 const SHAPE_BINS: usize = 96;
 
 /// Minimum ratio of a key's 99th to its 1st percentile for a logarithmic axis.
@@ -39,13 +39,13 @@ pub(crate) struct ReportData {
     pub(super) key: Column,
     pub(super) row_bytes: usize,
     pub(super) epochs: Vec<Epoch>,
-    /// Indexes into `epochs` of those that are drawn individually.
+    /// Indexes into `epochs` of the epochs that are drawn individually.
     pub(super) drawn: Vec<usize>,
-    /// The axis of the distributions; `None` without finite keys.
+    /// The axis of the key distributions, or `None` without finite keys.
     pub(super) key_axis: Option<Axis>,
-    /// One for each of `drawn`, if there is an axis.
+    /// The key distribution of each epoch in `drawn`, if there is an axis.
     pub(super) shapes: Vec<KeyDistribution>,
-    /// About the largest one in a hundred of the last epoch that has keys.
+    /// The selection of about the largest 1 % of keys, in the last epoch that has keys.
     pub(super) largest: Option<Largest>,
 }
 
@@ -62,31 +62,31 @@ pub(super) struct Epoch {
     pub(super) amplification_p50: f64,
     pub(super) amplification_p99: f64,
     pub(super) loads: Loads,
-    /// At every percentile if it is drawn, otherwise empty.
+    /// The profile at every percentile if the epoch is drawn individually, otherwise empty.
     pub(super) points: Vec<ProfilePoint>,
     /// The manifest's statistics without the rows of each receiver.
     pub(super) statistics: EpochStatistics,
 }
 
-/// Rows per receiver over their mean.
+/// The receivers' loads, relative to their mean.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     pub(super) least: f64,
     pub(super) low: f64,
     pub(super) high: f64,
     pub(super) most: f64,
-    /// The values of each receiver, if they are few.
+    /// The load of each receiver, if there are few receivers.
     pub(super) each: Vec<f64>,
 }
 
 /// The distribution of one epoch's keys.
 #[derive(Debug)]
 pub(super) struct KeyDistribution {
-    /// Begin and end on the axis (0 to 1) and fraction of the epoch's rows.
+    /// Begin and end of each bin on the axis (0 to 1), and the bin's share of the epoch's rows.
     pub(super) bins: Vec<(f64, f64, f64)>,
-    /// Fraction of the rows beyond the axis: below, above, NaN.
+    /// Shares of the rows outside the axis: below, above and NaN.
     pub(super) beyond: [f64; 3],
-    /// Lower bound, estimate and upper bound.
+    /// Lower bound, estimate and upper bound of the median.
     pub(super) median: Option<(f64, f64, f64)>,
 }
 
@@ -136,14 +136,14 @@ impl Epoch {
         })
     }
 
-    /// Returns the seconds of work by stage.
+    /// Returns the time of each stage of the write path, in seconds.
     pub(super) fn stages(&self) -> [f64; 5] {
         let statistics = &self.statistics;
         [statistics.route_s, statistics.sort_s, statistics.encode_s, statistics.write_s, statistics.sync_s]
     }
 }
 
-/// Returns at most this many of `count` indexes, evenly spaced, including the first and the last.
+/// Returns at most `most` of `count` indexes, evenly spaced, including the first and the last.
 fn evenly(count: usize, most: usize) -> Vec<usize> {
     if count <= most {
         return (0..count).collect();
@@ -204,7 +204,7 @@ impl ReportData {
         }
     }
 
-    /// Returns a note on the epochs that are drawn individually; empty if these are all.
+    /// Returns a note on the epochs that are drawn individually, or an empty string if these are all epochs.
     pub(super) fn selection(&self) -> String {
         match self.drawn.len() < self.epochs.len() {
             true => format!(
@@ -217,8 +217,8 @@ impl ReportData {
     }
 }
 
-/// Returns the axis that shows most of the keys: logarithmic if keys are positive and span decades, otherwise linear
-/// without thin tails.
+/// Returns an axis that shows most of the keys. The axis is logarithmic if keys are positive and span decades, and
+/// otherwise linear without thin tails.
 fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> {
     let key = dataset.schema().key().name.as_str();
     let ask = |scale| {
@@ -235,7 +235,7 @@ fn key_axis(dataset: &Dataset, epochs: &[u64]) -> Result<Option<Axis>, Failure> 
     let &[outer_low, low, high, outer_high] = quantiles.as_slice() else { return Ok(None) };
     let positive = if least >= 0.0 { ask(BinScale::Log)? } else { None };
     if let Some((from, to)) = positive {
-        // If all keys up to the 1st percentile are zero, the smallest positive value replaces it.
+        // If the 1st percentile is zero, the smallest positive value replaces it.
         let is_wide = if low > 0.0 { high > LOG_RATIO * low } else { to > LOG_RATIO * from };
         if is_wide {
             let from = if outer_low > 10.0 * from { outer_low } else { from };
@@ -262,7 +262,7 @@ impl KeyDistribution {
         let quantiles = dataset.quantiles(key, &[0.5], epochs, Precision::Bounded)?;
         let rows = found.rows.max(1) as f64;
         let last = found.bins.len().saturating_sub(1);
-        // An integer stands for all values rounded to it, so that its bin has a width.
+        // An integer represents all values that are rounded to it, so that its bin has a width.
         let end = |value: Value, more: f64| match value {
             Value::Int(integer) if axis.is_log => axis.share(integer as f64 + more),
             Value::Int(integer) => axis.share(integer as f64 - 0.5 + more),
@@ -290,7 +290,7 @@ pub(super) fn sum(epochs: &[Epoch], figure: fn(&Epoch) -> u64) -> u64 {
     epochs.iter().fold(0, |sum, epoch| sum.saturating_add(figure(epoch)))
 }
 
-/// Epochs merged for plots with one column for each, up to [`MOST_BUCKETS`].
+/// Epochs grouped into at most [`MOST_BUCKETS`] columns of a plot.
 #[derive(Debug)]
 pub(super) struct Buckets<'a> {
     epochs: &'a [Epoch],
@@ -311,7 +311,7 @@ impl<'a> Buckets<'a> {
         self.epochs.chunks(self.each)
     }
 
-    /// Returns a note on the merging of columns; empty if each is one epoch.
+    /// Returns a note on the merging of epochs, or an empty string if each column is one epoch.
     pub(super) fn remark(&self, what: &str) -> String {
         if self.each == 1 { String::new() } else { format!(" Each column: {what} of {} epochs.", self.each) }
     }

@@ -1,4 +1,4 @@
-//! The page around the plots: heading, statistics, tables, commands.
+//! Assembles the page: heading, statistics, plots, tables and commands.
 
 use std::path::Path;
 use std::time::Duration;
@@ -84,7 +84,7 @@ fn bytes_unit(most: f64) -> (f64, &'static str) {
     }
 }
 
-/// Returns the page, as HTML that is well-formed XML too.
+/// Returns the page, as HTML that is also well-formed XML.
 pub(crate) fn render(model: &ReportData) -> String {
     let title =
         Path::new(&model.path).file_name().map_or(model.path.clone(), |name| name.to_string_lossy().into_owned());
@@ -145,13 +145,13 @@ fn tiles(model: &ReportData) -> String {
     format!("<ul class=\"tiles\">{}</ul>", tiles.iter().map(tile).collect::<String>())
 }
 
-/// Returns a card; `content` is markup, or `None` if there is nothing to show.
+/// Returns a card. `content` is markup, or `None` if the card is empty.
 fn card(heading: &str, words: &str, content: Option<String>) -> String {
     let content = content.unwrap_or_else(|| "<p>None.</p>".to_owned());
     format!("<section><h2>{}</h2><p>{words}</p>{content}</section>\n", escape(heading))
 }
 
-/// Returns the plots of keys and of the cost of queries by key.
+/// Returns the plots of the key distribution and of query cost by key.
 fn plots_of_keys(model: &ReportData) -> String {
     let is_single = model.drawn.len() == 1;
     let fade = if model.drawn.len() > 1 { FADE_LEGEND } else { "" };
@@ -197,7 +197,7 @@ middle 80 %. The number above is the load imbalance.{}",
     cards.concat()
 }
 
-/// Returns the plots with a column for each epoch.
+/// Returns the plots by epoch.
 fn plots_by_epoch(model: &ReportData) -> String {
     let buckets = Buckets::of(&model.epochs);
     let (mean, worst) = (escape(&buckets.remark("the mean")), escape(&buckets.remark("the worst")));

@@ -1,4 +1,4 @@
-//! The cost of queries over the key space: the fraction of an epoch that a query for one key must read.
+//! Draws the cost of queries over the key space: the share of an epoch that a query for one key must read.
 
 use turbidite::query::ProfilePoint;
 
@@ -8,18 +8,18 @@ use super::model::{Buckets, Epoch, ReportData, epochs_label};
 use super::svg::{Frame, WIDTH, at, element, line, path_data};
 use crate::text;
 
-/// A statistic of a query over the percentiles of the key.
+/// A plot of one statistic of queries over the percentiles of the key.
 pub(super) struct Curve {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) description: &'static str,
     pub(super) value: fn(&ProfilePoint) -> f64,
-    /// Minimum end of the axis: counts need whole ticks.
+    /// Minimum end of the axis, since counts need whole ticks.
     pub(super) least_end: f64,
     pub(super) in_words: fn(f64) -> String,
 }
 
-/// Fraction of the rows, in percent.
+/// The share of an epoch's rows that a query reads, in percent.
 pub(super) const SHARE: Curve = Curve {
     name: "share",
     title: "rows to touch, % of the epoch",
@@ -29,7 +29,7 @@ pub(super) const SHARE: Curve = Curve {
     in_words: |percent| text::percent(percent / 100.0),
 };
 
-/// Number of row groups.
+/// The number of row groups that a query reads.
 pub(super) const ROW_GROUPS: Curve = Curve {
     name: "row-groups",
     title: "row groups to touch",
@@ -40,7 +40,7 @@ pub(super) const ROW_GROUPS: Curve = Curve {
 };
 
 impl Curve {
-    /// Returns the plot; `None` without rows.
+    /// Returns the plot, or `None` without rows.
     pub(super) fn draw(&self, model: &ReportData) -> Option<String> {
         let epochs: Vec<&Epoch> =
             model.drawn.iter().map(|&place| &model.epochs[place]).filter(|e| !e.points.is_empty()).collect();
@@ -83,7 +83,7 @@ impl Curve {
         Some(frame.plot(self.name, self.description, &content))
     }
 
-    /// Returns the minimum, the median and the maximum over epochs at one of their points.
+    /// Returns the minimum, median and maximum over epochs at one percentile.
     fn spread(&self, epochs: &[&Epoch], number: usize) -> (f64, f64, f64) {
         let points = epochs.iter().filter_map(|epoch| epoch.points.get(number));
         let mut values: Vec<f64> = points.map(self.value).collect();
@@ -92,7 +92,7 @@ impl Curve {
         (at(0), at(values.len() / 2), at(values.len().saturating_sub(1)))
     }
 
-    /// Returns invisible columns with tooltips for their values.
+    /// Returns invisible columns, whose tooltips show the values.
     fn targets(&self, model: &ReportData, frame: &Frame, epochs: &[&Epoch]) -> String {
         let percentiles = epochs.first().map_or(0, |epoch| epoch.points.len());
         let width = (frame.right - frame.left) / percentiles.max(1) as f64;
@@ -131,7 +131,7 @@ impl Curve {
     }
 }
 
-/// Returns a step line, level around each percentile: the value there holds for a range of keys.
+/// Returns a step line that is level around each percentile, since the value at a percentile holds for a range of keys.
 fn steps(frame: &Frame, points: &[ProfilePoint], values: &[f64]) -> String {
     let level = |(point, value): (&ProfilePoint, &f64)| {
         let room = (100.0 - point.percentile).min(0.5);

@@ -1,10 +1,10 @@
-//! Marks as SVG text, and the only place where text from a dataset is escaped.
+//! Writes marks as SVG text. This is the only module that escapes text from a dataset.
 
 use std::fmt::{Display, Write};
 
 use super::axis::Axis;
 
-/// Width of all plots in their coordinate units: about the pixels of a column in a wide window.
+/// Width of all plots in coordinate units, which are about the pixels of a page column in a wide window.
 pub(super) const WIDTH: f64 = 600.0;
 
 /// Escapes text for an element's content or a quoted attribute. Characters that are invalid in XML become `U+FFFD`.
@@ -25,7 +25,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Returns an element with attributes, which are escaped; `content` is markup.
+/// Returns an element with attributes, which are escaped. `content` is markup.
 pub(super) fn element(name: &str, attributes: &[(&str, &dyn Display)], content: &str) -> String {
     let mut out = format!("<{name}");
     for (name, value) in attributes {
@@ -40,13 +40,13 @@ pub(super) fn element(name: &str, attributes: &[(&str, &dyn Display)], content: 
     out
 }
 
-/// Formats a coordinate: differences below a tenth of a pixel are invisible.
+/// Formats a coordinate with one digit, since differences below a tenth of a pixel are invisible.
 pub(super) fn at(coordinate: f64) -> String {
     let text = format!("{coordinate:.1}");
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// Returns a text at a position; `class` determines its style.
+/// Returns a text at a position. `class` determines its style.
 pub(super) fn label(x: f64, y: f64, class: &str, text: &str) -> String {
     element("text", &[("x", &at(x)), ("y", &at(y)), ("class", &class)], &escape(text))
 }
@@ -115,7 +115,8 @@ impl Frame {
         label((self.left + self.right) / 2.0, self.bottom + 42.0, "title middle", title)
     }
 
-    /// Returns a plot around content. The attributes let programs convert coordinates back to values.
+    /// Returns a plot that contains `content`. Programs can convert coordinates back to values with the plot's
+    /// attributes.
     pub(super) fn plot(&self, name: &str, description: &str, content: &str) -> String {
         let height = self.bottom + 52.0;
         let kind = |axis: Axis| if axis.is_log { "log" } else { "linear" };

@@ -1,4 +1,4 @@
-//! Runs the real command, and reads dumps by a scan of its own that shares no code with it.
+//! Runs the real command, and reads dumps with a scan that shares no code with the command.
 
 #![allow(dead_code, reason = "each test binary uses its part")]
 
@@ -9,7 +9,7 @@ pub(crate) const ENERGY: &str = "energy=sqrt(1+ux*ux+uy*uy+uz*uz)-1";
 pub(crate) const IDENTITY: &str = "id:i32=bits_i32(w)-1024608549";
 pub(crate) const STEPS: [u64; 8] = [500, 1000, 1500, 2000, 2500, 3000, 3500, 4000];
 
-/// One particle as the dump has it, with what is derived from it.
+/// A particle of a dump, with its derived values.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Particle {
     pub(crate) rank: u32,
@@ -26,7 +26,7 @@ pub(crate) fn sample() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/vpic")
 }
 
-/// All particles of a step, straight from the bytes.
+/// Returns all particles of a step, decoded from the dumps' bytes.
 pub(crate) fn scan(step: u64) -> Vec<Particle> {
     let mut particles = Vec::new();
     for rank in 0..4 {
@@ -51,12 +51,12 @@ pub(crate) fn scan(step: u64) -> Vec<Particle> {
     particles
 }
 
-/// Runs the command to its end.
+/// Runs the command until it ends.
 pub(crate) fn run(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_turbidite")).args(arguments).output().unwrap()
 }
 
-/// Runs the command, which must end with `code`; returns what it said on both channels.
+/// Runs the command, which must end with `code`. Returns its standard output and standard error.
 #[track_caller]
 pub(crate) fn ends_with(code: i32, arguments: &[&str]) -> (String, String) {
     let output = run(arguments);
@@ -72,18 +72,18 @@ pub(crate) fn ok(arguments: &[&str]) -> String {
     ends_with(0, arguments).0
 }
 
-/// The command's answer to `--json`.
+/// Returns the command's output with `--json`.
 #[track_caller]
 pub(crate) fn json(arguments: &[&str]) -> serde_json::Value {
     serde_json::from_str(&ok(&[arguments, &["--json"]].concat())).unwrap()
 }
 
-/// The path as text for a command line.
+/// Returns the path as text for a command line.
 pub(crate) fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Ingests the sample with energies and ids.
+/// Ingests the sample with energies and ids, and returns the command's output.
 #[track_caller]
 pub(crate) fn ingest(dataset: &Path, more: &[&str]) -> String {
     let source = sample();
@@ -92,7 +92,7 @@ pub(crate) fn ingest(dataset: &Path, more: &[&str]) -> String {
     ok(&[&base, more].concat())
 }
 
-/// Rows of CSV text without their header, as numbers.
+/// Returns the rows of CSV text without the header, as numbers.
 pub(crate) fn csv(content: &str) -> Vec<Vec<f64>> {
     content.lines().skip(1).map(|line| line.split(',').map(|cell| cell.parse().unwrap()).collect()).collect()
 }

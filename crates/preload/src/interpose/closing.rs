@@ -1,4 +1,4 @@
-//! Closing files: releases their reservations and informs the session.
+//! Replacements of the functions that close files. They release reservations and inform the session.
 
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;

@@ -1,12 +1,12 @@
-//! Functions exported under the C library's names, and the real functions behind them.
+//! Exports functions under the C library's names, and resolves the real functions.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Exports functions of the C library, each under its name and with its own type:
-/// `fn name(argument: type, …) -> type, c"name"`, and a body that receives the real function as `real`. The real
-/// functions are resolved when this library is loaded: a later call to the loader would clear the program's last error
-/// (`dlerror`).
+/// Exports functions under the C library's names and with the C library's types. Each is given as
+/// `fn name(argument: type, …) -> type, c"name"` and a body, which receives the real function as `real`. The real
+/// functions are resolved when this library is loaded, since a later call to the loader would clear the program's last
+/// error (`dlerror`).
 macro_rules! exports {
     ($(fn $symbol:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty, $name:literal, |$real:ident| $body:expr;)*) => {
         $(
@@ -18,12 +18,12 @@ macro_rules! exports {
 
             #[doc = concat!("`", stringify!($symbol), "`.")]
             /// # Safety
-            /// As for the C library's.
+            /// The requirements are those of the C library's function.
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $symbol($($argument: $type),*) -> $result {
                 let found = crate::interpose::exports::next(&$symbol::FOUND, $name);
-                // SAFETY: the symbol of this name is a function of this type. A program that calls a function which the
-                // C library lacks could not be loaded with that library.
+                // SAFETY: the symbol of this name is a function of this type. The symbol exists: the loader rejects a
+                // program that calls a function missing from its C library.
                 let $real = unsafe {
                     std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn($($type),*) -> $result>(found)
                 };
@@ -39,11 +39,11 @@ macro_rules! exports {
     };
 }
 
-/// Returns the next function of this name in the order of loading.
+/// Returns the next function of this name in the load order, and caches it in `known`.
 pub(super) fn next(known: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
     let mut found = known.load(Ordering::Relaxed);
     if found.is_null() {
-        // SAFETY: looks up a symbol.
+        // SAFETY: the name is a C string.
         found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         known.store(found, Ordering::Relaxed);
     }

@@ -1,9 +1,10 @@
 /*
- * Replacements of the C library's formatted output to streams, in C since Rust cannot define variadic functions. Output
- * to a spooled file is measured first, so that space can be reserved for it; all other calls pass through.
+ * Replacements of the C library's functions for formatted output to streams, in C since Rust cannot define variadic
+ * functions. The length of output to a spooled file is computed first, so that space can be reserved. All other calls
+ * pass through.
  *
- * Rust exports these under the C library's names (interpose/formatted.rs). `vfprintf` and similar functions are
- * resolved in the libraries behind this one.
+ * Rust exports these functions under the C library's names (interpose/formatted.rs). The real `vfprintf` and similar
+ * functions are those of the libraries that follow this one in the load order.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,7 +14,8 @@
 void turbidite_stream_write(FILE *stream, size_t coming, void (*call)(void *), void *context);
 int turbidite_stream_is_spooled(FILE *stream);
 
-/* One call; `flag` is the flag of the checked variants, negative for the plain ones. */
+/* One call. `flag` is the flag argument of the fortified functions (`__vfprintf_chk`), and negative for the plain
+ * functions. */
 struct call {
     FILE *stream;
     int flag;
@@ -25,8 +27,8 @@ struct call {
 static int (*plain)(FILE *, const char *, va_list);
 static int (*checked)(FILE *, int, const char *, va_list);
 
-/* Runs when this library is loaded: a later call to the loader would clear the program's last error (`dlerror`), which
- * the program may be about to print. */
+/* Resolves the real functions. Runs when this library is loaded: a later call to the loader would clear the program's
+ * last error (`dlerror`), which the program may be about to print. */
 __attribute__((constructor)) static void find_functions(void)
 {
     *(void **)&plain = dlsym(RTLD_NEXT, "vfprintf");
@@ -36,7 +38,7 @@ __attribute__((constructor)) static void find_functions(void)
 static void carry_out(void *context)
 {
     struct call *call = context;
-    /* Another library's initialiser may print before ours runs. */
+    /* Another library's initialiser may print before our initialiser runs. */
     if (plain == NULL)
         find_functions();
     if (call->flag < 0)

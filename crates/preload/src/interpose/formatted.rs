@@ -1,6 +1,7 @@
 //! The exported names of `formatted.c`'s functions.
 //!
-//! A Rust library exports only symbols defined in Rust, so each name is a jump, which preserves all arguments.
+//! A Rust library exports only symbols defined in Rust. Each exported function is therefore a jump to the C function,
+//! and preserves all arguments.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;
@@ -16,7 +17,7 @@ macro_rules! jumps {
     ($($symbol:ident => $target:ident;)*) => {$(
         #[doc = concat!("`", stringify!($symbol), "`.")]
         /// # Safety
-        /// As for the C library's.
+        /// The requirements are those of the C library's function.
         #[unsafe(no_mangle)]
         #[unsafe(naked)]
         unsafe extern "C" fn $symbol(_first: *mut c_void) -> i32 {

@@ -1,4 +1,4 @@
-//! Start and exit of the process.
+//! Handles start and exit of the process.
 
 use super::program::{is_original, keep_original};
 use super::{closing, naming, opening, sharing, streams, writing};
@@ -11,7 +11,7 @@ extern "C" fn at_exit() {
     if !is_original() {
         return;
     }
-    // Data buffered in the program's streams belongs to its files.
+    // Data in the program's stream buffers must reach its files before they are indexed.
     streams::flush_all();
     let Some(_guard) = Guard::enter() else { return };
     let ended = std::panic::catch_unwind(|| {
@@ -30,9 +30,9 @@ extern "C" fn at_load() {
         .iter()
         .for_each(|find| find());
     keep_original();
-    // Registered before the program's own handlers, so that it runs after them. If registration fails, nothing is
-    // indexed at exit; files left in the spool would show that. SAFETY: registers a function that stays as long as this
-    // library does.
+    // The handler is registered before the program's own handlers, so that it runs after them. If registration fails,
+    // nothing is indexed at exit; leftover files in the spool show that. SAFETY: the function is valid as long as this
+    // library is loaded.
     unsafe { libc::atexit(at_exit) };
 }
 

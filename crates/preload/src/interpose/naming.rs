@@ -1,4 +1,4 @@
-//! Renaming and removing files.
+//! Replacements of the functions that rename and remove files.
 
 use std::ffi::{c_char, c_int};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use crate::guard::Guard;
 use crate::process::is_of_interest;
 use crate::session::{Removal, session};
 
-/// Returns the path of a name, if it is of interest to this process.
+/// Returns the path given by the program, if it is to be indexed and this process is not a forked child.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
@@ -31,7 +31,7 @@ unsafe fn rename_by(from: (c_int, *const c_char), to: (c_int, *const c_char), ca
         let Some(mut session) = (from.is_some() || to.is_some()).then(session).flatten() else { return };
         match (result, &from, &to) {
             (0, _, to) => session.renamed(moved, to.as_deref()),
-            // The rename failed: the file keeps its name.
+            // The rename failed, so the file keeps its name.
             (_, Some(from), _) if moved.is_some() => session.renamed(moved, Some(from)),
             _ => {}
         }

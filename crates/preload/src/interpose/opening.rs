@@ -1,4 +1,4 @@
-//! Opening files: chooses the path and records the opened descriptor.
+//! Replacements of the functions that open files. They choose the path and record the opened descriptor.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -14,7 +14,7 @@ use crate::spool;
 #[derive(Debug, Clone, Copy)]
 struct Access {
     writes: bool,
-    /// The file is truncated or created.
+    /// Whether the call truncates or creates the file.
     begins_anew: bool,
 }
 
@@ -31,7 +31,7 @@ impl Access {
     }
 }
 
-/// Inspects a file that is about to be opened. Returns `None` if it is of no interest.
+/// Returns the placement of a file that is about to be opened, or `None` if the call passes through unchanged.
 ///
 /// # Safety
 /// `path` is NULL or a C string.
@@ -49,7 +49,7 @@ unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Pla
         }
         match is_original() {
             true => session()?.before_open(&path, access.writes, access.begins_anew),
-            // A child process of a fork holds none of its parent's locks.
+            // A forked child holds none of its parent's locks.
             false => Placement::of_child(&path, access.writes),
         }
     });
@@ -57,8 +57,8 @@ unsafe fn look(folder: c_int, path: *const c_char, access: Access) -> Option<Pla
     placement
 }
 
-/// Opens the file through `call` at its placement, the spool first. Returns -1 if the call fails or the file must not
-/// be opened.
+/// Opens the file through `call`: in the spool if the placement says so, otherwise, or if that fails, at the original
+/// path. Returns -1 if the call fails or the file must not be opened.
 fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_char) -> c_int) -> c_int {
     if let Some(number) = placement.refused() {
         set_errno(number);
@@ -81,14 +81,15 @@ fn open_by(mut placement: Placement, own: *const c_char, call: impl Fn(*const c_
     if descriptor < 0 { -1 } else { note(placement, descriptor) }
 }
 
-/// Records how the file was opened. Returns the descriptor, or -1 if no place can hold the file.
+/// Records how the file was opened. Returns the descriptor, or -1 if neither the spool nor the original path can hold
+/// the file.
 fn note(placement: Placement, descriptor: c_int) -> c_int {
     let Some(_guard) = Guard::enter() else { return descriptor };
     let errno = errno();
     if let Some(spooled) = placement.written_in_spool()
         && let Err(error) = spool::open(spooled, descriptor)
     {
-        // SAFETY: opened just now, and not passed to the program.
+        // SAFETY: the descriptor was just opened and has not been returned to the program.
         unsafe { libc::close(descriptor) };
         placement.discard();
         set_errno(number_of(&error));
@@ -131,10 +132,10 @@ unsafe fn stream_of(path: *const c_char, mode: *const c_char, call: impl Fn(*con
     let stream = std::cell::Cell::new(std::ptr::null_mut());
     let descriptor = open_by(placement, path, |path| {
         stream.set(call(path));
-        // SAFETY: a stream that was opened just now.
+        // SAFETY: the stream was just opened.
         if stream.get().is_null() { -1 } else { unsafe { libc::fileno(stream.get()) } }
     });
-    // The descriptor of a refused stream is closed. The stream's small allocation leaks, since the C library would
+    // The descriptor of a refused stream has been closed. The stream's small allocation leaks, since `fclose` would
     // close the same descriptor number again.
     if descriptor >= 0 { stream.get() } else { std::ptr::null_mut() }
 }

@@ -5,19 +5,18 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
-/// Number of descriptors that can be watched. The end of a file with a larger descriptor is noticed only when the
-/// program ends.
+/// Number of descriptors that can be watched. A file with a larger descriptor counts as open until the program ends.
 const DESCRIPTORS: usize = 1 << 16;
 
-/// Watched descriptors: closing any other takes no lock.
+/// The flags of watched descriptors. Closing any other descriptor takes no lock.
 static WATCHED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
 
-/// The process that loaded this library. Its forked children leave its files alone.
+/// Process id of the process that loaded this library. Forked children do not track its files.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// Returns `errno` of this thread.
 pub(super) fn errno() -> c_int {
-    // SAFETY: the address of this thread's own variable.
+    // SAFETY: the pointer refers to this thread's own variable.
     unsafe { *libc::__errno_location() }
 }
 
@@ -27,7 +26,7 @@ pub(super) fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// Returns the error number of an I/O error.
+/// Returns the `errno` value of an I/O error.
 pub(super) fn number_of(error: &std::io::Error) -> c_int {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
@@ -42,17 +41,17 @@ pub(super) fn aside<T>(ours: impl FnOnce() -> T) -> T {
 
 /// Records this process as the one that loaded this library.
 pub(super) fn keep_original() {
-    // SAFETY: returns a number.
+    // SAFETY: the call has no preconditions.
     PROCESS.store(unsafe { libc::getpid() }, Ordering::Relaxed);
 }
 
 /// Returns whether this process is the one that loaded this library.
 pub(super) fn is_original() -> bool {
-    // SAFETY: returns a number.
+    // SAFETY: the call has no preconditions.
     PROCESS.load(Ordering::Relaxed) == unsafe { libc::getpid() }
 }
 
-/// Returns the watch flag of a descriptor.
+/// Returns the watch flag of a descriptor, or `None` if the descriptor is too large.
 pub(super) fn watched(descriptor: c_int) -> Option<&'static AtomicBool> {
     usize::try_from(descriptor).ok().and_then(|number| WATCHED.get(number))
 }

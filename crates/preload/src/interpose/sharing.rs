@@ -1,5 +1,5 @@
-//! Uses of a file that cannot be followed in the spool: by another descriptor, mapped, in the kernel, by a child
-//! process. The file is moved to its original path first.
+//! Replacements of the functions whose effects on a spooled file cannot be intercepted: duplicated descriptors, shared
+//! mappings, copies inside the kernel, asynchronous writes and forks. They first move the file to its original path.
 
 use std::ffi::{c_int, c_void};
 
@@ -11,7 +11,7 @@ use crate::session;
 use crate::spool;
 
 /// Moves the file of a descriptor to its original path, if it is spooled. If the move fails, the file stays in the
-/// spool and the call proceeds there, where it may still succeed.
+/// spool, and the call may still succeed there.
 fn move_out(descriptor: c_int) {
     if !spool::is_spooled(descriptor) {
         return;
@@ -57,14 +57,15 @@ fn control_by(descriptor: c_int, command: c_int, call: impl FnOnce() -> c_int) -
     }
 }
 
-/// Moves the file of a shared mapping.
+/// Moves the file to its original path before a shared mapping.
 fn before_mapping(descriptor: c_int, flags: c_int) {
     if descriptor >= 0 && flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
         move_out(descriptor);
     }
 }
 
-/// Forks without any open file in the spool: parent and child share file offsets, but not the state kept here.
+/// Moves all open files out of the spool and forks: parent and child would share file offsets, but not the state of
+/// spooled files.
 fn fork_by(call: impl Fn() -> pid_t) -> pid_t {
     spool::open_descriptors().into_iter().for_each(move_out);
     spool::pause_for_fork(call)

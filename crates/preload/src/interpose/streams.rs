@@ -1,6 +1,7 @@
-//! Writing through streams. If the C library fails to write a stream's buffer, it drops the buffer, and its internal
-//! writes cannot be intercepted. Space for the buffered and the new bytes is therefore reserved before each call after
-//! which it may write.
+//! Replacements of the functions that write through streams.
+//!
+//! The C library's internal writes cannot be intercepted. If such a write fails, the C library drops the stream's
+//! buffer. Space for the buffered and the new bytes is therefore reserved before each call that may write the buffer.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int, c_long, c_void};
@@ -12,7 +13,7 @@ use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
-// From glibc's <stdio_ext.h> and <stdio.h>.
+// Functions of glibc's <stdio_ext.h> and <stdio.h>.
 unsafe extern "C" {
     fn __fpending(stream: *mut FILE) -> size_t;
     fn __fbufsize(stream: *mut FILE) -> size_t;
@@ -21,7 +22,7 @@ unsafe extern "C" {
     fn funlockfile(stream: *mut FILE);
 }
 
-/// The streams of spooled files by descriptor, as numbers.
+/// Addresses of the streams of spooled files, by descriptor.
 static STREAMS: Mutex<Option<HashMap<c_int, usize>>> = Mutex::new(None);
 
 /// Returns the descriptor of a stream, or -1.
@@ -33,7 +34,7 @@ pub(super) unsafe fn descriptor_of(stream: *mut FILE) -> c_int {
         return -1;
     }
     let before = errno();
-    // SAFETY: open; the result is -1 for a stream without a descriptor.
+    // SAFETY: the stream is open. The result is -1 for a stream without a descriptor.
     let descriptor = unsafe { libc::fileno(stream) };
     set_errno(before);
     descriptor
@@ -49,7 +50,8 @@ pub(super) unsafe fn file_of(stream: *mut FILE) -> Option<Arc<OpenFile>> {
     spool::is_spooled(descriptor).then(|| spool::lookup(descriptor))?
 }
 
-/// Calls the C library with a stream that the call may write; `coming` returns the number of bytes that it adds.
+/// Runs a call that may write a stream's buffer, with space reserved. `coming` returns the number of bytes that the
+/// call adds.
 ///
 /// # Safety
 /// The stream is NULL or open.
@@ -57,7 +59,8 @@ unsafe fn write_by<T>(stream: *mut FILE, coming: impl FnOnce() -> usize, call: i
     // SAFETY: guaranteed by the caller.
     let Some(file) = (unsafe { file_of(stream) }) else { return call() };
     let Some(_guard) = Guard::enter() else { return call() };
-    // SAFETY: an open stream, locked as the C library would, so that no other thread adds to it meanwhile.
+    // SAFETY: the stream is open. It is locked as the C library would lock it, so that no other thread adds bytes
+    // meanwhile.
     unsafe {
         let descriptor = descriptor_of(stream);
         flockfile(stream);
@@ -87,7 +90,8 @@ pub(super) unsafe fn close_by<T>(stream: *mut FILE, descriptor: c_int, file: &Op
     if let Some(streams) = STREAMS.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
         streams.remove(&descriptor);
     }
-    // SAFETY: not locked, since closing destroys the lock; using a stream while it is being closed is not allowed.
+    // SAFETY: the stream is open. It is not locked, since closing destroys the lock, and no thread may use a stream
+    // that another thread closes.
     let pending = unsafe { __fpending(stream) };
     reserved(file, descriptor, pending, true, call)
 }
@@ -118,17 +122,17 @@ pub(crate) fn flush_all() -> c_int {
         streams.iter().flat_map(|streams| streams.values().copied()).collect()
     };
     for stream in known {
-        // SAFETY: open, since closing unregisters it.
+        // SAFETY: the stream is open, since closing a stream unregisters it.
         unsafe { fflush(stream as *mut FILE) };
     }
     let real = super::exports::next(&fflush::FOUND, c"fflush");
     // SAFETY: the symbol of this name is a function of this type.
     let real = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut FILE) -> c_int>(real) };
-    // SAFETY: NULL stands for all streams.
+    // SAFETY: NULL means all streams.
     unsafe { real(std::ptr::null_mut()) }
 }
 
-/// Runs a call of `formatted.c`'s that adds `coming` bytes to a stream.
+/// Runs a call of `formatted.c` that adds `coming` bytes to a stream.
 ///
 /// # Safety
 /// The stream is NULL or open.
@@ -143,7 +147,8 @@ unsafe extern "C" fn turbidite_stream_write(
     unsafe { write_by(stream, || coming, || call(context)) }
 }
 
-/// Returns whether a function of `formatted.c` must compute how many bytes it writes.
+/// Returns whether a stream's file may be spooled, so that a function of `formatted.c` must compute its output's length
+/// first.
 ///
 /// # Safety
 /// The stream is NULL or open.
@@ -170,12 +175,12 @@ exports! {
     fn putc_unlocked(byte: c_int, stream: *mut FILE) -> c_int, c"putc_unlocked",
         |real| write_by(stream, || 1, || real(byte, stream));
     fn __overflow(stream: *mut FILE, byte: c_int) -> c_int, c"__overflow",
-        // A macro of the C library found the buffer full.
+        // The C library's `putc` macros call this function when the buffer is full.
         |real| write_by(stream, || 1, || real(stream, byte));
     fn fflush(stream: *mut FILE) -> c_int, c"fflush", |real| match stream.is_null() {
         true if Guard::is_free() => flush_all(),
         true => real(stream),
-        // Reserves the whole buffer size: the call writes the whole buffer.
+        // The call writes the whole buffer, so the whole buffer size is reserved.
         false => write_by(stream, || __fbufsize(stream), || real(stream)),
     };
     fn fflush_unlocked(stream: *mut FILE) -> c_int, c"fflush_unlocked",

@@ -1,4 +1,5 @@
-//! Writing to descriptors: reserves space first; bytes that the spool refuses nevertheless go to the original path.
+//! Replacements of the functions that write to descriptors. They reserve space in the spool first. Bytes that the spool
+//! nevertheless fails to store are written to the original path.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -10,7 +11,7 @@ use super::program::{errno, number_of, set_errno};
 use crate::guard::Guard;
 use crate::spool::{self, OpenFile};
 
-/// The buffers of one call.
+/// The buffers of one write call.
 type Pieces<'a> = &'a [iovec];
 
 fn length_of(pieces: Pieces<'_>) -> usize {
@@ -36,7 +37,7 @@ fn is_of_storage(number: c_int) -> bool {
     matches!(number, libc::ENOSPC | libc::EDQUOT | libc::EIO | libc::ENOMEM)
 }
 
-/// Writes to a descriptor through `call`, and through `rest` the bytes that the spool did not take.
+/// Writes to a descriptor through `call`. If the spool stores only some of the bytes, writes the others through `rest`.
 fn write_by(
     descriptor: c_int,
     bytes: usize,
@@ -63,14 +64,15 @@ fn write_by(
     if is_in_spool && is_short { write_rest(&file, written, rest) } else { written }
 }
 
-/// Moves a file out of a spool that took `written` bytes of a call, or failed, and writes the rest.
+/// Moves a file out of the spool and writes the rest of a call's bytes. `written` is the call's return value in the
+/// spool.
 fn write_rest(file: &Arc<OpenFile>, written: ssize_t, rest: impl Fn(usize) -> ssize_t) -> ssize_t {
     let error = if written < 0 { io::Error::last_os_error() } else { io::ErrorKind::StorageFull.into() };
     let taken = usize::try_from(written).unwrap_or(0);
     match file.recover(&error) {
         Ok(_writing) => match rest(taken) {
             more if more >= 0 => taken as ssize_t + more,
-            // Returns the bytes written so far; the next call returns the error.
+            // The program's next call returns the error.
             _ if taken > 0 => written,
             failed => failed,
         },
@@ -82,14 +84,14 @@ fn write_rest(file: &Arc<OpenFile>, written: ssize_t, rest: impl Fn(usize) -> ss
     }
 }
 
-/// Writes the rest of some buffers at the descriptor's offset, or at the given one.
+/// Writes the buffers without their first `bytes`, at the descriptor's offset or behind the given one.
 ///
 /// # Safety
 /// The buffers are those of the program's call.
 unsafe fn write_behind(descriptor: c_int, pieces: Pieces<'_>, bytes: usize, offset: Option<i64>) -> ssize_t {
     let rest = behind(pieces, bytes);
     let count = c_int::try_from(rest.len()).unwrap_or(c_int::MAX);
-    // SAFETY: parts of the program's own buffers.
+    // SAFETY: the buffers are parts of the program's own buffers.
     unsafe {
         match offset {
             None => libc::writev(descriptor, rest.as_ptr(), count),
@@ -125,11 +127,11 @@ unsafe fn write_pieces(
     offset: Option<i64>,
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    // The system refuses invalid arguments itself.
+    // The kernel rejects invalid arguments.
     let Some(count) = usize::try_from(count).ok().filter(|&count| !pieces.is_null() && count > 0) else {
         return call();
     };
-    // SAFETY: the count is the program's.
+    // SAFETY: the program passed this pointer and count to the system call.
     let pieces = unsafe { std::slice::from_raw_parts(pieces, count) };
     // SAFETY: guaranteed by the caller.
     write_by(descriptor, length_of(pieces), offset, call, |taken| unsafe {
@@ -137,7 +139,7 @@ unsafe fn write_pieces(
     })
 }
 
-/// Returns the offset. `pwritev2` takes -1 for the descriptor's own offset.
+/// Returns the offset, or `None` if it is -1, which means the descriptor's own offset (`pwritev2`).
 fn given(offset: off64_t) -> Option<i64> {
     (offset != -1).then_some(offset)
 }
@@ -148,7 +150,7 @@ fn truncate_by(descriptor: c_int, length: i64, call: impl FnOnce() -> c_int) -> 
     let Some(_guard) = entered else { return call() };
     let before = errno();
     let Some(file) = spool::lookup(descriptor) else { return call() };
-    // Nothing is written, but the file must not be moved meanwhile.
+    // The call writes nothing, but the file must not be moved meanwhile.
     let writing = file.write(descriptor, 0, None);
     set_errno(before);
     let result = call();
@@ -201,7 +203,7 @@ mod tests {
             let rest = behind(&pieces, skipped);
             let left: Vec<u8> = rest
                 .iter()
-                // SAFETY: parts of `bytes`.
+                // SAFETY: the pieces are parts of `bytes`.
                 .flat_map(|piece| unsafe { std::slice::from_raw_parts(piece.iov_base.cast::<u8>(), piece.iov_len) })
                 .copied()
                 .collect();

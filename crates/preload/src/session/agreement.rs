@@ -1,4 +1,4 @@
-//! Agreement of all ranks: which epochs are complete, and when to ask again.
+//! Determines in agreement of all ranks which epochs are complete, and when to ask again.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ impl Session {
         }
     }
 
-    /// Indexes complete epochs now and then, inside a collective call. Collective.
+    /// Indexes complete epochs, if a question is due. Called inside the program's collective calls. Collective.
     pub(crate) fn at_collective(&mut self) {
         self.calls += 1;
         if self.calls >= self.next_question {
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// Joins the ranks: MPI has begun, and all ranks have the same configuration.
+    /// Starts agreeing with the other ranks: MPI has been initialised, and all ranks have the same configuration.
     pub(crate) fn join(&mut self, world: World) {
         self.world = world;
         if self.world.leads_node() {
@@ -43,13 +43,13 @@ impl Session {
         }
     }
 
-    /// Stops indexing: MPI has begun, but the ranks' configurations differ.
+    /// Stops indexing, since the ranks' configurations differ.
     pub(crate) fn part(&mut self, world: World) {
         self.world = world;
         self.abandon();
     }
 
-    /// Stops indexing: MPI cannot be used. The reason has been reported.
+    /// Stops indexing, since MPI cannot be used. The reason has been reported.
     pub(crate) fn refuse(&mut self) {
         self.part(World::Parted);
     }
@@ -83,10 +83,10 @@ impl Session {
         self.abandon();
     }
 
-    /// Returns the epochs that are complete on all ranks, or `None` if ranks cannot agree.
+    /// Returns the datasets and epochs that are complete on all ranks, or `None` if ranks cannot agree.
     fn agree(&mut self, last: bool) -> Option<Vec<(usize, u64)>> {
         let begun = Instant::now();
-        // Longer times make no difference.
+        // Times above one second have no further effect on the pace.
         let time = |time: Duration| time.min(Duration::from_secs(1)).as_micros() as i64;
         let rank = i64::from(self.world.rank());
         let is_full = if spool::is_full_unsaid() { rank } else { i64::MAX };
@@ -125,7 +125,8 @@ impl Session {
             let wanted = dataset.plan.files_per_epoch.unwrap_or(ranks) as i64;
             // With one file per record, the number of files is unknown.
             let enough = counted[0] >= wanted && !dataset.plan.pattern.names_records();
-            // A later epoch proves nothing where ranks may have progressed to different positions of a file.
+            // If files hold several epochs, ranks may have read to different positions, so a later epoch does not prove
+            // that this epoch is complete.
             let later = dataset.plan.pattern.names_epochs() && asked[1] < i64::MAX && -asked[1] > asked[0];
             (open(asked) && counted[1] == 0 && (last || later || enough)).then_some((index, asked[0] as u64))
         });
@@ -133,7 +134,7 @@ impl Session {
     }
 }
 
-/// Reports, once over all ranks, that the spool is full.
+/// Reports that the spool is full, once and only on one rank.
 pub(super) fn say_full(speaks: bool) {
     if let Some(what) = spool::take_full()
         && speaks

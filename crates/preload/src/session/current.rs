@@ -1,4 +1,4 @@
-//! The session of this process.
+//! Creates the session of this process, and returns it.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,23 +9,23 @@ use crate::notices::complain;
 use crate::process::{self, Start};
 use crate::world::is_waiting_for_ranks;
 
-/// Returns the session, created by the first call; `None` without a valid configuration.
+/// Returns the session, which the first call creates, or `None` without a valid configuration.
 fn shared() -> Option<&'static Mutex<Session>> {
     static SESSION: OnceLock<Option<Mutex<Session>>> = OnceLock::new();
     let begin = |Start { plans, world }| Mutex::new(Session::new(plans, world));
     SESSION.get_or_init(|| process::take_start().map(begin)).as_ref()
 }
 
-/// Returns the session of this process; `None` without a configuration.
+/// Returns the locked session of this process, or `None` without a valid configuration.
 pub(crate) fn session() -> Option<MutexGuard<'static, Session>> {
     shared().map(|session| session.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Maximum wait, at the end of the process, for a thread that waits for other ranks.
+/// Maximum time for which the end of the process waits for a thread that waits for other ranks.
 const WAIT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Returns the session for a thread that ends the process, or `None` if another thread holds it and may wait for other
-/// ranks for ever.
+/// Returns the session for the thread that ends the process, or `None` if another thread holds the session's lock and
+/// may wait for other ranks for ever.
 pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     let begun = Instant::now();
     let hopeless = || is_waiting_for_ranks() && begun.elapsed() >= WAIT_LIMIT;
@@ -39,7 +39,7 @@ pub(crate) fn session_at_exit() -> Option<MutexGuard<'static, Session>> {
     session
 }
 
-/// Returns the session of the process that loaded this library; a forked child has none.
+/// Returns the session if this process loaded the library. A forked child has no session.
 pub(crate) fn of_original(is_original: bool) -> Option<MutexGuard<'static, Session>> {
     is_original.then(session)?
 }

@@ -1,4 +1,4 @@
-//! The end of MPI and of the process.
+//! Ends the session with MPI or with the process.
 
 use super::agreement::say_full;
 use super::state::Session;
@@ -12,7 +12,7 @@ impl Session {
         }
     }
 
-    /// Ends the session with the program or with MPI: no further files will come.
+    /// Ends the session when MPI or a program without MPI ends. All files are complete.
     pub(crate) fn end(&mut self) {
         self.close_all();
         if self.world.can_agree() {
@@ -29,8 +29,8 @@ impl Session {
         self.world.leave();
     }
 
-    /// Ends the process. If MPI has not ended, no rank can be asked: the others may be gone, or wait for this one in a
-    /// call of their own.
+    /// Ends the session when the process ends. If MPI has not ended, ranks cannot agree: other ranks may have ended, or
+    /// may wait for this rank in another call.
     pub(crate) fn exit(&mut self) {
         if !self.world.is_connected() {
             return self.end();

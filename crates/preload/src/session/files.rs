@@ -1,4 +1,4 @@
-//! Files that the program opens, duplicates and closes.
+//! Tracks the files that the program opens, duplicates and closes.
 
 use std::path::Path;
 
@@ -31,7 +31,8 @@ impl Session {
         }
         self.datasets[plan].observe(epoch);
         let dataset = &self.datasets[plan];
-        // After giving up, a dataset spools no more files, except those that are in the spool already.
+        // A dataset that has stopped indexing spools no new files. Files that are already in the spool are opened
+        // there.
         let root = root.filter(|root| !dataset.has_given_up() || Spooled::find(root, &path).is_some());
         let spool = match root.map(|root| (Spooled::choose(&root, &path), root)) {
             None | Some((Ok(Choice::Own), _)) => None,
@@ -45,7 +46,7 @@ impl Session {
     /// Records that the file was opened as `descriptor`. Returns whether to watch the descriptor.
     pub(crate) fn after_open(&mut self, placement: Placement, descriptor: i32) -> bool {
         let Some(mut open) = placement.open else { return false };
-        // A reused descriptor number was closed without our notice.
+        // If the descriptor number is in use here, its previous file was closed by a call that is not intercepted.
         self.closed(descriptor);
         let dataset = &mut self.datasets[open.plan];
         match open.named.epoch {
@@ -73,7 +74,7 @@ impl Session {
         true
     }
 
-    /// Records that the program has closed a watched descriptor. With its last descriptor, a file is complete.
+    /// Records that the program has closed a watched descriptor. A file is complete when its last descriptor is closed.
     pub(crate) fn closed(&mut self, descriptor: i32) {
         let Some(number) = self.descriptors.remove(&descriptor) else { return };
         if self.descriptors.values().any(|&other| other == number) {
@@ -97,7 +98,7 @@ impl Session {
         }
     }
 
-    /// Records that parts of files are complete.
+    /// Records sections of files, each of which holds one complete epoch.
     fn found(&mut self, plan: usize, parts: Vec<(u64, Finished)>) {
         for (epoch, part) in parts {
             self.datasets[plan].found(epoch, part);

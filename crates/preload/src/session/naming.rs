@@ -1,4 +1,4 @@
-//! Files that the program renames and removes.
+//! Tracks the files that the program renames and removes.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::pending::Finished;
 use crate::spool::{self, Spooled};
 
 impl Session {
-    /// Returns the copy of a file in the spool of its dataset.
+    /// Returns the place of a file in its dataset's spool, or `None` if the file is not spooled.
     fn copy_of(&self, path: &Path) -> Option<Spooled> {
         let (index, _) = self.dataset_of(path)?;
         Spooled::find(self.datasets[index].plan.spool_root()?, path)
@@ -26,7 +26,7 @@ impl Session {
     pub(crate) fn before_rename(&mut self, from: &Path) -> Option<Moved> {
         let path = std::path::absolute(from).ok()?;
         if let Some(copy) = self.copy_of(&path) {
-            // At this path, the name exists only if the file does.
+            // The rename needs a file at the original path.
             let moved = match spool::find_open(&copy) {
                 Some(file) => file.move_to_own_place(),
                 None => copy.put_in_place(),
@@ -43,14 +43,14 @@ impl Session {
         (is_closed || !open.is_empty()).then_some(Moved { is_closed, open })
     }
 
-    /// Records that the program has renamed a file to `to`; `moved` is its known state, or `None` if its old name was
-    /// of no interest.
+    /// Records that the program has renamed a file to `to`. `moved` is the file's known state, or `None` if its old
+    /// path belonged to no dataset.
     pub(crate) fn renamed(&mut self, moved: Option<Moved>, to: Option<&Path>) {
         let path = to.and_then(|to| std::path::absolute(to).ok());
         let target = path.and_then(|path| Some((self.dataset_of(&path)?, path)));
         let (is_closed, open) = moved.map_or((true, Vec::new()), |moved| (moved.is_closed, moved.open));
         let Some(((index, named), path)) = target else { return self.drop_open(&open) };
-        // The rename has replaced any file of that name; its spooled copy goes too.
+        // The rename has replaced any earlier file at that path, so its spooled copy is removed.
         if let Some(root) = self.datasets[index].plan.spool_root()
             && let Some(copy) = Spooled::own_copy(root, &path)
         {
@@ -89,7 +89,7 @@ impl Session {
         *open = Open { plan: index, named, path: path.to_owned(), spool: None, anew: true, growing };
     }
 
-    /// Stops following open files.
+    /// Stops tracking open files.
     fn drop_open(&mut self, numbers: &[u64]) {
         for number in numbers {
             let Some(open) = self.files.remove(number) else { continue };
@@ -99,8 +99,8 @@ impl Session {
         }
     }
 
-    /// Stops following a path that the program is about to remove, and removes its spooled copy. Returns the remaining
-    /// step.
+    /// Stops tracking a path that the program is about to remove, and removes its spooled copy. Returns the step that
+    /// remains.
     pub(crate) fn before_removal(&mut self, path: &Path) -> Removal {
         let Ok(path) = std::path::absolute(path) else { return Removal::OfName };
         let copy = self.copy_of(&path);

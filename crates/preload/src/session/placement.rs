@@ -1,4 +1,4 @@
-//! Open files, their placement, and the remaining steps for removed names.
+//! Types for open files, for their placement and for renamed and removed files.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStringExt;
@@ -18,13 +18,13 @@ pub(super) struct Open {
     pub(super) named: Named,
     pub(super) path: PathBuf,
     pub(super) spool: Option<Spooled>,
-    /// The file was empty when it was opened.
+    /// Whether the file was empty when it was opened.
     pub(super) anew: bool,
-    /// The epochs known so far, in a file of several.
+    /// The epochs known so far, if the file holds several.
     pub(super) growing: Option<Growing>,
 }
 
-/// The placement of a file that is opened.
+/// The path at which a file is opened, and its state once it is open.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
     /// The path to open instead of the program's.
@@ -34,8 +34,8 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// Returns the placement of a file opened by a forked child: the child may read a file that its parent has in the
-    /// spool, and the file is moved before the child writes to it.
+    /// Returns the placement of a file opened by a forked child. The child reads a spooled file in the spool; before
+    /// the child writes to the file, the file is moved to its original path.
     pub(crate) fn of_child(path: &Path, writes: bool) -> Option<Self> {
         let path = std::path::absolute(path).ok()?;
         let Watched { spool, .. } = process::watched(&path)?;
@@ -46,13 +46,14 @@ impl Placement {
         copy.put_in_place().err().map(|error| Self::refuse(&copy, &error))
     }
 
-    /// Refuses to open a file whose bytes are in the spool and cannot be moved to its original path.
+    /// Returns the placement that refuses to open a file, since its bytes are in the spool and cannot be moved to its
+    /// original path.
     pub(super) fn refuse(copy: &Spooled, error: &std::io::Error) -> Self {
         complain_of_place(copy, error);
         Self { refused: Some(error.raw_os_error().unwrap_or(libc::EIO)), ..Self::default() }
     }
 
-    /// Returns the error with which opening must fail.
+    /// Returns the error number with which the call must fail, if any.
     pub(crate) fn refused(&self) -> Option<i32> {
         self.refused
     }
@@ -62,7 +63,7 @@ impl Placement {
         self.open.as_ref()?.spool.as_ref()
     }
 
-    /// Drops the other path: the file is opened at its original path.
+    /// Drops the path in the spool, so that the file is opened at its original path.
     pub(crate) fn withdraw(&mut self) {
         self.path = None;
         if let Some(spool) = self.open.as_mut().and_then(|open| open.spool.take()) {
@@ -70,30 +71,30 @@ impl Placement {
         }
     }
 
-    /// Discards a file that was created in the spool but can be written neither there nor elsewhere.
+    /// Removes a file that was created in the spool but can be written neither there nor at its original path.
     pub(crate) fn discard(&self) {
         if let Some(spool) = self.written_in_spool()
             && spool.place().metadata().is_ok_and(|about| about.len() == 0)
         {
-            // The file is empty. If it stays, the next run finds it.
+            // The file is empty. If the removal fails, the next run reports the file.
             let _ = spool.remove();
         }
     }
 }
 
-/// The remaining steps for a name that the program removes.
+/// The step that remains when the program removes a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// None: the file existed only in the spool.
+    /// No step remains: the file existed only in the spool.
     Done,
-    /// The name itself must be removed.
+    /// The file must be removed at its original path.
     OfName,
 }
 
-/// The state of a file whose name the program gives up.
+/// The state of a file that the program is about to rename.
 #[derive(Debug)]
 pub(crate) struct Moved {
-    /// The file was closed.
+    /// Whether the file was already closed.
     pub(super) is_closed: bool,
     pub(super) open: Vec<u64>,
 }

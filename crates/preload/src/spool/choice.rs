@@ -1,4 +1,4 @@
-//! Chooses the files to spool, and moves them to their original paths.
+//! Chooses whether a file is spooled, and moves closed files to their original paths.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -22,7 +22,7 @@ impl Spooled {
     /// or is moved to its original path if another process created the copy.
     ///
     /// # Errors
-    /// When such a copy cannot be moved; its bytes stay in the spool.
+    /// Returns an error if another process's copy cannot be moved. Its bytes stay in the spool.
     pub(crate) fn choose(root: &Path, path: &Path) -> io::Result<Choice> {
         if path.symlink_metadata().is_ok() {
             return Ok(Choice::Own);
@@ -52,7 +52,7 @@ impl Spooled {
         }
     }
 
-    /// Creates the folders of a new file.
+    /// Creates the folders for a new file in the spool.
     fn make_room(root: &Path, path: &Path) -> io::Result<Self> {
         let own = OwnFolder::get(root)?;
         let spooled = Self::of(root, own.path(), path);
@@ -64,11 +64,11 @@ impl Spooled {
         made.map(|()| spooled)
     }
 
-    /// Moves the copy to its original path. It must not be open in this process. Another process that has it open
-    /// continues at the original path.
+    /// Moves the copy to its original path. The copy must not be open in this process. Another process that has the
+    /// copy open continues at the original path.
     ///
     /// # Errors
-    /// When the move fails: the copy then stays in the spool.
+    /// Returns an error if the move fails. The copy then stays in the spool.
     pub(crate) fn put_in_place(&self) -> io::Result<()> {
         moving::move_closed(self)?;
         self.remove_empty_folders();

@@ -16,10 +16,10 @@ use super::system::high;
 const OWNER: &str = ".owner";
 const MOVES: &str = ".moves";
 
-/// The subfolder of a process's folder that holds the files.
+/// Name of the subfolder of a process's folder that holds the files.
 pub(super) const FILES: &str = "files";
 
-/// Maximum number of attempts to create a folder that other processes remove meanwhile.
+/// Maximum number of attempts to create a folder, which other processes may remove meanwhile.
 const ATTEMPTS: u32 = 100;
 
 /// The content of `.owner`, for a process that finds the folder after its owner has died.
@@ -28,9 +28,9 @@ pub(crate) struct OwnerNote {
     pub(crate) version: u32,
     pub(crate) host: String,
     pub(crate) process: u32,
-    /// The start time of the process, in clock ticks after boot.
+    /// Start time of the process, in clock ticks since boot.
     pub(crate) started: Option<u64>,
-    /// The configuration under which the files were written.
+    /// Path of the configuration file of the run.
     pub(crate) config: PathBuf,
     pub(crate) datasets: Vec<DatasetNote>,
 }
@@ -44,10 +44,10 @@ pub(crate) struct DatasetNote {
 
 static DESCRIPTION: OnceLock<(PathBuf, Vec<DatasetNote>)> = OnceLock::new();
 
-/// Keeps the configuration that `.owner` will name.
+/// Stores the path of the configuration and its datasets, for `.owner`.
 pub(crate) fn describe_owner(config: &Path, datasets: Vec<DatasetNote>) {
     let config = std::path::absolute(config).unwrap_or_else(|_| config.to_owned());
-    // Set once: there is one configuration.
+    // A process has one configuration, so the description is set once.
     let _ = DESCRIPTION.set((config, datasets));
 }
 
@@ -56,12 +56,12 @@ pub(crate) fn describe_owner(config: &Path, datasets: Vec<DatasetNote>) {
 pub(super) struct OwnFolder {
     root: PathBuf,
     path: PathBuf,
-    /// Locked: the lock ends with the process.
+    /// The locked `.owner`. The lock ends with the process.
     _owner: File,
     moves: File,
 }
 
-/// One for each spool of the configuration.
+/// This process's folders, one for each spool of the configuration.
 static OWN: Mutex<Vec<Arc<OwnFolder>>> = Mutex::new(Vec::new());
 
 impl OwnFolder {
@@ -79,7 +79,7 @@ impl OwnFolder {
     /// Returns this process's folder if it exists.
     pub(super) fn existing(root: &Path) -> Option<Arc<Self>> {
         let all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
-        // A forked child has its parent's memory, but is another process.
+        // A forked child inherits this list, but its parent's folders are not its own.
         all.iter().find(|own| own.root == root && own.path == own_path(root)).map(Arc::clone)
     }
 
@@ -96,17 +96,17 @@ impl OwnFolder {
         let make = || -> io::Result<Self> {
             folder(&path)?;
             let owner = create(OWNER)?;
-            // Locked before its content is written: an unlocked note belongs to a dead process. Other processes hold
-            // the lock only for a moment, to find out whether this process lives.
+            // The file is locked before its content is written, since an unlocked `.owner` belongs to a dead process.
+            // Other processes hold the lock only briefly, to determine whether this process is alive.
             owner.lock()?;
-            // A process that held the lock before may have removed the folder as that of a dead process.
+            // Another process that held the lock before may have taken this process for dead and removed the folder.
             if path.join(OWNER).metadata()?.ino() != owner.metadata()?.ino() {
                 return Err(io::ErrorKind::NotFound.into());
             }
             write_note(&owner)?;
             Ok(Self { root: root.to_owned(), path: path.clone(), _owner: high(owner), moves: high(create(MOVES)?) })
         };
-        // Another process may remove folders that look empty at any moment, until this process has its lock.
+        // Until this process holds its lock, another process may remove the folder, which has no files.
         let mut made = make();
         for _ in 0..ATTEMPTS {
             if !made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -125,13 +125,13 @@ impl OwnFolder {
         &self.path
     }
 
-    /// Returns the file that has a lock for each of the folder's files.
+    /// Returns `.moves`, which has a lock for each of the folder's files.
     pub(super) fn moves(&self) -> &File {
         &self.moves
     }
 }
 
-/// Opens another process's lock file.
+/// Opens `.moves` of another process's folder.
 pub(super) fn moves_of(folder: &Path) -> io::Result<File> {
     File::options().read(true).write(true).open(folder.join(MOVES))
 }
@@ -148,7 +148,8 @@ fn write_note(mut file: &File) -> io::Result<()> {
 fn identity() -> (String, u32, Option<u64>) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in parentheses may contain anything; field 22 of the file is the twentieth after it.
+    // The process name in parentheses may contain any character. The start time, field 22 of the file, is the twentieth
+    // field after the name.
     let started = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(19)?.parse().ok());
     (host, std::process::id(), started)
 }
@@ -166,7 +167,7 @@ pub(super) fn user_folder(root: &Path) -> PathBuf {
     root.join(format!("turbidite-{}", user()))
 }
 
-/// Returns whether a folder belongs to this user. Spools are shared: a folder of our name may be another user's.
+/// Returns whether a folder belongs to this user. Spools are shared, so another user may have created the folder.
 pub(super) fn is_own(folder: &Path) -> bool {
     folder.symlink_metadata().is_ok_and(|data| data.is_dir() && data.uid() == user())
 }
@@ -176,7 +177,7 @@ pub(super) fn is_writable(folder: &Path) -> bool {
     rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
-/// Returns the folders of this host's processes in a user's folder; none if it is another user's.
+/// Returns the folders of this host's processes in a user's folder, or none if the folder belongs to another user.
 pub(super) fn list(user_folder: &Path) -> Vec<PathBuf> {
     if !is_own(user_folder) {
         return Vec::new();
@@ -186,7 +187,7 @@ pub(super) fn list(user_folder: &Path) -> Vec<PathBuf> {
     entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix)).map(|entry| entry.path()).collect()
 }
 
-/// Returns whether the process of a folder lives: it holds the lock on `.owner`.
+/// Returns whether the process of a folder is alive, which means that it holds the lock on `.owner`.
 pub(super) fn is_alive(folder: &Path) -> bool {
     let Ok(owner) = File::open(folder.join(OWNER)) else { return false };
     owner.try_lock_shared().is_err()
@@ -197,14 +198,14 @@ pub(super) fn note_of(folder: &Path) -> Option<OwnerNote> {
     serde_json::from_slice(&std::fs::read(folder.join(OWNER)).ok()?).ok()
 }
 
-/// Removes a process's folder that has no files, and the user's folder if it is empty then.
+/// Removes a process's folder if it has no files, and then the user's folder if that is empty.
 pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
     if folder.join(FILES).exists() {
         return;
     }
     let mut all = OWN.lock().unwrap_or_else(PoisonError::into_inner);
     let own = all.iter().position(|own| own.path == folder);
-    // A living process removes its own folder. No process can begin to live in this folder while its lock is held here.
+    // A living process removes its folder itself. No process can start using this folder while its lock is held here.
     let owner = File::open(folder.join(OWNER));
     if own.is_none() && owner.as_ref().is_ok_and(|owner| owner.try_lock().is_err()) {
         return;
@@ -215,12 +216,12 @@ pub(super) fn remove_if_empty(root: &Path, folder: &Path) {
         all.swap_remove(own);
     }
     drop(all);
-    // Other processes of the user may have theirs in it.
+    // The removal fails if other processes of the user have folders there.
     let _ = std::fs::remove_dir(user_folder(root));
 }
 
 fn discard(folder: &Path) {
-    // The next run finds leftovers, which are empty.
+    // If a removal fails, the next run removes the folder, which has no files.
     for name in [OWNER, MOVES] {
         let _ = std::fs::remove_file(folder.join(name));
     }

@@ -1,21 +1,21 @@
-//! The space that a spool may take.
+//! Limits the space that a spool may take.
 //!
-//! One eighth stays free, of the file system and, if the file system is in memory, also of the limits of the process's
-//! control groups and of the machine's memory. The kernel kills a process that exceeds those long before an in-memory
-//! file system is full.
+//! One eighth of the file system stays free. If the file system is in memory, one eighth of the machine's memory and of
+//! the memory limits of the process's control groups also stays free. The kernel kills a process that exceeds these
+//! limits, long before an in-memory file system is full.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// The fraction of a resource that stays free, as a divisor.
+/// The share of a resource that stays free, as a divisor.
 const FREE_SHARE: u64 = 8;
 
 /// Returns whether the spool may take `bytes` more.
 ///
 /// # Errors
-/// The reason, as text that follows "the spool …".
+/// Returns the reason, as text that follows "the spool …".
 pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     let about = rustix::fs::statvfs(root).map_err(|error| unusable(&error.into()))?;
     // A file system without a limit reports zero blocks.
@@ -40,7 +40,7 @@ pub(super) fn has_room(root: &Path, bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the message for a spool that fails.
+/// Returns the message for an error of a spool, as text that follows "the spool …".
 pub(super) fn unusable(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => format!("is full: {error}"),
@@ -59,7 +59,7 @@ fn is_memory(root: &Path) -> bool {
     rustix::fs::statfs(root).is_ok_and(|about| [TMPFS, RAMFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
 }
 
-/// A memory limit, and the amount still available below it.
+/// A memory limit, and the memory that is still available below the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Memory {
     limit: u64,
@@ -76,7 +76,8 @@ fn machine_memory() -> Option<Memory> {
     Some(Memory { limit: bytes("MemTotal")?, available: bytes("MemAvailable")? })
 }
 
-/// Returns the limits of this process's control groups, of both versions; `root` is the folder of the system's files.
+/// Returns the memory limits of this process's control groups, of cgroup versions 1 and 2. `root` contains `proc` and
+/// `sys`.
 fn group_memory(root: &Path) -> Vec<Memory> {
     let Ok(groups) = fs::read_to_string(root.join("proc/self/cgroup")) else { return Vec::new() };
     let system = root.join("sys/fs/cgroup");
@@ -94,8 +95,8 @@ fn group_memory(root: &Path) -> Vec<Memory> {
     found
 }
 
-/// Returns the limits of a group and of all its ancestors. In a container the path may not exist; only existing folders
-/// are read.
+/// Returns the limits of a group and of all its ancestors. In a container some of these folders may not exist, and are
+/// skipped.
 fn up_from(system: &Path, path: &str, read: fn(&Path) -> Option<Memory>) -> Vec<Memory> {
     let mut folders: Vec<PathBuf> = vec![system.to_owned()];
     for name in Path::new(path) {
@@ -120,12 +121,12 @@ fn memory(limit: u64, used: u64, reclaimable: u64) -> Memory {
     Memory { limit, available: limit.saturating_sub(used.saturating_sub(reclaimable)) }
 }
 
-/// Reads a file that holds one number. Returns `None` for "max", which means no limit.
+/// Reads a number from a file. Returns `None` for "max", which means no limit.
 fn number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Returns the size of the reclaimable page cache. It excludes files in memory.
+/// Returns the size of the reclaimable page cache, which excludes files in memory.
 fn reclaimable(path: &Path, names: [&str; 2]) -> u64 {
     let text = fs::read_to_string(path).unwrap_or_default();
     let value = |line: &str| {
@@ -135,7 +136,7 @@ fn reclaimable(path: &Path, names: [&str; 2]) -> u64 {
     text.lines().filter_map(value).sum()
 }
 
-/// The first refusal of a file by a spool, until it has been reported.
+/// The reason why a spool first refused a file, until it is reported.
 static FULL: Mutex<Full> = Mutex::new(Full::Never);
 
 #[derive(Debug)]
@@ -145,7 +146,7 @@ enum Full {
     Said,
 }
 
-/// Records that the spool refused a file and why, to be reported once.
+/// Records why the spool refused a file, unless another refusal was recorded before.
 pub(crate) fn note_full(root: &Path, why: &str) {
     let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
     if matches!(*full, Full::Never) {
@@ -153,12 +154,12 @@ pub(crate) fn note_full(root: &Path, why: &str) {
     }
 }
 
-/// Returns whether a full spool has not been reported yet.
+/// Returns whether a full spool is still to be reported.
 pub(crate) fn is_full_unsaid() -> bool {
     matches!(*FULL.lock().unwrap_or_else(PoisonError::into_inner), Full::Unsaid(_))
 }
 
-/// Returns, once, the message that the spool is full and why.
+/// Returns the message that the spool is full, with the reason. Later calls return `None`.
 pub(crate) fn take_full() -> Option<String> {
     let mut full = FULL.lock().unwrap_or_else(PoisonError::into_inner);
     match std::mem::replace(&mut *full, Full::Said) {

@@ -1,4 +1,4 @@
-//! Files that killed processes left in a spool.
+//! Finds the files that killed processes left in a spool.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use super::folder::{self, FILES, OwnerNote, note_of, user_folder};
 /// The files left by one dead process.
 #[derive(Debug)]
 pub(crate) struct Leftover {
-    /// Its folder in the spool.
+    /// The process's folder in the spool.
     pub(crate) folder: PathBuf,
     pub(crate) owner: Option<OwnerNote>,
-    /// The paths that its program gave.
+    /// The original paths of the files.
     pub(crate) paths: Vec<PathBuf>,
     pub(crate) bytes: u64,
 }
@@ -26,7 +26,7 @@ pub(crate) fn leftovers(root: &Path) -> Vec<Leftover> {
         let mut leftover = Leftover { owner: note_of(&folder), folder, paths: Vec::new(), bytes: 0 };
         gather(&files, &files, &mut leftover);
         if leftover.paths.is_empty() {
-            // The folders hold no files; a later run retries a failed removal.
+            // The folders hold no files. If the removal fails, a later run retries it.
             let _ = std::fs::remove_dir_all(&files);
             folder::remove_if_empty(root, &leftover.folder);
         } else {

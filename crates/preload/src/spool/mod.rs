@@ -1,4 +1,4 @@
-//! The spool: holds files until their epoch is indexed, if the index replaces them.
+//! The spool, which holds files until their epoch is indexed, if the index replaces the files.
 //!
 //! ```text
 //! SPOOL/turbidite-UID/HOST-PID-START/.owner        who it belongs to; locked (flock) while that process lives
@@ -7,18 +7,18 @@
 //! ```
 //!
 //! Invariants
-//! - A file is spooled only where the program could create it itself, so that a mistake of the program has the same
-//!   effect as without this library. A file that exists at its original path is written there.
+//! - A file is spooled only if the program could create it at its original path, so that a mistake of the program has
+//!   the same effect as without this library. A file that exists at its original path is written there.
 //! - A path has at most one copy among living processes. The process that created the copy may write to it; any other
 //!   process that opens it for writing first moves it to its original path, where both continue (`open_file`).
 //! - Space is reserved before a process writes ([`open_file`]), so that a full spool moves files instead of losing
 //!   bytes.
-//! - Folders are removed when they become empty, the process's own folder with the last of its files.
+//! - Folders are removed when they become empty. The process's own folder is removed with its last file.
 //!
-//! Map: `folder` is a process's folder, `spooled` a file's place in it, `choice` chooses the files to spool;
-//! `open_file` is a file that the program has open, `table` finds it by descriptor, `moving` moves it to its original
-//! path, `free_space` limits the space that the spool may take, `reservation` reserves it, `leftovers` finds the files
-//! of dead processes, `system` wraps system calls.
+//! Map: `folder` is a process's folder, `spooled` is a file's place in that folder, and `choice` chooses whether a file
+//! is spooled. `open_file` is a file that the program has open, `table` finds it by descriptor, and `moving` moves it
+//! to its original path. `free_space` limits the space that the spool may take, and `reservation` reserves space.
+//! `leftovers` finds the files of dead processes. `system` wraps system calls.
 
 mod choice;
 mod folder;

@@ -1,7 +1,7 @@
-//! Moving a file from the spool to its original path.
+//! Moves a file from the spool to its original path.
 //!
-//! The copy is written under another name beside the original path and renamed when it is complete, never over an
-//! existing file: at any time, one complete file holds the program's bytes. The file in the spool is removed last.
+//! The copy is written beside the original path under another name. Once complete, it is renamed, never over an
+//! existing file. The file in the spool is removed last. At any time, one complete file holds the program's bytes.
 
 use std::fs::{File, Permissions};
 use std::io::{self, Seek};
@@ -21,7 +21,7 @@ const PERMISSIONS: u32 = 0o7777;
 /// Moves a file that this process does not have open.
 pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     let file = match File::open(spooled.place()) {
-        // Another process may have moved it already.
+        // Another process may already have moved the file.
         Err(error) if error.kind() == io::ErrorKind::NotFound && spooled.path().exists() => return Ok(()),
         file => file?,
     };
@@ -42,8 +42,8 @@ pub(super) fn move_closed(spooled: &Spooled) -> io::Result<()> {
     std::fs::remove_file(spooled.place())
 }
 
-/// Moves a file that this process has open as `descriptors`, and replaces those by descriptors of the moved file. The
-/// caller holds the locks.
+/// Moves a file that this process has open, and makes its `descriptors` refer to the moved file. The caller holds the
+/// locks.
 pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -> io::Result<()> {
     let draft = Draft::of(spooled.path(), handle)?;
     let new =
@@ -52,18 +52,18 @@ pub(super) fn move_open(spooled: &Spooled, handle: &File, descriptors: &[i32]) -
     for (&descriptor, new) in descriptors.iter().zip(new) {
         replace(descriptor, new.as_fd())?;
     }
-    // The copy is obsolete. If it stays, the next run finds it.
+    // The file in the spool is obsolete. If the removal fails, the next run reports the file.
     let _ = spooled.remove();
     Ok(())
 }
 
-/// Replaces descriptors of a moved file by descriptors of the file at its new path.
+/// Makes the descriptors of a moved file refer to the file at its new path.
 pub(super) fn exchange(descriptors: &[i32], path: &Path) -> io::Result<()> {
     let new = descriptors.iter().map(|&descriptor| counterpart(descriptor, path)).collect::<io::Result<Vec<_>>>()?;
     descriptors.iter().zip(new).try_for_each(|(&descriptor, new)| replace(descriptor, new.as_fd()))
 }
 
-/// A copy under another name, removed on drop unless it is kept.
+/// A copy under a temporary name, which is removed on drop unless it is kept.
 struct Draft {
     file: File,
     path: PathBuf,
@@ -72,7 +72,7 @@ struct Draft {
 }
 
 impl Draft {
-    /// Copies a file to a name beside its original path.
+    /// Copies a file to a temporary name beside its original path.
     fn of(path: &Path, mut file: &File) -> io::Result<Self> {
         let (folder, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::InvalidInput)?;
         let mut hidden = std::ffi::OsString::from(".");
@@ -80,7 +80,7 @@ impl Draft {
         hidden.push(format!(".turbidite-{}", std::process::id()));
         let draft = folder.join(hidden);
         let permissions = Permissions::from_mode(file.metadata()?.mode() & PERMISSIONS);
-        // Left by an earlier, failed attempt of this process.
+        // An earlier, failed attempt of this process may have left a file there.
         let _ = std::fs::remove_file(&draft);
         let new = File::options().read(true).write(true).create_new(true).mode(0o600).open(&draft)?;
         let draft = Self { file: new, path: draft, permissions, is_kept: false };
@@ -108,7 +108,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.is_kept {
-            // The copy is incomplete, and the original is unchanged.
+            // The copy is not needed: the file in the spool is complete.
             let _ = std::fs::remove_file(&self.path);
         }
     }

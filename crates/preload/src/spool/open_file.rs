@@ -1,16 +1,16 @@
 //! A spooled file that the program has open.
 //!
-//! Space is reserved in the spool before each write (`fallocate` with FALLOC_FL_KEEP_SIZE). The reservation holds
-//! against all processes of the node without communication between them; closing the last descriptor releases its
-//! unused part. If the reservation is refused, the file is copied to its original path and the program's descriptors
-//! are replaced by descriptors of the copy, with the same offset, status flags and close-on-exec, so that the program
+//! Space is reserved in the spool before each write (`fallocate` with FALLOC_FL_KEEP_SIZE). The file system enforces
+//! the reservation against all processes of the node, so they need not communicate. Closing the last descriptor
+//! releases the unused space. If the space cannot be reserved, the file is copied to its original path. The program's
+//! descriptors then refer to the copy, with the same offset, status flags and close-on-exec flag, so that the program
 //! sees only errors of the original path.
 //!
 //! Invariants
-//! - Reserved bytes can be written to the spool whatever other processes do, as long as the file is not truncated.
+//! - Other processes cannot take reserved space. Only truncating the file releases it.
 //! - Every write and every move locks the state: within the process by the mutex, between processes by the move lock.
-//! - A file moved by another process no longer has a name in the spool. This is checked before each write; the
-//!   descriptors are replaced then.
+//! - A file that another process has moved no longer has a name in the spool. Each write first checks this, and makes
+//!   the descriptors refer to the moved file.
 
 use std::fs::File;
 use std::io;
@@ -26,7 +26,7 @@ use super::{Spooled, moving};
 #[derive(Debug)]
 pub(crate) struct OpenFile {
     spooled: Spooled,
-    /// An open file description of our own, readable and writable.
+    /// Our own open file description of the file, readable and writable.
     handle: File,
     folder: Arc<OwnFolder>,
     number: u64,
@@ -43,13 +43,14 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Spool,
-    /// At the original path.
+    /// The file is at its original path.
     Own,
-    /// Without a name: the program has removed it.
+    /// The file has no name, since the program has removed it.
     Nowhere,
 }
 
-/// Prevents moves of the file and keeps the reservation for the write, until it is dropped.
+/// A guard that keeps the file from being moved, and its reservation from being used by other writes, until it is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Writing<'a> {
     _state: MutexGuard<'a, State>,
@@ -65,7 +66,7 @@ impl Writing<'_> {
 }
 
 impl OpenFile {
-    /// Begins to follow a file that was opened as `descriptor`.
+    /// Creates the state of a file that was opened as `descriptor`.
     pub(super) fn new(spooled: Spooled, descriptor: i32) -> io::Result<Self> {
         let folder = OwnFolder::existing(&spooled.root).ok_or(io::ErrorKind::NotFound)?;
         let handle = system::high(system::reopen(descriptor)?);
@@ -75,7 +76,7 @@ impl OpenFile {
     }
 
     pub(super) fn is(&self, spooled: &Spooled) -> bool {
-        // A moved file differs from a file of the same name begun since.
+        // A moved file is not the file that has since been created at its place in the spool.
         self.spooled == *spooled && self.state().place == Place::Spool
     }
 
@@ -87,7 +88,7 @@ impl OpenFile {
         state.descriptors.push(descriptor);
     }
 
-    /// Records that the program has closed a descriptor. The last one releases the unused reservation.
+    /// Records that the program has closed a descriptor. Closing the last descriptor releases the unused reservation.
     pub(crate) fn leave(&self, descriptor: i32) {
         let mut state = self.state();
         state.descriptors.retain(|&one| one != descriptor);
@@ -102,10 +103,11 @@ impl OpenFile {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Prepares a call that may write `bytes`, at `offset` or, without one, at the descriptor's offset or the end.
+    /// Prepares a call that may write `bytes` at `offset`, or without `offset` at the descriptor's offset or the end of
+    /// the file.
     ///
     /// # Errors
-    /// The error of the original path, if the spool is full and the file cannot be moved there.
+    /// Returns the error of the original path, if the spool is full and the file cannot be moved there.
     pub(crate) fn write(&self, descriptor: i32, bytes: u64, offset: impl Into<Option<u64>>) -> io::Result<Writing<'_>> {
         let (mut state, lock) = self.lock()?;
         if state.place == Place::Spool {
@@ -119,7 +121,7 @@ impl OpenFile {
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
 
-    /// Moves the file to its original path, before a use that cannot be followed here.
+    /// Moves the file to its original path, before a use that cannot be intercepted.
     pub(crate) fn move_to_own_place(&self) -> io::Result<()> {
         let (mut state, _lock) = self.lock()?;
         if state.place == Place::Spool { self.move_now(&mut state) } else { Ok(()) }
@@ -134,8 +136,8 @@ impl OpenFile {
         Ok(Writing { in_spool: state.place == Place::Spool, _state: state, _lock: lock })
     }
 
-    /// Runs a call that writes a stream's buffer to a descriptor, while neither the spool nor the original path has
-    /// room for it.
+    /// Runs a call that writes a stream's buffer to a descriptor, if neither the spool nor the original path has room
+    /// for the buffer.
     pub(crate) fn while_full<T>(&self, descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
         system::while_full(descriptor, closes, call)
     }
@@ -146,7 +148,7 @@ impl OpenFile {
         state.reservation.shrink(length);
     }
 
-    /// Records that the program has removed the file, which it may continue to use.
+    /// Records that the program has removed the file. The program may continue to use its descriptors.
     pub(crate) fn removed(&self) {
         self.state().place = Place::Nowhere;
     }
@@ -167,7 +169,7 @@ impl OpenFile {
             return Ok((state, Some(lock)));
         }
         drop(lock);
-        // If no file exists there, it was removed.
+        // If no file exists at the original path, the file was removed.
         state.place = match moving::exchange(&state.descriptors, self.spooled.path()) {
             Ok(()) => Place::Own,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Place::Nowhere,

@@ -1,6 +1,7 @@
 //! The space that is reserved in the spool for an open file.
 //!
-//! A write goes to the spool only after its bytes and a margin are reserved, so that it cannot fail for lack of space.
+//! A write is made in the spool only after space for its bytes and a margin has been reserved, so that the write cannot
+//! fail for lack of space.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +9,13 @@ use std::path::Path;
 
 use super::{free_space, system};
 
-/// Reserved beyond the needs of a call, for writes of the C library that cannot be intercepted.
+/// Bytes reserved beyond the end of a call's data, for writes of the C library that cannot be intercepted.
 const MARGIN_BYTES: u64 = 64 << 10;
 
-/// Bounds of the step by which a reservation grows: half of the reserved bytes.
+/// Minimum step by which a reservation grows. A step is half of the reserved bytes, within its bounds.
 const LEAST_STEP_BYTES: u64 = 256 << 10;
+
+/// Maximum step by which a reservation grows.
 const MOST_STEP_BYTES: u64 = 8 << 20;
 
 /// The reserved bytes of a file, counted from its beginning.
@@ -22,7 +25,7 @@ pub(super) struct Reservation {
 }
 
 impl Reservation {
-    /// Creates the reservation of a file that exists: its bytes have their space, unless it has holes.
+    /// Returns the reservation of an existing file: its length, or 0 if the file has holes.
     pub(super) fn of(about: &Metadata) -> Self {
         Self { bytes: if about.blocks() * 512 >= about.len() { about.len() } else { 0 } }
     }
@@ -30,7 +33,7 @@ impl Reservation {
     /// Reserves a file's bytes up to `end` plus a margin, in steps.
     ///
     /// # Errors
-    /// The reason, if the spool at `root` has no room.
+    /// Returns the reason if the spool at `root` has no room.
     pub(super) fn extend(&mut self, file: &File, root: &Path, end: u64) -> Result<(), String> {
         let least = end.saturating_add(MARGIN_BYTES);
         if least <= self.bytes {
@@ -52,7 +55,7 @@ impl Reservation {
         Ok(())
     }
 
-    /// Records that nothing is reserved beyond `length` any more, since the file was truncated or closed.
+    /// Records that no space is reserved beyond `length`, since the file was truncated or closed.
     pub(super) fn shrink(&mut self, length: u64) {
         self.bytes = self.bytes.min(length);
     }

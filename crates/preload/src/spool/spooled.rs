@@ -1,4 +1,4 @@
-//! A file's place in the spool.
+//! A file's place in the spool, and finding it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ use super::folder::{self, FILES, OwnFolder, user_folder};
 /// A file's place in the spool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Spooled {
-    /// The configured folder, which is not ours to remove.
+    /// The configured spool folder, which we never remove.
     pub(super) root: PathBuf,
     /// The folder of the process that created the file.
     pub(super) folder: PathBuf,
-    /// The path that the program gave.
+    /// The original path of the file.
     pub(super) path: PathBuf,
 }
 
 impl Spooled {
-    /// Returns the place of a file in the folder of a process.
+    /// Returns the place of a file in a process's folder.
     pub(super) fn of(root: &Path, folder: &Path, path: &Path) -> Self {
         Self { root: root.to_owned(), folder: folder.to_owned(), path: path.to_owned() }
     }
 
-    /// Returns the copy of a file, created by any living process of this host; `None` if the file exists at its
+    /// Returns the copy of a file that a living process of this host created, or `None` if the file exists at its
     /// original path.
     pub(crate) fn find(root: &Path, path: &Path) -> Option<Self> {
         if path.symlink_metadata().is_ok() {
@@ -36,12 +36,12 @@ impl Spooled {
         }
         let others = folder::list(&user_folder(root));
         others.into_iter().map(|folder| Self::of(root, &folder, path)).find(|copy| {
-            // Checking whether its process lives takes longer.
+            // Checking whether the process is alive takes longer, so it comes second.
             copy.exists() && folder::is_alive(&copy.folder)
         })
     }
 
-    /// Returns the copy made by this process, even if the file exists at its original path too.
+    /// Returns the copy created by this process, even if the file also exists at its original path.
     pub(crate) fn own_copy(root: &Path, path: &Path) -> Option<Self> {
         let own = OwnFolder::existing(root)?;
         Some(Self::of(root, own.path(), path)).filter(Self::exists)
@@ -52,22 +52,22 @@ impl Spooled {
         self.folder.join(FILES).join(self.path.strip_prefix("/").unwrap_or(&self.path))
     }
 
-    /// Returns the configured folder.
+    /// Returns the configured spool folder.
     pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Returns the path that the program gave.
+    /// Returns the original path of the file.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether the copy still exists: another process may have moved it.
+    /// Returns whether the copy still exists. Another process may have moved it.
     pub(crate) fn exists(&self) -> bool {
         self.place().symlink_metadata().is_ok_and(|data| data.is_file())
     }
 
-    /// Returns whether this process created it.
+    /// Returns whether this process created the copy.
     pub(super) fn is_own(&self) -> bool {
         OwnFolder::existing(&self.root).is_some_and(|own| own.path() == self.folder)
     }

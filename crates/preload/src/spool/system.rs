@@ -1,7 +1,7 @@
-//! System calls on the program's descriptors, and those that libraries do not offer.
+//! Wraps system calls on the program's descriptors, and system calls that the standard library and `rustix` lack.
 //!
-//! Safety: a descriptor of the program's is in the table from its opening to its closing, and is used here only during
-//! the program's own calls with it. Its number remains the program's; nothing here closes it.
+//! Safety: a descriptor of the program is in the table from its opening to its closing. It is used here only during the
+//! program's own calls with this descriptor. The program keeps the descriptor, and no function here closes it.
 
 use std::fs::{File, Permissions};
 use std::io;
@@ -13,27 +13,27 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags, SeekFrom};
 use rustix::io::{DupFlags, Errno, FdFlags};
 
-/// The lowest number for our own descriptors, above the low numbers that a program expects to get.
+/// Minimum number of our own descriptors, above the low numbers that a program expects to receive.
 const LEAST_DESCRIPTOR: i32 = 700;
 
-/// Moves a file of ours to a high descriptor.
+/// Moves one of our own files to a high descriptor.
 pub(super) fn high(file: File) -> File {
     let moved = rustix::io::fcntl_dupfd_cloexec(&file, LEAST_DESCRIPTOR).map(File::from);
-    // Keeps the low descriptor if the limit does not allow a high one.
+    // The file keeps its low descriptor if the process's limit does not allow a high one.
     moved.unwrap_or(file)
 }
 
 fn program(descriptor: &i32) -> BorrowedFd<'_> {
-    // SAFETY: see above.
+    // SAFETY: the descriptor is open, as stated at the top of this module.
     unsafe { BorrowedFd::borrow_raw(*descriptor) }
 }
 
-/// Returns the file offset of a descriptor of the program's.
+/// Returns the file offset of one of the program's descriptors.
 pub(super) fn offset_of(descriptor: i32) -> io::Result<u64> {
     Ok(rustix::fs::tell(program(&descriptor))?)
 }
 
-/// Opens the file of a descriptor again, for reading and writing, whatever its permissions are.
+/// Opens the file of a descriptor again for reading and writing, regardless of the file's permissions.
 pub(super) fn reopen(descriptor: i32) -> io::Result<File> {
     let path = format!("/proc/self/fd/{descriptor}");
     let open = || File::options().read(true).write(true).open(&path);
@@ -46,7 +46,7 @@ pub(super) fn reopen(descriptor: i32) -> io::Result<File> {
     })
 }
 
-/// Opens a file with the access mode, status flags and offset of a descriptor of the program's.
+/// Opens a file with the access mode, status flags and offset of one of the program's descriptors.
 pub(super) fn counterpart(descriptor: i32, path: &Path) -> io::Result<OwnedFd> {
     let program = program(&descriptor);
     // The flags of an open file include no creation flags, except those that the kernel sets itself.
@@ -59,11 +59,11 @@ pub(super) fn counterpart(descriptor: i32, path: &Path) -> io::Result<OwnedFd> {
     Ok(new)
 }
 
-/// Replaces the file of a descriptor, which keeps its close-on-exec flag.
+/// Makes a descriptor refer to another open file. The descriptor keeps its close-on-exec flag.
 pub(super) fn replace(descriptor: i32, new: BorrowedFd<'_>) -> io::Result<()> {
     let closes_on_exec = rustix::io::fcntl_getfd(program(&descriptor))?.contains(FdFlags::CLOEXEC);
     let flags = if closes_on_exec { DupFlags::CLOEXEC } else { DupFlags::empty() };
-    // SAFETY: see above; it is not dropped.
+    // SAFETY: the descriptor is open, as stated at the top of this module, and the owner is never dropped.
     let mut target = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(descriptor) });
     Ok(rustix::io::dup3(new, &mut target, flags)?)
 }
@@ -78,7 +78,8 @@ pub(super) fn reserve(file: &File, begin: u64, bytes: u64) -> io::Result<()> {
     let number = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge));
     let (begin, bytes) = (number(begin)?, number(bytes)?);
     loop {
-        // Calls the C library, so that tests can intercept it. SAFETY: numbers, and a descriptor that is open.
+        // This calls the C library's function, so that tests can intercept it. SAFETY: the descriptor is open, and the
+        // other arguments are numbers.
         if unsafe { libc::fallocate64(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, begin, bytes) } == 0 {
             return Ok(());
         }
@@ -97,8 +98,8 @@ pub(super) struct ByteLock<'a> {
 }
 
 impl<'a> ByteLock<'a> {
-    /// Blocks until no other process holds the byte's lock. Threads of one process share its locks and need another
-    /// one.
+    /// Blocks until no other process holds the byte's lock. Threads of one process share this lock and need a mutex as
+    /// well.
     pub(super) fn take(file: &'a File, byte: u64) -> io::Result<Self> {
         set_lock(file, byte, libc::F_WRLCK)?;
         Ok(Self { file, byte })
@@ -113,15 +114,15 @@ impl Drop for ByteLock<'_> {
 }
 
 fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
-    // SAFETY: the struct is plain numbers; all zeros is a lock of nothing.
+    // SAFETY: the struct consists of integers, for which zero is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     lock.l_type = kind as i16;
     lock.l_whence = libc::SEEK_SET as i16;
-    // Two files whose numbers differ only in the highest bit share a lock.
+    // Offsets are signed. Two inode numbers that differ only in the highest bit share a lock.
     lock.l_start = (byte & i64::MAX as u64) as i64;
     lock.l_len = 1;
     loop {
-        // SAFETY: an open descriptor and a struct that lives until the call returns.
+        // SAFETY: the descriptor is open, and the struct lives until the call returns.
         if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLKW, &raw mut lock) } == 0 {
             return Ok(());
         }
@@ -132,9 +133,9 @@ fn set_lock(file: &File, byte: u64, kind: i32) -> io::Result<()> {
     }
 }
 
-/// Runs a call of the program's on a descriptor while the descriptor refers to a device that is always full, since
-/// neither the spool nor the original path can hold more: the C library drops the stream's buffer and reports the error
-/// to the program.
+/// Runs a call of the program while its descriptor refers to `/dev/full`, which is always full, since neither the spool
+/// nor the original path can hold more bytes. The C library drops the stream's buffer and reports the error to the
+/// program.
 pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -> T) -> T {
     let prepared = duplicate(descriptor).and_then(|before| {
         let full = File::options().read(true).write(true).open("/dev/full")?;
@@ -144,7 +145,7 @@ pub(super) fn while_full<T>(descriptor: i32, closes: bool, call: impl FnOnce() -
     let result = call();
     if let (Ok(before), false) = (prepared, closes) {
         let error = rustix_errno();
-        // It was open a moment ago.
+        // Both descriptors are open, so this succeeds.
         let _ = replace(descriptor, before.as_fd());
         drop(before);
         set_errno(error);
@@ -157,6 +158,6 @@ fn rustix_errno() -> i32 {
 }
 
 fn set_errno(value: i32) {
-    // SAFETY: the address of this thread's own variable.
+    // SAFETY: the pointer refers to this thread's own variable.
     unsafe { *libc::__errno_location() = value };
 }

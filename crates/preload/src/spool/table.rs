@@ -10,7 +10,7 @@ use super::{OpenFile, Spooled};
 /// Number of descriptors with a flag. Files with larger descriptors are not spooled.
 const DESCRIPTORS: usize = 1 << 16;
 
-/// Set for descriptors of spooled files: calls with any other descriptor take no lock.
+/// Flags that are set for descriptors of spooled files. Calls with any other descriptor take no lock.
 static SPOOLED: [AtomicBool; DESCRIPTORS] = [const { AtomicBool::new(false) }; DESCRIPTORS];
 
 static FILES: Mutex<Option<HashMap<i32, Arc<OpenFile>>>> = Mutex::new(None);
@@ -34,19 +34,19 @@ pub(crate) fn lookup(descriptor: i32) -> Option<Arc<OpenFile>> {
     is_spooled(descriptor).then(|| files().as_ref()?.get(&descriptor).cloned())?
 }
 
-/// Returns a file that this process has open in the spool.
+/// Returns the open file of a place in the spool, if this process has that file open.
 pub(crate) fn find_open(spooled: &Spooled) -> Option<Arc<OpenFile>> {
     files().as_ref()?.values().find(|file| file.is(spooled)).cloned()
 }
 
 /// Adds a file that the program has opened in the spool, and reserves its first bytes. If the spool is full, the file
-/// and its descriptor move to the original path.
+/// is moved to its original path and the descriptor refers to it there.
 ///
 /// # Errors
-/// When neither the spool nor the original path can hold the file.
+/// Returns an error if neither the spool nor the original path can hold the file.
 pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
     let Some(flag) = flag(descriptor) else { return Err(io::ErrorKind::Unsupported.into()) };
-    // A reused descriptor number was closed without our notice.
+    // If the descriptor number is in the table, its previous file was closed by a call that is not intercepted.
     close(descriptor);
     let mut all = files();
     let known = all.as_ref().and_then(|all| all.values().find(|file| file.is(spooled)).cloned());
@@ -67,7 +67,8 @@ pub(crate) fn open(spooled: &Spooled, descriptor: i32) -> io::Result<()> {
     ready
 }
 
-/// Takes a descriptor that is about to be closed out of the table. Its number may be reused as soon as it is closed.
+/// Removes a descriptor from the table before it is closed. The number may be reused as soon as the descriptor is
+/// closed.
 pub(crate) fn take(descriptor: i32) -> Option<Arc<OpenFile>> {
     if !is_spooled(descriptor) {
         return None;
@@ -90,8 +91,7 @@ pub(crate) fn open_descriptors() -> Vec<i32> {
     files().as_ref().map_or_else(Vec::new, |all| all.keys().copied().collect())
 }
 
-/// Runs a fork while no other thread holds the table's lock, so that the child's copy of the table is not locked for
-/// ever.
+/// Forks while no other thread holds the table's lock, so that the child's copy of the table does not stay locked.
 pub(crate) fn pause_for_fork<T>(fork: impl FnOnce() -> T) -> T {
     let _paused = files();
     fork()

@@ -1,4 +1,5 @@
-//! Spooled files: the space they reserve, the move to their own place, and the cleaning up after dead processes.
+//! Tests of the space that spooled files reserve, of moves to their original paths, and of the removal of dead
+//! processes' folders.
 
 use std::path::Path;
 use std::{fs, io};
@@ -73,7 +74,7 @@ fn a_copy_stays_in_the_spool_when_it_is_opened_again() {
 
 /// Creates a folder as left by a dead process, or held by a living one.
 fn foreign(root: &Path, process: &str, path: &Path) -> (Spooled, fs::File) {
-    // The host name, from a folder of this process.
+    // The host name is part of the name of this process's folder.
     let probe = spooled(root, &path.with_extension("probe"));
     let own = probe.folder.file_name().unwrap().to_string_lossy().into_owned();
     let host = own.rsplitn(3, '-').last().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The files that match a layout's path.
+//! Finds the files that match a layout's path, and checks that none is missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ fn check_ranks(
 ) -> Result<(), SourceError> {
     let found = files.keys().last().map_or(0, |last| u64::from(*last) + 1);
     let expected = stated.map_or(found, u64::from);
-    // The number of files bounds the search, however large the configured number is.
+    // The number of files bounds the search, however large the configured number of ranks is.
     let missing = (0..=u32::MAX).zip(files.keys()).find(|(rank, key)| rank != *key).map(|(rank, _)| rank);
     let missing = missing.or_else(|| u32::try_from(files.len()).ok().filter(|next| u64::from(*next) < expected));
     if let Some(rank) = missing {
@@ -58,7 +58,7 @@ fn check_ranks(
     Ok(())
 }
 
-/// Returns a note on epochs with different sets of ranks: the layout does not state the number of ranks.
+/// Returns a note if epochs have different numbers of files and the layout does not state the number of ranks.
 pub(super) fn notes(files: &FilesByRank) -> Vec<String> {
     let mut counts = files.iter().map(|(epoch, files)| (epoch, files.len()));
     let Some((first, ranks)) = counts.next() else { return Vec::new() };

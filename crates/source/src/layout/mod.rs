@@ -1,7 +1,7 @@
-//! Files described by a TOML file.
+//! Opens files that a TOML layout file describes.
 //!
-//! `document` is that file, `listing` finds the matching files, `raw` handles fixed-size records, and `open` opens a
-//! source of raw or Parquet files.
+//! `document` is the layout file, `listing` finds the matching files, `raw` checks files of fixed-size records, and
+//! `open` opens a source of raw or Parquet files.
 
 mod document;
 mod listing;

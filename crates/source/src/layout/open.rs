@@ -1,4 +1,4 @@
-//! Opening the files that a layout describes.
+//! Opens the files that a layout describes.
 
 use std::path::Path;
 
@@ -42,7 +42,7 @@ pub(crate) fn open(root: &Path, layout_path: &Path, options: &SourceOptions) -> 
     }
 }
 
-/// Opens Parquet files.
+/// Opens the Parquet files of a layout.
 #[cfg(feature = "parquet")]
 fn open_parquet(
     _root: &Path,
@@ -53,7 +53,7 @@ fn open_parquet(
     crate::parquet::open(files, options, notes)
 }
 
-/// Refuses Parquet files.
+/// Returns the error of a build without Parquet support.
 #[cfg(not(feature = "parquet"))]
 fn open_parquet(
     root: &Path,

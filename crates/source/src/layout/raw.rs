@@ -1,4 +1,4 @@
-//! Raw fixed-size records, as described by a layout file.
+//! Checks files of raw fixed-size records, as described by a layout file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -30,7 +30,7 @@ impl RawRecords {
     /// Derives the layout of records from a layout file.
     ///
     /// # Errors
-    /// The mistake in the layout file.
+    /// Returns the mistake in the layout file.
     pub(super) fn of(layout: &Layout) -> Result<Self, String> {
         let (fields, record_bytes) = fields(layout)?;
         if let Some(filler) = &layout.filler
@@ -73,7 +73,7 @@ impl RawRecords {
 
     /// Checks a header against the layout.
     fn check_header(&self, path: &Path, lengths: Lengths) -> Result<(), SourceError> {
-        // The checked bytes are part of the header, which the file contains.
+        // The checked bytes lie in the header, and the file is at least as long as the header.
         let mut header = vec![0; self.checks.header_bytes()];
         if !header.is_empty() {
             File::open(path).of("open", path)?.read_exact(&mut header).of("read", path)?;
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(columns[1], Column::new("payload", DataType::FixedBytes(56)));
     }
 
-    /// Every byte of every file reaches exactly one reader, for any number of ranks and any chunk size.
+    /// Exactly one reader returns each byte of each file, for any number of ranks and any chunk size.
     #[test]
     fn readers_see_every_record_once() {
         let layout = format!("header_bytes = 3\nrecord_bytes = 6\n{CARP}");
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Without a record count, a header given as one record too short yields an extra record.
+    /// If `header_bytes` is one record too small, only a record count reveals the mistake.
     #[test]
     fn headers_are_compared_in_every_file() {
         let layout = |settings: &str| format!("{settings}{CARP}");

@@ -20,7 +20,7 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// Finds the requested columns, or all.
+    /// Finds the requested columns, or all columns, in a file.
     pub(super) fn of(
         path: &Path,
         footer: &ArrowReaderMetadata,
@@ -63,16 +63,16 @@ impl Chosen {
         ProjectionMask::roots(footer.parquet_schema(), self.places.iter().copied())
     }
 
-    /// Returns the index of each column among the decoded ones, which come in the file's order.
+    /// Returns the index of each column among the decoded columns, which are in the file's order.
     pub(super) fn decoded_places(&self) -> Vec<usize> {
         self.places.iter().map(|place| self.places.iter().filter(|other| *other < place).count()).collect()
     }
 
-    /// Refuses problems that the footer shows: nulls, and unsupported compressions.
+    /// Returns an error if the footer shows nulls or an unsupported compression in the chosen columns.
     pub(super) fn check_content(&self, path: &Path, footer: &ArrowReaderMetadata) -> Result<(), SourceError> {
         let schema = footer.parquet_schema();
         for (column, place) in self.columns.iter().zip(&self.places) {
-            // Flat columns have one leaf.
+            // A flat column has one leaf.
             let Some(leaf) = (0..schema.num_columns()).find(|leaf| schema.get_column_root_idx(*leaf) == *place) else {
                 continue;
             };
@@ -93,7 +93,7 @@ impl Chosen {
         Ok(())
     }
 
-    /// Returns the error for a null.
+    /// Returns the error for a null in a column.
     pub(super) fn null(&self, path: &Path, column: &Column, place: std::fmt::Arguments<'_>) -> SourceError {
         let others: Vec<&str> =
             self.columns.iter().filter(|other| *other != column).map(|other| other.name.as_str()).collect();
@@ -107,7 +107,7 @@ impl Chosen {
     }
 }
 
-/// Returns the index of a column.
+/// Returns the index of a column in the file's schema.
 fn place(path: &Path, footer: &ArrowReaderMetadata, name: &str) -> Result<usize, SourceError> {
     let fields = footer.schema().fields();
     let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name).map(|(place, _)| place);
@@ -148,7 +148,7 @@ fn stored_type(found: &ArrowType) -> Option<DataType> {
     })
 }
 
-/// Returns the name of a type that cannot be stored, for people.
+/// Returns a readable name of a type that cannot be stored.
 fn in_words(found: &ArrowType) -> String {
     match found {
         ArrowType::Boolean => "boolean".to_owned(),

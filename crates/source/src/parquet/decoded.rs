@@ -1,4 +1,4 @@
-//! Decoded values as columns.
+//! Returns decoded Arrow arrays as columns.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -20,7 +20,7 @@ impl DecodedColumns {
         let columns = self.arrays.iter().zip(&self.types);
         columns
             .map(|(array, data_type)| {
-                // An array of another type yields no bytes, which the view refuses.
+                // An array of another type has no bytes here, so creating the view returns an error.
                 let bytes = packed(array, *data_type).unwrap_or_default();
                 ColumnView::new(bytes, data_type.width(), array.len(), *data_type)
             })

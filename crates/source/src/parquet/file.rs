@@ -1,4 +1,4 @@
-//! Positioned reads of a Parquet file.
+//! Reads a Parquet file at given offsets.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -12,13 +12,13 @@ use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::{SourceContext, SourceError};
 
-/// Size of the read for a page's header; the page itself follows in one read.
+/// Size of the read for a page's header. Another read returns the whole page.
 const HEADER_READ_BYTES: usize = 1 << 10;
 
-/// A file that can be closed and is reopened by the next read. Clones share one file.
+/// A file that can be closed, and that the next read reopens. Clones share one file.
 ///
-/// The standard library's `File` lacks two properties: it cannot be closed while a decoder holds it, and its clones
-/// share one position, so that no two threads may read.
+/// The standard library's `File` cannot be closed while a decoder holds it. Its clones share one file offset, so that
+/// two threads cannot read at the same time.
 #[derive(Debug, Clone)]
 pub(super) struct PagedFile {
     inner: Arc<Inner>,
@@ -40,7 +40,7 @@ impl PagedFile {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Closes the file; the next read opens it again.
+    /// Closes the file. The next read opens it again.
     pub(super) fn close(&self) {
         *self.inner.open.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -71,7 +71,7 @@ impl ChunkReader for PagedFile {
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
-        // Checked before memory is allocated: lengths come from the file.
+        // The length comes from the file, so it is checked before memory is allocated.
         if start.checked_add(length as u64).is_none_or(|end| end > self.inner.bytes) {
             return Err(ParquetError::EOF(format!("{length} bytes at offset {start} are beyond the end of the file")));
         }
@@ -81,7 +81,7 @@ impl ChunkReader for PagedFile {
     }
 }
 
-/// A file from an offset on.
+/// A sequential reader of a file from an offset on.
 #[derive(Debug)]
 pub(super) struct Positioned {
     file: Arc<File>,

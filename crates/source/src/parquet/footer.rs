@@ -1,4 +1,4 @@
-//! Footers, and the errors of the `parquet` crate.
+//! Reads footers, and converts errors and panics of the `parquet` crate.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ pub(super) fn load(file: &PagedFile, path: &Path) -> Result<ArrowReaderMetadata,
     guarded(path, "the footer", || ArrowReaderMetadata::load(file, options))
 }
 
-/// Runs a decoding step. The `parquet` crate panics on some corrupt files; this converts the panic to an error.
+/// Runs a decoding step. The `parquet` crate panics on some corrupt files. Such panics are converted to errors.
 pub(super) fn guarded<T>(
     path: &Path,
     place: impl std::fmt::Display,
@@ -37,7 +37,7 @@ fn unreadable(path: &Path, place: impl std::fmt::Display, error: ParquetError) -
     }
 }
 
-/// Returns the number of records of each row group, as stated by the footer.
+/// Returns the number of records of each row group, as stated in the footer.
 pub(super) fn row_groups(path: &Path, footer: &ArrowReaderMetadata) -> Result<Box<[u64]>, SourceError> {
     let groups = footer.metadata().row_groups();
     let rows: Option<Box<[u64]>> = groups.iter().map(|group| u64::try_from(group.num_rows()).ok()).collect();

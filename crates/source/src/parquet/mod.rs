@@ -1,15 +1,16 @@
 //! Parquet files as a source: flat columns of numbers and of fixed-size bytes, from any writer.
 //!
-//! A file's footer states the number of records of each row group. One rank reads a row group from its beginning, a
-//! batch at a time. Memory then holds a batch and one page per column, compressed and decoded, however large the row
-//! group is. The `parquet` crate handles encodings and compressions.
+//! A file's footer states the number of records of each row group. One rank reads a row group from its beginning, one
+//! batch at a time. Memory therefore holds one batch, and one compressed and decoded page per column, however large the
+//! row group is. The `parquet` crate handles encodings and compression.
 //!
-//! The schema that Arrow writers embed in the footer is ignored in favour of the Parquet schema, so that a column of
-//! dictionary-encoded numbers is a column of numbers. Nothing is converted. Columns of other types are refused before
-//! anything is written, and so are nulls if the statistics show them; other nulls are refused when they are read.
+//! The Parquet schema determines the column types. The schema that Arrow writers embed in the footer is ignored, so
+//! that a column of dictionary-encoded numbers is a column of numbers. Values are not converted. Columns of other
+//! types, and nulls that the statistics show, are errors when the source is opened. Other nulls are errors when they
+//! are read.
 //!
-//! `open` opens a source: `file` reads bytes, `footer` reads footers, `columns` chooses columns. `reader` decodes a
-//! rank's share (`shares`), and `decoded` holds the values.
+//! `open` opens a source. `file` reads bytes, `footer` reads footers, and `columns` chooses columns. `shares`
+//! distributes row groups over ranks, `reader` decodes a rank's share, and `decoded` holds the values.
 
 mod columns;
 mod decoded;

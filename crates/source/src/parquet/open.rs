@@ -1,4 +1,4 @@
-//! Opening Parquet files and checking that they fit together.
+//! Opens Parquet files and checks that all of them have the same columns.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(crate) fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, 
     open(FilesByRank::from([(epoch, BTreeMap::from([(0, path.to_owned())]))]), options, Vec::new())
 }
 
-/// Checks all files, and that they fit together.
+/// Checks all files, and that all of them have the same columns.
 pub(crate) fn open(files: FilesByRank, options: &SourceOptions, notes: Vec<String>) -> Result<Source, SourceError> {
     let mut first: Option<(PathBuf, Vec<Column>)> = None;
     let mut epochs = BTreeMap::new();

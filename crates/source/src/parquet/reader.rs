@@ -1,4 +1,4 @@
-//! Decoding the row groups of one rank, a batch at a time.
+//! Decodes the row groups of one rank, one batch at a time.
 
 use std::collections::VecDeque;
 
@@ -16,7 +16,7 @@ use crate::catalogue::RecordFile;
 use crate::chunk::{Chunk, Values};
 use crate::error::SourceError;
 
-/// Target size of a decoded batch.
+/// Target size of a decoded batch, in bytes.
 const BATCH_BYTES: usize = 512 << 10;
 
 /// Maximum number of rows in a batch.
@@ -28,7 +28,7 @@ pub(crate) struct ParquetReader<'a> {
     batch_rows: usize,
     files: &'a [RecordFile],
     waiting: VecDeque<RowGroup>,
-    /// The footer of the most recent file.
+    /// Index and footer of the most recent file.
     footer: Option<(usize, ArrowReaderMetadata)>,
     open: Option<OpenGroup>,
 }
@@ -39,11 +39,11 @@ struct OpenGroup {
     file: PagedFile,
     chosen: Chosen,
     decoder: ParquetRecordBatchReader,
-    /// Columns in the requested order; the rows from `next` on have not been returned yet.
+    /// Columns of the batch, in the requested order. The rows from `next` on have not been returned yet.
     batch: Vec<ArrayRef>,
     rows: usize,
     next: usize,
-    /// Number of rows decoded so far, including the batch.
+    /// Number of rows decoded so far, including the current batch.
     decoded: u64,
 }
 
@@ -62,7 +62,7 @@ impl<'a> ParquetReader<'a> {
         row_groups(&groups, ranks).into_iter().map(reader).collect()
     }
 
-    /// Returns the next records, at most `limit` of them; `None` at the end.
+    /// Returns at most `limit` records, or `None` at the end.
     pub(crate) fn next(&mut self, limit: usize) -> Result<Option<Chunk<'a>>, SourceError> {
         loop {
             let Some(open) = &mut self.open else {
@@ -84,7 +84,7 @@ impl<'a> ParquetReader<'a> {
         }
     }
 
-    /// Closes the current file; the next read opens it again.
+    /// Closes the current file. The next read opens it again.
     pub(crate) fn release(&mut self) {
         if let Some(open) = &self.open {
             open.file.close();
@@ -100,7 +100,7 @@ impl<'a> ParquetReader<'a> {
         };
         let names: Vec<String> = self.columns.iter().map(|column| column.name.clone()).collect();
         let chosen = Chosen::of(path, &footer, Some(&names))?;
-        // Checked when the source was opened, but files can be replaced since.
+        // `Source::open` has checked the columns, but the file may have been replaced since.
         same_columns(path, &chosen.columns, path, self.columns)?;
         let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(file.clone(), footer.clone())
             .with_projection(chosen.mask(&footer))

@@ -1,26 +1,26 @@
-//! Distribution of an epoch's row groups over a job of any size.
+//! Distributes an epoch's row groups over a job of any size.
 
 use crate::slices::scattered;
 
-/// A part of a file that can be read only from its beginning.
+/// A row group, which can only be read from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowGroup {
     /// Index of the file within the epoch.
     pub(super) file: usize,
     /// Index of the row group within the file.
     pub(super) index: usize,
-    /// Index of its first record within the file.
+    /// Index of the first record within the file.
     pub(super) first: u64,
-    /// Number of its records.
+    /// Number of records.
     pub(super) records: u64,
 }
 
-/// Returns the share of each of `ranks` ranks in files of these row groups, in an order in which every prefix is a
-/// sample of the whole, as far as whole row groups allow.
+/// Returns the row groups of each of `ranks` ranks. `files` holds the number of records of each file's row groups. The
+/// order is scattered, so that every prefix is a sample of the share, as far as whole row groups allow.
 ///
-/// With as many ranks as files, each rank reads its own file. Otherwise the row groups of all files form one sequence,
-/// and each goes to the rank whose even share of the records contains its middle. A row group is decoded once, by one
-/// rank, so shares are only as even as row groups are small.
+/// With as many ranks as files, each rank reads one file. Otherwise the row groups of all files form one sequence of
+/// records, which is divided evenly between the ranks. A row group is assigned to the rank whose part contains its
+/// middle record. Since one rank decodes the whole row group, large row groups make shares uneven.
 pub(super) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
     let mut shares: Vec<Vec<RowGroup>> = (0..ranks).map(|_| Vec::new()).collect();
     let total: u128 = files.iter().flat_map(|groups| groups.iter()).map(|&records| u128::from(records)).sum();

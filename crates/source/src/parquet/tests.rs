@@ -1,4 +1,4 @@
-//! Files as written by Arrow; files of other writers are in `tests/sources`.
+//! Tests with files written by Arrow. `tests/sources` tests files of other writers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn refused(path: &Path, options: &SourceOptions) -> String {
     Source::open(path, options).unwrap_err().to_string()
 }
 
-/// Reads everything. Returns each record as the bytes of its columns, with its origin.
+/// Reads all records. Returns each record's rank, index in its file and encoded columns.
 fn read(source: &Source, ranks: u32, limit: usize) -> Result<Vec<(u32, u64, Vec<u8>)>, SourceError> {
     let mut seen = Vec::new();
     for epoch in source.epochs() {
@@ -183,8 +183,8 @@ fn requests_that_do_not_fit_are_refused() {
     }
 }
 
-/// Corruption anywhere is an error that names the file, or another value where nothing in the file can reveal it; never
-/// a panic, and never another number of records.
+/// A corrupt byte anywhere causes an error with the file's name, or a changed value if the file contains nothing that
+/// reveals the corruption. It never causes a panic or a different number of records.
 #[test]
 fn damaged_files_are_named() {
     let folder = tempfile::tempdir().unwrap();

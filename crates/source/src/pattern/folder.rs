@@ -1,4 +1,4 @@
-//! Patterns of the files below a folder, and finding those files.
+//! Finds the files below a folder that match a pattern.
 
 use std::path::{Path, PathBuf};
 
@@ -12,14 +12,14 @@ pub(crate) struct FolderPattern {
     components: Vec<Vec<Token>>,
 }
 
-/// A file that matches.
+/// A matching file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Match {
-    /// Its epoch.
+    /// Epoch of the file.
     pub epoch: u64,
-    /// Its rank; 0 if the pattern has no placeholder for it.
+    /// Rank that wrote the file, or 0 if the pattern has no `{rank}`.
     pub rank: u32,
-    /// Its path.
+    /// Path of the file.
     pub path: PathBuf,
 }
 
@@ -27,7 +27,7 @@ impl FolderPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The change to make.
+    /// Returns the problem and what to change.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let components = text.split('/').map(parse_component).collect::<Result<Vec<_>, _>>()?;
         let has = |wanted: &Token| components.iter().flatten().any(|piece| piece == wanted);
@@ -62,7 +62,7 @@ impl FolderPattern {
         Ok(found.into_iter().filter_map(to_match).collect())
     }
 
-    /// Returns the path of an epoch and rank, with plain numbers, for messages.
+    /// Returns the path of an epoch and rank, with unpadded numbers, for messages.
     pub(crate) fn path(&self, root: &Path, epoch: u64, rank: u32) -> PathBuf {
         let write = |piece: &Token| match piece {
             Token::Text(text) => text.clone(),
@@ -103,7 +103,7 @@ fn parse_component(text: &str) -> Result<Vec<Token>, String> {
     }
 }
 
-/// Matches a name. A placeholder that is bound already must have the same number again.
+/// Matches a name. A placeholder that is already bound must match the same number again.
 fn match_name(component: &[Token], name: &str, bound: Bound) -> Option<Bound> {
     let is_rank = |rank: u64| u32::try_from(rank).is_ok();
     bind(component, name, bound).filter(|bound| bound.rank.is_none_or(is_rank))

@@ -1,9 +1,9 @@
-//! Path patterns such as `T.{epoch}/eparticle.{epoch}.{rank}`.
+//! Matches path patterns such as `T.{epoch}/eparticle.{epoch}.{rank}`.
 //!
-//! Placeholders stand for digits; one that occurs twice has the same value both times. `syntax` splits patterns into
-//! pieces and matches those. There are two kinds of patterns, with rules of their own: a layout's pattern matches the
-//! files below a folder (`folder`), a pattern of the preload library's configuration matches the end of a program's
-//! path (`path`).
+//! Placeholders match digits. A placeholder that occurs twice must match the same number both times. `syntax` splits
+//! patterns into pieces and matches the pieces. There are two kinds of patterns with different rules: a layout's
+//! pattern matches the files below a folder (`folder`), and a pattern of the preload library's configuration matches
+//! the end of a program's path (`path`).
 
 mod folder;
 mod path;

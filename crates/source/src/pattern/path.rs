@@ -1,4 +1,4 @@
-//! Patterns that match the end of a path, beginning at a whole name, so that they apply in any working folder of a
+//! Matches patterns against the last components of a path, so that the patterns apply in any working folder of a
 //! program.
 
 use super::syntax::{Bound, Malformed, Token, Tokens, bind};
@@ -23,9 +23,9 @@ impl std::fmt::Display for PathPattern {
 /// The numbers in a matching path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Named {
-    /// The epoch of the file; `None` if files hold several.
+    /// Epoch of the file, or `None` if files hold several epochs.
     pub epoch: Option<u64>,
-    /// The id of the file's only record; `None` if files hold several.
+    /// Id of the file's only record, or `None` if files hold several records.
     pub id: Option<u64>,
 }
 
@@ -33,7 +33,7 @@ impl PathPattern {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The mistake in the text.
+    /// Returns the mistake in the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let pieces: Vec<Token> = Tokens::of(text).collect::<Result<_, _>>().map_err(|malformed| match malformed {
             Malformed::Unclosed => format!("'{text}' has a {{ without a }}"),
@@ -45,25 +45,25 @@ impl PathPattern {
         Ok(Self { pieces })
     }
 
-    /// Returns whether a file belongs to one epoch, which its path names.
+    /// Returns whether a file's path contains its epoch, so that the file belongs to one epoch.
     pub fn names_epochs(&self) -> bool {
         self.pieces.contains(&Token::Epoch)
     }
 
-    /// Returns whether files hold one record each, named by it.
+    /// Returns whether a file's path contains an id, so that the file holds one record.
     pub fn names_records(&self) -> bool {
         self.pieces.contains(&Token::Id)
     }
 
-    /// Returns the number of names at the end of a path that the pattern matches.
+    /// Returns the number of components at the end of a path that the pattern matches.
     pub fn names(&self) -> usize {
         let slashes = |piece: &Token| if let Token::Text(text) = piece { text.matches('/').count() } else { 0 };
         self.pieces.iter().map(slashes).sum::<usize>() + 1
     }
 
-    /// Returns the numbers in a path, or `None` if it does not match.
+    /// Returns the numbers in a path, or `None` if the path does not match.
     pub fn matches(&self, path: &str) -> Option<Named> {
-        // The match may begin at the path's beginning or after any slash; the longest match is tried first.
+        // A match begins at the path's beginning or after a slash. The longest match is tried first.
         let mut begin = Some(0);
         while let Some(at) = begin {
             if let Some(found) = bind(&self.pieces, &path[at..], Bound::default()) {

@@ -1,4 +1,4 @@
-//! The syntax that all patterns share: text, and placeholders in braces.
+//! The syntax of all patterns: text, and placeholders in braces.
 
 /// A piece of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub(super) enum Token {
     Epoch,
     /// The rank that wrote the file.
     Rank,
-    /// The id of a record that is a file of its own.
+    /// The id of a single-record file.
     Id,
 }
 
@@ -19,12 +19,12 @@ pub(super) struct Bound {
     pub(super) id: Option<u64>,
 }
 
-/// Braces that are not a placeholder.
+/// A brace that does not belong to a placeholder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Malformed<'a> {
-    /// Not closed.
+    /// The brace is not closed.
     Unclosed,
-    /// An unknown name, with its braces.
+    /// The name between the braces is unknown. Contains the name with its braces.
     Unknown(&'a str),
 }
 
@@ -72,7 +72,8 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Returns the numbers bound to placeholders if all of `text` matches, given the numbers bound before.
+/// Returns the numbers bound to placeholders if the whole `text` matches. `bound` holds the numbers that are already
+/// bound.
 pub(super) fn bind(pieces: &[Token], text: &str, mut bound: Bound) -> Option<Bound> {
     let mut rest = text;
     for piece in pieces {
@@ -85,7 +86,7 @@ pub(super) fn bind(pieces: &[Token], text: &str, mut bound: Bound) -> Option<Bou
             Token::Rank => &mut bound.rank,
             Token::Id => &mut bound.id,
         };
-        // Takes all digits that follow: the text after a placeholder may not begin with a digit of the number.
+        // A placeholder matches all digits that follow, so text that begins with a digit cannot match after it.
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let found: u64 = rest[..digits].parse().ok()?;
         if *number.get_or_insert(found) != found {

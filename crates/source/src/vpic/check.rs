@@ -1,7 +1,7 @@
-//! Checks of a single dump.
+//! Checks a single dump.
 //!
-//! Invariant: the checks of a header do not depend on the configuration, so that a file that is not a particle dump, or
-//! is incomplete, is never indexed.
+//! Invariant: no setting of a configuration disables these checks, so that files that are incomplete or not particle
+//! dumps are never indexed.
 
 use super::header::{HEADER_BYTES, Header, MARKS, PARTICLES, SHORT_MAGIC};
 use super::particle::PARTICLE_BYTES;
@@ -10,7 +10,7 @@ use crate::checks::{Lengths, check_count, hexadecimal};
 /// Checks a header against VPIC's format, and its number of particles against the file's length.
 ///
 /// # Errors
-/// The difference and what to do, without the file's name.
+/// Returns the difference and what to do, without the file's name.
 pub fn check(header: &[u8; HEADER_BYTES], file_bytes: u64) -> Result<(), String> {
     if MARKS[SHORT_MAGIC].found(header) == 0xcafe_u16.to_be_bytes() {
         return Err("was written on a big-endian machine; only little-endian dumps of VPIC can be indexed".to_owned());

@@ -1,4 +1,4 @@
-//! Dumps in the folders that VPIC writes: `T.<step>/<species>.<step>.<rank>`.
+//! Opens the dumps in the folders that VPIC writes: `T.<step>/<species>.<step>.<rank>`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -23,10 +23,10 @@ struct Named {
     rank: u32,
 }
 
-/// The content of the folders, by name alone.
+/// The content of the folders, according to file names only.
 #[derive(Debug, Default)]
 struct Listing {
-    /// species -> step -> rank -> file
+    /// Paths of the files by species, step and rank.
     dumps: BTreeMap<String, BTreeMap<u64, BTreeMap<u32, PathBuf>>>,
     steps: BTreeSet<u64>,
     others: Vec<PathBuf>,
@@ -151,7 +151,7 @@ fn choose_species(root: &Path, listing: &Listing, wanted: Option<&str>) -> Resul
     }
 }
 
-/// Returns whether a file begins like a particle dump. Unreadable files are reported later, with a message.
+/// Returns whether a file begins like a particle dump. Errors of unreadable files are reported later.
 fn starts_as_particle_dump(path: &Path) -> bool {
     let mut bytes = Vec::new();
     let read = File::open(path).and_then(|file| file.take(HEADER_BYTES as u64).read_to_end(&mut bytes));
@@ -188,7 +188,7 @@ fn check_step(step: u64, dumps: &BTreeMap<u32, PathBuf>) -> Result<(Vec<RecordFi
             found: found.to_string(),
             expected: format!("{expected} as in the name"),
         };
-        // Neither is negative, as checked before.
+        // `Header::parse` has checked that both numbers are not negative.
         if header.step as u64 != step {
             return Err(unlike_name("the step", STEP, header.step, step));
         }
@@ -225,7 +225,7 @@ fn check_ranks(first: &Path, dumps: &BTreeMap<u32, PathBuf>, ranks: u32) -> Resu
     })
 }
 
-/// Reads a header and compares it with the file's length.
+/// Reads a header and checks the file's length against it.
 fn read_header(path: &Path) -> Result<Header, SourceError> {
     let length = file_bytes(path)?;
     if length < HEADER_BYTES as u64 {
@@ -250,7 +250,7 @@ fn read_header(path: &Path) -> Result<Header, SourceError> {
     Ok(header)
 }
 
-/// Returns VPIC's own fields, then the declared ones.
+/// Returns VPIC's own fields, then the declared fields.
 fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Field>, SourceError> {
     let mut fields = particle_fields();
     let mut offset = PARTICLE_BYTES;
@@ -269,7 +269,7 @@ fn fields(path: &Path, element_bytes: usize, extra: &[Column]) -> Result<Vec<Fie
             }
             _ => format!("declare them with --extra, for example --extra 'rest:fixed_bytes({more})'"),
         };
-        // The data is valid; an option is missing.
+        // The data is valid, but an option is missing or wrong.
         return Err(SourceError::Usage(format!(
             "{}: an element has {element_bytes} bytes (offset {ELEMENT_BYTES}), {more} more than VPIC's own {PARTICLE_BYTES}, but \
              the columns declared for them have {declared}; {advice}",

@@ -1,7 +1,8 @@
-//! The header of every VPIC dump, 115 bytes, and the valid values of its fields.
+//! Decodes the header of VPIC dumps, which has 115 bytes, and checks its fields.
 //!
-//! Layout (little-endian, packed): [`MARKS`], which are the same in every dump of particles, and the offsets below. An
-//! invalid field is an error that names the file, the offset, the value and the expected value.
+//! The header is little-endian and packed. It consists of the [`MARKS`], which are the same in every particle dump, and
+//! of fields at the offsets below. The error for an invalid field states the file, the offset, the value and the
+//! expected value.
 
 use std::path::Path;
 
@@ -14,19 +15,21 @@ use crate::field::Field;
 /// Length of the header.
 pub const HEADER_BYTES: usize = 115;
 
-/// Bytes that are the same in every dump of particles.
+/// Bytes that are the same in every particle dump.
 #[derive(Debug)]
 pub(super) struct Mark {
     pub(super) offset: usize,
     pub(super) bytes: &'static [u8],
-    /// Its name, and its value as text.
+    /// Name of the field.
     field: &'static str,
+    /// Expected value, as text.
     expected: &'static str,
-    /// Both in one text.
+    /// Name and expected value in one phrase.
     pub(super) meaning: &'static str,
 }
 
-/// Sizes of C types and byte-order marks, then the version of the header, the dump type and the number of dimensions.
+/// The marks: sizes of C types and byte-order marks, then the version of the header, the dump type and the number of
+/// dimensions.
 pub(super) const MARKS: [Mark; 12] = [
     mark(0, &[8], "the bits of a char", "8", "the number of bits of a char"),
     mark(1, &[2], "the size of a short", "2", "the size of a short"),
@@ -42,7 +45,7 @@ pub(super) const MARKS: [Mark; 12] = [
     mark(DIMENSIONS, &1i32.to_le_bytes(), "the number of dimensions", "1", "the number of dimensions, which is 1,"),
 ];
 
-/// The mark to read first, since it shows the byte order.
+/// Index of the mark that is checked first, since it reveals the byte order.
 pub(super) const SHORT_MAGIC: usize = 5;
 
 /// Number of marks before the first field that differs between dumps.
@@ -58,7 +61,7 @@ const fn mark(
     Mark { offset, bytes, field, expected, meaning }
 }
 
-// Offsets of fields.
+// Offsets of the fields, in bytes.
 const INT_MAGIC: usize = 7;
 const FLOAT_MAGIC: usize = 11;
 pub(super) const STEP: usize = 31;
@@ -72,13 +75,13 @@ pub(super) const ELEMENT_BYTES: usize = 103;
 const DIMENSIONS: usize = 107;
 pub(super) const PARTICLES: usize = 111;
 
-/// Names of the three cells constants.
+/// Names of the three constants in [`Header::cells`].
 const CELLS_NAMES: [&str; 3] = ["nx", "ny", "nz"];
 
-/// Names of the ten grid constants.
+/// Names of the ten constants in [`Header::grid`].
 const GRID_NAMES: [&str; 10] = ["dt", "dx", "dy", "dz", "x0", "y0", "z0", "cvac", "eps0", "damp"];
 
-/// The constants of a header, as named in derivations, in the order of [`Header::constants`].
+/// Names of a header's constants in derivations, in the order of [`Header::constants`].
 pub(super) const CONSTANTS: &[&str] = &[
     "header.step",
     "header.nx",
@@ -102,7 +105,7 @@ pub(super) const CONSTANTS: &[&str] = &[
 
 /// Returns the constants of a header and their offsets.
 pub fn constants() -> Vec<Field> {
-    // The numbers from the step to charge/mass are consecutive, four bytes each.
+    // The numbers from the step to charge/mass are consecutive and have four bytes each.
     let is_float = |offset: usize| (GRID..RANK).contains(&offset) || offset == CHARGE_MASS;
     let places = CONSTANTS.iter().zip((STEP..).step_by(4));
     let field = |(name, offset): (&&str, usize)| {
@@ -115,13 +118,13 @@ pub fn constants() -> Vec<Field> {
 /// The header of a particle dump.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Header {
-    /// The step in which it was written.
+    /// The step in which the dump was written.
     pub(super) step: i32,
-    /// Cells of the rank's grid along x, y and z.
+    /// Number of cells of the rank's grid along x, y and z.
     pub(super) cells: [i32; 3],
-    /// dt, dx, dy, dz, x0, y0, z0, cvac, eps0, damp.
+    /// The values dt, dx, dy, dz, x0, y0, z0, cvac, eps0 and damp.
     pub(super) grid: [f32; 10],
-    /// The rank that wrote it.
+    /// The rank that wrote the dump.
     pub(super) rank: i32,
     /// Number of ranks that wrote the step.
     pub(super) ranks: i32,
@@ -131,7 +134,7 @@ pub(super) struct Header {
     pub(super) charge_mass: f32,
     /// Bytes per particle.
     pub(super) element_bytes: i32,
-    /// Number of particles that follow.
+    /// Number of particles that follow the header.
     pub(super) particles: i32,
 }
 
@@ -146,7 +149,7 @@ impl Mark {
         self.found(header) == self.bytes
     }
 
-    /// Checks that a header has the mark; `path` is for the message.
+    /// Checks that a header has the mark. `path` appears in the error message.
     fn check(&self, path: &Path, header: &[u8; HEADER_BYTES]) -> Result<(), SourceError> {
         if self.is_in(header) {
             return Ok(());
@@ -154,7 +157,7 @@ impl Mark {
         Err(wrong(path, self.field, self.offset, self.shown(self.found(header)), self.expected))
     }
 
-    /// Returns bytes at the mark's offset as text.
+    /// Returns the bytes found at the mark's offset as text.
     fn shown(&self, found: &[u8]) -> String {
         match (found, self.offset) {
             (&[one], _) => one.to_string(),
@@ -167,7 +170,7 @@ impl Mark {
     }
 }
 
-/// Returns the error for a field.
+/// Returns the error for an invalid field.
 fn wrong(path: &Path, field: &'static str, offset: usize, found: String, expected: impl ToString) -> SourceError {
     SourceError::Field { path: path.to_owned(), field, offset: offset as u64, found, expected: expected.to_string() }
 }
@@ -207,7 +210,7 @@ impl Header {
         }
     }
 
-    /// Decodes and checks a header, in the order of its bytes; `path` is for the messages.
+    /// Decodes and checks a header, in the order of its bytes. `path` appears in error messages.
     pub(super) fn parse(path: &Path, bytes: &[u8; HEADER_BYTES]) -> Result<Self, SourceError> {
         let header = Self::decode(bytes);
         let Self { step, cells, grid, rank, ranks, species, charge_mass, element_bytes, particles } = header;
@@ -232,15 +235,15 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns whether bytes begin like a dump of particles.
+    /// Returns whether `bytes` begins like a particle dump.
     pub(super) fn begins_particle_dump(bytes: &[u8]) -> bool {
         let Some(header) = bytes.first_chunk() else { return false };
         MARKS[..LEADING_MARKS].iter().all(|mark| mark.is_in(header))
     }
 
-    /// Returns the length that the file must have.
+    /// Returns the length that the file must have, in bytes.
     pub(super) fn file_bytes(&self) -> u64 {
-        // Neither factor is negative, and both fit 31 bits.
+        // Both factors are non-negative 32-bit integers, so the product fits u64.
         HEADER_BYTES as u64 + self.particles as u64 * self.element_bytes as u64
     }
 
@@ -338,7 +341,7 @@ pub(super) mod tests {
         assert_eq!(constants.len(), CONSTANTS.len());
     }
 
-    /// Every field in turn gets an invalid value; the error names the file and the field's offset.
+    /// For each field in turn, an invalid value causes an error with the file's name and the field's offset.
     #[test]
     fn every_corrupted_field_is_named() {
         let nan = f32::NAN.to_le_bytes();
@@ -382,7 +385,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The values at the offsets of [`constants`] equal those of [`Header::constants`].
+    /// The values at the offsets of [`constants`] equal the values of [`Header::constants`].
     #[test]
     fn constants_lie_where_they_are_decoded() {
         let bytes = sample(500, 1, 4, 48, 7);

@@ -1,8 +1,9 @@
-//! VPIC's particle dumps: a header of 115 bytes, packed and little-endian, and particles of 32 bytes or more.
+//! Reads VPIC's particle dumps. A dump consists of a header of 115 bytes and particles of 32 bytes or more, all packed
+//! and little-endian.
 //!
-//! `header` is the only decoder of the header, `particle` describes the fields of a particle. `folder` opens a source
-//! of dumps in the folders that VPIC writes, and checks that all ranks of a step agree. `check` checks a single dump,
-//! as encountered by the preload library: its rules and its messages differ.
+//! `header` decodes the header, and `particle` describes the fields of a particle. `folder` opens a source of dumps in
+//! the folders that VPIC writes, and checks that the headers of all ranks of a step agree. `check` checks a single dump
+//! for the preload library, with different rules and messages.
 
 mod check;
 mod folder;

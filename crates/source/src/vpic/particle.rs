@@ -1,13 +1,13 @@
-//! The fields of a particle.
+//! The fields of a particle in a dump.
 
 use turbidite::{Column, DataType};
 
 use crate::field::Field;
 
-/// Size of a particle as defined by VPIC itself.
+/// Size of a particle as defined by VPIC, in bytes.
 pub(super) const PARTICLE_BYTES: usize = 32;
 
-/// Returns the fields of a particle as defined by VPIC itself.
+/// Returns the fields of a particle as defined by VPIC.
 pub fn particle_fields() -> Vec<Field> {
     let column = |(index, name): (usize, &str)| {
         let data_type = if name == "i" { DataType::I32 } else { DataType::F32 };

@@ -1,4 +1,5 @@
-//! Recommended settings with reasons, from the forecast and from some smaller runs with other pivots and intervals.
+//! Recommends settings, with reasons, from the forecast and from smaller trial runs with other numbers of pivots and
+//! renegotiation intervals.
 
 use serde::Serialize;
 
@@ -10,26 +11,28 @@ use crate::text;
 /// A recommended setting.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Advice {
-    /// The option of `ingest` or the field of the C interface.
+    /// Name of the option of `ingest`, or of the field of the C interface.
     pub(super) option: &'static str,
     pub(super) value: String,
     pub(super) reason: String,
 }
 
-/// Ranks and records of the trial runs: enough to distinguish settings, few enough to be quick.
+/// Maximum number of ranks in a trial run: enough to distinguish settings, few enough to be fast.
 const TRIED_RANKS: u32 = 64;
+
+/// Maximum number of records per rank in a trial run.
 const TRIED_RECORDS: u64 = 4_000;
 
-/// The numbers of pivots to try.
+/// The numbers of pivots that the trial runs use.
 const TRIED_PIVOTS: [u32; 4] = [128, 256, 512, 1024];
 
-/// Fewer pivots are preferred if they cost no more imbalance than this.
+/// Maximum additional load imbalance at which fewer pivots are preferred.
 const TOLERATED: f64 = 0.003;
 
-/// Minimum size of a part file: other engines open each.
+/// Minimum size of a part file, since other query engines open every file.
 const LEAST_PART_BYTES: u64 = 64_000_000;
 
-/// Maximum number of files in a folder that other engines list without trouble.
+/// Maximum number of files in a folder. Other query engines can list this number without problems.
 const MOST_FILES: u64 = 100_000;
 
 pub(super) fn advise(plan: &Plan, ranks: u32, records: &Records, forecast: &Forecast) -> Result<Vec<Advice>, Failure> {

@@ -1,4 +1,4 @@
-//! The options of `simulate`, and its run.
+//! Parses the options of `simulate`, runs the forecast and prints it.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -149,7 +149,7 @@ impl Simulate {
         say(&words::of(&plan, &forecast, &advice, self.output.as_deref()))
     }
 
-    /// Refuses values that the model cannot represent.
+    /// Returns an error for values that the model cannot represent.
     fn check(&self) -> Result<(), Failure> {
         let refuse = |what: String| Err(Failure::Usage(what));
         let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
@@ -210,7 +210,7 @@ impl Simulate {
         }
     }
 
-    /// Returns the source of the ranks' records.
+    /// Returns the generator of the ranks' records.
     fn records(&self) -> Result<Records, Failure> {
         let Some(path) = &self.source else {
             return Records::new(Keys::Named(self.distribution), self.record_bytes, self.drift, self.seed);
@@ -248,7 +248,7 @@ impl Simulate {
     }
 }
 
-/// Creates a bar with the time left on a terminal, and a hidden one elsewhere.
+/// Creates a progress bar with the time left on a terminal, and a hidden bar elsewhere.
 fn progress_bar(records: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();

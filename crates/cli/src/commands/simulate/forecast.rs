@@ -1,4 +1,4 @@
-//! One simulated epoch, and the forecast for the planned run.
+//! Simulates one epoch, and forecasts the planned run from it.
 
 use serde::Serialize;
 use turbidite::format::EpochStatistics;
@@ -25,10 +25,10 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-/// Size of a full batch.
+/// Size of a full batch, in bytes.
 const BATCH_BYTES: u64 = 32 << 10;
 
-/// Row groups per run and per part file: the defaults of `ingest`.
+/// Number of row groups per run: the default of `ingest`.
 const ROW_GROUPS_PER_RUN: u64 = 1;
 
 /// The forecast of a run. Times are seconds on the modelled machine.
@@ -39,7 +39,7 @@ pub(super) struct Forecast {
     pub(super) receivers: u32,
     pub(super) record_bytes: usize,
     pub(super) records_per_rank: u64,
-    /// Number of simulated records per rank; if it is smaller than planned, the results are scaled.
+    /// Number of simulated records per rank. If it is smaller than planned, the results are scaled.
     pub(super) simulated_per_rank: u64,
     pub(super) load_imbalance: f64,
     pub(super) largest_load: f64,
@@ -52,18 +52,19 @@ pub(super) struct Forecast {
     pub(super) negotiation_s_mean: f64,
     pub(super) negotiation_s_most: f64,
     pub(super) table_bytes: usize,
-    /// Size of a rank's open batches when all are full: with representatives, and with direct sends to every other
-    /// rank.
+    /// Size of a rank's open batches if all are full and records are sent through representatives.
     pub(super) buffer_bytes_three_hops: u64,
+    /// Size of a rank's open batches if all are full and records are sent directly to every other rank.
     pub(super) buffer_bytes_one_hop: u64,
-    /// Maximum size of any rank's buffers in the simulation: batches, sketch, tables, records held back.
+    /// Maximum size of any rank's buffers in the simulation: batches, keys and pivots, the partition table, and records
+    /// and batches that wait for a table.
     pub(super) buffer_bytes_seen: usize,
     pub(super) files: u64,
     pub(super) runs: u64,
     pub(super) manifest_bytes: u64,
     pub(super) stored_bytes: u64,
     pub(super) ingest_s: f64,
-    /// Time in which every rank writes the same records unsorted to a file of its own and syncs it.
+    /// Time in which every rank would write the same records unsorted to its own file and sync the file.
     pub(super) plain_s: f64,
     pub(super) processor_s: f64,
     #[serde(skip)]
@@ -91,7 +92,7 @@ impl Plan {
             options.append_share = TURN_SHARE;
         }
         if options.nodes() == 1 {
-            // One process, in which only the receivers' mailboxes are bounded.
+            // A job on one node is one process, in which only the receivers' mailboxes are bounded.
             options.in_flight = u16::MAX;
             options.held = [u16::MAX, 8, 8, 8];
         }
@@ -134,7 +135,8 @@ impl Forecast {
         let control: u64 = report.traffic.control.iter().sum();
         let rows = plan.records * u64::from(ranks);
         let stored_bytes = rows * row_bytes as u64;
-        // A run is a full memtable, so the number of runs grows with the records; every receiver has at least one.
+        // A run is a full memtable, so the number of runs grows with the number of records. Every receiver has at least
+        // one run.
         let full_runs = (rows as f64 / memtable_rows(options, row_bytes)).ceil() as u64;
         let runs = if scale > 1.0 { full_runs.max(report.stored.runs) } else { report.stored.runs };
         let latencies: Vec<f64> = report.rounds.iter().map(|round| round.latency_s()).collect();
@@ -170,7 +172,8 @@ impl Forecast {
             runs,
             manifest_bytes: manifest_bytes(schema, report.stored.files, runs * ROW_GROUPS_PER_RUN)?,
             stored_bytes,
-            // The time up to the end grows with the records, and so do the writes after it.
+            // The time until the last record arrives grows with the number of records, and so does the time of the last
+            // writes.
             ingest_s: (report.arrived_s * scale + tail_s).max(stored_bytes as f64 / throughput + commit_s),
             plain_s,
             processor_s: report.busy_s * scale,
@@ -194,7 +197,7 @@ fn memtable_rows(options: &MachineOptions, row_bytes: usize) -> f64 {
     (options.memtable_bytes as f64 * 0.95 / row_bytes as f64).clamp(1.0, turbidite::writer::MAX_RUN_ROWS as f64)
 }
 
-/// Returns the number of open batches of a rank, as counted in ARCHITECTURE.md.
+/// Returns the size of a rank's open batches with three hops, as computed in ARCHITECTURE.md.
 fn three_hops(options: &MachineOptions) -> u64 {
     let per_node = u64::from(options.machine.ranks_per_node.min(options.ranks));
     let others = u64::from(options.nodes()) - 1;

@@ -1,7 +1,7 @@
 //! `turbidite simulate`: forecasts a run with the real engines on a modelled machine.
 //!
-//! Map: `command` has the options, `program` generates the records, `forecast` runs the model and sums up its results,
-//! `advice` runs it a few more times and recommends settings, `words` prints the forecast.
+//! Map: `command` parses the options, and `program` generates the records. `forecast` runs the model and computes the
+//! forecast. `advice` runs the model with other settings and recommends settings. `words` formats the forecast as text.
 
 mod advice;
 mod command;

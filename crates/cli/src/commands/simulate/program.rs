@@ -1,4 +1,4 @@
-//! The records that virtual ranks append: a key, and a payload that is never read.
+//! Generates the records that simulated ranks append: a key, and a payload that is never read.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use turbidite::{Column, DataType, Schema, Value};
 
 use crate::failure::Failure;
 
-/// Maximum number of a trace's records whose keys are kept.
+/// Maximum number of keys that are read from a trace.
 pub(super) const MOST_TRACED: usize = 4_000_000;
 
 /// Distributions of keys.
@@ -31,7 +31,7 @@ pub(crate) enum Distribution {
 #[derive(Debug)]
 pub(super) enum Keys {
     Named(Distribution),
-    /// Packed values in the order of the trace.
+    /// Packed keys in the order of the trace.
     Traced {
         data_type: DataType,
         values: Vec<u8>,
@@ -58,7 +58,7 @@ impl Records {
             return Err(Failure::Usage(what));
         }
         let mut columns = vec![Column::new("key", data_type)];
-        // The schema limits the size of opaque bytes; further columns hold the rest.
+        // A schema limits the width of a `fixed_bytes(n)` column, so several columns hold the payload.
         let mut rest = record_bytes - data_type.width();
         while rest > 0 {
             let bytes = rest.min(turbidite::MAX_FIXED_BYTES as usize);
@@ -84,7 +84,7 @@ impl Records {
             Keys::Traced { data_type, values } => {
                 let width = data_type.width();
                 let count = (values.len() / width) as u64;
-                // Each rank begins at its share of the trace, and wraps around at the trace's end.
+                // Each rank begins at its share of the trace, and continues at the trace's beginning after its end.
                 let place = (u64::from(rank) * count / u64::from(ranks) + number) % count.max(1);
                 let start = place as usize * width;
                 let Some(value) = values.get(start..start + width) else { return out.resize(out.len() + width, 0) };
@@ -105,7 +105,7 @@ impl Records {
 }
 
 impl Distribution {
-    /// Returns the key for 64 random bits.
+    /// Returns the key that corresponds to 64 random bits.
     fn key(self, random: u64) -> f64 {
         let uniform = (random >> 11) as f64 / (1u64 << 53) as f64;
         match self {
@@ -118,13 +118,13 @@ impl Distribution {
     }
 }
 
-/// Returns a normal number from two uniform ones of 32 bits each (Box-Muller).
+/// Returns a normally distributed number from two uniform numbers of 32 bits each (Box-Muller).
 fn normal(random: u64) -> f64 {
     let part = |bits: u64| ((bits & 0xFFFF_FFFF) as f64 + 0.5) / 4_294_967_296.0;
     (-2.0 * part(random).ln()).sqrt() * (std::f64::consts::TAU * part(random >> 32)).cos()
 }
 
-/// Returns SplitMix64's number at this index, from a state of 0.
+/// Returns SplitMix64's output at an index, from an initial state of 0.
 fn mix(place: u64) -> u64 {
     random::mix(place.wrapping_add(1).wrapping_mul(random::STEP))
 }
@@ -178,7 +178,7 @@ mod tests {
         records.of_job(2, 4).fill(1, 0, 4, &mut rows);
         assert_eq!(rows.len(), 24);
         let keys: Vec<f32> = rows.chunks_exact(6).map(|row| f32::from_le_bytes(*row.first_chunk().unwrap())).collect();
-        // Rank 1 of 2 begins with the fifth; keys grow fourfold until the end.
+        // Rank 1 of 2 begins with the fifth key. Keys grow by a factor of four until the end.
         let expected = [4.0, 5.0 * 4f64.powf(0.25) as f32, 12.0, 7.0 * 4f64.powf(0.75) as f32];
         assert!(keys.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-4), "{keys:?}");
         assert!(Records::new(Keys::Named(Distribution::Uniform), 3, 1.0, 1).is_err(), "no room for the key");

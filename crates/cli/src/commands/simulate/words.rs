@@ -1,4 +1,4 @@
-//! The forecast as text.
+//! Formats the forecast as text.
 
 use std::path::Path;
 use std::time::Duration;
