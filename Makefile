@@ -59,6 +59,7 @@ help: ## Say what can be made
 .PHONY: build
 build: ## Build the turbidite command
 	$(CARGO) build $(RELEASE) --workspace
+	@install -D -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
 	@echo "built $(TURBIDITE)"
 
 .PHONY: libraries
@@ -84,6 +85,17 @@ install-libraries:
 	@sed 's|@VERSION@|$(VERSION)|' crates/capi/TurbiditeConfigVersion.cmake.in \
 		> '$(PREFIX)/lib/cmake/Turbidite/TurbiditeConfigVersion.cmake'
 	@echo "libraries in $(PREFIX)/lib"
+
+# The wheel of the Python package, and the package as the tests import it.
+PACKAGE := $(CARGO_TARGET_DIR)/package
+export TURBIDITE_WHEELS := $(CARGO_TARGET_DIR)/wheels
+
+.PHONY: wheel
+wheel: build venv ## Build the wheel of the Python package (pip install . does it, too)
+	@rm -rf '$(TURBIDITE_WHEELS)' '$(PACKAGE)'
+	'$(VENV)/bin/maturin' build --quiet $(RELEASE) --interpreter '$(VENV)/bin/python' --out '$(TURBIDITE_WHEELS)'
+	@'$(VENV)/bin/python' -m pip install --quiet --disable-pip-version-check --no-deps --target '$(PACKAGE)' '$(TURBIDITE_WHEELS)'/*.whl
+	@ls '$(TURBIDITE_WHEELS)'
 
 .PHONY: install
 install: build venv ## Install command, libraries and headers (PREFIX=/usr/local, MPICC=mpicc for your MPI)
@@ -117,8 +129,8 @@ test-rust: ## Run the Rust tests only
 	$(CARGO) test $(RELEASE) --workspace
 
 .PHONY: test-python
-test-python: libraries ## Run the end-to-end tests only (ARGS='-k crash' selects)
-	'$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
+test-python: libraries wheel ## Run the end-to-end tests only (ARGS='-k crash' selects)
+	PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
 
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran

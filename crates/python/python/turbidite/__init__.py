@@ -1,0 +1,55 @@
+"""Turbidite: in-situ indexing for scientific simulations, from Python.
+
+>>> import numpy, tempfile, turbidite
+>>> folder = tempfile.mkdtemp()
+>>> rows = {"energy": numpy.linspace(0, 10, 1001, dtype="f4"), "id": numpy.arange(1001, dtype="u8")}
+>>> with turbidite.Writer(f"{folder}/run.tbd", {"energy": "f4", "id": "uint64"}, key="energy") as writer:
+...     with writer.epoch(200):
+...         writer.append(rows)
+1001
+>>> dataset = turbidite.open(f"{folder}/run.tbd")
+>>> dataset.query("energy >= 9.99").count()
+2
+>>> dataset.query("energy >= 9.99", columns=["id"], order="key").to_numpy()["id"]
+array([ 999, 1000], dtype=uint64)
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+
+from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema, Tracks
+from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
+from turbidite.ingest import ingest
+from turbidite.writer import Writer
+
+__all__ = [
+    "Column",
+    "CorruptionError",
+    "Dataset",
+    "Histogram",
+    "OperationError",
+    "Quantile",
+    "Query",
+    "Schema",
+    "Tracks",
+    "TurbiditeError",
+    "UsageError",
+    "Writer",
+    "ingest",
+    "open",
+]
+
+try:
+    __version__ = version("turbidite")
+except PackageNotFoundError:  # The package's folder is imported without being installed.
+    __version__ = "0"
+
+
+def open(path: str | os.PathLike[str]) -> Dataset:
+    """Opens a dataset for reading.
+
+    Raises `UsageError` or `OperationError` if `path` is not a dataset.
+    """
+    return Dataset(path)

@@ -1,0 +1,40 @@
+"""What the extension module takes: every argument is stated, so that a misspelt one is an error."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class Arguments(TypedDict):
+    """The arguments of a query."""
+
+    where: str | None
+    epochs: list[int] | None
+    columns: list[str] | None
+    ordered: bool
+    limit: int | None
+    threads: int | None
+    check: bool
+
+
+class HistogramArguments(TypedDict):
+    """The arguments of a histogram."""
+
+    column: str
+    bins: int
+    range: tuple[float, float] | None
+    log: bool
+    epochs: list[int] | None
+    exact: bool
+
+
+class TrackArguments(TypedDict):
+    """The arguments of trajectories."""
+
+    of: str
+    at: int
+    id: str
+    epochs: list[int] | None
+    columns: list[str] | None
+    limit: int | None
+    threads: int | None

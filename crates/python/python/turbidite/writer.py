@@ -1,0 +1,74 @@
+"""Writing: epochs from arrays."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from turbidite import _core
+
+__all__ = ["Writer"]
+
+
+class Writer:
+    """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
+
+    `schema` names the columns and their types: the core's (``"f32"``, ``"fixed_bytes(16)"``) or whatever ``numpy.dtype``
+    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. `ranks` is the number of threads that append at the same time, each as a rank of its own. `if_exists` says what
+    to do with an epoch that exists: ``"error"``, ``"skip"`` or ``"replace"``.
+
+    An epoch is visible to readers after its block has ended. An exception within the block aborts it: nothing of the epoch
+    is stored.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        schema: Mapping[str, Any],
+        *,
+        key: str,
+        ranks: int = 1,
+        if_exists: str = "error",
+        units: Mapping[str, str] | None = None,
+    ) -> None:
+        self.path = os.fspath(path)
+        self.last: dict[str, Any] | None = None
+        """The statistics of the last epoch written."""
+        self._core = _core.Writer(self.path, dict(schema), key, ranks, if_exists, dict(units or {}))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @contextmanager
+    def epoch(self, epoch: int) -> Iterator[bool]:
+        """Writes one epoch: ``with writer.epoch(200): writer.append(rows)``.
+
+        The block gets False if the epoch exists and is skipped; what it appends is an error then.
+        """
+        begun = self._core.begin_epoch(epoch)
+        try:
+            yield begun
+        except BaseException as error:
+            if begun:
+                self._core.abort_epoch(f"{type(error).__name__}: {error}")
+            raise
+        if begun:
+            self.last = json.loads(self._core.end_epoch())
+
+    def append(self, rows: Any, *, rank: int = 0) -> int:
+        """Appends rows: a dict of arrays, a structured array or a data frame. Returns their number.
+
+        Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are.
+        """
+        return self._core.append(rows, rank)
+
+    def close(self) -> None:
+        """Closes the dataset. Nothing is lost without it but the check that it was possible."""
+        self._core.close()

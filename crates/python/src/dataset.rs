@@ -1,0 +1,243 @@
+//! Reads a dataset: queries, counts, explanations, distributions and trajectories.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use serde_json::{Value as Json, json};
+use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Precision, Query, TrackRequest};
+use turbidite::{Error, Value};
+
+use crate::errors::{exception, usage};
+use crate::stream::{Batches, Stream};
+
+/// A dataset that is open for reading.
+#[pyclass(frozen, module = "turbidite._core")]
+#[derive(Debug)]
+pub(crate) struct Dataset {
+    dataset: turbidite::Dataset,
+}
+
+/// The arguments of a query, as the package's `Query` holds them.
+#[derive(Debug, FromPyObject)]
+struct Arguments {
+    #[pyo3(item("where"))]
+    filter: Option<String>,
+    #[pyo3(item)]
+    epochs: Option<Vec<u64>>,
+    #[pyo3(item)]
+    columns: Option<Vec<String>>,
+    #[pyo3(item)]
+    ordered: bool,
+    #[pyo3(item)]
+    limit: Option<u64>,
+    #[pyo3(item)]
+    threads: Option<usize>,
+    #[pyo3(item)]
+    check: bool,
+}
+
+/// The arguments of a histogram.
+#[derive(Debug, FromPyObject)]
+struct HistogramArguments {
+    #[pyo3(item)]
+    column: String,
+    #[pyo3(item)]
+    bins: usize,
+    #[pyo3(item)]
+    range: Option<(f64, f64)>,
+    #[pyo3(item)]
+    log: bool,
+    #[pyo3(item)]
+    epochs: Option<Vec<u64>>,
+    #[pyo3(item)]
+    exact: bool,
+}
+
+/// The arguments of trajectories, as the package's `Tracks` holds them.
+#[derive(Debug, FromPyObject)]
+struct TrackArguments {
+    #[pyo3(item)]
+    of: String,
+    #[pyo3(item)]
+    at: u64,
+    #[pyo3(item)]
+    id: String,
+    #[pyo3(item)]
+    epochs: Option<Vec<u64>>,
+    #[pyo3(item)]
+    columns: Option<Vec<String>>,
+    #[pyo3(item)]
+    limit: Option<u64>,
+    #[pyo3(item)]
+    threads: Option<usize>,
+}
+
+impl Arguments {
+    fn query(self) -> Query {
+        let mut query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
+        if let Some(filter) = self.filter {
+            query = query.filter(filter);
+        }
+        if let Some(columns) = self.columns {
+            query = query.columns(columns);
+        }
+        if let Some(limit) = self.limit {
+            query = query.limit(limit);
+        }
+        if let Some(threads) = self.threads {
+            query = query.threads(threads);
+        }
+        query
+    }
+}
+
+fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
+    epochs.map_or(EpochSelection::All, EpochSelection::List)
+}
+
+fn precision(exact: bool) -> Precision {
+    if exact { Precision::Exact } else { Precision::Bounded }
+}
+
+/// Returns a value as JSON: integers exactly, other numbers as Python prints them (`inf` has no JSON).
+fn number(value: Value) -> Json {
+    match value {
+        Value::Int(whole) => i64::try_from(whole).map_or_else(|_| json!(whole as u64), |whole| json!(whole)),
+        Value::Float(real) if real.is_finite() => json!(real),
+        Value::Float(real) => json!(real.to_string()),
+    }
+}
+
+fn count(bounded: &Bounded) -> Json {
+    json!([bounded.least, bounded.estimate, bounded.most])
+}
+
+impl Dataset {
+    /// Runs the core without the interpreter's lock.
+    fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        py.detach(|| work(&self.dataset)).map_err(|error| exception(py, &error))
+    }
+}
+
+#[pymethods]
+impl Dataset {
+    #[new]
+    fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let dataset = py.detach(|| turbidite::Dataset::open(&path)).map_err(|error| exception(py, &error))?;
+        Ok(Self { dataset })
+    }
+
+    /// The labels of the epochs, ascending.
+    fn epochs(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        self.run(py, turbidite::Dataset::epochs)
+    }
+
+    /// The columns as (name, type, unit), and the name of the key.
+    fn schema(&self) -> (Vec<(String, String, Option<String>)>, String) {
+        let schema = self.dataset.schema();
+        let columns = schema.columns().iter();
+        let columns = columns.map(|column| (column.name.clone(), column.data_type.to_string(), column.unit.clone()));
+        (columns.collect(), schema.key().name.clone())
+    }
+
+    /// The statistics of an epoch, as JSON.
+    fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
+        let manifest = self.run(py, |dataset| dataset.manifest(epoch))?;
+        let statistics = &manifest.statistics;
+        let found = json!({
+            "epoch": epoch,
+            "rows": manifest.rows(),
+            "parts": manifest.parts.len(),
+            "row_groups": manifest.row_groups.len(),
+            "load_imbalance": statistics.load_imbalance(),
+            "written": statistics,
+        });
+        Ok(found.to_string())
+    }
+
+    /// Starts a query.
+    fn stream(&self, py: Python<'_>, arguments: Arguments) -> PyResult<Stream> {
+        let query = arguments.query();
+        Ok(Stream::new(Batches::Query(self.run(py, |dataset| dataset.run(&query))?)))
+    }
+
+    /// Counts the rows of a query.
+    fn count(&self, py: Python<'_>, arguments: Arguments) -> PyResult<u64> {
+        let query = arguments.query();
+        self.run(py, |dataset| dataset.count(&query)).map(|(rows, _)| rows)
+    }
+
+    /// Explains a query: as text, and as JSON.
+    fn explain(&self, py: Python<'_>, arguments: Arguments) -> PyResult<(String, String)> {
+        let query = arguments.query();
+        let explanation = self.run(py, |dataset| dataset.explain(&query))?;
+        Ok((explanation.to_string(), json!(explanation).to_string()))
+    }
+
+    /// A histogram of a column, as JSON.
+    fn histogram(&self, py: Python<'_>, arguments: HistogramArguments) -> PyResult<String> {
+        let HistogramArguments { column, bins, range, log, epochs, exact } = arguments;
+        let bins = Bins {
+            range: range.map(|(from, to)| (Value::Float(from), Value::Float(to))),
+            scale: if log { BinScale::Log } else { BinScale::Linear },
+            ..Bins::new(bins)
+        };
+        let found = self.run(py, |dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact)))?;
+        let answer = json!({
+            "rows": found.rows,
+            "nan": found.nan,
+            "edges": found.edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>(),
+            "bins": found.bins.iter().map(count).collect::<Vec<_>>(),
+            "below": count(&found.below),
+            "above": count(&found.above),
+            "negative_infinity": count(&found.negative_infinity),
+            "positive_infinity": count(&found.positive_infinity),
+        });
+        Ok(answer.to_string())
+    }
+
+    /// Quantiles of a column, as JSON.
+    fn quantiles(
+        &self,
+        py: Python<'_>,
+        column: &str,
+        shares: Vec<f64>,
+        epochs: Option<Vec<u64>>,
+        exact: bool,
+    ) -> PyResult<String> {
+        let found = self.run(py, |dataset| dataset.quantiles(column, &shares, selection(epochs), precision(exact)))?;
+        let each = found.quantiles.iter().map(|one| {
+            json!({
+                "share": one.share,
+                "least": number(one.least),
+                "estimate": number(one.estimate),
+                "most": number(one.most),
+            })
+        });
+        Ok(json!({"rows": found.rows, "nan": found.nan, "quantiles": each.collect::<Vec<_>>()}).to_string())
+    }
+
+    /// Follows the particles that satisfy a predicate at one epoch through all epochs.
+    fn tracks(&self, py: Python<'_>, arguments: TrackArguments) -> PyResult<Stream> {
+        let TrackArguments { of, at, id, epochs, columns, limit, threads } = arguments;
+        if of.trim().is_empty() {
+            return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
+        }
+        let mut request = TrackRequest::new(of, at, id).epochs(selection(epochs));
+        if let Some(columns) = columns {
+            request = request.columns(columns);
+        }
+        if let Some(limit) = limit {
+            request = request.limit(limit);
+        }
+        if let Some(threads) = threads {
+            request = request.threads(threads);
+        }
+        let tracks = self.run(py, |dataset| dataset.tracks(&request, &|_| ()))?;
+        Ok(Stream::new(Batches::Tracks(tracks)))
+    }
+}

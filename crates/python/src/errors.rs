@@ -1,0 +1,38 @@
+//! Raises the package's exceptions, one class per error class of the core.
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+use turbidite::{Error, ErrorClass};
+
+/// Returns the Python exception of an error, with the fields of its class.
+pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
+    raise(py, error).unwrap_or_else(|failed| failed)
+}
+
+fn raise(py: Python<'_>, error: &Error) -> PyResult<PyErr> {
+    let message = error.to_string();
+    let raised = match error {
+        Error::Corruption { path, place, .. } => {
+            class(py, "CorruptionError")?.call1((message, path.display().to_string(), place.as_deref()))?
+        }
+        other => {
+            let name = match other.class() {
+                ErrorClass::Usage => "UsageError",
+                ErrorClass::Corruption => "CorruptionError",
+                ErrorClass::Failed => "OperationError",
+            };
+            class(py, name)?.call1((message,))?
+        }
+    };
+    Ok(PyErr::from_value(raised))
+}
+
+/// Returns the exception of a wrong argument.
+pub(crate) fn usage(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    let raised = class(py, "UsageError").and_then(|class| class.call1((message.into(),)));
+    raised.map_or_else(|failed| failed, PyErr::from_value)
+}
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    Ok(py.import("turbidite.errors")?.getattr(name)?.cast_into::<PyType>()?)
+}

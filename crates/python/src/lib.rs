@@ -1,0 +1,30 @@
+//! `turbidite._core`: the extension module of the Python package.
+//!
+//! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
+//! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
+//! query results to NumPy and Arrow, `stream` runs queries, `writer` writes, `arrays` views the caller's arrays.
+//!
+//! Invariants
+//! - The interpreter's lock is released while the core works.
+//! - No column is copied on its way to Arrow or NumPy.
+
+mod arrays;
+mod batch;
+mod dataset;
+mod errors;
+mod stream;
+mod writer;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use crate::batch::{Batch, BatchColumn};
+    #[pymodule_export]
+    use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::writer::Writer;
+}

@@ -1,0 +1,99 @@
+//! Runs a query: as Python iterates over its batches, or as an Arrow stream.
+
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use turbidite::Error;
+use turbidite::query::{QueryStream, Tracks};
+
+use crate::batch::Batch;
+use crate::errors::{exception, usage};
+
+/// The batches of a result.
+#[derive(Debug)]
+pub(crate) enum Batches {
+    Query(QueryStream),
+    Tracks(Tracks),
+}
+
+impl Batches {
+    fn schema(&self) -> SchemaRef {
+        match self {
+            Self::Query(stream) => stream.schema(),
+            Self::Tracks(tracks) => tracks.schema(),
+        }
+    }
+
+    fn advance(&mut self) -> Option<Result<RecordBatch, Error>> {
+        match self {
+            Self::Query(stream) => stream.next(),
+            Self::Tracks(tracks) => tracks.next(),
+        }
+    }
+}
+
+/// The result of one execution of a query, read once: by iteration, or by the Arrow PyCapsule interface.
+#[pyclass(module = "turbidite._core")]
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// `None` once an Arrow stream has taken the batches.
+    batches: Option<Batches>,
+}
+
+impl Stream {
+    pub(crate) fn new(batches: Batches) -> Self {
+        Self { batches: Some(batches) }
+    }
+}
+
+#[pymethods]
+impl Stream {
+    fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        this
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
+        py.check_signals()?;
+        let Some(batches) = &mut self.batches else {
+            return Err(usage(py, "an Arrow stream has taken the batches: run the query again"));
+        };
+        match py.detach(|| batches.advance()) {
+            None => Ok(None),
+            Some(Ok(batch)) => Ok(Some(Batch::new(batch))),
+            Some(Err(error)) => Err(exception(py, &error)),
+        }
+    }
+
+    /// Exports the rest of the batches by the Arrow PyCapsule interface.
+    #[pyo3(signature = (requested_schema = None))]
+    fn __arrow_c_stream__<'py>(
+        &mut self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        // The interface lets a producer ignore the request: the caller casts.
+        drop(requested_schema);
+        let batches = self.batches.take().ok_or_else(|| usage(py, "an Arrow stream has taken the batches already"))?;
+        let stream = FFI_ArrowArrayStream::new(Box::new(Reader(batches)));
+        PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
+    }
+}
+
+/// The batches as a reader of the arrow crate.
+struct Reader(Batches);
+
+impl Iterator for Reader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.advance()?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+    }
+}
+
+impl RecordBatchReader for Reader {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+}

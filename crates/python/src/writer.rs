@@ -1,0 +1,107 @@
+//! Writes a dataset from arrays.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use turbidite::{Column, EpochStart, IfExists, LocalJob, Schema, WriteOptions};
+
+use crate::arrays;
+use crate::errors::{exception, usage};
+
+/// A job whose ranks are all in this process.
+#[pyclass(frozen, module = "turbidite._core")]
+#[derive(Debug)]
+pub(crate) struct Writer {
+    /// `None` once the writer is closed.
+    job: std::sync::Mutex<Option<std::sync::Arc<LocalJob>>>,
+    schema: Schema,
+    ranks: u32,
+}
+
+impl Writer {
+    fn job(&self, py: Python<'_>) -> PyResult<std::sync::Arc<LocalJob>> {
+        let job = self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        job.clone().ok_or_else(|| usage(py, "the writer is closed"))
+    }
+}
+
+#[pymethods]
+impl Writer {
+    #[new]
+    fn open(
+        py: Python<'_>,
+        path: PathBuf,
+        columns: &Bound<'_, PyDict>,
+        key: &str,
+        ranks: u32,
+        if_exists: &str,
+        units: &Bound<'_, PyDict>,
+    ) -> PyResult<Self> {
+        let mut stated = Vec::new();
+        for (name, data_type) in columns.iter() {
+            let name: String = name.extract()?;
+            let mut column = Column::new(name.clone(), arrays::data_type(py, &name, &data_type)?);
+            if let Some(unit) = units.get_item(&name)? {
+                column = column.with_unit(unit.extract::<String>()?);
+            }
+            stated.push(column);
+        }
+        let schema = Schema::new(stated, key).map_err(|error| exception(py, &error.into()))?;
+        let mut options = WriteOptions::new(ranks);
+        options.if_exists = match if_exists {
+            "error" => IfExists::Error,
+            "skip" => IfExists::Skip,
+            "replace" => IfExists::Replace,
+            other => return Err(usage(py, format!("if_exists is 'error', 'skip' or 'replace', not '{other}'"))),
+        };
+        let job =
+            py.detach(|| LocalJob::open(&path, schema.clone(), options)).map_err(|error| exception(py, &error))?;
+        Ok(Self { job: std::sync::Mutex::new(Some(std::sync::Arc::new(job))), schema, ranks })
+    }
+
+    /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
+    fn begin_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<bool> {
+        let job = self.job(py)?;
+        let begun = py.detach(|| job.begin_epoch(epoch)).map_err(|error| exception(py, &error))?;
+        Ok(begun == EpochStart::Started)
+    }
+
+    /// Appends rows as one of the ranks. Threads may append at once, each as a rank of its own.
+    fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>, rank: u32) -> PyResult<usize> {
+        if rank >= self.ranks {
+            return Err(usage(py, format!("rank {rank} is outside a job of {} ranks", self.ranks)));
+        }
+        let job = self.job(py)?;
+        let columns = arrays::columns(py, &self.schema, rows)?;
+        let views: Vec<_> = columns.iter().map(arrays::Column::view).collect();
+        py.detach(|| job.append(rank, &views)).map_err(|error| exception(py, &error))?;
+        Ok(columns.first().map_or(0, arrays::Column::len))
+    }
+
+    /// Ends and commits the epoch. Returns its statistics as JSON.
+    fn end_epoch(&self, py: Python<'_>) -> PyResult<String> {
+        let job = self.job(py)?;
+        let statistics = py.detach(|| job.end_epoch()).map_err(|error| exception(py, &error))?;
+        Ok(serde_json::json!(statistics).to_string())
+    }
+
+    /// Aborts the epoch: nothing of it will be visible.
+    fn abort_epoch(&self, py: Python<'_>, cause: String) -> PyResult<()> {
+        let job = self.job(py)?;
+        py.detach(|| {
+            let _ = job.refuse(cause);
+            let _ = job.end_epoch();
+            job.discard_failed().map(drop)
+        })
+        .map_err(|error| exception(py, &error))
+    }
+
+    /// Closes the dataset.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let job = self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let Some(job) = job.map(std::sync::Arc::try_unwrap) else { return Ok(()) };
+        let job = job.map_err(|_| usage(py, "another thread is still writing"))?;
+        py.detach(|| job.close()).map_err(|error| exception(py, &error))
+    }
+}

@@ -1,0 +1,76 @@
+"""The package as it is installed: types, style, the wheel in an environment of its own, and the guide's examples."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import turbidite
+
+from support.command import AMPLE_S, ROOT
+
+SOURCES = ROOT / "crates" / "python" / "python" / "turbidite"
+
+
+def run(*command, **options) -> subprocess.CompletedProcess:
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=AMPLE_S, **options)
+    assert done.returncode == 0, f"{done.args}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def test_types_are_strict(tmp_path):
+    run(sys.executable, "-m", "mypy", "--strict", "--config-file", ROOT / "pyproject.toml", "--cache-dir", tmp_path, SOURCES)
+
+
+def test_stubs_describe_the_extension_module(tmp_path):
+    stubtest = (sys.executable, "-m", "mypy.stubtest", "turbidite._core", "--mypy-config-file", ROOT / "pyproject.toml")
+    run(*stubtest, "--ignore-missing-stub", cwd=tmp_path)
+
+
+def test_style(tmp_path):
+    for check in (("check",), ("format", "--check")):
+        run(Path(sys.executable).parent / "ruff", *check, "--config", ROOT / "pyproject.toml", "--cache-dir", tmp_path, SOURCES)
+
+
+def test_the_wheel_works_in_an_environment_of_its_own(tmp_path):
+    [wheel] = Path(os.environ["TURBIDITE_WHEELS"]).glob("*.whl")
+    assert "-abi3-" in wheel.name
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "TURBIDITE")}
+    run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:", wheel, env=clean)
+    program = f"""
+import numpy, turbidite
+report = turbidite.ingest({str(ROOT / "testdata" / "vpic")!r}, "ds", key="ux")
+dataset = turbidite.open("ds")
+assert dataset.query().count() == report["rows"] > 0
+assert len(dataset.query(epochs=dataset.epochs[0], columns=["ux"]).to_numpy()["ux"]) > 0
+print(turbidite.__version__, turbidite.__file__)
+"""
+    said = run(python, "-c", program, cwd=tmp_path, env=clean).stdout
+    assert said.startswith(turbidite.__version__) and str(tmp_path) in said
+    assert "index" in run(tmp_path / "venv" / "bin" / "turbidite", "--help", env=clean).stdout.lower()
+
+
+def test_the_examples_of_the_guide_run(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 5
+    program = "\n".join(blocks).replace('"testdata/vpic"', repr(str(ROOT / "testdata" / "vpic")))
+    said = run(sys.executable, "-c", program, cwd=tmp_path).stdout
+    assert "records" in said and "epoch 4000" in said
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "stream = iter(turbidite.open(PATH).query()); next(stream)",
+        "import pyarrow; reader = pyarrow.RecordBatchReader.from_stream(turbidite.open(PATH).query()); reader.read_next_batch()",
+        "writer = turbidite.Writer('left', {'k': 'f4'}, key='k'); writer._core.begin_epoch(1)",
+        "import os; d = turbidite.open(PATH); n = d.query().count(); p = os.fork(); assert d.query().count() == n; p and os.waitpid(p, 0)",
+    ],
+    ids=["open stream", "open Arrow stream", "open epoch", "fork"],
+)
+def test_the_interpreter_ends_whatever_is_open(default_dataset, tmp_path, program):
+    run(sys.executable, "-c", f"import turbidite; PATH = {str(default_dataset.path)!r}; {program}", cwd=tmp_path)

@@ -1,0 +1,227 @@
+"""Reading through the package: what the command and NumPy find, in every form that Python uses."""
+
+import doctest
+import json
+import multiprocessing
+import pickle
+import shutil
+import threading
+
+import duckdb
+import numpy
+import pandas
+import polars
+import pyarrow
+import pytest
+import turbidite
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from support.command import turbidite as command
+from support.predicates import Generator
+
+ROWS = ["id", "energy", "ux"]
+
+
+def in_order(found: dict[str, numpy.ndarray]) -> list[numpy.ndarray]:
+    order = numpy.lexsort([found[name] for name in sorted(found)])
+    return [found[name][order].view(f"V{found[name].dtype.itemsize}") for name in sorted(found)]
+
+
+def check(dataset: turbidite.Dataset, epochs: dict[int, numpy.ndarray], predicate, labels: list[int]) -> None:
+    chosen = [epochs[label][predicate.mask(epochs[label])] for label in labels]
+    expected = {name: numpy.concatenate([rows[name] for rows in chosen]) for name in ROWS}
+    expected["epoch"] = numpy.concatenate([numpy.full(len(rows), label, "u8") for rows, label in zip(chosen, labels, strict=True)])
+    query = dataset.query(predicate.text, epochs=labels, columns=[*ROWS, "epoch"])
+    found = query.to_numpy()
+    assert {name: array.dtype for name, array in found.items()} == {name: array.dtype for name, array in expected.items()}
+    for ours, theirs in zip(in_order(found), in_order(expected), strict=True):
+        assert (ours == theirs).all(), predicate.text
+    assert query.count() == len(expected["id"]), "a query can be run again"
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(seed=st.integers(0, 2**32))
+def test_random_predicates_equal_numpy(indexed, seed):
+    generator = Generator(seed, indexed.epochs)
+    _, labels = generator.epoch_range()
+    check(turbidite.open(indexed.path), indexed.epochs, generator.predicate(), labels)
+
+
+def test_the_whole_dataset_is_what_was_written(indexed):
+    dataset = turbidite.open(indexed.path)
+    assert dataset.epochs == sorted(indexed.epochs)
+    assert dataset.schema.key == "energy" and set(ROWS) <= set(dataset.schema.names)
+    everything = dataset.query().to_numpy()
+    rows = numpy.concatenate(list(indexed.epochs.values()))
+    assert set(everything) == {*dataset.schema.names, "epoch"}
+    assert numpy.array_equal(numpy.sort(everything["id"]), numpy.sort(rows["id"]))
+    assert sum(dataset.stats(epoch)["rows"] for epoch in dataset.epochs) == len(rows) == len(everything["id"])
+
+
+def test_every_form_has_the_same_rows(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    query = dataset.query("energy >= 0.5", columns=ROWS, order="key", epochs=max(default_dataset.epochs))
+    arrays = query.to_numpy()
+    assert len(arrays["id"]) > 100 and (numpy.diff(arrays["energy"]) >= 0).all()
+    forms = {
+        "arrow": query.to_arrow(),
+        "pyarrow": pyarrow.table(query),
+        "pandas": query.to_pandas(),
+        "pandas from a stream": pandas.DataFrame.from_arrow(query),
+        "polars": query.to_polars(),
+        "polars from a stream": polars.DataFrame(query),
+    }
+    for name, form in forms.items():
+        for column in ROWS:
+            assert numpy.array_equal(numpy.asarray(form[column]), arrays[column]), (name, column)
+    streamed = pyarrow.table(query)
+    assert duckdb.sql("SELECT count(*), sum(id) FROM streamed").fetchall() == [(len(arrays["id"]), int(arrays["id"].sum()))]
+    ids = numpy.concatenate([numpy.asarray(batch.column("id")) for batch in query])
+    assert numpy.array_equal(ids, arrays["id"])
+
+
+def test_no_column_is_copied(default_dataset):
+    stream = iter(turbidite.open(default_dataset.path).query("energy > 1", columns=ROWS))
+    batch = next(stream)
+    arrow = pyarrow.record_batch(batch)
+    for name in ROWS:
+        array = numpy.asarray(batch.column(name))
+        assert array.__array_interface__["data"][0] == arrow[name].buffers()[1].address + arrow[name].offset * array.itemsize
+        assert not array.flags.writeable and not array.flags.owndata
+    kept = numpy.asarray(batch.column("id"))
+    expected = kept.copy()
+    del batch, arrow, stream
+    assert numpy.array_equal(kept, expected), "an array keeps the memory of its batch"
+
+
+def test_limits_slices_and_orders(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    labels = sorted(default_dataset.epochs)
+    assert dataset.query(limit=7).count() == 7 == len(dataset.query(limit=7).to_numpy()["id"])
+    chosen = {int(label) for label in dataset.query(epochs=slice(labels[0], labels[1]), columns=["epoch"]).to_numpy()["epoch"]}
+    assert chosen == set(labels[:2])
+    assert dataset.query(epochs=labels[-1]).count() == len(default_dataset.epochs[labels[-1]])
+    none = dataset.query("energy < -1", columns=["id", "epoch"]).to_numpy()
+    assert {name: (len(array), array.dtype.str) for name, array in none.items()} == {"id": (0, "<i4"), "epoch": (0, "<u8")}
+
+
+def test_distributions_are_those_of_the_command(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    epoch = max(default_dataset.epochs)
+    energies = default_dataset.epochs[epoch]["energy"]
+    finite = energies[numpy.isfinite(energies)]
+    exact = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch, exact=True)
+    assert exact.rows.tolist() == numpy.histogram(finite, exact.edges)[0].tolist()
+    loose = dataset.histogram("energy", bins=10, range=(0, 2), epochs=epoch)
+    assert (loose.least <= exact.rows).all() and (exact.rows <= loose.most).all()
+    for quantile in dataset.quantiles("energy", [0.1, 0.5, 0.99], epochs=epoch):
+        truth = numpy.sort(finite)[int(numpy.ceil(quantile.share * len(finite))) - 1]
+        assert quantile.least <= truth <= quantile.most
+
+
+def test_explanations_are_those_of_the_command(default_dataset):
+    query = turbidite.open(default_dataset.path).query("energy > 3 and ux < 0", columns=["id"])
+    stated = json.loads(command("query", default_dataset.path, "--where", "energy > 3 and ux < 0", "--columns", "id", "--explain", "--json").stdout)
+    assert query.plan().items() <= stated.items() or query.plan() == stated
+    assert "energy" in query.explain()
+
+
+def test_trajectories(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    at = sorted(default_dataset.epochs)[1]
+    rows = default_dataset.epochs[at]
+    threshold = float(numpy.sort(rows["energy"][numpy.isfinite(rows["energy"])])[-20])
+    ids = numpy.unique(rows["id"][rows["energy"] > threshold])
+    tracks = dataset.tracks(of=f"energy > {threshold!r}", at=at, id="id", columns=["energy"])
+    found = tracks.to_numpy()
+    expected = []
+    for label, epoch in sorted(default_dataset.epochs.items()):
+        chosen = epoch[numpy.isin(epoch["id"], ids)]
+        expected += [(int(row["id"]), label, row["energy"].tobytes()) for row in chosen]
+    stated = [(int(i), int(e), v.tobytes()) for i, e, v in zip(found["id"], found["epoch"], found["energy"], strict=True)]
+    assert stated == sorted(expected, key=lambda row: row[:2]) and len(stated) > len(ids)
+    assert polars.DataFrame(tracks).height == len(expected)
+
+
+def count_of(query: turbidite.Query) -> int:
+    return query.count()
+
+
+def test_datasets_and_queries_travel_to_other_processes(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    query = dataset.query("energy > 1", epochs=min(default_dataset.epochs))
+    again = pickle.loads(pickle.dumps(query))
+    assert again.count() == query.count() and pickle.loads(pickle.dumps(dataset)).epochs == dataset.epochs
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.map(count_of, [query]) == [query.count()]
+
+
+def test_threads_share_a_dataset(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    counts = []
+    work = [threading.Thread(target=lambda: counts.append(dataset.query("energy > 1", threads=1).count())) for _ in range(4)]
+    for one in work:
+        one.start()
+    for one in work:
+        one.join()
+    assert len(counts) == 4 and len(set(counts)) == 1
+
+
+def test_corruption_has_fields(default_dataset, scratch):
+    path = scratch / "corrupt.tbd"
+    shutil.copytree(default_dataset.path, path)
+    part = max((path / "data").rglob("*.parquet"), key=lambda found: found.stat().st_size)
+    metadata = parquet.ParquetFile(part).metadata
+    chunk = metadata.row_group(0).column(0)
+    with part.open("r+b") as file:
+        file.seek(chunk.data_page_offset + chunk.total_compressed_size - 1)
+        byte = file.read(1)[0]
+        file.seek(-1, 1)
+        file.write(bytes([byte ^ 1]))
+    with pytest.raises(turbidite.CorruptionError) as raised:
+        turbidite.open(path).query().to_numpy()
+    assert raised.value.path == str(part) and raised.value.page is not None and "page" in raised.value.place
+    assert pickle.loads(pickle.dumps(raised.value)).page == raised.value.page
+    with pytest.raises(pyarrow.lib.ArrowInvalid, match="checksum"):
+        turbidite.open(path).query().to_arrow()
+    assert turbidite.open(path).query(check=False).to_numpy()["id"].size > 0
+    shutil.rmtree(path)
+
+
+WRONG = {
+    "an unknown column": (lambda dataset: dataset.query("speed > 1").count(), turbidite.UsageError, "speed"),
+    "half an expression": (lambda dataset: dataset.query("energy >").count(), turbidite.UsageError, "at character 9"),
+    "an unknown output": (lambda dataset: dataset.query(columns=["nothing"]).to_numpy(), turbidite.UsageError, "nothing"),
+    "a name for a list": (lambda dataset: dataset.query(columns="id"), turbidite.UsageError, "list of names"),
+    "another order": (lambda dataset: dataset.query(order="ux"), turbidite.UsageError, "energy"),
+    "a missing epoch": (lambda dataset: dataset.query(epochs=3).count(), turbidite.OperationError, "epoch 3"),
+    "no particles": (lambda dataset: dataset.tracks(of=" ", at=500, id="id").to_numpy(), turbidite.UsageError, "which particles"),
+    "an id of floats": (lambda dataset: dataset.tracks(of="energy > 5", at=500, id="ux").to_numpy(), turbidite.UsageError, "ux"),
+    "shares beyond 1": (lambda dataset: dataset.quantiles("energy", [1.5]), turbidite.UsageError, "1.5"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_requests_are_named(default_dataset, name):
+    act, kind, word = WRONG[name]
+    with pytest.raises(kind, match=word):
+        act(turbidite.open(default_dataset.path))
+
+
+def test_a_path_without_a_dataset_is_refused(tmp_path):
+    with pytest.raises(turbidite.TurbiditeError, match="not a Turbidite dataset"):
+        turbidite.open(tmp_path)
+
+
+def test_an_exported_stream_is_not_read_twice(default_dataset):
+    stream = turbidite.open(default_dataset.path).query(limit=5)._start()
+    assert pyarrow.table(stream).num_rows == 5
+    with pytest.raises(turbidite.UsageError, match="taken"):
+        next(iter(stream))
+
+
+def test_the_examples_of_the_package_run():
+    assert doctest.testmod(turbidite).attempted > 5
+    assert doctest.testmod(turbidite).failed == 0

@@ -1,0 +1,162 @@
+"""Writing through the package: arrays of every kind, and whatever must not be stored."""
+
+import shutil
+
+import numpy
+import pandas
+import pytest
+import turbidite
+
+from support.command import ROOT, answer
+from support.command import turbidite as command
+from support.vpic import DERIVATIONS
+
+TYPES = {
+    "key": "f4", "a": "int8", "b": "int16", "c": "int32", "d": "int64", "e": "uint8", "f": "uint16", "g": "uint32",
+    "h": "uint64", "i": "f8", "j": "V5",
+}  # fmt: skip
+
+
+def rows_of(count: int, seed: int) -> dict[str, numpy.ndarray]:
+    random = numpy.random.default_rng(seed)
+    made = {name: random.bytes(count * numpy.dtype(dtype).itemsize) for name, dtype in TYPES.items()}
+    rows = {name: numpy.frombuffer(made[name], numpy.dtype(dtype)) for name, dtype in TYPES.items()}
+    rows["h"] = numpy.arange(count, dtype="uint64") + (1 << 63)
+    rows["key"] = random.standard_normal(count).astype("f4")
+    return rows
+
+
+def read(path, epoch: int) -> dict[str, numpy.ndarray]:
+    found = turbidite.open(path).query(epochs=epoch).to_numpy()
+    order = numpy.argsort(found["h"])
+    return {name: found[name][order] for name in TYPES}
+
+
+def same(found: dict[str, numpy.ndarray], expected: dict[str, numpy.ndarray]) -> bool:
+    return all(found[name].tobytes() == expected[name].tobytes() for name in TYPES)
+
+
+def test_every_type_comes_back(tmp_path):
+    rows = rows_of(20_000, 1)
+    path = tmp_path / "all.tbd"
+    with turbidite.Writer(path, TYPES, key="key", ranks=3, units={"key": "MeV"}) as writer:
+        for epoch in (1, 2):
+            with writer.epoch(epoch):
+                for rank in range(3):
+                    part = {name: array[rank::3] for name, array in rows.items()}
+                    assert writer.append(part, rank=rank) == len(part["h"])
+            assert writer.last["rows"] == 20_000
+    assert same(read(path, 1), rows) and same(read(path, 2), rows)
+    assert turbidite.open(path).schema.columns[0] == turbidite.Column("key", "f32", "MeV")
+    assert answer("verify", path)["findings"] == []
+
+
+def test_structured_strided_and_backward_arrays_need_no_conversion(tmp_path):
+    rows = rows_of(999, 2)
+    structured = numpy.empty(999, [(name, dtype) for name, dtype in TYPES.items()])
+    for name in TYPES:
+        structured[name] = rows[name]
+    path = tmp_path / "forms.tbd"
+    simple = {name: dtype for name, dtype in TYPES.items() if name in ("key", "h")}
+    with turbidite.Writer(path, TYPES, key="key") as writer:
+        with writer.epoch(1):
+            writer.append(structured)
+        with writer.epoch(2):
+            writer.append(structured[::-1])
+        with writer.epoch(3):
+            writer.append({name: array[:0] for name, array in rows.items()})
+            writer.append({name: numpy.repeat(array, 2)[::2] for name, array in rows.items()})
+    for epoch in (1, 2, 3):
+        assert same(read(path, epoch), rows), epoch
+    frame = tmp_path / "frame.tbd"
+    with turbidite.Writer(frame, simple, key="key") as writer, writer.epoch(1):
+        writer.append(pandas.DataFrame({name: rows[name] for name in simple}))
+        writer.append({"key": numpy.broadcast_to(numpy.float32(1), 5), "h": numpy.arange(5, dtype="u8")})
+    assert turbidite.open(frame).query().count() == 1004
+
+
+WRONG_ROWS = {
+    "another type": ({"key": numpy.zeros(3), "id": numpy.zeros(3, "u8")}, "float64"),
+    "big-endian": ({"key": numpy.zeros(3, ">f4"), "id": numpy.zeros(3, "u8")}, "'<f4'"),
+    "objects": ({"key": numpy.array([1, None, 2]), "id": numpy.zeros(3, "u8")}, "object"),
+    "masked": ({"key": numpy.ma.masked_array(numpy.zeros(3, "f4"), [0, 1, 0]), "id": numpy.zeros(3, "u8")}, "masked"),
+    "no dimension": ({"key": numpy.float32(1), "id": numpy.uint64(1)}, "one dimension"),
+    "two dimensions": ({"key": numpy.zeros((3, 1), "f4"), "id": numpy.zeros(3, "u8")}, "one dimension"),
+    "lengths": ({"key": numpy.zeros(3, "f4"), "id": numpy.zeros(4, "u8")}, "differ in length"),
+    "a missing column": ({"key": numpy.zeros(3, "f4")}, "'id' is missing"),
+    "a surplus column": ({"key": numpy.zeros(3, "f4"), "id": numpy.zeros(3, "u8"), "select": numpy.zeros(3)}, "'select'"),
+    "a list": ([1, 2, 3], "dict of arrays"),
+    "a bare array": (numpy.zeros(3, "f4"), "named fields"),
+    "python numbers": ({"key": [1.0, 2.0], "id": [1, 2]}, "float64"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_rows_that_do_not_fit_are_refused_and_abort_the_epoch(tmp_path, name):
+    rows, word = WRONG_ROWS[name]
+    path = tmp_path / "wrong.tbd"
+    fine = {"key": numpy.ones(10, "f4"), "id": numpy.arange(10, dtype="u8")}
+    with turbidite.Writer(path, {"key": "f4", "id": "uint64"}, key="key") as writer:
+        with pytest.raises(turbidite.UsageError, match=word), writer.epoch(1):
+            writer.append(fine)
+            writer.append(rows)
+        with writer.epoch(2):
+            writer.append(fine)
+    assert turbidite.open(path).epochs == [2], "the epoch with the error is not stored"
+    assert answer("salvage", path)["unfinished"] == []
+
+
+WRONG_SCHEMAS = {
+    "u8": ({"key": "u8"}, "8 bytes in NumPy"),
+    "no key": ({"other": "f4"}, "key"),
+    "dates": ({"key": "datetime64[s]"}, "datetime64"),
+    "big-endian": ({"key": ">f4"}, "cannot be stored"),
+    "complex": ({"key": "c16"}, "complex"),
+    "an opaque key": ({"key": "V8"}, "fixed_bytes"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SCHEMAS)
+def test_schemas_that_cannot_be_stored_are_refused(tmp_path, name):
+    schema, word = WRONG_SCHEMAS[name]
+    with pytest.raises(turbidite.UsageError, match=word):
+        turbidite.Writer(tmp_path / "new.tbd", schema, key="key")
+    assert not (tmp_path / "new.tbd").exists()
+
+
+def test_errors_within_an_epoch_abort_it(tmp_path):
+    path = tmp_path / "aborted.tbd"
+    rows = {"key": numpy.ones(1000, "f4")}
+    with pytest.raises(ZeroDivisionError), turbidite.Writer(path, {"key": "f4"}, key="key") as writer:
+        with writer.epoch(5):
+            writer.append(rows)
+        with writer.epoch(6):
+            writer.append(rows)
+            raise ZeroDivisionError
+    assert turbidite.open(path).epochs == [5]
+    with turbidite.Writer(path, {"key": "f4"}, key="key", if_exists="skip") as writer, writer.epoch(5) as begun:
+        assert not begun
+    with pytest.raises(turbidite.OperationError, match="epoch 5 already exists"):
+        with turbidite.Writer(path, {"key": "f4"}, key="key") as writer, writer.epoch(5):
+            pass
+    with pytest.raises(turbidite.UsageError, match="closed"):
+        writer.append(rows)
+    with pytest.raises(turbidite.UsageError, match="rank 1"):
+        with turbidite.Writer(path, {"key": "f4"}, key="key") as writer, writer.epoch(7):
+            writer.append(rows, rank=1)
+
+
+def test_ingest_stores_what_the_command_stores(tmp_path):
+    source = ROOT / "testdata" / "vpic"
+    report = turbidite.ingest(source, tmp_path / "ours.tbd", key="energy", derive=DERIVATIONS, ranks=4)
+    derive = [argument for text in DERIVATIONS for argument in ("--derive", text)]
+    command("ingest", source, "--out", tmp_path / "theirs.tbd", "--key", "energy", *derive, "--ranks", 4)
+    ours, theirs = [turbidite.open(tmp_path / name) for name in ("ours.tbd", "theirs.tbd")]
+    assert report["rows"] == ours.query().count() == theirs.query().count() > 0
+    both = [dataset.query(order="key").to_numpy() for dataset in (ours, theirs)]
+    assert (numpy.sort(both[0]["id"]) == numpy.sort(both[1]["id"])).all()
+    with pytest.raises(turbidite.UsageError, match="speed"):
+        turbidite.ingest(source, tmp_path / "more.tbd", key="speed")
+    with pytest.raises(turbidite.OperationError, match="already exists"):
+        turbidite.ingest(source, tmp_path / "ours.tbd", key="energy", derive=DERIVATIONS)
+    shutil.rmtree(tmp_path / "ours.tbd")
