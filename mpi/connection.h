@@ -107,7 +107,8 @@ struct connection {
 
 /* transport.c */
 
-/* Records a permanent failure and returns its number; `error` is MPI's return value. Later failures are ignored. */
+/* Records a permanent failure; `error` is MPI's return value. Later failures are ignored. Returns the negative error
+ * code of the first failure. */
 int32_t connection_fail(struct connection *connection, const char *what, int error);
 /* Records an invalid call. The connection stays usable. */
 int32_t connection_refuse(struct connection *connection, const char *what, int error);
@@ -125,7 +126,7 @@ int32_t outbox_send(void *context, uint32_t to, int32_t channel, const void *mes
 void *outbox_completed(void *context);
 /* Returns the number of outgoing messages. */
 size_t outbox_count(const struct outbox *outbox);
-/* Drops messages that will not be sent. */
+/* Frees the requests of outgoing messages without waiting for their completion. */
 void outbox_abandon(struct outbox *outbox);
 
 /* receive.c */

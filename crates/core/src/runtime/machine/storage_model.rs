@@ -30,9 +30,9 @@ struct Receiver {
     rows: u64,
     /// Time at which the current write ends.
     written: Time,
-    /// Time until which a full memtable waits for the previous write. The receiver accepts no batches before.
+    /// Time before which the receiver accepts no batches, because a full memtable waits for the previous write.
     waits: Time,
-    /// Whether the first file has been created.
+    /// Whether the part file has been created.
     opened: bool,
 }
 
@@ -155,7 +155,8 @@ impl Store {
         done
     }
 
-    /// Flushes the remaining records at the end of the epoch. Returns the number of records of each memtable.
+    /// Empties a rank's memtables at the end of the epoch, and adds the rank's counts to the totals. Returns the
+    /// memtables that remain to be written.
     pub(super) fn finish(&mut self, rank: u32) -> Vec<FullMemtable> {
         let receiver = &mut self.receivers[rank as usize];
         let left: Vec<FullMemtable> =
