@@ -41,7 +41,7 @@ def check(dataset: turbidite.Dataset, epochs: dict[int, numpy.ndarray], predicat
     assert query.count() == len(expected["id"]), "a query can be run again"
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(seed=st.integers(0, 2**32))
 def test_random_predicates_equal_numpy(indexed, seed):
     generator = Generator(seed, indexed.epochs)
@@ -199,6 +199,14 @@ WRONG = {
     "a missing epoch": (lambda dataset: dataset.query(epochs=3).count(), turbidite.OperationError, "epoch 3"),
     "no particles": (lambda dataset: dataset.tracks(of=" ", at=500, id="id").to_numpy(), turbidite.UsageError, "which particles"),
     "an id of floats": (lambda dataset: dataset.tracks(of="energy > 5", at=500, id="ux").to_numpy(), turbidite.UsageError, "ux"),
+    "a label that is no number": (lambda dataset: dataset.query(epochs=[500.7]), turbidite.UsageError, "500.7"),
+    "a label as text": (lambda dataset: dataset.query(epochs="12"), turbidite.UsageError, "12"),
+    "a mask for labels": (lambda dataset: dataset.query(epochs=numpy.array([True, False])), turbidite.UsageError, "whole number"),
+    "a negative label": (lambda dataset: dataset.query(epochs=-1), turbidite.UsageError, "negative"),
+    "a negative end": (lambda dataset: dataset.query(epochs=slice(-1, None)), turbidite.UsageError, "negative"),
+    "a limit as text": (lambda dataset: dataset.query(limit="5"), turbidite.UsageError, "limit"),
+    "no threads": (lambda dataset: dataset.query(threads=-1), turbidite.UsageError, "threads"),
+    "a column for columns": (lambda dataset: dataset.tracks(of="ux > 1", at=500, id="id", columns="ux"), turbidite.UsageError, "list"),
     "shares beyond 1": (lambda dataset: dataset.quantiles("energy", [1.5]), turbidite.UsageError, "1.5"),
 }
 
@@ -225,3 +233,52 @@ def test_an_exported_stream_is_not_read_twice(default_dataset):
 def test_the_examples_of_the_package_run():
     assert doctest.testmod(turbidite).attempted > 5
     assert doctest.testmod(turbidite).failed == 0
+
+
+def test_results_without_rows_or_columns_have_the_same_form(default_dataset):
+    dataset = turbidite.open(default_dataset.path)
+    some, none = (dataset.query(where, limit=5).to_numpy() for where in (None, "energy < -1"))
+    assert [(name, array.dtype) for name, array in some.items()] == [(name, array.dtype) for name, array in none.items()]
+    epoch = dataset.epochs[0]
+    bare = dataset.query(columns=[], epochs=epoch)
+    assert bare.to_numpy() == {} and len(bare.to_pandas()) == bare.to_arrow().num_rows == bare.count() > 0
+    followed, nobody = (dataset.tracks(of=of, at=epoch, id="id", limit=5).to_numpy() for of in ("energy > 1", "energy > 1e30"))
+    assert [(name, array.dtype) for name, array in followed.items()] == [(name, array.dtype) for name, array in nobody.items()]
+    with pytest.raises(TypeError, match="to_numpy"):
+        numpy.asarray(dataset.query())
+
+
+def test_a_dataset_stays_where_it_is(default_dataset, tmp_path, monkeypatch):
+    monkeypatch.chdir(default_dataset.path.parent)
+    dataset = turbidite.open(default_dataset.path.name)
+    query = dataset.query(epochs=slice(None, None))
+    expected = query.count()
+    monkeypatch.chdir(tmp_path)
+    assert query.count() == expected > 0 and pickle.loads(pickle.dumps(query)).count() == expected
+
+
+def test_large_integers_stay_exact(tmp_path):
+    path = tmp_path / "large.tbd"
+    values = numpy.array([0, 2**53 + 1, 2**63, 2**64 - 3, 2**64 - 1], "uint64")
+    with turbidite.Writer(path, {"id": "uint64"}, key="id") as writer, writer.epoch(1):
+        writer.append({"id": values})
+    dataset = turbidite.open(path)
+    [largest] = dataset.quantiles("id", 1.0, exact=True)
+    assert (largest.least, largest.estimate, largest.most) == (2**64 - 1,) * 3
+    top = dataset.histogram("id", bins=1, range=(2**64 - 3, 2**64 - 1), exact=True)
+    assert top.rows.sum() + top.above[1] == 2 and top.below[1] == 3 and int(top.edges[0]) == 2**64 - 3
+    odd = dataset.histogram("id", bins=1, range=(2**53 + 1, 2**53 + 2), exact=True)
+    assert int(odd.edges[0]) == 2**53 + 1 and odd.rows.sum() == 1
+
+
+def test_slices_of_epochs_follow_the_dataset(tmp_path):
+    path = tmp_path / "growing.tbd"
+    rows = {"key": numpy.ones(10, "f4")}
+    with turbidite.Writer(path, {"key": "f4"}, key="key") as writer:
+        with writer.epoch(1):
+            writer.append(rows)
+        query = turbidite.open(path).query(epochs=slice(0, None))
+        assert query.count() == 10
+        with writer.epoch(2):
+            writer.append(rows)
+        assert query.count() == 20

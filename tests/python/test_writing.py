@@ -1,9 +1,13 @@
 """Writing through the package: arrays of every kind, and whatever must not be stored."""
 
+import os
 import shutil
+import threading
 
 import numpy
 import pandas
+import polars
+import pyarrow
 import pytest
 import turbidite
 
@@ -71,8 +75,10 @@ def test_structured_strided_and_backward_arrays_need_no_conversion(tmp_path):
     frame = tmp_path / "frame.tbd"
     with turbidite.Writer(frame, simple, key="key") as writer, writer.epoch(1):
         writer.append(pandas.DataFrame({name: rows[name] for name in simple}))
+        writer.append(polars.DataFrame({name: rows[name] for name in simple}))
+        writer.append(pyarrow.table({name: rows[name] for name in simple}))
         writer.append({"key": numpy.broadcast_to(numpy.float32(1), 5), "h": numpy.arange(5, dtype="u8")})
-    assert turbidite.open(frame).query().count() == 1004
+    assert turbidite.open(frame).query().count() == 3 * 999 + 5
 
 
 WRONG_ROWS = {
@@ -87,6 +93,10 @@ WRONG_ROWS = {
     "a surplus column": ({"key": numpy.zeros(3, "f4"), "id": numpy.zeros(3, "u8"), "select": numpy.zeros(3)}, "'select'"),
     "a list": ([1, 2, 3], "dict of arrays"),
     "a bare array": (numpy.zeros(3, "f4"), "named fields"),
+    "missing values of pandas": ({"key": pandas.array([1, None, 3], "Float32"), "id": numpy.zeros(3, "u8")}, "missing values"),
+    "missing values of Arrow": ({"key": pyarrow.array([1, None, 3], "float32"), "id": numpy.zeros(3, "u8")}, "missing values"),
+    "references": ({"key": numpy.zeros(3, "f4"), "id": numpy.array([(1,), (2,), (3,)], [("o", object)])}, "objects"),
+    "names that are no text": (pandas.DataFrame({1: [1.0]}), "data frame"),
     "python numbers": ({"key": [1.0, 2.0], "id": [1, 2]}, "float64"),
 }
 
@@ -112,6 +122,10 @@ WRONG_SCHEMAS = {
     "dates": ({"key": "datetime64[s]"}, "datetime64"),
     "big-endian": ({"key": ">f4"}, "cannot be stored"),
     "complex": ({"key": "c16"}, "complex"),
+    "nothing": ({"key": None}, "type is missing"),
+    "text": ({"key": "f4", "name": "S5"}, "cannot be stored"),
+    "no type at all": ({"key": "nonsense"}, "column 'key'"),
+    "references": ({"key": "f4", "o": numpy.dtype([("o", object)])}, "cannot be stored"),
     "an opaque key": ({"key": "V8"}, "fixed_bytes"),
 }
 
@@ -160,3 +174,90 @@ def test_ingest_stores_what_the_command_stores(tmp_path):
     with pytest.raises(turbidite.OperationError, match="already exists"):
         turbidite.ingest(source, tmp_path / "ours.tbd", key="energy", derive=DERIVATIONS)
     shutil.rmtree(tmp_path / "ours.tbd")
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize("error", [ValueError("\udcff"), Unprintable(), KeyboardInterrupt()])
+def test_any_exception_aborts_and_is_the_one_that_is_raised(tmp_path, error):
+    path = tmp_path / "any.tbd"
+    with turbidite.Writer(path, {"key": "f4"}, key="key") as writer:
+        with pytest.raises(type(error)) as raised, writer.epoch(1):
+            writer.append({"key": numpy.ones(100, "f4")})
+            raise error
+        assert raised.value is error and not getattr(error, "__notes__", [])
+        with writer.epoch(2):
+            writer.append({"key": numpy.ones(100, "f4")})
+    assert turbidite.open(path).epochs == [2]
+
+
+def test_an_epoch_waits_for_the_appends_of_other_threads(tmp_path):
+    path = tmp_path / "threads.tbd"
+    rows = {"key": numpy.random.default_rng(1).random(1_000_000, "f4")}
+    appended = []
+    with turbidite.Writer(path, {"key": "f4"}, key="key", ranks=2) as writer:
+        with writer.epoch(1):
+            began = threading.Event()
+
+            def append() -> None:
+                began.set()
+                try:
+                    appended.append(writer.append(rows, rank=1))
+                except turbidite.UsageError:
+                    appended.append(0)
+
+            thread = threading.Thread(target=append)
+            thread.start()
+            began.wait()
+        thread.join()
+    assert turbidite.open(path).query().count() == appended[0], "all rows of an append, or none"
+
+
+def test_a_fork_leaves_its_parents_epoch_alone(tmp_path):
+    path = tmp_path / "fork.tbd"
+    rows = {"key": numpy.ones(1000, "f4")}
+    with turbidite.Writer(path, {"key": "f4"}, key="key") as writer, writer.epoch(1):
+        writer.append(rows)
+        child = os.fork()
+        if child == 0:
+            try:
+                writer.append(rows)
+            except turbidite.UsageError as error:
+                os._exit(0 if "forked" in str(error) and not del_writer(writer) else 1)
+            os._exit(2)
+        assert os.waitpid(child, 0)[1] == 0
+        writer.append(rows)
+    assert turbidite.open(path).query().count() == 2000
+
+
+def del_writer(writer: turbidite.Writer) -> bool:
+    """Drops the writer's core as the end of an interpreter does; returns False."""
+    writer._core = None
+    return False
+
+
+def test_units_must_have_their_columns(tmp_path):
+    with pytest.raises(turbidite.UsageError, match="energi"):
+        turbidite.Writer(tmp_path / "units.tbd", {"key": "f4"}, key="key", units={"energi": "MeV"})
+
+
+def test_frames_hold_bytes_and_may_be_changed(tmp_path):
+    path = tmp_path / "bytes.tbd"
+    payload = numpy.array([b"ab", b"cd", b"ef"], "V2")
+    with turbidite.Writer(path, {"key": "f4", "payload": "V2"}, key="key") as writer, writer.epoch(1):
+        writer.append({"key": numpy.arange(3, dtype="f4"), "payload": payload})
+    frame = turbidite.open(path).query(order="key").to_pandas()
+    assert frame["payload"].tolist() == [b"ab", b"cd", b"ef"] and "ab" in str(frame)
+    frame.loc[0, "key"] = 7
+    assert frame["key"].tolist() == [7, 1, 2]
+
+
+@pytest.mark.parametrize("given", [{"key": "-ux"}, {"derive": ["-e = ux"]}, {"ranks": -1}, {"columns": "ux,uy"}])
+def test_arguments_of_ingest_are_never_options(tmp_path, given):
+    with pytest.raises(turbidite.UsageError):
+        turbidite.ingest(ROOT / "testdata" / "vpic", tmp_path / "no.tbd", **{"key": "ux", **given})
+    with pytest.raises(turbidite.TurbiditeError, match="-nothing"):
+        turbidite.ingest("-nothing", tmp_path / "no.tbd", key="ux")

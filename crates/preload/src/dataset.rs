@@ -22,7 +22,7 @@ use crate::world::World;
 /// Default timeout for a missing rank. The other ranks then stop indexing.
 const STALL_LIMIT: Duration = Duration::from_secs(300);
 
-/// Timeout of an append for credit, while all ranks are in the same call.
+/// Timeout of an append that waits for credit, while all ranks are in the same call.
 const CREDIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Counts of a dataset's epochs and of this rank's files, for the summary at the end.

@@ -17,6 +17,8 @@ pub(crate) struct Column {
     address: usize,
     stride: usize,
     len: usize,
+    /// From the first byte of the first value to the last byte of the last one.
+    bytes: usize,
     data_type: DataType,
 }
 
@@ -28,7 +30,13 @@ impl Column {
         if numpy.getattr("ma")?.call_method1("isMaskedArray", (array,))?.is_truthy()? {
             return Err(refuse("a masked array cannot be stored: fill its gaps, array.filled(...)".into()));
         }
+        if has_nulls(array)? {
+            return Err(refuse("it has missing values, which cannot be stored: fill them first".into()));
+        }
         let mut array = numpy.call_method1("asarray", (array,))?;
+        if array.getattr("dtype")?.getattr("hasobject")?.is_truthy()? {
+            return Err(refuse("an array of Python objects cannot be stored".into()));
+        }
         let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
         let type_string: String = item(&interface, "typestr")?.extract()?;
         let wanted = type_string_of(data_type);
@@ -60,7 +68,11 @@ impl Column {
             step = stride(&interface)?;
         }
         let (address, _): (usize, bool) = item(&interface, "data")?.extract()?;
-        Ok(Self { _array: array.unbind(), address, stride: step.unsigned_abs().max(width), len, data_type })
+        let stride = step.unsigned_abs().max(width);
+        let bytes = len.saturating_sub(1).checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
+        let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
+        let bytes = bytes.ok_or_else(|| refuse("its strides reach beyond the memory of a machine".into()))?;
+        Ok(Self { _array: array.unbind(), address, stride, len, bytes: if len == 0 { 0 } else { bytes }, data_type })
     }
 
     /// Returns the number of values.
@@ -70,15 +82,14 @@ impl Column {
 
     /// Returns the values as the core takes them.
     pub(crate) fn view(&self) -> ColumnView<'_> {
-        let width = self.data_type.width();
-        let bytes = if self.len == 0 { 0 } else { (self.len - 1) * self.stride + width };
-        let memory = if bytes == 0 {
+        let memory = if self.bytes == 0 {
             &[][..]
         } else {
-            // SAFETY: NumPy's interface describes `len` values `stride` bytes apart from `address` on, which the array
-            // that this struct holds keeps allocated. A program that writes to them during the call stores either
-            // value.
-            unsafe { std::slice::from_raw_parts(self.address as *const u8, bytes) }
+            // SAFETY: NumPy's interface describes `len` values `stride` bytes apart from `address` on, which are the
+            // next `bytes` bytes. The array that this struct holds keeps them allocated. That no other thread writes to
+            // the array meanwhile is the caller's duty, as for every function of NumPy that releases the interpreter's
+            // lock.
+            unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) }
         };
         match ColumnView::new(memory, self.stride, self.len, self.data_type) {
             Ok(view) => view,
@@ -89,6 +100,19 @@ impl Column {
 
 fn item<'py>(interface: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     interface.get_item(name)?.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
+}
+
+/// Returns whether an array of pandas or Arrow has missing values, which NumPy would turn into NaN.
+fn has_nulls(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if array.hasattr("null_count")? {
+        let count = array.getattr("null_count")?;
+        let count = if count.is_callable() { count.call0()? } else { count };
+        return count.gt(0);
+    }
+    // Of pandas' types, those of NumPy hold NaN as a value; the others have a mask.
+    let is_extension =
+        array.hasattr("isna")? && array.hasattr("dtype")? && array.getattr("dtype")?.hasattr("na_value")?;
+    if is_extension { array.call_method0("isna")?.call_method0("any")?.is_truthy() } else { Ok(false) }
 }
 
 /// Returns NumPy's name of a type.
@@ -124,7 +148,11 @@ pub(crate) fn data_type(py: Python<'_>, name: &str, stated: &Bound<'_, PyAny>) -
             return Ok(data_type);
         }
     }
-    let dtype = py.import("numpy")?.call_method1("dtype", (stated,))?;
+    if stated.is_none() {
+        return Err(usage(py, format!("column '{name}': a type is missing")));
+    }
+    let dtype = py.import("numpy")?.call_method1("dtype", (stated,));
+    let dtype = dtype.map_err(|error| usage(py, format!("column '{name}': {}", error.value(py))))?;
     let type_string: String = dtype.getattr("str")?.extract()?;
     let known = [
         DataType::I8,
@@ -141,8 +169,8 @@ pub(crate) fn data_type(py: Python<'_>, name: &str, stated: &Bound<'_, PyAny>) -
     if let Some(found) = known.into_iter().find(|data_type| type_string_of(*data_type) == type_string) {
         return Ok(found);
     }
-    let opaque = type_string.strip_prefix("|V").or_else(|| type_string.strip_prefix("|S"));
-    match opaque.and_then(|width| width.parse().ok()) {
+    let is_opaque = !dtype.getattr("hasobject")?.is_truthy()?;
+    match type_string.strip_prefix("|V").filter(|_| is_opaque).and_then(|width| width.parse().ok()) {
         Some(width) => Ok(DataType::FixedBytes(width)),
         None => Err(usage(
             py,
@@ -151,23 +179,36 @@ pub(crate) fn data_type(py: Python<'_>, name: &str, stated: &Bound<'_, PyAny>) -
     }
 }
 
+/// Returns the names of the columns of one append.
+fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let given = rows.get_type().name()?.to_string();
+    let refuse = || usage(py, format!("rows are a dict of arrays, a structured array or a data frame, not {given}"));
+    let listed = if rows.is_instance(&py.import("numpy")?.getattr("ndarray")?)? {
+        let names = rows.getattr("dtype")?.getattr("names")?;
+        if names.is_none() {
+            return Err(usage(py, "an array without named fields has no columns: give a dict of arrays"));
+        }
+        names
+    } else if rows.hasattr("column_names")? {
+        // A table of pyarrow, or a batch of this package.
+        rows.getattr("column_names")?
+    } else if rows.hasattr("columns")? {
+        rows.getattr("columns")?
+    } else if rows.hasattr("keys")? {
+        rows.call_method0("keys")?
+    } else {
+        return Err(refuse());
+    };
+    let name = |one: PyResult<Bound<'_, PyAny>>| one?.extract::<String>().map_err(|_| refuse());
+    listed.try_iter().map_err(|_| refuse())?.map(name).collect()
+}
+
 /// Views the columns of one append: a mapping from names to arrays, a structured array, or a data frame.
 ///
 /// # Errors
 /// Names that are not those of the schema, and whatever [`Column::new`] refuses.
 pub(crate) fn columns(py: Python<'_>, schema: &Schema, rows: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
-    let names: Vec<String> = if rows.hasattr("dtype")? {
-        let names = rows.getattr("dtype")?.getattr("names")?;
-        if names.is_none() {
-            return Err(usage(py, "an array without named fields has no columns: give a dict of arrays"));
-        }
-        names.extract()?
-    } else if rows.hasattr("keys")? {
-        rows.call_method0("keys")?.try_iter()?.map(|key| key?.extract()).collect::<PyResult<_>>()?
-    } else {
-        let given = rows.get_type().name()?.to_string();
-        return Err(usage(py, format!("rows are a dict of arrays or a structured array, not {given}")));
-    };
+    let names = names(py, rows)?;
     let given: HashMap<&str, ()> = names.iter().map(|name| (name.as_str(), ())).collect();
     let known = schema.columns();
     if let Some(missing) = known.iter().find(|column| !given.contains_key(column.name.as_str())) {
@@ -178,7 +219,13 @@ pub(crate) fn columns(py: Python<'_>, schema: &Schema, rows: &Bound<'_, PyAny>) 
     }
     let views: Vec<Column> = known
         .iter()
-        .map(|column| Column::new(py, &column.name, &rows.get_item(&column.name)?, column.data_type))
+        .map(|column| {
+            let values = match rows.hasattr("column_names")? {
+                true => rows.call_method1("column", (&column.name,))?,
+                false => rows.get_item(&column.name)?,
+            };
+            Column::new(py, &column.name, &values, column.data_type)
+        })
         .collect::<PyResult<_>>()?;
     if let Some(other) = views.iter().position(|view| view.len() != views[0].len()) {
         let (first, second) = (&known[0].name, &known[other].name);

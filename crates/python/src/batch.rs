@@ -99,38 +99,53 @@ impl BatchColumn {
     }
 }
 
+/// Returns NumPy's name of an Arrow type; `None` for types that no dataset has.
+pub(crate) fn type_string(data_type: &DataType) -> Option<String> {
+    Some(match data_type {
+        DataType::Int8 => "|i1".into(),
+        DataType::Int16 => "<i2".into(),
+        DataType::Int32 => "<i4".into(),
+        DataType::Int64 => "<i8".into(),
+        DataType::UInt8 => "|u1".into(),
+        DataType::UInt16 => "<u2".into(),
+        DataType::UInt32 => "<u4".into(),
+        DataType::UInt64 => "<u8".into(),
+        DataType::Float32 => "<f4".into(),
+        DataType::Float64 => "<f8".into(),
+        DataType::FixedSizeBinary(width) => format!("|V{width}"),
+        _ => return None,
+    })
+}
+
 /// Returns NumPy's type and the address of the values of a column without nulls.
 fn memory(column: &dyn Array) -> Option<(String, usize)> {
     if column.null_count() > 0 {
         return None;
     }
-    macro_rules! values {
-        ($($arrow:ident, $native:ident => $text:literal);* $(;)?) => {
+    macro_rules! address {
+        ($($arrow:ident => $native:ident),* $(,)?) => {
             match column.data_type() {
                 $(DataType::$arrow => {
-                    let values = column.as_primitive::<arrow_array::types::$native>().values();
-                    Some(($text.to_owned(), values.as_ptr() as usize))
+                    column.as_primitive::<arrow_array::types::$native>().values().as_ptr() as usize
                 })*
-                DataType::FixedSizeBinary(width) => {
-                    let values = column.as_fixed_size_binary();
-                    Some((format!("|V{width}"), values.value_data().as_ptr() as usize))
-                }
-                _ => None,
+                DataType::FixedSizeBinary(_) => column.as_fixed_size_binary().value_data().as_ptr() as usize,
+                _ => return None,
             }
         };
     }
-    values! {
-        Int8, Int8Type => "|i1";
-        Int16, Int16Type => "<i2";
-        Int32, Int32Type => "<i4";
-        Int64, Int64Type => "<i8";
-        UInt8, UInt8Type => "|u1";
-        UInt16, UInt16Type => "<u2";
-        UInt32, UInt32Type => "<u4";
-        UInt64, UInt64Type => "<u8";
-        Float32, Float32Type => "<f4";
-        Float64, Float64Type => "<f8";
-    }
+    let address = address! {
+        Int8 => Int8Type,
+        Int16 => Int16Type,
+        Int32 => Int32Type,
+        Int64 => Int64Type,
+        UInt8 => UInt8Type,
+        UInt16 => UInt16Type,
+        UInt32 => UInt32Type,
+        UInt64 => UInt64Type,
+        Float32 => Float32Type,
+        Float64 => Float64Type,
+    };
+    Some((type_string(column.data_type())?, address))
 }
 
 /// Exports an array as the pair of capsules that the Arrow PyCapsule interface defines.

@@ -36,6 +36,22 @@ struct Arguments {
     check: bool,
 }
 
+/// An end of a histogram's range. Integers stay exact.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+enum Edge {
+    Whole(i128),
+    Real(f64),
+}
+
+impl From<Edge> for Value {
+    fn from(edge: Edge) -> Self {
+        match edge {
+            Edge::Whole(whole) => Self::Int(whole),
+            Edge::Real(real) => Self::Float(real),
+        }
+    }
+}
+
 /// The arguments of a histogram.
 #[derive(Debug, FromPyObject)]
 struct HistogramArguments {
@@ -44,7 +60,7 @@ struct HistogramArguments {
     #[pyo3(item)]
     bins: usize,
     #[pyo3(item)]
-    range: Option<(f64, f64)>,
+    range: Option<(Edge, Edge)>,
     #[pyo3(item)]
     log: bool,
     #[pyo3(item)]
@@ -99,10 +115,14 @@ fn precision(exact: bool) -> Precision {
     if exact { Precision::Exact } else { Precision::Bounded }
 }
 
-/// Returns a value as JSON: integers exactly, other numbers as Python prints them (`inf` has no JSON).
+/// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.
 fn number(value: Value) -> Json {
     match value {
-        Value::Int(whole) => i64::try_from(whole).map_or_else(|_| json!(whole as u64), |whole| json!(whole)),
+        Value::Int(whole) => match (i64::try_from(whole), u64::try_from(whole)) {
+            (Ok(whole), _) => json!(whole),
+            (_, Ok(whole)) => json!(whole),
+            _ => json!(whole.to_string()),
+        },
         Value::Float(real) if real.is_finite() => json!(real),
         Value::Float(real) => json!(real.to_string()),
     }
@@ -182,7 +202,7 @@ impl Dataset {
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments) -> PyResult<String> {
         let HistogramArguments { column, bins, range, log, epochs, exact } = arguments;
         let bins = Bins {
-            range: range.map(|(from, to)| (Value::Float(from), Value::Float(to))),
+            range: range.map(|(from, to)| (from.into(), to.into())),
             scale: if log { BinScale::Log } else { BinScale::Linear },
             ..Bins::new(bins)
         };

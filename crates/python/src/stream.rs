@@ -1,14 +1,16 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
+use std::sync::Arc;
+
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, Field, SchemaRef};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use turbidite::Error;
 use turbidite::query::{QueryStream, Tracks};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
 
 /// The batches of a result.
@@ -50,6 +52,15 @@ impl Stream {
 
 #[pymethods]
 impl Stream {
+    /// The names of the columns, and NumPy's names of their types.
+    fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
+        let Some(batches) = &self.batches else {
+            return Err(usage(py, "an Arrow stream has taken the batches: run the query again"));
+        };
+        let named = |field: &Arc<Field>| Some((field.name().clone(), type_string(field.data_type())?));
+        Ok(batches.schema().fields().iter().filter_map(named).collect())
+    }
+
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
         this
     }

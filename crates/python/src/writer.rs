@@ -17,12 +17,30 @@ pub(crate) struct Writer {
     job: std::sync::Mutex<Option<std::sync::Arc<LocalJob>>>,
     schema: Schema,
     ranks: u32,
+    /// The process that opened the writer: a fork has none of its threads.
+    process: u32,
 }
 
 impl Writer {
     fn job(&self, py: Python<'_>) -> PyResult<std::sync::Arc<LocalJob>> {
-        let job = self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        job.clone().ok_or_else(|| usage(py, "the writer is closed"))
+        if self.process != std::process::id() {
+            return Err(usage(py, "the writer belongs to the process that opened it: a forked process opens its own"));
+        }
+        self.locked().clone().ok_or_else(|| usage(py, "the writer is closed"))
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Option<std::sync::Arc<LocalJob>>> {
+        self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for Writer {
+    /// Leaves the job to its own process: a fork must neither wait for threads that it does not have, nor remove the
+    /// lock.
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            std::mem::forget(self.locked().take());
+        }
     }
 }
 
@@ -47,6 +65,9 @@ impl Writer {
             }
             stated.push(column);
         }
+        if let Some((name, _)) = units.iter().find(|(name, _)| !columns.contains(name).unwrap_or(false)) {
+            return Err(usage(py, format!("units: there is no column {name}")));
+        }
         let schema = Schema::new(stated, key).map_err(|error| exception(py, &error.into()))?;
         let mut options = WriteOptions::new(ranks);
         options.if_exists = match if_exists {
@@ -57,7 +78,12 @@ impl Writer {
         };
         let job =
             py.detach(|| LocalJob::open(&path, schema.clone(), options)).map_err(|error| exception(py, &error))?;
-        Ok(Self { job: std::sync::Mutex::new(Some(std::sync::Arc::new(job))), schema, ranks })
+        Ok(Self {
+            job: std::sync::Mutex::new(Some(std::sync::Arc::new(job))),
+            schema,
+            ranks,
+            process: std::process::id(),
+        })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
@@ -89,19 +115,25 @@ impl Writer {
     /// Aborts the epoch: nothing of it will be visible.
     fn abort_epoch(&self, py: Python<'_>, cause: String) -> PyResult<()> {
         let job = self.job(py)?;
-        py.detach(|| {
-            let _ = job.refuse(cause);
-            let _ = job.end_epoch();
-            job.discard_failed().map(drop)
-        })
-        .map_err(|error| exception(py, &error))
+        py.detach(|| job.abort_epoch(cause)).map_err(|error| exception(py, &error))
     }
 
     /// Closes the dataset.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let job = self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let Some(job) = job.map(std::sync::Arc::try_unwrap) else { return Ok(()) };
-        let job = job.map_err(|_| usage(py, "another thread is still writing"))?;
-        py.detach(|| job.close()).map_err(|error| exception(py, &error))
+        if self.process != std::process::id() {
+            return Ok(());
+        }
+        let mut held = self.locked();
+        match held.take().map(std::sync::Arc::try_unwrap) {
+            None => Ok(()),
+            Some(Ok(job)) => {
+                drop(held);
+                py.detach(|| job.close()).map_err(|error| exception(py, &error))
+            }
+            Some(Err(job)) => {
+                *held = Some(job);
+                Err(usage(py, "another thread is still writing: join it before the writer is closed"))
+            }
+        }
     }
 }

@@ -41,7 +41,7 @@ pub struct WriteOptions {
     pub threads: usize,
     /// Maximum number of data batches waiting at a receiver.
     pub credit_batches: usize,
-    /// Timeout of an append for credit. Afterwards its records stay on their rank as spills.
+    /// Timeout of an append that waits for credit. Afterwards its records stay on their rank as spills.
     pub credit_timeout: Duration,
     /// Maximum time of a collective call without progress, or `None` for no limit.
     pub stall_limit: Option<Duration>,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,7 @@ class Schema:
         return [column.name for column in self.columns]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Histogram:
     """The rows of a column by bins. Without ``exact=True`` the counts are estimates within guaranteed bounds."""
 
@@ -60,13 +61,24 @@ class Histogram:
     """At least so many rows are in each bin."""
     most: numpy.ndarray[Any, Any]
     """At most so many rows are in each bin."""
+    below: tuple[int, int, int]
+    """Rows below the first bin: at least, about, at most."""
+    above: tuple[int, int, int]
+    """Rows above the last bin: at least, about, at most."""
+    negative_infinity: tuple[int, int, int]
+    """Rows with minus infinity: at least, about, at most."""
+    positive_infinity: tuple[int, int, int]
+    """Rows with infinity: at least, about, at most."""
     nan: int
     """Rows with NaN."""
 
 
 @dataclass(frozen=True)
 class Quantile:
-    """The value below which a share of the rows lies: an estimate within guaranteed bounds."""
+    """The value below which a share of the rows lies: an estimate within guaranteed bounds.
+
+    Values of integer columns are integers.
+    """
 
     share: float
     least: float
@@ -74,19 +86,57 @@ class Quantile:
     most: float
 
 
-def _labels(epochs: Epochs, known: Sequence[int]) -> list[int] | None:
-    """Resolves the epochs of a request; None stands for all."""
+def _natural(name: str, value: Any) -> int:
+    """Returns a whole number from 0 on; anything else is refused rather than rounded."""
+    try:
+        found = operator.index(value)
+    except TypeError:
+        found = None
+    if found is None or isinstance(value, (bool, numpy.bool_)):
+        raise UsageError(f"{name}: a whole number is needed, not {value!r}")
+    if found < 0:
+        raise UsageError(f"{name}: {found} is negative")
+    return found
+
+
+def _number(value: float | str) -> float:
+    """Returns a number of the core's JSON: integers exactly, and infinities, which JSON cannot express."""
+    if not isinstance(value, str):
+        return value
+    return int(value) if value.lstrip("-").isdigit() else float(value)
+
+
+def _optional(name: str, value: Any) -> int | None:
+    return None if value is None else _natural(name, value)
+
+
+def _names(name: str, columns: Sequence[str] | None) -> list[str] | None:
+    if isinstance(columns, str):
+        raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
+    return None if columns is None else list(columns)
+
+
+def _selection(epochs: Epochs) -> list[int] | slice | None:
+    """Checks the epochs of a request. A slice stays one: each use applies it to the epochs that exist then."""
     if epochs is None:
         return None
     if isinstance(epochs, slice):
         if epochs.step is not None:
             raise UsageError("epochs: a slice of labels has no step")
-        first = known[0] if epochs.start is None and known else epochs.start
-        last = known[-1] if epochs.stop is None and known else epochs.stop
-        return [label for label in known if first <= label <= last]
-    if isinstance(epochs, (int, numpy.integer)):
-        return [int(epochs)]
-    return [int(label) for label in epochs]
+        return slice(_optional("epochs", epochs.start), _optional("epochs", epochs.stop))
+    if isinstance(epochs, (str, bytes)):
+        raise UsageError(f"epochs: labels are numbers, not the text {epochs!r}")
+    if isinstance(epochs, Iterable):
+        return [_natural("epochs", label) for label in epochs]
+    return [_natural("epochs", epochs)]
+
+
+def _labels(selection: list[int] | slice | None, dataset: Dataset) -> list[int] | None:
+    """Returns the labels of a selection; None stands for all."""
+    if not isinstance(selection, slice):
+        return selection
+    first, last = selection.start, selection.stop
+    return [label for label in dataset.epochs if (first is None or first <= label) and (last is None or label <= last)]
 
 
 class _Result:
@@ -105,17 +155,17 @@ class _Result:
 
     def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
         """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
-        parts: dict[str, list[numpy.ndarray[Any, Any]]] = {}
         stream = self._start()
-        for batch in stream:
-            for name in batch.column_names:
-                parts.setdefault(name, []).append(numpy.asarray(batch.column(name)))
-        if not parts:
-            return self._empty()
-        return {name: one[0] if len(one) == 1 else numpy.concatenate(one) for name, one in parts.items()}
+        columns = stream.columns()
+        batches = list(stream)
+        found: dict[str, numpy.ndarray[Any, Any]] = {}
+        for name, dtype in columns:
+            parts = [numpy.asarray(batch.column(name)) for batch in batches]
+            found[name] = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
+        return found
 
-    def _empty(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        raise NotImplementedError
+    def __array__(self, dtype: object = None, copy: object = None) -> numpy.ndarray[Any, Any]:
+        raise TypeError("a result has several columns: use to_numpy(), which returns a dict of arrays")
 
     def to_arrow(self) -> pyarrow.Table:
         """Returns a `pyarrow.Table`. Needs pyarrow."""
@@ -124,10 +174,14 @@ class _Result:
         return pyarrow.table(self)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `pandas.DataFrame`. Needs pandas."""
+        """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
         import pandas
 
-        return pandas.DataFrame(self.to_numpy(), copy=False)
+        arrays = self.to_numpy()
+        # pandas has no type of fixed width for bytes.
+        opaque = {name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"}
+        index = None if arrays else range(sum(len(batch) for batch in self))
+        return pandas.DataFrame({name: opaque.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
 
     def to_polars(self) -> polars.DataFrame:
         """Returns a `polars.DataFrame`. Needs Polars."""
@@ -143,78 +197,67 @@ class Query(_Result):
     >>> hot = turbidite.open("run.tbd").query("energy >= 1.5 and abs(ux) < 1", order="key")  # doctest: +SKIP
     """
 
-    def __init__(self, dataset: Dataset, arguments: Arguments) -> None:
+    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: Arguments) -> None:
         self._dataset = dataset
+        self._selection = selection
         self._arguments = arguments
 
-    def _start(self) -> _core.Stream:
-        return self._dataset._core.stream(self._arguments)
+    def _resolved(self) -> Arguments:
+        return {**self._arguments, "epochs": _labels(self._selection, self._dataset)}
 
-    def _empty(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        types = {column.name: column.type for column in self._dataset.schema.columns}
-        names = self._arguments["columns"] or [*types, "epoch"]
-        return {name: numpy.empty(0, _dtype(types.get(name, "u64"))) for name in names}
+    def _start(self) -> _core.Stream:
+        return self._dataset._core.stream(self._resolved())
 
     def count(self) -> int:
         """Counts the rows. Reads only the pages that statistics leave open."""
-        rows, limit = self._dataset._core.count(self._arguments), self._arguments["limit"]
+        rows, limit = self._dataset._core.count(self._resolved()), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
 
     def explain(self) -> str:
         """Returns what the query would read, and why, as text."""
-        return self._dataset._core.explain(self._arguments)[0]
+        return self._dataset._core.explain(self._resolved())[0]
 
     def plan(self) -> dict[str, Any]:
         """Returns what the query would read as a dict, like ``turbidite query --explain --json``."""
-        plan: dict[str, Any] = json.loads(self._dataset._core.explain(self._arguments)[1])
+        plan: dict[str, Any] = json.loads(self._dataset._core.explain(self._resolved())[1])
         return plan
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Query, (self._dataset, self._arguments)
+        return Query, (self._dataset, self._selection, self._arguments)
 
     def __repr__(self) -> str:
-        stated = {name: value for name, value in self._arguments.items() if value not in (None, False) and name != "check"}
+        usual = {"check": True, "ordered": False}
+        stated = {name: value for name, value in self._arguments.items() if value != usual.get(name)}
+        if self._selection is not None:
+            stated["epochs"] = self._selection
         return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
 
 
 class Tracks(_Result):
     """The trajectories of particles: rows ordered by particle, then by epoch."""
 
-    def __init__(self, dataset: Dataset, arguments: TrackArguments) -> None:
+    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: TrackArguments) -> None:
         self._dataset = dataset
+        self._selection = selection
         self._arguments = arguments
 
     def _start(self) -> _core.Stream:
-        return self._dataset._core.tracks(self._arguments)
-
-    def _empty(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        types = {column.name: column.type for column in self._dataset.schema.columns}
-        names = self._arguments["columns"] or [name for name in types if name != self._arguments["id"]]
-        found = {self._arguments["id"]: numpy.empty(0, _dtype(types[self._arguments["id"]]))}
-        found["epoch"] = numpy.empty(0, "<u8")
-        return found | {name: numpy.empty(0, _dtype(types[name])) for name in names if name not in found}
+        return self._dataset._core.tracks({**self._arguments, "epochs": _labels(self._selection, self._dataset)})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Tracks, (self._dataset, self._arguments)
-
-
-def _dtype(type_name: str) -> str:
-    """Returns NumPy's name of a column type."""
-    if type_name.startswith("fixed_bytes"):
-        return f"|V{type_name[len('fixed_bytes(') : -1]}"
-    return f"<{type_name[0]}{int(type_name[1:]) // 8}"
+        return Tracks, (self._dataset, self._selection, self._arguments)
 
 
 class Dataset:
     """A dataset that is open for reading. Threads may share it; it pickles as its path."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
-        """The folder of the dataset."""
+        self.path = os.path.abspath(os.fsdecode(path))
+        """The folder of the dataset: absolute, so that it stays the same if the program changes its directory."""
         self._core = _core.Dataset(self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Dataset, (os.path.abspath(self.path),)
+        return Dataset, (self.path,)
 
     def __repr__(self) -> str:
         schema = self.schema
@@ -234,7 +277,7 @@ class Dataset:
 
     def stats(self, epoch: int) -> dict[str, Any]:
         """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing."""
-        found: dict[str, Any] = json.loads(self._core.statistics(epoch))
+        found: dict[str, Any] = json.loads(self._core.statistics(_natural("epoch", epoch)))
         return found
 
     def query(
@@ -255,18 +298,16 @@ class Dataset:
         """
         if order not in (None, "key", self.schema.key):
             raise UsageError(f"order: rows can be ordered by the key, '{self.schema.key}', not by '{order}'")
-        if isinstance(columns, str):
-            raise UsageError("columns: give a list of names, such as ['id', 'energy']")
         arguments: Arguments = {
             "where": where,
-            "epochs": _labels(epochs, self.epochs),
-            "columns": None if columns is None else list(columns),
+            "epochs": None,
+            "columns": _names("columns", columns),
             "ordered": order is not None,
-            "limit": limit,
-            "threads": threads,
+            "limit": _optional("limit", limit),
+            "threads": _optional("threads", threads),
             "check": check,
         }
-        return Query(self, arguments)
+        return Query(self, _selection(epochs), arguments)
 
     def tracks(
         self,
@@ -285,14 +326,14 @@ class Dataset:
         """
         arguments: TrackArguments = {
             "of": of,
-            "at": at,
+            "at": _natural("at", at),
             "id": id,
-            "epochs": _labels(epochs, self.epochs),
-            "columns": None if columns is None else list(columns),
-            "limit": limit,
-            "threads": threads,
+            "epochs": None,
+            "columns": _names("columns", columns),
+            "limit": _optional("limit", limit),
+            "threads": _optional("threads", threads),
         }
-        return Tracks(self, arguments)
+        return Tracks(self, _selection(epochs), arguments)
 
     def histogram(
         self,
@@ -307,26 +348,35 @@ class Dataset:
         """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open."""
         arguments: HistogramArguments = {
             "column": column,
-            "bins": bins,
+            "bins": _natural("bins", bins),
             "range": range,
             "log": log,
-            "epochs": _labels(epochs, self.epochs),
+            "epochs": _labels(_selection(epochs), self),
             "exact": exact,
         }
         found = json.loads(self._core.histogram(arguments))
         counts = numpy.array(found["bins"], dtype="u8").reshape(-1, 3)
-        edges = numpy.array([float(edge) for edge in found["edges"]])
-        return Histogram(column, edges, counts[:, 1], counts[:, 0], counts[:, 2], found["nan"])
+        edges = numpy.array([_number(edge) for edge in found["edges"]])
+        below, above, negative, positive = (
+            (found[name][0], found[name][1], found[name][2])
+            for name in ("below", "above", "negative_infinity", "positive_infinity")
+        )
+        rows, least, most = counts[:, 1], counts[:, 0], counts[:, 2]
+        return Histogram(column, edges, rows, least, most, below, above, negative, positive, found["nan"])
 
     def quantiles(
         self,
         column: str,
-        shares: Sequence[float] = (0.01, 0.25, 0.5, 0.75, 0.99),
+        shares: Sequence[float] | float = (0.01, 0.25, 0.5, 0.75, 0.99),
         *,
         epochs: Epochs = None,
         exact: bool = False,
     ) -> list[Quantile]:
         """Returns the values below which the given shares of the rows lie, with bounds."""
-        found = json.loads(self._core.quantiles(column, list(shares), _labels(epochs, self.epochs), exact))
+        if isinstance(shares, (int, float)):
+            shares = [shares]
+        found = json.loads(
+            self._core.quantiles(column, [float(share) for share in shares], _labels(_selection(epochs), self), exact)
+        )
         names = ("share", "least", "estimate", "most")
-        return [Quantile(*(float(one[name]) for name in names)) for one in found["quantiles"]]
+        return [Quantile(*(_number(one[name]) for name in names)) for one in found["quantiles"]]

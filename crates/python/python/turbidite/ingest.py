@@ -19,8 +19,12 @@ _CLASSES = {"usage": UsageError, "damage": CorruptionError, "failed": OperationE
 
 def command() -> str:
     """Returns the path of the ``turbidite`` command: the one of this environment, or of the path."""
-    name = os.environ.get("TURBIDITE") or os.path.join(sysconfig.get_path("scripts"), "turbidite")
-    found = shutil.which(name) or shutil.which("turbidite")
+    stated = os.environ.get("TURBIDITE")
+    if stated:
+        if shutil.which(stated) is None:
+            raise OperationError(f"TURBIDITE names '{stated}', which cannot be run")
+        return stated
+    found = shutil.which(os.path.join(sysconfig.get_path("scripts"), "turbidite")) or shutil.which("turbidite")
     if found is None:
         raise OperationError("the command 'turbidite' is neither in this environment nor on the path: install the package")
     return found
@@ -45,22 +49,24 @@ def ingest(
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. Returns the report of the
     command. The work is done by other threads and a process of its own, so that an interrupt ends it at once.
     """
-    arguments = ["ingest", os.fspath(source), "--out", os.fspath(out), "--key", key, "--if-exists", if_exists]
+    if isinstance(columns, str):
+        raise UsageError("columns: give a list of names, such as ['id', 'energy']")
+    arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
     options = {"species": species, "layout": layout, "epoch": epoch, "ranks": ranks, "threads": threads}
-    for name, value in options.items():
-        if value is not None:
-            arguments += [f"--{name}", str(value)]
+    arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if columns is not None:
-        arguments += ["--columns", ",".join(columns)]
-    for one in [derive] if isinstance(derive, str) else derive:
-        arguments += ["--derive", one]
-    done = subprocess.run([command(), *arguments, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        report: dict[str, Any] = json.loads(done.stdout)
-        return report
+        arguments.append(f"--columns={','.join(columns)}")
+    arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
+    program = [command(), *arguments, "--", os.fsdecode(source)]
+    done = subprocess.run(program, capture_output=True, encoding="utf-8", errors="replace", check=False)
     try:
+        if done.returncode == 0:
+            report: dict[str, Any] = json.loads(done.stdout)
+            return report
         error = json.loads(done.stderr.splitlines()[-1])["error"]
-    except (IndexError, KeyError, ValueError):
-        raise OperationError(done.stderr.strip() or f"turbidite ended with exit code {done.returncode}") from None
-    advice = f"; {error['advice']}" if error.get("advice") else ""
-    raise _CLASSES.get(error["class"], OperationError)(error["message"] + advice)
+        advice = f"; {error['advice']}" if error.get("advice") else ""
+        kind, message = _CLASSES.get(error["class"], OperationError), error["message"] + advice
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
+        said = done.stderr.strip() or "it said nothing"
+        raise OperationError(f"{program[0]} ended with exit code {done.returncode}: {said}") from None
+    raise kind(message)

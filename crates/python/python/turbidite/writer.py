@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from turbidite import _core
+from turbidite.dataset import _natural
 
 __all__ = ["Writer"]
 
@@ -35,7 +36,7 @@ class Writer:
         if_exists: str = "error",
         units: Mapping[str, str] | None = None,
     ) -> None:
-        self.path = os.fspath(path)
+        self.path = os.path.abspath(os.fsdecode(path))
         self.last: dict[str, Any] | None = None
         """The statistics of the last epoch written."""
         self._core = _core.Writer(self.path, dict(schema), key, ranks, if_exists, dict(units or {}))
@@ -52,22 +53,36 @@ class Writer:
 
         The block gets False if the epoch exists and is skipped; what it appends is an error then.
         """
-        begun = self._core.begin_epoch(epoch)
+        begun = self._core.begin_epoch(_natural("epoch", epoch))
         try:
             yield begun
         except BaseException as error:
             if begun:
-                self._core.abort_epoch(f"{type(error).__name__}: {error}")
+                self._abort(error)
             raise
         if begun:
             self.last = json.loads(self._core.end_epoch())
 
+    def _abort(self, error: BaseException) -> None:
+        """Aborts the epoch because of an exception, which stays the one that is raised."""
+        try:
+            cause = f"{type(error).__name__}: {error}".encode(errors="replace").decode()
+        except Exception:  # noqa: BLE001
+            # A user's __str__ may raise anything.
+            cause = type(error).__name__
+        try:
+            self._core.abort_epoch(cause)
+        except Exception as failed:  # noqa: BLE001
+            # The user's exception is the one to raise.
+            error.add_note(f"the epoch could not be aborted: {failed}")
+
     def append(self, rows: Any, *, rank: int = 0) -> int:
         """Appends rows: a dict of arrays, a structured array or a data frame. Returns their number.
 
-        Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are.
+        Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are, while the
+        interpreter's lock is released: no other thread may write to them before the call returns.
         """
-        return self._core.append(rows, rank)
+        return self._core.append(rows, _natural("rank", rank))
 
     def close(self) -> None:
         """Closes the dataset. Nothing is lost without it but the check that it was possible."""

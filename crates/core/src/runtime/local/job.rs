@@ -1,7 +1,7 @@
 //! A job whose ranks all run in one process.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use uuid::Uuid;
@@ -70,6 +70,8 @@ pub struct LocalJob {
     descriptor: DatasetDescriptor,
     shared: Arc<Shared>,
     epoch: Mutex<Option<OpenEpoch>>,
+    /// Held shared by every append, and exclusively by the end of an epoch, which must not overtake an append.
+    appends: RwLock<()>,
     /// Failed attempts at epochs.
     failed: Mutex<Vec<(u64, Uuid)>>,
     lock: Option<WriterLock>,
@@ -150,6 +152,7 @@ impl LocalJob {
             descriptor,
             shared,
             epoch: Mutex::new(None),
+            appends: RwLock::new(()),
             failed: Mutex::default(),
             lock: Some(lock),
             notice,
@@ -210,6 +213,7 @@ impl LocalJob {
     pub fn append(&self, rank: u32, columns: &[ColumnView<'_>]) -> Result<()> {
         let outside = UsageError::Rank { rank, ranks: self.options.ranks };
         let mutex = self.shared.ranks.get(rank as usize).ok_or(outside)?;
+        let _appending = self.appends.read().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock_rank(mutex);
         if !state.endpoint.engine.is_open() {
             return Err(UsageError::State { call: "append", state: "outside an epoch" }.into());
@@ -260,6 +264,7 @@ impl LocalJob {
     }
 
     /// Ends the epoch on all ranks and commits it. The epoch is durable and can be queried when this function returns.
+    /// Waits for appends of other threads; appends that begin later are outside the epoch.
     ///
     /// # Errors
     /// [`Error::EpochFailed`] with the cause when any rank could not store its records. Earlier epochs are unchanged,
@@ -269,10 +274,12 @@ impl LocalJob {
         let Some(OpenEpoch { epoch, commit, begun }) = *open else {
             return Err(UsageError::State { call: "end_epoch", state: "outside an epoch" }.into());
         };
+        let no_appends = self.appends.write().unwrap_or_else(PoisonError::into_inner);
         for rank in &self.shared.ranks {
             lock_rank(rank).endpoint.engine.end();
         }
         *open = None;
+        drop(no_appends);
         self.drive_until(Endpoint::is_over, true)?;
         match lock_rank(&self.shared.ranks[0]).endpoint.take_outcome() {
             Some(Err(Failure { rank, cause })) => {
@@ -297,6 +304,22 @@ impl LocalJob {
         let refused = Error::Refused { rank: 0, class: ErrorClass::Failed, refusal: None, cause };
         lock_rank(&self.shared.ranks[0]).endpoint.object(refused);
         Ok(())
+    }
+
+    /// Aborts the open epoch and removes its parts. Parts of other failed epochs stay.
+    ///
+    /// # Errors
+    /// Outside an epoch; when messages cannot be decoded, the lock was broken, or storage fails.
+    pub fn abort_epoch(&self, cause: String) -> Result<()> {
+        self.refuse(cause)?;
+        match self.end_epoch() {
+            Err(Error::EpochFailed { .. }) => {}
+            Err(error) => return Err(error),
+            Ok(_) => return Err(Error::internal("a refused epoch was committed")),
+        }
+        let Some(aborted) = self.failed().pop() else { return Ok(()) };
+        self.check_lock()?;
+        discard_attempts(&*self.storage, &self.paths, &[aborted]).map(drop)
     }
 
     /// Removes the parts of failed epochs, for programs that have another copy of their records. Without this call, the

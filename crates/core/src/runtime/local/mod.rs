@@ -10,3 +10,6 @@ mod job;
 pub(super) mod mailbox;
 
 pub use job::LocalJob;
+
+#[cfg(test)]
+mod tests;

@@ -130,7 +130,7 @@ pub struct MachineOptions {
     pub held: [u16; Channel::COUNT],
     /// Size of a memtable in bytes.
     pub memtable_bytes: usize,
-    /// Timeout of an append for credit in nanoseconds. Afterwards records are spilled.
+    /// Timeout of an append that waits for credit in nanoseconds. Afterwards records are spilled.
     pub credit_timeout_ns: f64,
     /// Minimum number of rows per append. Never more than a block, which the engine takes as a whole.
     pub append_rows: u32,
