@@ -25,7 +25,7 @@ fn count(storage: &Arc<dyn Storage>) -> u64 {
 /// The end of the epoch may come before an append or after it, but not in the middle of its rows.
 #[test]
 fn an_epoch_does_not_end_within_an_append() {
-    for epoch in 0..8u64 {
+    for epoch in 0..24u64 {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let job = open(&storage);
         job.begin_epoch(epoch).unwrap();
@@ -33,7 +33,7 @@ fn an_epoch_does_not_end_within_an_append() {
         let (appended, ended) = std::thread::scope(|scope| {
             let append = scope.spawn(|| job.append(1, &[ColumnView::from(&ids)]));
             // Any moment is right: with some epochs the append has begun by then, with others it has not.
-            (0..epoch * 20_000).for_each(|step| {
+            (0..epoch * 400_000).for_each(|step| {
                 std::hint::black_box(step);
             });
             let ended = job.end_epoch();
