@@ -42,7 +42,8 @@ enum {
 
     /* Maximum number of incoming messages per batch channel, matched or lent: 2 MiB with batches of 32 KiB. */
     DATA_HELD = 64,
-    /* Limits at which no further control message is matched: the number and bytes of matched, unpolled messages. */
+    /* Limits on control messages that are matched but not yet polled: their number and total bytes. At either limit, no
+     * further control message is matched. */
     CONTROL_MATCHED = 64,
     CONTROL_MATCHED_BYTES = 64 << 20,
 };
@@ -66,7 +67,7 @@ struct outbox {
     struct departures channel[CHANNELS]; /* control is unbounded; batch channels hold DATA_IN_FLIGHT messages */
     uint32_t *data_to[CHANNELS];         /* batches in flight, per rank; NULL for control */
     uint32_t data_per_rank;
-    uint64_t *sent; /* messages accepted for each rank, on all channels; the rank's close receives all of them */
+    uint64_t *sent; /* messages accepted for each rank; close exchanges these counts to know when all have arrived */
 };
 
 /* An incoming or lent message. */

@@ -109,9 +109,8 @@ impl Control {
             Self::Request { version } => head(REQUEST).u32(*version),
             Self::Begin { version } => head(BEGIN).u32(*version),
             Self::Pivots { version, contributors, range, backlog, loads, pivots } => {
-                let count = u32::try_from(loads.len()).unwrap_or(u32::MAX);
                 let fields = head(PIVOTS).u32(*version).u32(*contributors).u64(range.0).u64(range.1);
-                let fields = fields.u64(*backlog).u32(count);
+                let fields = fields.u64(*backlog).count(loads.len());
                 loads.iter().fold(fields, |fields, (partition, rows)| fields.u32(*partition).u64(*rows)).block(pivots)
             }
             Self::Table { interval_rows, range, table } => {
@@ -121,12 +120,9 @@ impl Control {
             Self::Probe { round } => head(PROBE).u32(*round),
             Self::Delivered { round, delivered } => head(DELIVERED).u32(*round).u64(*delivered),
             Self::Closed => head(CLOSED),
-            Self::SealReport(SealReport::Payloads(payloads)) => {
-                let count = u32::try_from(payloads.len()).unwrap_or(u32::MAX);
-                payloads
-                    .iter()
-                    .fold(head(SEALED).u32(count), |fields, (rank, payload)| fields.u32(*rank).block(payload))
-            }
+            Self::SealReport(SealReport::Payloads(payloads)) => payloads
+                .iter()
+                .fold(head(SEALED).count(payloads.len()), |fields, (rank, payload)| fields.u32(*rank).block(payload)),
             Self::SealReport(SealReport::Failed(failure)) => {
                 head(SEALED_FAILED).u32(failure.rank).block(failure.cause.as_bytes())
             }

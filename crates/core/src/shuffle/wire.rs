@@ -55,6 +55,14 @@ impl FieldWriter {
         self
     }
 
+    /// Appends the number of entries that follow: one for each partition or rank, so fewer than 2^32. A larger number
+    /// would not match its entries, and the receiver would refuse the message and fail the epoch.
+    pub(super) fn count(self, entries: usize) -> Self {
+        let count = u32::try_from(entries);
+        debug_assert!(count.is_ok(), "a message with {entries} entries");
+        self.u32(count.unwrap_or(u32::MAX))
+    }
+
     /// Appends a length and `payload`. Every payload (batches, pivots, tables, one rank's entries) is far smaller than
     /// 4 GiB.
     pub(super) fn block(self, payload: &[u8]) -> Self {

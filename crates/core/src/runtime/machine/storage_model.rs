@@ -1,8 +1,8 @@
 //! A model of the receivers' storage: memtables, runs, part files and the time of each write.
 //!
 //! The model applies the writer's rules. A run ends when its memtable is full, or when most of its records lie outside
-//! the bounds of a new partition table. The model estimates that share from a sample of the run's keys. A receiver has
-//! two memtables, and accepts no batches while one is full and the other is being written.
+//! the receiver's bounds in a new partition table. The model estimates the share of such records from a sample of the
+//! run's keys. A receiver has two memtables, and accepts no batches while one is full and the other is being written.
 
 use super::options::{MachineOptions, StorageModel, Time, nanoseconds};
 use crate::format::RunKind;
@@ -10,13 +10,13 @@ use crate::format::RunKind;
 /// Maximum number of sampled keys of the current run.
 const REMEMBERED: usize = 32;
 
-/// The writer's constant: size of the memtables for strays, spills and NaN keys, as a fraction of the regular one.
+/// Divisor of the memtable size for strays, spills and NaN keys, as in the writer.
 const SIDE_FRACTION: u64 = 32;
 
-/// The writer's constant: minimum size of a run that a new partition table may end, as a fraction of a memtable.
+/// Divisor of the memtable size, as in the writer: a new partition table ends only runs of at least the resulting size.
 const MIN_RUN_FRACTION: u64 = 8;
 
-/// The writer's constant: share of a run's records outside the new partition above which the run ends.
+/// Maximum share of a run's records outside the new partition, as in the writer. Above it, the run ends.
 const MAX_OUTSIDE: f64 = 0.5;
 
 /// The state of one receiver's memtables and part file.
@@ -107,7 +107,7 @@ impl Store {
         if kind == RunKind::Regular {
             match receiver.keys.len() {
                 ..REMEMBERED => receiver.keys.push(key),
-                // The new key replaces the oldest sampled key.
+                // The new key replaces one of the sampled keys.
                 _ => receiver.keys[(receiver.rows % REMEMBERED as u64) as usize] = key,
             }
         }
@@ -121,8 +121,8 @@ impl Store {
         }
     }
 
-    /// Installs a partition table that assigns the keys between `low` and `high` to `rank`. Appends the memtable to
-    /// `full` if most of its sampled keys lie outside.
+    /// Installs a partition table that assigns the keys between `low` and `high` to `rank`. Appends the regular
+    /// memtable to `full` if it has the minimum size and most of its sampled keys lie outside these bounds.
     pub(super) fn set_bounds(&mut self, rank: u32, (low, high): (u64, u64), full: &mut Vec<FullMemtable>) {
         let least = self.capacity_rows / MIN_RUN_FRACTION;
         let receiver = &mut self.receivers[rank as usize];
