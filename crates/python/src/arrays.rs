@@ -1,13 +1,14 @@
 //! Views of the caller's NumPy arrays, without a copy.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::str::FromStr;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use turbidite::{ColumnView, DataType, Schema};
 
-use crate::errors::usage;
+use crate::batch::type_string;
+use crate::errors::{exception, usage};
 
 /// One column of an append: an array, and its values in memory.
 #[derive(Debug)]
@@ -38,9 +39,9 @@ impl Column {
             return Err(refuse("an array of Python objects cannot be stored".into()));
         }
         let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
-        let type_string: String = item(&interface, "typestr")?.extract()?;
-        let wanted = type_string_of(data_type);
-        if type_string != wanted {
+        let given: String = item(&interface, "typestr")?.extract()?;
+        let wanted = type_string(&data_type.arrow()).unwrap_or_default();
+        if given != wanted {
             let dtype = array.getattr("dtype")?.str()?;
             return Err(refuse(format!(
                 "an array of {dtype} is given, but the column is {data_type}; convert it: array.astype('{wanted}')"
@@ -80,8 +81,8 @@ impl Column {
         self.len
     }
 
-    /// Returns the values as the core takes them.
-    pub(crate) fn view(&self) -> ColumnView<'_> {
+    /// Returns the values as the core reads them.
+    pub(crate) fn view(&self, py: Python<'_>) -> PyResult<ColumnView<'_>> {
         let memory = if self.bytes == 0 {
             &[][..]
         } else {
@@ -91,10 +92,7 @@ impl Column {
             // lock.
             unsafe { std::slice::from_raw_parts(self.address as *const u8, self.bytes) }
         };
-        match ColumnView::new(memory, self.stride, self.len, self.data_type) {
-            Ok(view) => view,
-            Err(error) => unreachable!("the slice has {} values: {error}", self.len),
-        }
+        ColumnView::new(memory, self.stride, self.len, self.data_type).map_err(|error| exception(py, &error.into()))
     }
 }
 
@@ -113,23 +111,6 @@ fn has_nulls(array: &Bound<'_, PyAny>) -> PyResult<bool> {
     let is_extension =
         array.hasattr("isna")? && array.hasattr("dtype")? && array.getattr("dtype")?.hasattr("na_value")?;
     if is_extension { array.call_method0("isna")?.call_method0("any")?.is_truthy() } else { Ok(false) }
-}
-
-/// Returns NumPy's name of a type.
-fn type_string_of(data_type: DataType) -> String {
-    match data_type {
-        DataType::I8 => "|i1".into(),
-        DataType::I16 => "<i2".into(),
-        DataType::I32 => "<i4".into(),
-        DataType::I64 => "<i8".into(),
-        DataType::U8 => "|u1".into(),
-        DataType::U16 => "<u2".into(),
-        DataType::U32 => "<u4".into(),
-        DataType::U64 => "<u8".into(),
-        DataType::F32 => "<f4".into(),
-        DataType::F64 => "<f8".into(),
-        DataType::FixedBytes(width) => format!("|V{width}"),
-    }
 }
 
 /// Returns the type of a column: the core's name of it, or whatever `numpy.dtype` takes.
@@ -154,28 +135,24 @@ pub(crate) fn data_type(py: Python<'_>, name: &str, stated: &Bound<'_, PyAny>) -
     let dtype = py.import("numpy")?.call_method1("dtype", (stated,));
     let dtype = dtype.map_err(|error| usage(py, format!("column '{name}': {}", error.value(py))))?;
     let type_string: String = dtype.getattr("str")?.extract()?;
-    let known = [
-        DataType::I8,
-        DataType::I16,
-        DataType::I32,
-        DataType::I64,
-        DataType::U8,
-        DataType::U16,
-        DataType::U32,
-        DataType::U64,
-        DataType::F32,
-        DataType::F64,
-    ];
-    if let Some(found) = known.into_iter().find(|data_type| type_string_of(*data_type) == type_string) {
-        return Ok(found);
-    }
     let is_opaque = !dtype.getattr("hasobject")?.is_truthy()?;
-    match type_string.strip_prefix("|V").filter(|_| is_opaque).and_then(|width| width.parse().ok()) {
-        Some(width) => Ok(DataType::FixedBytes(width)),
-        None => Err(usage(
+    stored_type(&type_string, is_opaque).ok_or_else(|| {
+        usage(
             py,
             format!("column '{name}': the type {dtype} cannot be stored; little-endian integers, f4, f8 and V can"),
-        )),
+        )
+    })
+}
+
+/// Returns the type that NumPy calls `type_string`: byte order, kind and bytes, such as `<f4`.
+fn stored_type(type_string: &str, is_opaque: bool) -> Option<DataType> {
+    let native = type_string.strip_prefix(['<', '|'])?;
+    let (kind, bytes) = native.split_at_checked(1)?;
+    let bytes: u32 = bytes.parse().ok()?;
+    match kind {
+        "V" => is_opaque.then_some(DataType::FixedBytes(bytes)),
+        "i" | "u" | "f" => DataType::from_str(&format!("{kind}{}", bytes.checked_mul(8)?)).ok(),
+        _ => None,
     }
 }
 
@@ -209,9 +186,9 @@ fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 /// Names that are not those of the schema, and whatever [`Column::new`] refuses.
 pub(crate) fn columns(py: Python<'_>, schema: &Schema, rows: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     let names = names(py, rows)?;
-    let given: HashMap<&str, ()> = names.iter().map(|name| (name.as_str(), ())).collect();
+    let given: HashSet<&str> = names.iter().map(String::as_str).collect();
     let known = schema.columns();
-    if let Some(missing) = known.iter().find(|column| !given.contains_key(column.name.as_str())) {
+    if let Some(missing) = known.iter().find(|column| !given.contains(column.name.as_str())) {
         return Err(usage(py, format!("column '{}' is missing", missing.name)));
     }
     if let Some(surplus) = names.iter().find(|name| schema.index_of(name).is_none()) {

@@ -1,6 +1,7 @@
 //! Writes a dataset from arrays.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -14,7 +15,7 @@ use crate::errors::{exception, usage};
 #[derive(Debug)]
 pub(crate) struct Writer {
     /// `None` once the writer is closed.
-    job: std::sync::Mutex<Option<std::sync::Arc<LocalJob>>>,
+    job: Mutex<Option<Arc<LocalJob>>>,
     schema: Schema,
     ranks: u32,
     /// The process that opened the writer: a fork has none of its threads.
@@ -22,15 +23,15 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    fn job(&self, py: Python<'_>) -> PyResult<std::sync::Arc<LocalJob>> {
+    fn job(&self, py: Python<'_>) -> PyResult<Arc<LocalJob>> {
         if self.process != std::process::id() {
             return Err(usage(py, "the writer belongs to the process that opened it: a forked process opens its own"));
         }
         self.locked().clone().ok_or_else(|| usage(py, "the writer is closed"))
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Option<std::sync::Arc<LocalJob>>> {
-        self.job.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<LocalJob>>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -78,12 +79,7 @@ impl Writer {
         };
         let job =
             py.detach(|| LocalJob::open(&path, schema.clone(), options)).map_err(|error| exception(py, &error))?;
-        Ok(Self {
-            job: std::sync::Mutex::new(Some(std::sync::Arc::new(job))),
-            schema,
-            ranks,
-            process: std::process::id(),
-        })
+        Ok(Self { job: Mutex::new(Some(Arc::new(job))), schema, ranks, process: std::process::id() })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
@@ -100,7 +96,7 @@ impl Writer {
         }
         let job = self.job(py)?;
         let columns = arrays::columns(py, &self.schema, rows)?;
-        let views: Vec<_> = columns.iter().map(arrays::Column::view).collect();
+        let views = columns.iter().map(|column| column.view(py)).collect::<PyResult<Vec<_>>>()?;
         py.detach(|| job.append(rank, &views)).map_err(|error| exception(py, &error))?;
         Ok(columns.first().map_or(0, arrays::Column::len))
     }
@@ -124,7 +120,7 @@ impl Writer {
             return Ok(());
         }
         let mut held = self.locked();
-        match held.take().map(std::sync::Arc::try_unwrap) {
+        match held.take().map(Arc::try_unwrap) {
             None => Ok(()),
             Some(Ok(job)) => {
                 drop(held);

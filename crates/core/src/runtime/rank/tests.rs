@@ -46,6 +46,16 @@ fn run<T: Send>(ranks: u32, program: impl Fn(u32, Box<dyn Transport + Send>) -> 
     })
 }
 
+/// Opens the dataset in `storage` as one rank of a job, in a process of its own.
+fn open(
+    storage: &Arc<dyn Storage>,
+    options: WriteOptions,
+    rank: u32,
+    transport: Box<dyn Transport + Send>,
+) -> Result<RankJob> {
+    RankJob::open_on(Arc::new(Process::new()), Arc::clone(storage), "ds", schema(), options, rank, transport)
+}
+
 fn append(job: &mut RankJob, rank: u32, rows: u32) -> Result<()> {
     let bytes: Vec<u8> = (0..rows)
         .flat_map(|row| [(row.wrapping_mul(0x9E37_79B9) >> 8).to_le_bytes(), rank.to_le_bytes()].concat())
@@ -87,15 +97,7 @@ fn ranks_write_epochs_together() {
     for ranks in [1, 2, 3, 7, 16] {
         let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
         let statistics = run(ranks, |rank, transport| -> Result<_> {
-            let mut job = RankJob::open_on(
-                Arc::new(Process::new()),
-                Arc::clone(&storage),
-                "ds",
-                schema(),
-                options(ranks),
-                rank,
-                transport,
-            )?;
+            let mut job = open(&storage, options(ranks), rank, transport)?;
             let mut statistics = Vec::new();
             for epoch in 0..3 {
                 assert_eq!(job.begin_epoch(epoch)?, EpochStart::Started);
@@ -169,9 +171,7 @@ fn an_abandoned_job_gives_up_the_lock_without_a_call_of_the_transport() {
         let link = MailboxTransport { rank: 0, office: Arc::clone(&office) };
         let transport = Box::new(Ending { link, ends: Arc::clone(&ends) });
         // Opening the dataset again requires the lock that the first job held.
-        let mut job =
-            RankJob::open_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options(1), 0, transport)
-                .unwrap();
+        let mut job = open(&storage, options(1), 0, transport).unwrap();
         job.begin_epoch(u64::from(in_epoch)).unwrap();
         append(&mut job, 0, 5000).unwrap();
         if !in_epoch {
@@ -192,8 +192,7 @@ fn what_fails_on_one_rank_fails_on_all_and_the_next_epoch_works() {
         // Rank 2 has its own disk, which is full during the first epoch.
         let faulty = Arc::new(FaultStorage::new(Arc::clone(&memory) as Arc<dyn Storage>));
         let storage: Arc<dyn Storage> = if rank == 2 { Arc::clone(&faulty) as _ } else { Arc::clone(&memory) as _ };
-        let mut job =
-            RankJob::open_on(Arc::new(Process::new()), storage, "ds", schema(), options(ranks), rank, transport)?;
+        let mut job = open(&storage, options(ranks), rank, transport)?;
         job.begin_epoch(0)?;
         faulty.add_fault(Fault::Full { bytes: 10_000 });
         append(&mut job, rank, 20_000)?;
@@ -221,16 +220,7 @@ fn refusals_are_the_same_everywhere() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let ranks = 3;
     let texts = run(ranks, |rank, transport| {
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(&storage),
-            "ds",
-            schema(),
-            options(ranks),
-            rank,
-            transport,
-        )
-        .unwrap();
+        let mut job = open(&storage, options(ranks), rank, transport).unwrap();
         for epoch in [10, 20, 30] {
             job.begin_epoch(epoch).unwrap();
             append(&mut job, rank, 100).unwrap();
@@ -268,9 +258,7 @@ fn refusals_are_the_same_everywhere() {
 
     let skipped = run(ranks, |rank, transport| {
         let options = WriteOptions { if_exists: IfExists::Skip, ..options(ranks) };
-        let mut job =
-            RankJob::open_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options, rank, transport)
-                .unwrap();
+        let mut job = open(&storage, options, rank, transport).unwrap();
         let start = job.begin_epoch(10).unwrap();
         assert!(matches!(job.append(&[]), Err(Error::Usage(_))), "a skipped epoch takes nothing");
         assert_eq!(job.replace_epoch(10).unwrap(), EpochStart::Started);
@@ -309,16 +297,7 @@ fn a_job_whose_lock_was_broken_removes_nothing() {
 fn ranks_that_begin_different_epochs_are_told() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let texts = run(3, |rank, transport| {
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(&storage),
-            "ds",
-            schema(),
-            options(3),
-            rank,
-            transport,
-        )
-        .unwrap();
+        let mut job = open(&storage, options(3), rank, transport).unwrap();
         job.begin_epoch(if rank == 1 { 6 } else { 5 }).unwrap();
         append(&mut job, rank, 1000).unwrap();
         job.end_epoch().unwrap_err().to_string()
@@ -332,16 +311,7 @@ fn a_token_passed_from_rank_to_rank_does_not_hang() {
     let ranks = 4;
     let done: Vec<AtomicBool> = (0..ranks).map(|_| AtomicBool::new(false)).collect();
     let statistics = run(ranks, |rank, transport| {
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(&storage),
-            "ds",
-            schema(),
-            options(ranks),
-            rank,
-            transport,
-        )
-        .unwrap();
+        let mut job = open(&storage, options(ranks), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         // The program waits elsewhere, so this rank's engine is not driven.
         while rank > 0 && !done[rank as usize - 1].load(Ordering::SeqCst) {
@@ -383,9 +353,7 @@ fn a_rank_that_stands_still_costs_the_others_one_timeout() {
             _ => transport,
         };
         let options = WriteOptions { credit_timeout, ..options(3) };
-        let mut job =
-            RankJob::open_on(Arc::new(Process::new()), Arc::clone(&storage), "ds", schema(), options, rank, transport)
-                .unwrap();
+        let mut job = open(&storage, options, rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         let begun = Instant::now();
         if rank == 2 {
@@ -436,16 +404,7 @@ fn a_rank_that_never_comes_ends_in_an_error() {
     let results = run(3, |rank, transport| {
         let abandoned = Arc::new(AtomicBool::new(false));
         let transport = Box::new(Watched(transport, Arc::clone(&abandoned)));
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(&storage),
-            "ds",
-            schema(),
-            options(3),
-            rank,
-            transport,
-        )
-        .unwrap();
+        let mut job = open(&storage, options(3), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         append(&mut job, rank, 1000).unwrap();
         if rank == 1 {
@@ -487,9 +446,7 @@ fn a_broken_transport_is_an_error() {
 
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let link = MailboxTransport { rank: 0, office: Arc::new(Mailboxes::new(1, 4)) };
-    let mut job =
-        RankJob::open_on(Arc::new(Process::new()), storage, "ds", schema(), options(1), 0, Box::new(Failing(link, 20)))
-            .unwrap();
+    let mut job = open(&storage, options(1), 0, Box::new(Failing(link, 20))).unwrap();
     job.begin_epoch(0).unwrap();
     let error = append(&mut job, 0, 100_000).and_then(|()| job.end_epoch().map(drop)).unwrap_err();
     assert!(error.to_string().contains("the network is down"), "{error}");

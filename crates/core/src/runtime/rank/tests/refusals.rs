@@ -9,15 +9,7 @@ const RANKS: u32 = 3;
 /// every rank.
 fn open_and_write(storage: &Arc<dyn Storage>, options: &WriteOptions, epoch: Option<u64>) -> Result<(), Error> {
     let results = run(RANKS, |rank, transport| -> Result<()> {
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(storage),
-            "ds",
-            schema(),
-            options.clone(),
-            rank,
-            transport,
-        )?;
+        let mut job = open(&Arc::clone(storage), options.clone(), rank, transport)?;
         if let Some(epoch) = epoch {
             job.begin_epoch(epoch)?;
             append(&mut job, rank, 100)?;
@@ -78,9 +70,7 @@ fn fail_twice(after: impl Fn(&mut RankJob) -> u64 + Sync) -> (Arc<dyn Storage>, 
     let answers = run(RANKS, |rank, transport| {
         let faulty = FaultStorage::new(Arc::clone(&memory));
         let storage: Arc<dyn Storage> = if rank == 2 { Arc::new(faulty.clone()) } else { Arc::clone(&memory) };
-        let mut job =
-            RankJob::open_on(Arc::new(Process::new()), storage, "ds", schema(), options(RANKS), rank, transport)
-                .unwrap();
+        let mut job = open(&storage, options(RANKS), rank, transport).unwrap();
         for epoch in [0, 1] {
             job.begin_epoch(epoch).unwrap();
             faulty.add_fault(Fault::Full { bytes: 10_000 });
@@ -142,16 +132,7 @@ fn a_job_whose_lock_was_broken_discards_nothing() {
 fn a_failure_names_its_rank_once() {
     let storage: Arc<dyn Storage> = Arc::new(MemoryStorage::new());
     let texts = run(RANKS, |rank, transport| {
-        let mut job = RankJob::open_on(
-            Arc::new(Process::new()),
-            Arc::clone(&storage),
-            "ds",
-            schema(),
-            options(RANKS),
-            rank,
-            transport,
-        )
-        .unwrap();
+        let mut job = open(&storage, options(RANKS), rank, transport).unwrap();
         job.begin_epoch(0).unwrap();
         if rank == 1 {
             job.refuse("its file is cut".to_owned()).unwrap();
@@ -164,18 +145,7 @@ fn a_failure_names_its_rank_once() {
         let cause = Error::Refused { rank, class: ErrorClass::Failed, refusal: None, cause: "no memory".to_owned() };
         match rank {
             1 => RankJob::refuse_open(Arc::clone(&storage), options(RANKS), rank, transport, cause).to_string(),
-            _ => RankJob::open_on(
-                Arc::new(Process::new()),
-                Arc::clone(&storage),
-                "ds",
-                schema(),
-                options(RANKS),
-                rank,
-                transport,
-            )
-            .map(drop)
-            .unwrap_err()
-            .to_string(),
+            _ => open(&storage, options(RANKS), rank, transport).map(drop).unwrap_err().to_string(),
         }
     });
     assert_eq!(texts, ["rank 1: no memory"; RANKS as usize]);
