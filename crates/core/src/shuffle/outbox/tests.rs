@@ -273,3 +273,20 @@ fn open_batches_keep_within_the_budget_of_the_topology() {
     assert!(peak.open_bytes <= 33 * (32 << 10) + margins, "{} bytes", peak.open_bytes);
     assert!(peak.open_bytes > 20 * (32 << 10), "{} bytes", peak.open_bytes);
 }
+
+/// Release builds report a broken invariant; debug builds panic where it breaks.
+#[test]
+fn a_row_without_a_route_is_an_internal_error() {
+    let mut outbox = representative(ROW);
+    let rows = numbered_rows(3);
+    outbox.push_all(&[1, 4, 5], &rows, 1, 1);
+    assert!(outbox.check().is_ok());
+    let push = || {
+        outbox.push_all(&[1, 6, 5], &rows, 1, 1);
+        outbox.check()
+    };
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(push)) {
+        Ok(checked) => assert!(matches!(checked, Err(MessageError::Internal { .. })), "{checked:?}"),
+        Err(_) => assert!(cfg!(debug_assertions)),
+    }
+}
