@@ -7,8 +7,10 @@ use turbidite::Column;
 
 use crate::field::Field;
 use crate::filler::Filler;
+#[cfg(feature = "package")]
+use crate::package::BlockForm;
 
-/// Maximum default number of ranks for an epoch in one Parquet file, however many row groups the file has.
+/// Maximum default number of ranks for an epoch in one file, however many row groups or blocks the file has.
 const MOST_ASSUMED_RANKS: usize = 16;
 
 /// The paths of each epoch's files by rank, before the files are checked.
@@ -25,7 +27,8 @@ pub struct RecordFile {
     pub records: u64,
     /// Values of the source's constants in this file, in the order of [`Source::constant`].
     pub constants: Box<[f64]>,
-    /// Number of records in each row group of a Parquet file. Empty for other files.
+    /// Number of records in each row group of a Parquet file, or in each block of a file that the Python package reads.
+    /// Empty for other files.
     pub row_groups: Box<[u64]>,
 }
 
@@ -37,6 +40,9 @@ pub(crate) enum Form {
     /// Parquet files with columns of these names and types, and possibly other columns.
     #[cfg(feature = "parquet")]
     Parquet(Vec<Column>),
+    /// Files that the Python package reads, block by block.
+    #[cfg(feature = "package")]
+    Blocks(BlockForm),
 }
 
 /// The layout of fixed-size records in their file.
@@ -69,7 +75,7 @@ impl Source {
     }
 
     /// Returns the default number of ranks of a job: the number of ranks that wrote the epoch with the most files, or
-    /// for epochs in one Parquet file the number of ranks that can read the file in parallel.
+    /// for epochs in one Parquet file, or in files that the package reads, the number of ranks that can read in parallel.
     pub fn ranks(&self) -> u32 {
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
             [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
@@ -90,6 +96,8 @@ impl Source {
             Form::Records(form) => form.filler.as_ref(),
             #[cfg(feature = "parquet")]
             Form::Parquet(_) => None,
+            #[cfg(feature = "package")]
+            Form::Blocks(_) => None,
         }
     }
 
@@ -102,10 +110,13 @@ impl Source {
             }
             #[cfg(feature = "parquet")]
             Form::Parquet(columns) => columns.clone(),
+            #[cfg(feature = "package")]
+            Form::Blocks(form) => form.columns.clone(),
         }
     }
 
-    /// Returns the size of one record in bytes: in its file, or for Parquet files the size of its decoded values.
+    /// Returns the size of one record in bytes: in its file, or for other than fixed-size records
+    /// the size of its decoded values.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }
@@ -116,6 +127,8 @@ impl Source {
             Form::Records(form) => form.constants.iter().position(|known| known.eq_ignore_ascii_case(name)),
             #[cfg(feature = "parquet")]
             Form::Parquet(_) => None,
+            #[cfg(feature = "package")]
+            Form::Blocks(_) => None,
         }
     }
 

@@ -4,6 +4,8 @@ use turbidite::{ColumnView, SchemaError};
 
 use crate::catalogue::RecordFile;
 use crate::field::Field;
+#[cfg(feature = "package")]
+use crate::package::BlockRows;
 #[cfg(feature = "parquet")]
 use crate::parquet::DecodedColumns;
 
@@ -27,6 +29,9 @@ pub(crate) enum Values<'a> {
     /// The values are decoded, column by column.
     #[cfg(feature = "parquet")]
     Columns(DecodedColumns),
+    /// The values are in a block that the Python package has read, column by column.
+    #[cfg(feature = "package")]
+    Block(BlockRows<'a>),
 }
 
 impl Chunk<'_> {
@@ -46,6 +51,8 @@ impl Chunk<'_> {
             }
             #[cfg(feature = "parquet")]
             Values::Columns(columns) => columns.views(),
+            #[cfg(feature = "package")]
+            Values::Block(rows) => rows.views(),
         }
     }
 }

@@ -11,9 +11,9 @@
 //!
 //! Map, from the bottom: `error`, `field`, `files` and `options` are used by all modules. [`checks`] checks headers,
 //! `pattern` matches file names, and `filler` generates bytes. `catalogue` is the data of a source. `opening` chooses
-//! the module that creates it: `vpic`, `layout` (for raw records and Parquet files) or `parquet`. `slices` distributes
-//! a source over ranks, and `reader` reads a rank's share: fixed-size records with `records`, or row groups with
-//! `parquet`. [`lammps`] is independent of the other modules.
+//! the module that creates it: `vpic`, `layout` (for raw records and Parquet files), `parquet`, or `package` for the
+//! formats that the Python package reads. `slices` and `shares` distribute a source over ranks, and `reader` reads a
+//! rank's share: fixed-size records with `records`, row groups with `parquet`, or blocks with `package`. [`lammps`] is independent of the other modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 
@@ -28,6 +28,8 @@ pub mod lammps;
 mod layout;
 mod opening;
 mod options;
+#[cfg(feature = "package")]
+mod package;
 #[cfg(feature = "parquet")]
 pub mod panics;
 #[cfg(feature = "parquet")]
@@ -35,6 +37,8 @@ mod parquet;
 mod pattern;
 mod reader;
 mod records;
+#[cfg(feature = "parquet")]
+mod shares;
 mod slices;
 pub mod vpic;
 

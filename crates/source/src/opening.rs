@@ -5,6 +5,8 @@ use std::path::Path;
 use crate::catalogue::Source;
 use crate::error::{SourceContext, SourceError};
 use crate::options::SourceOptions;
+#[cfg(feature = "package")]
+use crate::package;
 use crate::{layout, vpic};
 
 impl Source {
@@ -14,6 +16,9 @@ impl Source {
     /// Returns an error for the first file that is missing, truncated or otherwise invalid, or for an option that does
     /// not fit the source.
     pub fn open(path: &Path, options: &SourceOptions) -> Result<Self, SourceError> {
+        if is_for_package(path, options) {
+            return open_by_package(path, options);
+        }
         let kind = std::fs::metadata(path).of("read", path)?;
         let usage = |what: &str| Err(SourceError::Usage(what.into()));
         match (&options.layout, kind.is_dir()) {
@@ -41,4 +46,33 @@ fn open_file(path: &Path, options: &SourceOptions) -> Result<Source, SourceError
 #[cfg(not(feature = "parquet"))]
 fn open_file(path: &Path, _options: &SourceOptions) -> Result<Source, SourceError> {
     Err(SourceError::Unfit { path: path.to_owned(), what: "this build does not read Parquet files".into() })
+}
+
+/// Returns whether the Python package reads the source: its format is stated, or the path shows it.
+#[cfg(feature = "package")]
+fn is_for_package(path: &Path, options: &SourceOptions) -> bool {
+    let shows = || match std::fs::metadata(path) {
+        Ok(kind) if kind.is_dir() => package::reads_folder(path),
+        Ok(_) => package::reads_file(path),
+        Err(_) => package::is_pattern(path),
+    };
+    options.layout.is_none() && (options.format.is_some() || shows())
+}
+
+/// Opens a source by the Python package.
+#[cfg(feature = "package")]
+fn open_by_package(path: &Path, options: &SourceOptions) -> Result<Source, SourceError> {
+    package::open(path, options)
+}
+
+/// Returns `false`: this build reads no files by the Python package.
+#[cfg(not(feature = "package"))]
+fn is_for_package(_path: &Path, _options: &SourceOptions) -> bool {
+    false
+}
+
+/// Returns the error of a build that reads no files by the Python package.
+#[cfg(not(feature = "package"))]
+fn open_by_package(path: &Path, _options: &SourceOptions) -> Result<Source, SourceError> {
+    Err(SourceError::Unfit { path: path.to_owned(), what: "this build does not read such files".into() })
 }

@@ -13,7 +13,9 @@ pub struct SourceOptions {
     pub extra: Vec<Column>,
     /// A layout file in TOML, which describes the source's files. Without one, a folder holds VPIC dumps.
     pub layout: Option<PathBuf>,
-    /// The columns to read from Parquet files. All columns by default.
+    /// The format of files that the Python package reads, if their names do not show it.
+    pub format: Option<String>,
+    /// The columns to read from files that describe their own columns. All columns by default.
     pub columns: Option<Vec<String>>,
     /// The epoch of a source that is a single file.
     pub epoch: Option<u64>,

@@ -3,6 +3,8 @@
 use crate::catalogue::{Form, Source};
 use crate::chunk::Chunk;
 use crate::error::SourceError;
+#[cfg(feature = "package")]
+use crate::package::BlockReader;
 #[cfg(feature = "parquet")]
 use crate::parquet::ParquetReader;
 use crate::records::RecordReader;
@@ -17,6 +19,8 @@ enum Reader<'a> {
     Records(RecordReader<'a>),
     #[cfg(feature = "parquet")]
     Parquet(Box<ParquetReader<'a>>),
+    #[cfg(feature = "package")]
+    Blocks(BlockReader<'a>),
 }
 
 impl<'a> RankReader<'a> {
@@ -33,6 +37,11 @@ impl<'a> RankReader<'a> {
                 let readers = ParquetReader::of_files(columns, source.record_bytes, files, ranks);
                 readers.into_iter().map(|reader| Self { reader: Reader::Parquet(Box::new(reader)) }).collect()
             }
+            #[cfg(feature = "package")]
+            Form::Blocks(form) => {
+                let readers = BlockReader::of_epoch(form, epoch, files, ranks);
+                readers.into_iter().map(|reader| Self { reader: Reader::Blocks(reader) }).collect()
+            }
         }
     }
 
@@ -46,6 +55,8 @@ impl<'a> RankReader<'a> {
             Reader::Records(reader) => reader.next(limit, buffer),
             #[cfg(feature = "parquet")]
             Reader::Parquet(reader) => reader.next(limit),
+            #[cfg(feature = "package")]
+            Reader::Blocks(reader) => reader.next(limit),
         }
     }
 
@@ -56,6 +67,9 @@ impl<'a> RankReader<'a> {
             Reader::Records(reader) => reader.release(),
             #[cfg(feature = "parquet")]
             Reader::Parquet(reader) => reader.release(),
+            // The package's readers are shared: no rank has a file of its own.
+            #[cfg(feature = "package")]
+            Reader::Blocks(_) => {}
         }
     }
 }

@@ -25,7 +25,9 @@ use turbidite_source::{Source, SourceOptions, parse_columns};
 /// Index the records of dump files, epoch by epoch
 ///
 /// SOURCE is a folder of VPIC particle dumps, `T.{step}/{species}.{step}.{rank}`; a folder of raw fixed-size records or
-/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). The name, header and length of
+/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). With the Python package installed,
+/// SOURCE may also be openPMD, HDF5, LAMMPS text, .npz or Arrow files: a file, a folder or a pattern such as
+/// 'diags/openpmd_%T.h5'. The name, header and length of
 /// every file are checked before anything is written. Commits are atomic: readers see an epoch once all of it is
 /// durable. DATASET/data is a folder of plain Parquet files that other tools can read.
 #[derive(Debug, Args)]
@@ -59,7 +61,7 @@ A layout for Parquet files has only these settings and, optionally, ranks:
   format = \"parquet\"
   path = \"step-{epoch}/part-{rank}.parquet\"")]
 pub(crate) struct Ingest {
-    /// A folder with the dumps of all epochs, or a Parquet file with the records of one epoch
+    /// A folder with the dumps of all epochs, a file, or a pattern of names
     source: PathBuf,
     /// The dataset: created, or extended if it has the same columns and key
     #[arg(long, value_name = "DATASET")]
@@ -85,10 +87,17 @@ pub(crate) struct Ingest {
     /// A TOML file that describes raw records, or the paths of Parquet files
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
-    /// Read only these columns of Parquet files
+    /// The format of files that the Python package reads, if their names do not show it: openpmd, hdf5, lammps, npz, arrow
+    #[arg(long, value_name = "FORMAT", conflicts_with = "layout")]
+    format: Option<String>,
+    /// Let derivations see values in SI units: the factor in a column's unit, such as '1e-06 m', is applied. Stored columns
+    /// keep the values of the files
+    #[arg(long)]
+    si: bool,
+    /// Read only these columns of files that describe their columns
     #[arg(long, value_name = "A,B,…", value_delimiter = ',')]
     columns: Option<Vec<String>>,
-    /// The epoch of a source that is a single Parquet file
+    /// The epoch of a source that is a single file and does not state it
     #[arg(long, value_name = "E", conflicts_with = "epochs")]
     epoch: Option<u64>,
     /// Read only one epoch, or a range with both ends included
@@ -237,6 +246,7 @@ impl Ingest {
             species: self.species.clone(),
             extra: extra.map_err(|what| Failure::Usage(format!("--extra: {what}")))?.unwrap_or_default(),
             layout: self.layout.clone(),
+            format: self.format.clone(),
             columns: self.columns.clone(),
             epoch: self.epoch,
         })
@@ -260,7 +270,9 @@ impl Ingest {
     /// Parses the derivations and determines the stored columns.
     fn recipe<'a>(&self, source: &'a Source) -> Result<RecordMapping<'a>, Failure> {
         let known = |name: &str| source.constant(name).map(|_| 0.0);
-        let derivations = DerivationSet::parse(&self.derive, &source.columns(), &known)
+        let sources = source.columns();
+        let derivations = DerivationSet::parse(&self.derive, &sources, &known)
+            .and_then(|parsed| if self.si { parsed.in_si_units(&sources) } else { Ok(parsed) })
             .map_err(|error| Failure::Usage(format!("--derive: {error}")))?;
         let mut recipe = RecordMapping { source, derivations, stored: Vec::new() };
         let columns = recipe.columns();
@@ -334,7 +346,8 @@ impl Ingest {
         options.break_lock = self.break_lock;
         options.threads = self.threads().saturating_mul(THREADS_PER_CORE);
         options.source = Some(self.source.display().to_string());
-        options.derivations.clone_from(&self.derive);
+        let note = if self.si { " (columns in SI units)" } else { "" };
+        options.derivations = self.derive.iter().map(|text| format!("{text}{note}")).collect();
         Ok(options)
     }
 

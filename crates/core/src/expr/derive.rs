@@ -22,15 +22,20 @@ pub struct Derivation {
     program: Program,
     inputs: Vec<usize>,
     types: Vec<DataType>,
+    /// Factor of each input, by slot.
+    factors: Vec<f64>,
     constants: Vec<Arc<str>>,
 }
 
 /// The input columns of one derivation, by slot.
-struct Views<'a>(Vec<ColumnView<'a>>);
+struct Views<'a> {
+    columns: Vec<ColumnView<'a>>,
+    factors: &'a [f64],
+}
 
 impl Chunks for Views<'_> {
     fn load(&self, slot: usize, first_row: usize, out: &mut [f64]) {
-        let view = &self.0[slot];
+        let view = &self.columns[slot];
         macro_rules! values {
             ($type:ty) => {
                 for (row, out) in out.iter_mut().enumerate() {
@@ -54,12 +59,16 @@ impl Chunks for Views<'_> {
             // Binding rejects such columns.
             DataType::FixedBytes(_) => {}
         }
+        let factor = self.factors[slot];
+        if factor != 1.0 {
+            out.iter_mut().for_each(|value| *value *= factor);
+        }
     }
 
     fn load_bits(&self, slot: usize, first_row: usize, out: &mut [f64]) {
         for (row, out) in out.iter_mut().enumerate() {
             let mut raw = [0u8; 4];
-            raw.copy_from_slice(self.0[slot].value(first_row + row));
+            raw.copy_from_slice(self.columns[slot].value(first_row + row));
             *out = f64::from(i32::from_le_bytes(raw));
         }
     }
@@ -93,6 +102,24 @@ fn split(text: &str) -> Result<(Column, &str, usize), ExpressionError> {
         })?,
     };
     Ok((Column::new(name, data_type), expression, skipped))
+}
+
+/// Returns the factor of a unit such as `1e-06 m` or `kg m s^-1`, or `None` if it has other parts than a factor and SI
+/// base units.
+fn si_factor(unit: &str) -> Option<f64> {
+    let is_base = |part: &str| {
+        let (symbol, power) = part.split_once('^').unwrap_or((part, "1"));
+        ["m", "kg", "s", "A", "K", "mol", "cd"].contains(&symbol) && power.parse::<f64>().is_ok_and(f64::is_finite)
+    };
+    let mut parts = unit.split_whitespace().peekable();
+    let factor = match parts.peek()?.parse::<f64>() {
+        Ok(factor) => {
+            parts.next();
+            factor
+        }
+        Err(_) => 1.0,
+    };
+    (factor.is_finite() && parts.all(is_base)).then_some(factor)
 }
 
 /// Rounds like `f64::round_ties_even`, which calls the C library on targets without a rounding instruction.
@@ -142,8 +169,9 @@ impl Derivation {
         used.sort_unstable();
         used.dedup();
         let types = used.iter().map(|index| inputs[*index].data_type).collect();
+        let factors = vec![1.0; used.len()];
         let program = Program::new(&tree, &|index| used.partition_point(|used| *used < index));
-        Ok(Self { column, tree, program, inputs: used, types, constants })
+        Ok(Self { column, tree, program, inputs: used, types, factors, constants })
     }
 
     /// Returns the name and type of the derived column.
@@ -202,7 +230,7 @@ impl Derivation {
         Ok(())
     }
 
-    fn views<'a>(&self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Views<'a>, ExpressionError> {
+    fn views<'a>(&'a self, inputs: &[ColumnView<'a>], rows: usize) -> Result<Views<'a>, ExpressionError> {
         let mut views = Vec::with_capacity(self.inputs.len());
         for (index, data_type) in self.inputs.iter().zip(&self.types) {
             match inputs.get(*index) {
@@ -217,7 +245,7 @@ impl Derivation {
                 }
             }
         }
-        Ok(Views(views))
+        Ok(Views { columns: views, factors: &self.factors })
     }
 
     fn store(&self, values: &[f64], first_row: usize, out: &mut Vec<u8>) -> Result<(), ExpressionError> {
@@ -325,6 +353,34 @@ impl DerivationSet {
             derivations.push(derivation);
         }
         Ok(Self { sources: sources.len(), derivations })
+    }
+
+    /// Converts the source columns to SI units before they are used: multiplies each by the factor of its unit, such as
+    /// `1e-06 m`. Derived columns, and columns without a unit, stay as they are.
+    ///
+    /// # Errors
+    /// [`ExpressionError::Unit`] for a source column that is used and whose unit is not a factor and SI base units.
+    ///
+    /// ```
+    /// use turbidite::expr::DerivationSet;
+    /// use turbidite::{Column, ColumnView, DataType};
+    ///
+    /// let source = [Column::new("x", DataType::F64).with_unit("1e-06 m")];
+    /// let set = DerivationSet::parse(&["distance:f64 = abs(x)"], &source, &|_| None)?.in_si_units(&source)?;
+    /// let bytes = (-2.5f64).to_le_bytes();
+    /// let derived = set.evaluate(&[ColumnView::new(&bytes, 8, 1, DataType::F64)?], 1, &|_| None)?;
+    /// assert_eq!(derived.view(0).value(0), (2.5 * 1e-6f64).to_le_bytes());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_si_units(mut self, sources: &[Column]) -> Result<Self, ExpressionError> {
+        for derivation in &mut self.derivations {
+            for (index, factor) in derivation.inputs.iter().zip(&mut derivation.factors) {
+                let Some(Column { name, unit: Some(unit), .. }) = sources.get(*index) else { continue };
+                *factor = si_factor(unit)
+                    .ok_or_else(|| ExpressionError::Unit { column: name.clone(), unit: unit.clone() })?;
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the derivations in order.

@@ -55,6 +55,8 @@ pub enum ExpressionError {
     DerivationName { name: String, reason: &'static str },
     #[error("derived column '{name}': '{type_name}' is not a number type; use i8 to i64, u8 to u64, f32 or f64")]
     DerivationType { name: String, type_name: String },
+    #[error("column '{column}' has the unit '{unit}', which is not a factor and SI base units, such as '1e-06 m'")]
+    Unit { column: String, unit: String },
     #[error(
         "derived column '{column}', row {row}: {value} does not fit {data_type}; derive it as f32 or f64, or fix the expression"
     )]

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Sequence
 from typing import Any
@@ -37,28 +38,43 @@ def ingest(
     key: str,
     species: str | None = None,
     layout: str | os.PathLike[str] | None = None,
+    format: str | None = None,
     columns: Sequence[str] | None = None,
+    drop: Sequence[str] = (),
     derive: Sequence[str] = (),
+    si: bool = False,
     epoch: int | None = None,
+    epochs: str | None = None,
     ranks: int | None = None,
     threads: int | None = None,
     if_exists: str = "error",
 ) -> dict[str, Any]:
-    """Indexes dump files: VPIC particle dumps, raw records or Parquet that a `layout` describes, or a Parquet file.
+    """Indexes the files of a simulation.
 
-    `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. Returns the report of the
-    command. The work is done by other threads and a process of its own, so that an interrupt ends it at once.
+    `source` is a folder of VPIC particle dumps; a folder of raw records or Parquet files that a `layout` describes; a
+    Parquet file; or openPMD, HDF5, LAMMPS text, ``.npz`` or Arrow files: a file, a folder, or a pattern such as
+    ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it.
+
+    `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
+    SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``"100"`` or ``"100..400"``, both
+    ends included. Returns the report of the command. The work is done by a process of its own, so that an interrupt ends
+    it at once.
     """
-    if isinstance(columns, str):
-        raise UsageError("columns: give a list of names, such as ['id', 'energy']")
+    for name, value in (("columns", columns), ("drop", drop)):
+        if isinstance(value, str):
+            raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
     arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
-    options = {"species": species, "layout": layout, "epoch": epoch, "ranks": ranks, "threads": threads}
+    stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": epochs}
+    options = {**stated, "ranks": ranks, "threads": threads}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if columns is not None:
         arguments.append(f"--columns={','.join(columns)}")
+    arguments += [f"--drop={name}" for name in drop] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
     program = [command(), *arguments, "--", os.fsdecode(source)]
-    done = subprocess.run(program, capture_output=True, encoding="utf-8", errors="replace", check=False)
+    # The command's readers run under this interpreter, which has the package.
+    environment = {"TURBIDITE_PYTHON": sys.executable, **os.environ}
+    done = subprocess.run(program, capture_output=True, env=environment, encoding="utf-8", errors="replace", check=False)
     try:
         if done.returncode == 0:
             report: dict[str, Any] = json.loads(done.stdout)

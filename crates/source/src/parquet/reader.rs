@@ -11,10 +11,10 @@ use super::columns::{Chosen, same_columns};
 use super::decoded::DecodedColumns;
 use super::file::PagedFile;
 use super::footer::{guarded, load};
-use super::shares::{RowGroup, row_groups};
 use crate::catalogue::RecordFile;
 use crate::chunk::{Chunk, Values};
 use crate::error::SourceError;
+use crate::shares::{RowGroup, row_groups};
 
 /// Target size of a decoded batch, in bytes.
 const BATCH_BYTES: usize = 512 << 10;

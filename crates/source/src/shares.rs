@@ -4,15 +4,15 @@ use crate::slices::scattered;
 
 /// A row group, which can only be read from its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct RowGroup {
+pub(crate) struct RowGroup {
     /// Index of the file within the epoch.
-    pub(super) file: usize,
+    pub(crate) file: usize,
     /// Index of the row group within the file.
-    pub(super) index: usize,
+    pub(crate) index: usize,
     /// Index of the first record within the file.
-    pub(super) first: u64,
+    pub(crate) first: u64,
     /// Number of records.
-    pub(super) records: u64,
+    pub(crate) records: u64,
 }
 
 /// Returns the row groups of each of `ranks` ranks. `files` holds the number of records of each file's row groups. The
@@ -21,7 +21,7 @@ pub(super) struct RowGroup {
 /// With as many ranks as files, each rank reads one file. Otherwise the row groups of all files form one sequence of
 /// records, which is divided evenly between the ranks. A row group is assigned to the rank whose part contains its
 /// middle record. Since one rank decodes the whole row group, large row groups make shares uneven.
-pub(super) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
+pub(crate) fn row_groups(files: &[&[u64]], ranks: u32) -> Vec<Vec<RowGroup>> {
     let mut shares: Vec<Vec<RowGroup>> = (0..ranks).map(|_| Vec::new()).collect();
     let total: u128 = files.iter().flat_map(|groups| groups.iter()).map(|&records| u128::from(records)).sum();
     let mut before = 0u128;

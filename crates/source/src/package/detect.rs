@@ -1,0 +1,58 @@
+//! Recognises files in the package's formats: by their names, or by their first bytes.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use crate::files::names;
+
+/// Endings of names in the package's formats.
+const ENDINGS: [&str; 14] = [
+    ".h5",
+    ".hdf5",
+    ".hdf",
+    ".bp",
+    ".bp4",
+    ".bp5",
+    ".npz",
+    ".npy",
+    ".lammpstrj",
+    ".lammpstrj.gz",
+    ".arrow",
+    ".arrows",
+    ".feather",
+    ".ipc",
+];
+
+/// First bytes of HDF5, zip (`.npz`), NumPy and Arrow files, and of LAMMPS' text dumps.
+const BEGINNINGS: [&[u8]; 5] = [b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"\x93NUMPY", b"ARROW1", b"ITEM: TIMESTEP"];
+
+/// Returns whether a path that does not exist is a pattern of names, such as `openpmd_%T.h5`.
+pub(crate) fn is_pattern(path: &Path) -> bool {
+    let text = path.to_string_lossy();
+    let is_iteration = |rest: &str| rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).starts_with('T');
+    text.contains('*') || text.contains("{epoch}") || text.split('%').skip(1).any(is_iteration)
+}
+
+/// Returns whether the package reads this file.
+pub(crate) fn reads_file(path: &Path) -> bool {
+    let has_ending = path.file_name().is_some_and(|name| has_known_ending(&name.to_string_lossy()));
+    let begins = || {
+        let mut begin = Vec::new();
+        let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut begin));
+        read.is_ok() && BEGINNINGS.iter().any(|known| begin.starts_with(known))
+    };
+    has_ending || begins()
+}
+
+/// Returns whether the package reads this folder: an ADIOS2 series, or a folder of files in the package's formats.
+pub(crate) fn reads_folder(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| has_known_ending(&name.to_string_lossy()))
+        || names(path).is_ok_and(|names| {
+            !names.iter().any(|name| name.starts_with("T.")) && names.iter().any(|name| has_known_ending(name))
+        })
+}
+
+fn has_known_ending(name: &str) -> bool {
+    ENDINGS.iter().any(|ending| name.ends_with(ending))
+}

@@ -1,0 +1,82 @@
+//! Requests to a reader of the package, and its answers: one JSON object per line.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value as Json;
+
+/// Version of the protocol. The package refuses another one.
+pub(super) const VERSION: u32 = 1;
+
+/// A request.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Request<'a> {
+    Open(Open<'a>),
+    Read(Read),
+}
+
+/// Opens a source. Must be the first request.
+#[derive(Debug, Serialize)]
+pub(super) struct Open<'a> {
+    pub(super) version: u32,
+    pub(super) path: &'a Path,
+    pub(super) format: Option<&'a str>,
+    pub(super) species: Option<&'a str>,
+    pub(super) columns: Option<&'a [String]>,
+    pub(super) epoch: Option<u64>,
+    /// The index from the first reader's catalogue, which spares further readers the search for epochs.
+    pub(super) index: Option<&'a Json>,
+}
+
+/// Reads one block of an epoch. The answer is [`Rows`], followed by the packed values of each column.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct Read {
+    pub(super) epoch: u64,
+    pub(super) first: u64,
+    pub(super) rows: u64,
+}
+
+/// The answer to [`Open`].
+#[derive(Debug, Deserialize)]
+pub(super) struct Catalogue {
+    pub(super) format: String,
+    pub(super) columns: Vec<StatedColumn>,
+    pub(super) epochs: Vec<StatedEpoch>,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+    #[serde(default)]
+    pub(super) index: Json,
+}
+
+/// A column of a catalogue.
+#[derive(Debug, Deserialize)]
+pub(super) struct StatedColumn {
+    pub(super) name: String,
+    #[serde(rename = "type")]
+    pub(super) data_type: String,
+    pub(super) unit: Option<String>,
+}
+
+/// An epoch of a catalogue.
+#[derive(Debug, Deserialize)]
+pub(super) struct StatedEpoch {
+    pub(super) epoch: u64,
+    pub(super) path: PathBuf,
+    pub(super) records: u64,
+    pub(super) block_rows: u64,
+}
+
+/// The answer to [`Read`].
+#[derive(Debug, Deserialize)]
+pub(super) struct Rows {
+    pub(super) rows: u64,
+}
+
+/// An error, in place of any answer.
+#[derive(Debug, Deserialize)]
+pub(super) struct Refusal {
+    pub(super) class: String,
+    pub(super) path: Option<PathBuf>,
+    pub(super) message: String,
+}

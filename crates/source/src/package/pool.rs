@@ -1,0 +1,54 @@
+//! Lends readers to the threads that read. There are as many readers as threads that read at the same time.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::Value as Json;
+use turbidite::Column;
+
+use super::messages::{Catalogue, Open, Read, Request, VERSION};
+use super::process::ReaderProcess;
+use crate::error::SourceError;
+use crate::options::SourceOptions;
+
+/// The columns of a source that the package reads, and the readers.
+#[derive(Debug)]
+pub(crate) struct BlockForm {
+    pub(crate) columns: Vec<Column>,
+    pub(super) path: PathBuf,
+    pub(super) options: SourceOptions,
+    pub(super) index: Json,
+    /// Readers that no thread is using.
+    pub(super) idle: Mutex<Vec<ReaderProcess>>,
+}
+
+/// Returns the request that opens a source.
+pub(super) fn open_request<'a>(path: &'a PathBuf, options: &'a SourceOptions, index: Option<&'a Json>) -> Request<'a> {
+    Request::Open(Open {
+        version: VERSION,
+        path,
+        format: options.format.as_deref(),
+        species: options.species.as_deref(),
+        columns: options.columns.as_deref(),
+        epoch: options.epoch,
+        index,
+    })
+}
+
+impl BlockForm {
+    /// Reads a block by an idle reader, or by a new one.
+    pub(super) fn read(&self, block: Read, values: &mut [u8]) -> Result<(), SourceError> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut reader = match idle {
+            Some(reader) => reader,
+            None => {
+                let mut reader = ReaderProcess::start(&self.path)?;
+                let _: Catalogue = reader.ask(&open_request(&self.path, &self.options, Some(&self.index)))?;
+                reader
+            }
+        };
+        reader.read_values(&Request::Read(block), block.rows, values)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(reader);
+        Ok(())
+    }
+}

@@ -1,0 +1,168 @@
+"""Readers of the Python package as the command meets them: a program in place of the interpreter plays good and bad ones."""
+
+import os
+import stat
+import sys
+import textwrap
+
+import numpy
+import pyarrow.dataset
+import pytest
+
+from support.command import FAILED, USAGE, answer, attempt, turbidite
+
+ROWS = 10_000
+BLOCK_ROWS = 1_000
+
+READER = """\
+#!{python}
+import json, os, sys
+import numpy
+ROWS, BLOCK_ROWS, MODE = {rows}, {block_rows}, {mode!r}
+out = sys.stdout.buffer
+def say(answer):
+    out.write(json.dumps(answer).encode() + b"\\n")
+    out.flush()
+with open({log!r}, "a") as log:
+    log.write(f"start {{' '.join(sys.argv[1:])}}\\n")
+if MODE == "silent":
+    sys.exit(7)
+for line in sys.stdin:
+    with open({log!r}, "a") as log:
+        log.write(line)
+    request = json.loads(line)
+    if "open" in request:
+        columns = [dict(name="x", type="f64", unit="1e-06 m"), dict(name="id", type="u64", unit=None)]
+        epochs = [dict(epoch=epoch, path="file-%d.h5" % epoch, records=ROWS, block_rows=BLOCK_ROWS) for epoch in (3, 7)]
+        catalogue = dict(format="openPMD", columns=columns, epochs=epochs, notes=["a note"], index=dict(found=2))
+        {edit}
+        say(catalogue)
+        continue
+    read = request["read"]
+    ids = numpy.arange(read["first"], read["first"] + read["rows"], dtype="u8")
+    values = (ids * 0.5 + read["epoch"]).astype("f8").tobytes() + ids.tobytes()
+    if MODE == "crash" and read["first"] >= 4000:
+        os.abort()
+    if MODE == "short" and read["first"] == 4000:
+        say(dict(rows=read["rows"] - 1))
+    elif MODE == "refuse" and read["first"] == 4000:
+        say(dict(error=dict({{"class": "failed"}}, path="file-3.h5", message="rows 4000 to 4999 cannot be read")))
+        continue
+    elif MODE == "cut" and read["first"] == 4000:
+        say(dict(rows=read["rows"]))
+        out.write(values[:-1])
+        out.flush()
+        sys.exit(0)
+    else:
+        say(dict(rows=read["rows"]))
+    out.write(values)
+    out.flush()
+"""
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch):
+    """Puts a program in the place of the interpreter; returns a function that makes it, and its log of requests."""
+    log = tmp_path / "requests"
+
+    def make(mode: str = "good", edit: str = "pass"):
+        program = tmp_path / "python3"
+        text = textwrap.dedent(READER).format(
+            python=sys.executable, rows=ROWS, block_rows=BLOCK_ROWS, mode=mode, log=str(log), edit=edit
+        )
+        program.write_text(text)
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setenv("TURBIDITE_PYTHON", str(program))
+        return log
+
+    return make
+
+
+@pytest.mark.parametrize("ranks", [1, 3, 16])
+def test_every_row_arrives_once(reader, tmp_path, ranks):
+    log = reader()
+    out = tmp_path / "ds"
+    report = answer("ingest", "diags/file_%T.h5", "--out", out, "--key", "x", "--ranks", ranks, "--species", "e", "--threads", 2)
+    assert report["rows"] == 2 * ROWS and report["notes"] == ["a note"]
+    for epoch in (3, 7):
+        table = pyarrow.dataset.dataset(out / "data" / f"epoch={epoch}").to_table(columns=["x", "id"]).sort_by("id")
+        ids = numpy.arange(ROWS, dtype="u8")
+        assert (table["id"].to_numpy() == ids).all() and (table["x"].to_numpy() == ids * 0.5 + epoch).all()
+    requests = log.read_text().splitlines()
+    assert requests[0] == "start -m turbidite.sources"
+    assert '"path":"diags/file_%T.h5"' in requests[1] and '"species":"e"' in requests[1] and '"index":null' in requests[1]
+    opened = [line for line in requests if line.startswith('{"open"')]
+    assert 1 <= len(opened) <= 2 and all('"index":{"found":2}' in line for line in opened[1:])
+    blocks = sorted(line for line in requests if line.startswith('{"read"'))
+    assert len(blocks) == len(set(blocks)) == 2 * ROWS // BLOCK_ROWS
+
+
+def test_units_are_kept_and_si_is_for_derivations_alone(reader, tmp_path):
+    reader()
+    common = ("ingest", "file_%T.h5", "--key", "far", "--derive", "far:f64=x*2", "--epochs", "3")
+    for name, option, factor in (("plain", (), 1.0), ("si", ("--si",), 1e-6)):
+        report = answer(*common, "--out", tmp_path / name, *option)
+        assert report["rows"] == ROWS
+        table = pyarrow.dataset.dataset(tmp_path / name / "data").to_table().sort_by("id")
+        x = numpy.arange(ROWS) * 0.5 + 3
+        assert (table["x"].to_numpy() == x).all()
+        assert (table["far"].to_numpy() == x * factor * 2).all()
+        columns = {column["name"]: column for column in answer("inspect", tmp_path / name)["columns"]}
+        assert columns["x"]["unit"] == "1e-06 m"
+    reader(edit="columns[0]['unit'] = 'MeV'")
+    said = turbidite(*common, "--out", tmp_path / "other", "--si", expect=USAGE).stderr
+    assert "'MeV'" in said and "1e-06 m" in said
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "words"),
+    [
+        ("silent", USAGE, ["file_%T.h5", "Python package", "exit status: 7", "TURBIDITE_PYTHON"]),
+        ("crash", FAILED, ["file_%T.h5", "SIGABRT", "while it read"]),
+        ("short", FAILED, ["999 rows instead of 1000"]),
+        ("refuse", FAILED, ["file-3.h5: rows 4000 to 4999 cannot be read"]),
+        ("cut", FAILED, ["has ended", "while it read"]),
+    ],
+)
+def test_a_reader_that_fails_leaves_nothing(reader, tmp_path, mode, code, words):
+    reader(mode)
+    out = tmp_path / "ds"
+    said = turbidite("ingest", "file_%T.h5", "--out", out, "--key", "x", "--ranks", 2, expect=code).stderr
+    for word in words:
+        assert word in said, said
+    assert not list(out.glob("data/**/*.parquet"))
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        ("catalogue = []", "different releases"),
+        ("catalogue = dict(error=dict({'class': 'usage'}, path=None, message='install h5py'))", "install h5py"),
+        ("epochs.clear()", "no epoch was found"),
+        ("epochs[1]['epoch'] = 3", "epoch 3 occurs twice"),
+        ("epochs[0]['block_rows'] = 0", "epoch 3 has invalid blocks"),
+        ("epochs[0]['block_rows'] = 1 << 40", "epoch 3 has invalid blocks"),
+        ("epochs[0]['records'] = -1", "unexpected answer"),
+        ("columns[0]['type'] = 'f16'", "f16"),
+        ("columns.clear()", "no columns"),
+        ("out.write(b'{'); say({})", "unexpected answer"),
+    ],
+)
+def test_a_catalogue_that_makes_no_sense_is_refused(reader, tmp_path, edit, words):
+    reader(edit=edit)
+    done = attempt("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x")
+    assert done.returncode in (FAILED, USAGE) and words in done.stderr, done.stderr
+    assert not (tmp_path / "ds").exists()
+
+
+def test_a_python_that_cannot_be_started_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("TURBIDITE_PYTHON", str(tmp_path / "no-python"))
+    said = turbidite("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE).stderr
+    assert "no-python" in said and "TURBIDITE_PYTHON" in said
+    # A Python without the package.
+    lean = tmp_path / "lean"
+    lean.write_text(f"#!/bin/sh\nexec {sys.executable} -I \"$@\"\n")
+    lean.chmod(0o755)
+    monkeypatch.setenv("TURBIDITE_PYTHON", str(lean))
+    said = turbidite("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE, env=os.environ | {"PYTHONPATH": ""})
+    assert "turbidite" in said.stderr and "install the package" in said.stderr
