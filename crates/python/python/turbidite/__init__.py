@@ -19,9 +19,10 @@ from __future__ import annotations
 import os
 from importlib.metadata import PackageNotFoundError, version
 
-from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema, Tracks
+from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.ingest import ingest
+from turbidite.tracks import Tracks
 from turbidite.writer import Writer
 
 __all__ = [

@@ -1,26 +1,23 @@
-"""Reading: datasets, queries, distributions and trajectories."""
+"""Reading: datasets, queries and distributions."""
 
 from __future__ import annotations
 
 import json
 import operator
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 
 from turbidite import _core
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
+from turbidite._result import Result
 from turbidite.errors import UsageError
+from turbidite.tracks import Tracks
 
-if TYPE_CHECKING:
-    import pandas
-    import polars
-    import pyarrow
-
-__all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema", "Tracks"]
+__all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
 
 Epochs = int | range | slice | Iterable[int] | None
 """The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` (both included), or all."""
@@ -131,66 +128,7 @@ def _selection(epochs: Epochs) -> list[int] | slice | None:
     return [_natural("epochs", epochs)]
 
 
-def _labels(selection: list[int] | slice | None, dataset: Dataset) -> list[int] | None:
-    """Returns the labels of a selection; None stands for all."""
-    if not isinstance(selection, slice):
-        return selection
-    first, last = selection.start, selection.stop
-    return [label for label in dataset.epochs if (first is None or first <= label) and (last is None or label <= last)]
-
-
-class _Result:
-    """A result that can be read as often as it is asked for, each time by a new execution."""
-
-    def _start(self) -> _core.Stream:
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[_core.Batch]:
-        """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``."""
-        return iter(self._start())
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the result by the Arrow PyCapsule interface: pandas, Polars, pyarrow and DuckDB take it as it is."""
-        return self._start().__arrow_c_stream__(requested_schema)
-
-    def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
-        stream = self._start()
-        columns = stream.columns()
-        batches = list(stream)
-        found: dict[str, numpy.ndarray[Any, Any]] = {}
-        for name, dtype in columns:
-            parts = [numpy.asarray(batch.column(name)) for batch in batches]
-            found[name] = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
-        return found
-
-    def __array__(self, dtype: object = None, copy: object = None) -> numpy.ndarray[Any, Any]:
-        raise TypeError("a result has several columns: use to_numpy(), which returns a dict of arrays")
-
-    def to_arrow(self) -> pyarrow.Table:
-        """Returns a `pyarrow.Table`. Needs pyarrow."""
-        import pyarrow
-
-        return pyarrow.table(self)
-
-    def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
-        import pandas
-
-        arrays = self.to_numpy()
-        # pandas has no type of fixed width for bytes.
-        opaque = {name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"}
-        index = None if arrays else range(sum(len(batch) for batch in self))
-        return pandas.DataFrame({name: opaque.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
-
-    def to_polars(self) -> polars.DataFrame:
-        """Returns a `polars.DataFrame`. Needs Polars."""
-        import polars
-
-        return polars.DataFrame(self)
-
-
-class Query(_Result):
+class Query(Result):
     """A query. It is lazy, and can be run again: each use reads the dataset anew.
 
     >>> import turbidite
@@ -203,7 +141,7 @@ class Query(_Result):
         self._arguments = arguments
 
     def _resolved(self) -> Arguments:
-        return {**self._arguments, "epochs": _labels(self._selection, self._dataset)}
+        return {**self._arguments, "epochs": self._dataset._labels(self._selection)}
 
     def _start(self) -> _core.Stream:
         return self._dataset._core.stream(self._resolved())
@@ -233,21 +171,6 @@ class Query(_Result):
         return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
 
 
-class Tracks(_Result):
-    """The trajectories of particles: rows ordered by particle, then by epoch."""
-
-    def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: TrackArguments) -> None:
-        self._dataset = dataset
-        self._selection = selection
-        self._arguments = arguments
-
-    def _start(self) -> _core.Stream:
-        return self._dataset._core.tracks({**self._arguments, "epochs": _labels(self._selection, self._dataset)})
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Tracks, (self._dataset, self._selection, self._arguments)
-
-
 class Dataset:
     """A dataset that is open for reading. Threads may share it; it pickles as its path."""
 
@@ -274,6 +197,13 @@ class Dataset:
         """The columns and the key."""
         columns, key = self._core.schema()
         return Schema(tuple(Column(*column) for column in columns), key)
+
+    def _labels(self, selection: list[int] | slice | None) -> list[int] | None:
+        """Returns the labels of a selection; None stands for all."""
+        if not isinstance(selection, slice):
+            return selection
+        first, last = selection.start, selection.stop
+        return [label for label in self.epochs if (first is None or first <= label) and (last is None or label <= last)]
 
     def stats(self, epoch: int) -> dict[str, Any]:
         """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing."""
@@ -351,7 +281,7 @@ class Dataset:
             "bins": _natural("bins", bins),
             "range": range,
             "log": log,
-            "epochs": _labels(_selection(epochs), self),
+            "epochs": self._labels(_selection(epochs)),
             "exact": exact,
         }
         found = json.loads(self._core.histogram(arguments))
@@ -376,7 +306,7 @@ class Dataset:
         if isinstance(shares, (int, float)):
             shares = [shares]
         found = json.loads(
-            self._core.quantiles(column, [float(share) for share in shares], _labels(_selection(epochs), self), exact)
+            self._core.quantiles(column, [float(share) for share in shares], self._labels(_selection(epochs)), exact)
         )
         names = ("share", "least", "estimate", "most")
         return [Quantile(*(_number(one[name]) for name in names)) for one in found["quantiles"]]

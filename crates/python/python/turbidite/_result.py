@@ -1,0 +1,66 @@
+"""The base of queries and trajectories: rows, in the forms that Python uses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from turbidite import _core
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+
+class Result:
+    """A result that can be read as often as it is asked for, each time by a new execution."""
+
+    def _start(self) -> _core.Stream:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[_core.Batch]:
+        """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``."""
+        return iter(self._start())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Exports the result by the Arrow PyCapsule interface: pandas, Polars, pyarrow and DuckDB take it as it is."""
+        return self._start().__arrow_c_stream__(requested_schema)
+
+    def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
+        """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
+        stream = self._start()
+        columns = stream.columns()
+        batches = list(stream)
+        found: dict[str, numpy.ndarray[Any, Any]] = {}
+        for name, dtype in columns:
+            parts = [numpy.asarray(batch.column(name)) for batch in batches]
+            found[name] = parts[0] if len(parts) == 1 else numpy.concatenate(parts or [numpy.empty(0, dtype)])
+        return found
+
+    def __array__(self, dtype: object = None, copy: object = None) -> numpy.ndarray[Any, Any]:
+        raise TypeError("a result has several columns: use to_numpy(), which returns a dict of arrays")
+
+    def to_arrow(self) -> pyarrow.Table:
+        """Returns a `pyarrow.Table`. Needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
+        import pandas
+
+        arrays = self.to_numpy()
+        # pandas has no type of fixed width for bytes.
+        opaque = {name: [one.tobytes() for one in array] for name, array in arrays.items() if array.dtype.kind == "V"}
+        index = None if arrays else range(sum(len(batch) for batch in self))
+        return pandas.DataFrame({name: opaque.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
+
+    def to_polars(self) -> polars.DataFrame:
+        """Returns a `polars.DataFrame`. Needs Polars."""
+        import polars
+
+        return polars.DataFrame(self)
