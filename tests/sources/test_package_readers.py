@@ -82,7 +82,9 @@ def reader(tmp_path, monkeypatch):
 def test_every_row_arrives_once(reader, tmp_path, ranks):
     log = reader()
     out = tmp_path / "ds"
-    report = answer("ingest", "diags/file_%T.h5", "--out", out, "--key", "x", "--ranks", ranks, "--species", "e", "--threads", 2)
+    report = answer(
+        "ingest", "diags/file_%T.h5", "--out", out, "--key", "x", "--ranks", ranks, "--species", "e", "--threads", 2
+    )
     assert report["rows"] == 2 * ROWS and report["notes"] == ["a note"]
     for epoch in (3, 7):
         table = pyarrow.dataset.dataset(out / "data" / f"epoch={epoch}").to_table(columns=["x", "id"]).sort_by("id")
@@ -161,8 +163,10 @@ def test_a_python_that_cannot_be_started_is_named(tmp_path, monkeypatch):
     assert "no-python" in said and "TURBIDITE_PYTHON" in said
     # A Python without the package.
     lean = tmp_path / "lean"
-    lean.write_text(f"#!/bin/sh\nexec {sys.executable} -I \"$@\"\n")
+    lean.write_text(f'#!/bin/sh\nexec {sys.executable} -I "$@"\n')
     lean.chmod(0o755)
     monkeypatch.setenv("TURBIDITE_PYTHON", str(lean))
-    said = turbidite("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE, env=os.environ | {"PYTHONPATH": ""})
+    said = turbidite(
+        "ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE, env=os.environ | {"PYTHONPATH": ""}
+    )
     assert "turbidite" in said.stderr and "install the package" in said.stderr

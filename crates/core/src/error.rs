@@ -87,6 +87,14 @@ pub enum Error {
         /// The given source.
         wanted: String,
     },
+    /// An epoch was replaced after a piece of it was made.
+    #[error("epoch {epoch} of {} was replaced after this piece of a query was made: make the pieces anew", path.display())]
+    EpochReplaced {
+        /// The epoch.
+        epoch: u64,
+        /// The dataset.
+        path: PathBuf,
+    },
     /// The dataset has epochs, but the writer requires an empty one.
     #[error("{} has epochs of an earlier run: {}", path.display(), epochs_in_words(*count, *first, *last))]
     EpochsExist {

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
-use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Precision, Query, TrackRequest};
+use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Piece, Precision, Query, TrackRequest};
 use turbidite::{Error, Value};
 
 use crate::errors::{exception, usage};
+use crate::interrupt::interruptible;
 use crate::stream::{Batches, Stream};
 
 /// A dataset that is open for reading.
@@ -34,6 +35,9 @@ struct Arguments {
     threads: Option<usize>,
     #[pyo3(item)]
     check: bool,
+    /// A piece of the query, as JSON.
+    #[pyo3(item)]
+    piece: Option<String>,
 }
 
 /// An end of a histogram's range. Integers stay exact.
@@ -89,7 +93,7 @@ struct TrackArguments {
 }
 
 impl Arguments {
-    fn query(self) -> Query {
+    fn query(self, py: Python<'_>) -> PyResult<Query> {
         let mut query = Query::new().ordered(self.ordered).check(self.check).epochs(selection(self.epochs));
         if let Some(filter) = self.filter {
             query = query.filter(filter);
@@ -103,7 +107,12 @@ impl Arguments {
         if let Some(threads) = self.threads {
             query = query.threads(threads);
         }
-        query
+        if let Some(piece) = self.piece {
+            let piece: Piece = serde_json::from_str(&piece)
+                .map_err(|error| usage(py, format!("piece: this is not a piece of a query: {error}")))?;
+            query = query.piece(piece);
+        }
+        Ok(query)
     }
 }
 
@@ -133,7 +142,17 @@ fn count(bounded: &Bounded) -> Json {
 }
 
 impl Dataset {
-    /// Runs the core without the interpreter's lock.
+    /// Runs the core without the interpreter's lock, so that an interrupt ends the call.
+    fn run_long<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<T> {
+        let dataset = self.dataset.clone();
+        interruptible(py, move || work(&dataset))?.map_err(|error| exception(py, &error))
+    }
+
+    /// Runs the core without the interpreter's lock, for calls that read no pages.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -181,21 +200,28 @@ impl Dataset {
 
     /// Starts a query.
     fn stream(&self, py: Python<'_>, arguments: Arguments) -> PyResult<Stream> {
-        let query = arguments.query();
+        let query = arguments.query(py)?;
         Ok(Stream::new(Batches::Query(self.run(py, |dataset| dataset.run(&query))?)))
     }
 
     /// Counts the rows of a query.
     fn count(&self, py: Python<'_>, arguments: Arguments) -> PyResult<u64> {
-        let query = arguments.query();
-        self.run(py, |dataset| dataset.count(&query)).map(|(rows, _)| rows)
+        let query = arguments.query(py)?;
+        self.run_long(py, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
     }
 
     /// Explains a query: as text, and as JSON.
     fn explain(&self, py: Python<'_>, arguments: Arguments) -> PyResult<(String, String)> {
-        let query = arguments.query();
-        let explanation = self.run(py, |dataset| dataset.explain(&query))?;
+        let query = arguments.query(py)?;
+        let explanation = self.run_long(py, move |dataset| dataset.explain(&query))?;
         Ok((explanation.to_string(), json!(explanation).to_string()))
+    }
+
+    /// Cuts a query into pieces, each as JSON.
+    fn pieces(&self, py: Python<'_>, arguments: Arguments, bytes: u64) -> PyResult<Vec<String>> {
+        let query = arguments.query(py)?;
+        let pieces = self.run(py, |dataset| dataset.pieces(&query, bytes))?;
+        Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
     }
 
     /// A histogram of a column, as JSON.
@@ -206,7 +232,9 @@ impl Dataset {
             scale: if log { BinScale::Log } else { BinScale::Linear },
             ..Bins::new(bins)
         };
-        let found = self.run(py, |dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact)))?;
+        let work =
+            move |dataset: &turbidite::Dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact));
+        let found = self.run_long(py, work)?;
         let answer = json!({
             "rows": found.rows,
             "nan": found.nan,
@@ -224,12 +252,15 @@ impl Dataset {
     fn quantiles(
         &self,
         py: Python<'_>,
-        column: &str,
+        column: String,
         shares: Vec<f64>,
         epochs: Option<Vec<u64>>,
         exact: bool,
     ) -> PyResult<String> {
-        let found = self.run(py, |dataset| dataset.quantiles(column, &shares, selection(epochs), precision(exact)))?;
+        let work = move |dataset: &turbidite::Dataset| {
+            dataset.quantiles(&column, &shares, selection(epochs), precision(exact))
+        };
+        let found = self.run_long(py, work)?;
         let each = found.quantiles.iter().map(|one| {
             json!({
                 "share": one.share,
@@ -257,7 +288,7 @@ impl Dataset {
         if let Some(threads) = threads {
             request = request.threads(threads);
         }
-        let tracks = self.run(py, |dataset| dataset.tracks(&request, &|_| ()))?;
+        let tracks = self.run_long(py, move |dataset| dataset.tracks(&request, &|_| ()))?;
         Ok(Stream::new(Batches::Tracks(tracks)))
     }
 }

@@ -33,6 +33,12 @@ pub(crate) fn usage(py: Python<'_>, message: impl Into<String>) -> PyErr {
     raised.map_or_else(|failed| failed, PyErr::from_value)
 }
 
+/// Returns the exception of an operation that failed.
+pub(crate) fn failed(py: Python<'_>, message: String) -> PyErr {
+    let raised = class(py, "OperationError").and_then(|class| class.call1((message,)));
+    raised.map_or_else(|failed| failed, PyErr::from_value)
+}
+
 fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
     Ok(py.import("turbidite.errors")?.getattr(name)?.cast_into::<PyType>()?)
 }

@@ -2,7 +2,8 @@
 //!
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
-//! query results to NumPy and Arrow, `stream` runs queries, `writer` writes, `arrays` views the caller's arrays.
+//! query results to NumPy and Arrow, `stream` runs queries, `writer` writes, `arrays` views the caller's arrays,
+//! `interrupt` lets Ctrl-C end a call.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
@@ -12,6 +13,7 @@ mod arrays;
 mod batch;
 mod dataset;
 mod errors;
+mod interrupt;
 mod stream;
 mod writer;
 

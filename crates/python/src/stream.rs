@@ -12,6 +12,7 @@ use turbidite::query::{QueryStream, Tracks};
 
 use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
+use crate::interrupt::interruptible;
 
 /// The batches of a result.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl Batches {
 #[pyclass(module = "turbidite._core")]
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// `None` once an Arrow stream has taken the batches.
+    /// `None` once an Arrow stream has taken the batches, or an interrupt has dropped them.
     batches: Option<Batches>,
 }
 
@@ -67,10 +68,16 @@ impl Stream {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
-        let Some(batches) = &mut self.batches else {
-            return Err(usage(py, "an Arrow stream has taken the batches: run the query again"));
+        let Some(mut batches) = self.batches.take() else {
+            return Err(usage(py, "the stream was interrupted, or an Arrow stream has taken it: run the query again"));
         };
-        match py.detach(|| batches.advance()) {
+        // After an interrupt the batches are dropped, which cancels the query.
+        let (batches, next) = interruptible(py, move || {
+            let next = batches.advance();
+            (batches, next)
+        })?;
+        self.batches = Some(batches);
+        match next {
             None => Ok(None),
             Some(Ok(batch)) => Ok(Some(Batch::new(batch))),
             Some(Err(error)) => Err(exception(py, &error)),

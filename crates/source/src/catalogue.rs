@@ -75,7 +75,8 @@ impl Source {
     }
 
     /// Returns the default number of ranks of a job: the number of ranks that wrote the epoch with the most files, or
-    /// for epochs in one Parquet file, or in files that the package reads, the number of ranks that can read in parallel.
+    /// for epochs in one Parquet file, or in files that the package reads, the number of ranks that can read in
+    /// parallel.
     pub fn ranks(&self) -> u32 {
         let ranks = |files: &Vec<RecordFile>| match files.as_slice() {
             [only] => only.row_groups.len().clamp(1, MOST_ASSUMED_RANKS),
@@ -115,8 +116,8 @@ impl Source {
         }
     }
 
-    /// Returns the size of one record in bytes: in its file, or for other than fixed-size records
-    /// the size of its decoded values.
+    /// Returns the size of one record in bytes: in its file, or for other than fixed-size records the size of its
+    /// decoded values.
     pub fn record_bytes(&self) -> usize {
         self.record_bytes
     }

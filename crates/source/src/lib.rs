@@ -13,7 +13,8 @@
 //! `pattern` matches file names, and `filler` generates bytes. `catalogue` is the data of a source. `opening` chooses
 //! the module that creates it: `vpic`, `layout` (for raw records and Parquet files), `parquet`, or `package` for the
 //! formats that the Python package reads. `slices` and `shares` distribute a source over ranks, and `reader` reads a
-//! rank's share: fixed-size records with `records`, row groups with `parquet`, or blocks with `package`. [`lammps`] is independent of the other modules.
+//! rank's share: fixed-size records with `records`, row groups with `parquet`, or blocks with `package`. [`lammps`] is
+//! independent of the other modules.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test that cannot go on has failed"))]
 

@@ -25,11 +25,11 @@ use turbidite_source::{Source, SourceOptions, parse_columns};
 /// Index the records of dump files, epoch by epoch
 ///
 /// SOURCE is a folder of VPIC particle dumps, `T.{step}/{species}.{step}.{rank}`; a folder of raw fixed-size records or
-/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). With the Python package installed,
-/// SOURCE may also be openPMD, HDF5, LAMMPS text, .npz or Arrow files: a file, a folder or a pattern such as
-/// 'diags/openpmd_%T.h5'. The name, header and length of
-/// every file are checked before anything is written. Commits are atomic: readers see an epoch once all of it is
-/// durable. DATASET/data is a folder of plain Parquet files that other tools can read.
+/// Parquet files, described by a TOML file (--layout); or one Parquet file (--epoch). With the Python package
+/// installed, SOURCE may also be openPMD, HDF5, LAMMPS text, .npz or Arrow files: a file, a folder or a pattern such as
+/// 'diags/openpmd_%T.h5'. The name, header and length of every file are checked before anything is written. Commits are
+/// atomic: readers see an epoch once all of it is durable. DATASET/data is a folder of plain Parquet files that other
+/// tools can read.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Derived columns are computed in f64 and stored as f32 unless a type is given. They may use the columns of the source,
@@ -87,11 +87,12 @@ pub(crate) struct Ingest {
     /// A TOML file that describes raw records, or the paths of Parquet files
     #[arg(long, value_name = "FILE")]
     layout: Option<PathBuf>,
-    /// The format of files that the Python package reads, if their names do not show it: openpmd, hdf5, lammps, npz, arrow
+    /// The format of files that the Python package reads, if their names do not show it: openpmd, hdf5, lammps, npz,
+    /// arrow
     #[arg(long, value_name = "FORMAT", conflicts_with = "layout")]
     format: Option<String>,
-    /// Let derivations see values in SI units: the factor in a column's unit, such as '1e-06 m', is applied. Stored columns
-    /// keep the values of the files
+    /// Let derivations see values in SI units: the factor in a column's unit, such as '1e-06 m', is applied. Stored
+    /// columns keep the values of the files
     #[arg(long)]
     si: bool,
     /// Read only these columns of files that describe their columns

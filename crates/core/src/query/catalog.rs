@@ -127,6 +127,12 @@ impl Catalog {
         Ok(manifest)
     }
 
+    /// Returns the manifest of an epoch as it is in storage now.
+    pub(super) fn current_manifest(&self, epoch: u64) -> Result<Arc<EpochManifest>> {
+        lock(&self.manifests).remove(&epoch);
+        self.manifest(epoch)
+    }
+
     /// Returns the key ranges of a manifest's row groups. Computes them if they are not cached.
     pub(super) fn key_ranges(&self, manifest: &EpochManifest) -> Arc<KeyRanges> {
         if let Some(ranges) = lock(&self.key_ranges).get(&manifest.commit) {

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use super::catalog::Catalog;
 use super::metrics::QueryMetrics;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery};
-use crate::error::Result;
+use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::execution::stream::{self, QueryStream};
+use crate::query::piece::Piece;
 use crate::query::planning::explain::{Explanation, explain};
+use crate::query::planning::pieces;
 use crate::schema::Schema;
 use crate::storage::{FileSystem, Storage};
 use crate::store::DatasetDescriptor;
@@ -101,6 +103,25 @@ impl Dataset {
         let resolved = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
         stream::count(self.catalog.clone(), resolved, epochs)
+    }
+
+    /// Cuts a query into pieces for other processes. Each piece reads at most about `bytes` of values, but at least one
+    /// row group. The rows of an ordered query are ordered within each piece only.
+    ///
+    /// # Errors
+    /// The errors of [`Dataset::run`], corrupt manifests, and a usage error for a query with a limit, since a piece
+    /// does not know how many rows the others return.
+    pub fn pieces(&self, query: &Query, bytes: u64) -> Result<Vec<Piece>> {
+        let unfit = |what: &str| UsageError::Option { option: "pieces", what: what.to_owned() };
+        if query.limit.is_some() {
+            return Err(unfit("cannot be made of a query with a limit").into());
+        }
+        if query.piece.is_some() {
+            return Err(unfit("cannot be made of a piece").into());
+        }
+        let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        pieces::cut(&self.catalog, &resolved, &epochs, bytes)
     }
 
     /// Returns the trajectories of the particles that satisfy a predicate at one epoch. Reads and sorts all rows before

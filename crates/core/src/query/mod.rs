@@ -34,6 +34,7 @@ mod catalog;
 mod dataset;
 mod execution;
 mod metrics;
+mod piece;
 mod planning;
 mod request;
 
@@ -52,5 +53,6 @@ pub use analytics::tracks::{TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;
 pub use execution::stream::QueryStream;
 pub use metrics::QueryMetrics;
+pub use piece::Piece;
 pub use planning::explain::{EpochExplanation, Explanation, KindCount, PruneReason};
 pub use request::{EpochSelection, Query};

@@ -6,6 +6,7 @@ use arrow_schema::{DataType as ArrowType, Field, SchemaRef};
 
 use crate::error::{Result, UsageError};
 use crate::expr::Predicate;
+use crate::query::piece::Piece;
 use crate::query::planning::selection::{RowRange, RowSelection};
 use crate::schema::{EPOCH_COLUMN, Schema};
 use crate::store::EpochRange;
@@ -75,6 +76,7 @@ pub struct Query {
     pub(super) threads: Option<usize>,
     pub(super) batch_rows: usize,
     pub(super) check: bool,
+    pub(super) piece: Option<Piece>,
 }
 
 impl Default for Query {
@@ -88,6 +90,7 @@ impl Default for Query {
             threads: None,
             batch_rows: BATCH_ROWS,
             check: true,
+            piece: None,
         }
     }
 }
@@ -160,6 +163,15 @@ impl Query {
         self.check = check;
         self
     }
+
+    /// Restricts the query to one of its pieces, which [`Dataset::pieces`](crate::query::Dataset::pieces) has returned
+    /// for a query with the same expression and epochs. Selects the piece's epoch.
+    #[must_use]
+    pub fn piece(mut self, piece: Piece) -> Self {
+        self.epochs = piece.epoch().into();
+        self.piece = Some(piece);
+        self
+    }
 }
 
 /// Returns the number of cores that this process may use. Queries the system only once: the call reads several cgroup
@@ -193,6 +205,7 @@ pub(super) struct ResolvedQuery {
     pub(super) threads: usize,
     pub(super) batch_rows: usize,
     pub(super) check: bool,
+    pub(super) piece: Option<Piece>,
 }
 
 impl ResolvedQuery {
@@ -211,6 +224,9 @@ impl ResolvedQuery {
         if query.batch_rows == 0 || query.batch_rows > MOST_BATCH_ROWS {
             let what = format!("must be 1 to {MOST_BATCH_ROWS}, not {}", query.batch_rows);
             return Err(UsageError::Option { option: "batch_rows", what }.into());
+        }
+        if let Some(piece) = &query.piece {
+            piece.check()?;
         }
         let predicate = query.filter.as_deref().map(|text| Predicate::parse(text, schema)).transpose()?;
         let named = match &query.columns {
@@ -248,6 +264,7 @@ impl ResolvedQuery {
             threads,
             batch_rows: query.batch_rows,
             check: query.check,
+            piece: query.piece.clone(),
         })
     }
 

@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.ingest import ingest
+from turbidite.pieces import Piece
 from turbidite.tracks import Tracks
 from turbidite.writer import Writer
 
@@ -31,6 +32,7 @@ __all__ = [
     "Dataset",
     "Histogram",
     "OperationError",
+    "Piece",
     "Quantile",
     "Query",
     "Schema",

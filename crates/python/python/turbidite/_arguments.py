@@ -15,6 +15,7 @@ class Arguments(TypedDict):
     limit: int | None
     threads: int | None
     check: bool
+    piece: str | None
 
 
 class HistogramArguments(TypedDict):

@@ -13,8 +13,10 @@ import numpy
 
 from turbidite import _core
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
+from turbidite._command import run
 from turbidite._result import Result
 from turbidite.errors import UsageError
+from turbidite.pieces import Piece
 from turbidite.tracks import Tracks
 
 __all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
@@ -160,6 +162,22 @@ class Query(Result):
         plan: dict[str, Any] = json.loads(self._dataset._core.explain(self._resolved())[1])
         return plan
 
+    def write(self, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """Writes the rows to a file, whose name ends in ``.parquet``, ``.arrow``, ``.csv`` or ``.jsonl``.
+
+        The file appears once it is complete. Returns the number of rows and the cost of the query.
+        """
+        arguments, where = self._resolved(), self._arguments["where"]
+        if arguments["epochs"] is not None:
+            labels = f"epoch in ({', '.join(map(str, arguments['epochs']))})" if arguments["epochs"] else "false"
+            where = labels if where is None else f"({where}) and {labels}"
+        options = ["query", "--json", f"--output={os.path.abspath(os.fsdecode(path))}"]
+        options += [] if where is None else [f"--where={where}"]
+        options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
+        options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
+        options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
+        return run([*options, "--", self._dataset.path])
+
     def __reduce__(self) -> tuple[Any, ...]:
         return Query, (self._dataset, self._selection, self._arguments)
 
@@ -236,8 +254,31 @@ class Dataset:
             "limit": _optional("limit", limit),
             "threads": _optional("threads", threads),
             "check": check,
+            "piece": None,
         }
         return Query(self, _selection(epochs), arguments)
+
+    def pieces(self, query: Query | str | None = None, bytes: int = 64 << 20) -> list[Piece]:
+        """Cuts a query into pieces for other processes; together they return its rows, each row once.
+
+        A piece reads at most about `bytes` of values, but at least one row group. It is pinned to the commit of its epoch:
+        if the epoch is replaced, the piece raises `OperationError`. The rows of an ordered query are ordered within each
+        piece only.
+        """
+        if not isinstance(query, Query):
+            query = self.query(query)
+        elif query._dataset.path != self.path:
+            raise UsageError(f"pieces: the query is of {query._dataset.path}, not of {self.path}")
+        arguments = query._resolved()
+        made = self._core.pieces(arguments, _natural("bytes", bytes))
+        return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
+
+    def report(self, path: str | os.PathLike[str] = "report.html", *, epoch: int | None = None) -> str:
+        """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path."""
+        page = os.path.abspath(os.fsdecode(path))
+        stated = [] if epoch is None else [f"--epoch={_natural('epoch', epoch)}"]
+        run(["report", "--json", f"--output={page}", *stated, "--", self.path])
+        return page
 
     def tracks(
         self,

@@ -1,34 +1,15 @@
-"""Ingest of files: the work of the ``turbidite`` command that the package brings."""
+"""Ingest of files: the work of the ``turbidite`` command."""
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import subprocess
-import sys
-import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
-from turbidite.errors import CorruptionError, OperationError, UsageError
+from turbidite._command import run
+from turbidite.errors import UsageError
 
-__all__ = ["command", "ingest"]
-
-_CLASSES = {"usage": UsageError, "damage": CorruptionError, "failed": OperationError}
-
-
-def command() -> str:
-    """Returns the path of the ``turbidite`` command: the one of this environment, or of the path."""
-    stated = os.environ.get("TURBIDITE")
-    if stated:
-        if shutil.which(stated) is None:
-            raise OperationError(f"TURBIDITE names '{stated}', which cannot be run")
-        return stated
-    found = shutil.which(os.path.join(sysconfig.get_path("scripts"), "turbidite")) or shutil.which("turbidite")
-    if found is None:
-        raise OperationError("the command 'turbidite' is neither in this environment nor on the path: install the package")
-    return found
+__all__ = ["ingest"]
 
 
 def ingest(
@@ -71,18 +52,4 @@ def ingest(
         arguments.append(f"--columns={','.join(columns)}")
     arguments += [f"--drop={name}" for name in drop] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
-    program = [command(), *arguments, "--", os.fsdecode(source)]
-    # The command's readers run under this interpreter, which has the package.
-    environment = {"TURBIDITE_PYTHON": sys.executable, **os.environ}
-    done = subprocess.run(program, capture_output=True, env=environment, encoding="utf-8", errors="replace", check=False)
-    try:
-        if done.returncode == 0:
-            report: dict[str, Any] = json.loads(done.stdout)
-            return report
-        error = json.loads(done.stderr.splitlines()[-1])["error"]
-        advice = f"; {error['advice']}" if error.get("advice") else ""
-        kind, message = _CLASSES.get(error["class"], OperationError), error["message"] + advice
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-        said = done.stderr.strip() or "it said nothing"
-        raise OperationError(f"{program[0]} ended with exit code {done.returncode}: {said}") from None
-    raise kind(message)
+    return run([*arguments, "--", os.fsdecode(source)])

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use turbidite::{Column, ColumnView, SchemaError};
-
+use super::block::{Block, BlockRows};
 use super::messages::Read;
 use super::pool::BlockForm;
 use crate::catalogue::RecordFile;
@@ -21,37 +20,6 @@ pub(crate) struct BlockReader<'a> {
     current: Option<(RowGroup, Arc<Block>)>,
     /// Number of rows of the current block that have been returned.
     returned: usize,
-}
-
-/// The values of a block: each column's values together, one column after the other.
-#[derive(Debug, Default)]
-struct Block {
-    values: Vec<u8>,
-    rows: usize,
-}
-
-/// Consecutive rows of a block.
-#[derive(Debug)]
-pub(crate) struct BlockRows<'a> {
-    columns: &'a [Column],
-    block: Arc<Block>,
-    first: usize,
-    rows: usize,
-}
-
-impl BlockRows<'_> {
-    /// Returns the rows as columns.
-    pub(crate) fn views(&self) -> Result<Vec<ColumnView<'_>>, SchemaError> {
-        let mut begin = 0;
-        let mut views = Vec::with_capacity(self.columns.len());
-        for column in self.columns {
-            let width = column.data_type.width();
-            let values = &self.block.values[begin + self.first * width..][..self.rows * width];
-            views.push(ColumnView::new(values, width, self.rows, column.data_type)?);
-            begin += self.block.rows * width;
-        }
-        Ok(views)
-    }
 }
 
 impl<'a> BlockReader<'a> {

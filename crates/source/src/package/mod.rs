@@ -5,6 +5,7 @@
 //! threads that need one. `detect` recognises the package's formats. `open` asks the first reader for the catalogue,
 //! and `blocks` reads one rank's share of an epoch, block by block.
 
+mod block;
 mod blocks;
 mod detect;
 mod messages;
@@ -15,7 +16,8 @@ mod process;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use blocks::{BlockReader, BlockRows};
+pub(crate) use block::BlockRows;
+pub(crate) use blocks::BlockReader;
 pub(crate) use detect::{is_pattern, reads_file, reads_folder};
 pub(crate) use open::open;
 pub(crate) use pool::BlockForm;

@@ -9,8 +9,8 @@
 //! types, and nulls that the statistics show, are errors when the source is opened. Other nulls are errors when they
 //! are read.
 //!
-//! `open` opens a source. `file` reads bytes, `footer` reads footers, and `columns` chooses columns. `reader`
-//! decodes a rank's share, and `decoded` holds the values.
+//! `open` opens a source. `file` reads bytes, `footer` reads footers, and `columns` chooses columns. `reader` decodes a
+//! rank's share, and `decoded` holds the values.
 
 mod columns;
 mod decoded;

@@ -2,12 +2,14 @@
 //!
 //! Map: `pruning` prunes row groups by the manifest, without I/O. `scan` opens their parts. `plan` selects the rows of
 //! a row group (`selection`) by the access path of `statistics`, and estimates what is read. `chunks` cuts selections
-//! for reading. `pages` maps rows to pages. `coalescing` joins pages into reads. `explain` describes plans.
+//! for reading. `pages` maps rows to pages. `coalescing` joins pages into reads. `explain` describes plans, and
+//! `pieces` cuts them for other processes.
 
 pub(super) mod chunks;
 pub(super) mod coalescing;
 pub(super) mod explain;
 pub(super) mod pages;
+pub(super) mod pieces;
 pub(super) mod plan;
 pub(super) mod pruning;
 pub(super) mod scan;

@@ -52,16 +52,29 @@ pub(in crate::query) fn plan_epoch(
     epoch: u64,
     counters: &Counters,
 ) -> Result<EpochScan> {
+    plan_epoch_by(dataset, resolved, epoch, counters, |manifest| choose(dataset, resolved, manifest))
+}
+
+/// Returns the row groups of an epoch that may match a query, in the manifest's order.
+pub(in crate::query) fn choose(
+    dataset: &Catalog,
+    resolved: &ResolvedQuery,
+    manifest: &EpochManifest,
+) -> Vec<GroupChoice> {
     let predicate = resolved.predicate.as_ref();
     let range = predicate.and_then(|predicate| predicate.range_of(resolved.schema.key_index()));
-    plan_epoch_by(dataset, resolved, epoch, counters, |manifest| match range {
+    let mut choices = match range {
         Some((low, high)) => {
             let order = resolved.schema.key_order();
             let range = (order.ordinal_of(low), order.ordinal_of(high));
             choose_groups(manifest, predicate, Some((&dataset.key_ranges(manifest), range)))
         }
         None => choose_groups(manifest, predicate, None),
-    })
+    };
+    if let Some(piece) = &resolved.piece {
+        choices.retain(|choice| piece.contains(choice.entry));
+    }
+    choices
 }
 
 /// Plans an epoch like [`plan_epoch`], but with the row groups that `choose` returns, in the manifest's order.
@@ -107,6 +120,9 @@ fn open_scan(
     manifest: &Arc<EpochManifest>,
     choices: Vec<GroupChoice>,
 ) -> Result<EpochScan> {
+    if let Some(piece) = &resolved.piece {
+        piece.check_commit(dataset.root(), manifest)?;
+    }
     let most = if resolved.limit == u64::MAX { HELD_PARTS } else { HELD_PARTS_LIMITED };
     let mut needed: Vec<PartId> = Vec::new();
     for choice in choices.iter().filter(|choice| !choice.is_exact || !resolved.stored.is_empty()) {
