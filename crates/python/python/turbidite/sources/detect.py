@@ -1,0 +1,75 @@
+"""The format of a source: the stated one, or the one that a file's name and content show."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from importlib import import_module
+
+from turbidite.sources.catalogue import Source
+from turbidite.sources.errors import failed, missing, usage
+from turbidite.sources.patterns import files_of, is_dataset
+
+_CLASSES = {
+    "openPMD": ("openpmd", "OpenPMD"),
+    "HDF5": ("hdf5", "HDF5"),
+    "LAMMPS": ("lammps", "Lammps"),
+    "npz": ("npz", "Npz"),
+    "Arrow": ("arrow", "Arrow"),
+}
+SUFFIXES = (
+    *(".h5", ".hdf5", ".hdf", ".bp", ".bp4", ".bp5", ".npz", ".npy", ".arrow", ".arrows", ".feather", ".ipc"),
+    *(".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz"),
+)
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+def source_class(stated: str | None, path: str) -> type[Source]:
+    """Returns the class that reads a source. `stated` is the name of a format, in any case."""
+    if stated is None:
+        name = _detected(files_of(path, SUFFIXES)[0].path)
+    else:
+        names = {name.lower(): name for name in _CLASSES}
+        if stated.lower() not in names:
+            raise usage(f"--format: there is no format '{stated}'; the formats are {', '.join(_CLASSES)}")
+        name = names[stated.lower()]
+    module, kind = _CLASSES[name]
+    found: type[Source] = getattr(import_module(f"turbidite.sources.{module}"), kind)
+    return found
+
+
+def _detected(path: str) -> str:
+    if is_dataset(path):
+        return "openPMD"
+    with open(path, "rb") as file:
+        start = file.read(16)
+    if start.startswith(_GZIP_MAGIC):
+        try:
+            with gzip.open(path) as text:
+                start = text.read(16)
+        except (OSError, EOFError) as error:
+            raise failed(f"cannot be decompressed: {error}", path) from None
+    if start.startswith(HDF5_MAGIC) or path.endswith((".h5", ".hdf5", ".hdf")):
+        return "openPMD" if _is_openpmd(path) else "HDF5"
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")) or path.endswith((".npz", ".npy")):
+        return "npz"
+    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")) or path.endswith((".arrow", ".arrows", ".feather", ".ipc")):
+        return "Arrow"
+    if start.startswith(b"ITEM:"):
+        return "LAMMPS"
+    what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"
+    raise usage(f"the file {what}: {', '.join(_CLASSES)}; --format names one", path)
+
+
+def _is_openpmd(path: str) -> bool:
+    """Returns whether an HDF5 file follows openPMD."""
+    try:
+        import h5py
+    except ImportError:
+        raise missing("an HDF5 file", "h5py", "hdf5") from None
+    try:
+        with h5py.File(path, "r") as file:
+            return "openPMD" in file.attrs
+    except OSError as error:
+        raise failed(f"is not a complete HDF5 file: {error}; copy it again, or leave it out", path) from None

@@ -1,0 +1,305 @@
+"""openPMD by openpmd-api: HDF5 and ADIOS2, in every encoding that the library reads in random order.
+
+Each file is opened by itself. The label of an epoch is the iteration's number in the file, whatever the file is called.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from turbidite.sources.catalogue import (
+    Array,
+    Catalogue,
+    Column,
+    Epoch,
+    Options,
+    Source,
+    block_rows,
+    choose,
+    in_order,
+    in_words,
+    packed,
+    same_columns,
+    type_of,
+)
+from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
+from turbidite.sources.patterns import files_of
+from turbidite.sources.quiet import plain, quiet
+
+SUFFIXES = (".h5", ".bp", ".bp4", ".bp5")
+_UNITS = ("m", "kg", "s", "A", "K", "mol", "cd")
+_ORDER_OF_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd")
+_SKIPPED = re.compile(
+    r"^(Cannot read .*?) and will skip it due to read error:\n((?:.*\n)*?)(?=Cannot read|\Z|\[)", re.MULTILINE
+)
+_OPEN_FILES = 8
+_POSITION, _OFFSET = "position", "positionOffset"
+
+
+@dataclass(frozen=True)
+class _Component:
+    """A component of a species in one iteration."""
+
+    column: Column
+    record: str
+    component: str
+    offset: bool
+    """Whether the iteration has a positionOffset for it that is not constant zero."""
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    label: int
+    path: str
+    species: dict[str, tuple[int, list[_Component], dict[str, str]]]
+    """Of each species: records, components, and the reasons why others cannot be read."""
+
+
+class OpenPMD(Source):
+    """A series of openPMD files."""
+
+    name = "openPMD"
+
+    @classmethod
+    def scan(cls, options: Options) -> Catalogue:
+        iterations: list[_Iteration] = []
+        for file in files_of(options.path, SUFFIXES):
+            iterations += _iterations(file.path, options.species)
+        species = _species(iterations, options)
+        return _catalogue(iterations, species, options)
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        super().__init__(catalogue)
+        self._series: dict[str, Any] = {}
+
+    def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
+        names = self.catalogue.details["components"]
+        added = set(self.catalogue.details["offsets"])
+        with _errors(epoch.path):
+            records = self._opened(epoch).particles[self.catalogue.details["species"]]
+            arrays, offsets = [], {}
+            for column, (record, component) in zip(self.catalogue.columns, names, strict=True):
+                found = records[record][component]
+                if found.shape[0] != epoch.records:
+                    raise failed(f"column '{column.name}' has changed since the source was opened; run again", epoch.path)
+                arrays.append(found.load_chunk([first], [rows]))
+                if column.name in added and _OFFSET in records and component in records[_OFFSET]:
+                    other = records[_OFFSET][component]
+                    offsets[column.name] = other.load_chunk([first], [rows]), other.unit_SI / found.unit_SI
+            self._series[epoch.path].flush()
+        return [
+            _stored(array, column, offsets.get(column.name))
+            for column, array in zip(self.catalogue.columns, arrays, strict=True)
+        ]
+
+    def _opened(self, epoch: Epoch) -> Any:
+        series = self._series.pop(epoch.path, None)
+        if series is None:
+            series = _open(epoch.path)
+            while len(self._series) >= _OPEN_FILES:
+                self._series.pop(next(iter(self._series))).close()
+        self._series[epoch.path] = series
+        iteration = series.iterations[epoch.epoch]
+        iteration.open()
+        return iteration
+
+
+def _stored(array: Array, column: Column, offset: tuple[Array, float] | None) -> Array:
+    if offset is not None:
+        return packed(array.astype(numpy.float64) + offset[0].astype(numpy.float64) * offset[1])
+    if column.type == "f64" and array.dtype != numpy.float64:
+        # A position without an offset in this iteration, and with one in others.
+        array = array.astype(numpy.float64)
+    return packed(array)
+
+
+def _open(path: str) -> Any:
+    try:
+        import openpmd_api
+    except ImportError:
+        raise missing("an openPMD file", "openpmd-api", "openpmd") from None
+    return openpmd_api.Series(path, openpmd_api.Access.read_only, '{"defer_iteration_parsing": true}')
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    """Turns errors of the library into errors of the file."""
+    try:
+        with quiet() as printed:
+            yield
+    except (SourceError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the library raises whatever its backends throw
+        cause = printed.cause()
+        message = f"cannot be read by openpmd-api: {cause or plain(error)}"
+        kind = corrupt if cause and "truncated" in cause else failed
+        raise kind(f"{message}; if the file is incomplete, copy it again or leave it out", path) from None
+    skipped = _SKIPPED.search(printed.text)
+    if skipped:
+        reason = "; ".join(line.strip() for line in skipped[2].splitlines() if line.strip())
+        raise failed(f"openpmd-api: {skipped[1][0].lower()}{skipped[1][1:]}: {reason}", path)
+
+
+def _iterations(path: str, species: str | None) -> list[_Iteration]:
+    """Returns the iterations of one file."""
+    found = []
+    with _errors(path):
+        series = _open(path)
+        for label in series.iterations:
+            iteration = series.iterations[label]
+            iteration.open()
+            names = [name for name in iteration.particles if species is None or name == species]
+            others: dict[str, tuple[int, list[_Component], dict[str, str]]] = {
+                name: (0, [], {}) for name in iteration.particles if name not in names
+            }
+            read = {name: _components(iteration.particles[name], series, path, int(label)) for name in names}
+            found.append(_Iteration(int(label), path, {**others, **read}))
+        series.close()
+    return found
+
+
+def _components(species: Any, series: Any, path: str, label: int) -> tuple[int, list[_Component], dict[str, str]]:
+    """Returns the records, the components and the unreadable components of a species."""
+    components: list[_Component] = []
+    unreadable: dict[str, str] = {}
+    lengths: dict[str, int] = {}
+    for record in species:
+        if record == _OFFSET:
+            continue
+        for component in species[record]:
+            found = species[record][component]
+            name = record if component == found.SCALAR else f"{record}_{component}"
+            if len(found.shape) != 1:
+                unreadable[name] = f"has {len(found.shape)} dimensions, and records have one"
+                continue
+            lengths[name] = int(found.shape[0])
+            dtype = numpy.dtype(found.dtype)
+            stored = type_of(dtype)
+            if stored is None:
+                unreadable[name] = f"has the unsupported type {in_words(dtype)}"
+                continue
+            column = Column(name, stored, _unit(found.unit_SI, species[record].unit_dimension))
+            offset = record == _POSITION and lengths[name] > 0 and _has_offset(species, component, series)
+            components.append(_Component(column, record, component, offset))
+    if len(set(lengths.values())) > 1:
+        ones = ", ".join(f"'{name}' has {length}" for name, length in lengths.items())
+        raise corrupt(f"the records of iteration {label} differ in length: {ones}", path)
+    return next(iter(lengths.values()), 0), components, unreadable
+
+
+def _has_offset(species: Any, component: str, series: Any) -> bool:
+    if _OFFSET not in species or component not in species[_OFFSET]:
+        return False
+    offset = species[_OFFSET][component]
+    if not offset.constant:
+        return True
+    value = offset.load_chunk([0], [1])
+    series.flush()
+    return bool(value[0] != 0)
+
+
+def _unit(factor: float, dimension: Sequence[float]) -> str | None:
+    """Returns a unit such as `1e-06 m` or `kg m s^-1`; none for a plain number."""
+    powers = dict(zip(_UNITS, dimension, strict=True))
+    parts = [] if factor == 1 else [repr(float(factor))]
+    for name in _ORDER_OF_UNITS:
+        if powers[name] != 0:
+            parts.append(name if powers[name] == 1 else f"{name}^{powers[name]:g}")
+    return " ".join(parts) or None
+
+
+def _species(iterations: list[_Iteration], options: Options) -> str:
+    """Returns the species to read."""
+    known = sorted({name for iteration in iterations for name in iteration.species})
+    if not known:
+        raise failed("the source has no particles" if iterations else "the source has no iterations", options.path)
+    if options.species is None:
+        if len(known) > 1:
+            raise usage(f"the source has several species; choose one with --species: {', '.join(known)}", options.path)
+        return known[0]
+    if options.species not in known:
+        raise usage(f"--species: there is no species '{options.species}'; the source has {', '.join(known)}", options.path)
+    return options.species
+
+
+def _catalogue(iterations: list[_Iteration], species: str, options: Options) -> Catalogue:
+    if options.epoch is not None:
+        raise usage("--epoch: the epochs of openPMD are the iterations in its files; omit the option", options.path)
+    filled = [iteration for iteration in iterations if _records(iteration, species)]
+    empty = [iteration for iteration in iterations if not _records(iteration, species)]
+    if not filled:
+        raise failed(f"no iteration has particles of the species '{species}'", options.path)
+    offsets = {one.column.name for iteration in filled for one in iteration.species[species][1] if one.offset}
+    chosen: dict[int, list[_Component]] = {}
+    notes = []
+    for iteration in filled:
+        _, components, unreadable = iteration.species[species]
+        by_name = {one.column.name: one for one in components}
+        known = sorted(by_name) if options.columns is None else by_name
+        names = choose(known, options.columns, unreadable, iteration.path)
+        chosen[id(iteration)] = [by_name[name] for name in names]
+        notes += [f"'{name}' {why} and is left out" for name, why in unreadable.items() if options.columns is None]
+    columns = same_columns(
+        (
+            (iteration.label, iteration.path, [_widened(one.column, offsets) for one in chosen[id(iteration)]])
+            for iteration in filled
+        ),
+        options.columns,
+    )
+    added = [column.name for column in columns if column.name in offsets]
+    if added:
+        notes.append(f"positionOffset is added to {', '.join(added)}, as f64")
+    if empty:
+        labels = listing(sorted(iteration.label for iteration in empty))
+        notes.append(f"the iterations without particles of the species '{species}' are empty epochs: {labels}")
+    row_bytes = sum(numpy.dtype(_dtype(column.type)).itemsize for column in columns)
+    epochs = []
+    for iteration in iterations:
+        records = _records(iteration, species)
+        parts = chosen.get(id(iteration), [])
+        chunk, compressed = _chunks(iteration, species, parts) if records else (0, False)
+        epochs.append(Epoch(iteration.label, iteration.path, records, block_rows(row_bytes, chunk, compressed)))
+    reference = {one.column.name: one for one in chosen[id(filled[0])]}
+    places = [[reference[column.name].record, reference[column.name].component] for column in columns]
+    details = {"species": species, "components": places, "offsets": added}
+    return Catalogue(OpenPMD.name, columns, in_order(epochs), list(dict.fromkeys(notes)), details)
+
+
+def _records(iteration: _Iteration, species: str) -> int:
+    return iteration.species[species][0] if species in iteration.species else 0
+
+
+def _widened(column: Column, offsets: set[str]) -> Column:
+    return Column(column.name, "f64", column.unit) if column.name in offsets else column
+
+
+def _dtype(stored: str) -> str:
+    return f"V{stored[12:-1]}" if stored.startswith("fixed_bytes") else f"{stored[0]}{int(stored[1:]) // 8}"
+
+
+def _chunks(iteration: _Iteration, species: str, parts: list[_Component]) -> tuple[int, bool]:
+    """Returns the rows of the longest chunk in an HDF5 file, and whether any chunk is compressed."""
+    if not iteration.path.endswith(".h5"):
+        return 0, False
+    try:
+        import h5py
+    except ImportError:
+        return 0, False
+    longest, compressed = 0, False
+    with h5py.File(iteration.path, "r") as file:
+        base = file.attrs["basePath"], file.attrs.get("particlesPath", "particles/")
+        texts = [text.decode() if isinstance(text, bytes) else str(text) for text in base]
+        folder = texts[0].replace("%T", str(iteration.label)).rstrip("/") + "/" + texts[1].strip("/") + "/" + species
+        for part in parts:
+            name = f"{folder}/{part.record}" + ("" if part.column.name == part.record else f"/{part.component}")
+            found = file.get(name)
+            if isinstance(found, h5py.Dataset) and found.chunks:
+                longest = max(longest, found.chunks[0])
+                compressed = compressed or found.id.get_create_plist().get_nfilters() > 0
+    return longest, compressed

@@ -1,0 +1,48 @@
+"""Holds back what native libraries print on standard error, since the errors that follow say the same."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_DECORATION = re.compile(r"\x1b\[[0-9;]*m|\[[^]]*\d{2}:\d{2}:\d{2}[^]]*\]|\[ADIOS2 EXCEPTION\]|: iostream error")
+_LINE_OF_HDF5 = re.compile(r"#\d+: .*\(\): (.*)")
+
+
+class Printed:
+    """The text that was held back."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def cause(self) -> str | None:
+        """Returns the innermost error that the HDF5 library has printed."""
+        found = _LINE_OF_HDF5.findall(self.text)
+        return str(found[-1]) if found else None
+
+
+@contextmanager
+def quiet() -> Iterator[Printed]:
+    """Redirects standard error for the block. The text is complete once the block has ended."""
+    printed = Printed()
+    sys.stderr.flush()
+    before = os.dup(2)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 2)
+        try:
+            yield printed
+        finally:
+            os.dup2(before, 2)
+            os.close(before)
+            file.seek(0)
+            printed.text = file.read().decode(errors="replace")
+
+
+def plain(error: BaseException) -> str:
+    """Returns a library's message on one line, without colours and dates."""
+    lines = [" ".join(line.split()) for line in _DECORATION.sub("", str(error)).splitlines()]
+    return "; ".join(line for line in lines if line)

@@ -1,0 +1,130 @@
+"""The protocol between the command and a reader: lines of JSON, and blocks of packed values.
+
+A request `open` is answered with a catalogue. A request `read` is answered with one line and then the values of the
+block, column after column. An error takes the place of an answer. The reader ends when its standard input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+import numpy
+
+from turbidite.sources import scratch
+from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options, Source
+from turbidite.sources.detect import source_class
+from turbidite.sources.errors import SourceError, corrupt, failed, usage
+
+VERSION = 1
+
+
+def main() -> None:
+    """Serves requests until the end of standard input, then ends the process."""
+    answers = os.dup(1)
+    # What libraries print must not end up among the answers.
+    os.dup2(2, 1)
+    server = _Server(answers)
+    status = 0
+    try:
+        for line in sys.stdin.buffer:
+            server.serve(line)
+    except (BrokenPipeError, KeyboardInterrupt):
+        status = 1
+    finally:
+        scratch.remove()
+    sys.stderr.flush()
+    # Without destructors: ADIOS2's end the process with an abort after a read error.
+    os._exit(status)
+
+
+class _Server:
+    def __init__(self, answers: int) -> None:
+        self._answers = answers
+        self._source: Source | None = None
+        self._epochs: dict[int, Epoch] = {}
+
+    def serve(self, line: bytes) -> None:
+        blocks: list[Array] = []
+        try:
+            answer, blocks = self._answer(line)
+        except SourceError as error:
+            answer = _error(error)
+        except OSError as error:
+            path = error.filename if isinstance(error.filename, str) else None
+            answer = _error(failed(f"cannot be read: {error.strerror or error}", path))
+        except MemoryError:
+            answer = _error(failed("there is not enough memory; use fewer threads"))
+        except Exception as error:  # noqa: BLE001 - the command reports it and ends
+            traceback.print_exc()
+            answer = _error(failed(f"the reader failed with {type(error).__name__}: {error}"))
+        self._write(json.dumps(answer).encode() + b"\n")
+        for block in blocks:
+            self._write(block.view(numpy.uint8).data if block.size else b"")
+
+    def _answer(self, line: bytes) -> tuple[dict[str, Any], list[Array]]:
+        kind, arguments = _parsed(line)
+        if kind == "open":
+            return self._open(arguments), []
+        return self._read(**arguments)
+
+    def _open(self, given: dict[str, Any]) -> dict[str, Any]:
+        version = given.pop("version", None)
+        if version != VERSION:
+            raise usage(
+                f"the command speaks version {version} of the protocol of readers, and the package turbidite version "
+                f"{VERSION}: they are of different releases; install both from the same one"
+            )
+        index = given.pop("index", None)
+        stated = given.pop("format", None)
+        try:
+            options = Options(**given)
+        except TypeError as error:
+            raise usage(f"the request is not one of protocol version {VERSION}: {error}") from None
+        if index is None:
+            kind = source_class(stated, options.path)
+            catalogue = kind.scan(options)
+        else:
+            catalogue = Catalogue.of_index(index)
+            kind = source_class(catalogue.format, options.path)
+        self._source = kind(catalogue)
+        self._epochs = {epoch.epoch: epoch for epoch in catalogue.epochs}
+        return catalogue.answer()
+
+    def _read(self, epoch: int, first: int, rows: int) -> tuple[dict[str, Any], list[Array]]:
+        found = self._epochs.get(epoch)
+        if self._source is None or found is None:
+            raise usage(f"epoch {epoch} is not one of an open source")
+        expected = max(0, min(found.block_rows, found.records - first))
+        if first < 0 or first % found.block_rows or rows != expected:
+            raise usage(f"rows {first} to {first + rows} are not a block of epoch {epoch}")
+        if rows == 0:
+            return {"rows": 0}, []
+        arrays = list(self._source.read(found, first, rows))
+        for column, array in zip(self._source.catalogue.columns, arrays, strict=True):
+            if array.shape != (rows,):
+                raise corrupt(f"column '{column.name}' has {len(array)} values in a block of {rows}", found.path)
+        return {"rows": rows}, arrays
+
+    def _write(self, content: bytes | memoryview) -> None:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(self._answers, rest) :]
+
+
+def _parsed(line: bytes) -> tuple[str, dict[str, Any]]:
+    """Returns the kind of a request and its arguments."""
+    try:
+        [(kind, arguments)] = json.loads(line).items()
+        if kind == "open" or (kind == "read" and {*arguments} == {"epoch", "first", "rows"}):
+            return kind, dict(arguments)
+    except (AttributeError, TypeError, ValueError):
+        pass
+    raise usage(f"the request is not one of protocol version {VERSION}: {line[:80].decode(errors='replace').strip()}")
+
+
+def _error(error: SourceError) -> dict[str, Any]:
+    return {"error": {"class": error.kind, "path": error.path, "message": str(error)}}
