@@ -17,8 +17,9 @@ Array = NDArray[Any]
 
 BLOCK_BYTES = 4 << 20
 """The size of a block of all columns."""
-LARGEST_BLOCK_BYTES = 64 << 20
-"""The size up to which a block follows the chunks of a compressed file, which are decompressed as a whole."""
+LARGEST_BLOCK_BYTES = 32 << 20
+"""The size up to which a block follows the chunks of a compressed file, which are decompressed as a whole. Each rank of
+the command holds a block."""
 FEWEST_BLOCK_ROWS = 4096
 LARGEST_FIXED_BYTES = 65536
 """The largest payload of the core's `fixed_bytes`."""
@@ -106,10 +107,12 @@ class Source(ABC):
 
 def block_rows(row_bytes: int, chunk_rows: int = 0, compressed: bool = False) -> int:
     """Returns the rows of a block: whole chunks where the file has chunks, so that none is decompressed twice."""
-    rows = max(FEWEST_BLOCK_ROWS, BLOCK_BYTES // max(1, row_bytes))
+    row_bytes = max(1, row_bytes)
+    rows = max(FEWEST_BLOCK_ROWS, BLOCK_BYTES // row_bytes)
+    rows = max(1, min(rows, LARGEST_BLOCK_BYTES // row_bytes))
     if 0 < chunk_rows <= rows:
         return rows // chunk_rows * chunk_rows
-    if compressed and chunk_rows * row_bytes <= LARGEST_BLOCK_BYTES and chunk_rows > 0:
+    if compressed and 0 < chunk_rows * row_bytes <= LARGEST_BLOCK_BYTES:
         return chunk_rows
     return rows
 
@@ -129,7 +132,14 @@ def type_of(dtype: numpy.dtype[Any]) -> str | None:
 
 def in_words(dtype: numpy.dtype[Any]) -> str:
     """Returns the name of an unsupported type for a message."""
-    words = {"O": "objects", "U": "text", "S": "text", "c": "complex numbers", "M": "dates", "m": "durations", "f": "floats"}
+    words = {
+        "O": "objects, or text of any length",
+        "U": "text",
+        "S": "text",
+        "c": "complex numbers",
+        "M": "dates",
+        "m": "durations",
+    }
     if dtype.kind == "f":
         return f"{dtype.itemsize * 8}-bit floats"
     return words.get(dtype.kind, str(dtype))
@@ -171,8 +181,9 @@ def in_order(epochs: Iterable[Epoch]) -> list[Epoch]:
     ordered = sorted(epochs, key=lambda epoch: epoch.epoch)
     for one, other in pairwise(ordered):
         if one.epoch == other.epoch:
-            place = f"and {other.path} both have epoch {one.epoch}"
-            raise failed(f"{place}; choose one, or move the other out of the folder", one.path)
+            if one.path == other.path:
+                raise failed(f"the file has epoch {one.epoch} twice, as after a restart; remove one of them", one.path)
+            raise failed(f"this file and {other.path} both have epoch {one.epoch}; leave one of them out", one.path)
         if one.epoch < 0:
             raise failed(f"epoch {one.epoch} is negative", one.path)
     return ordered

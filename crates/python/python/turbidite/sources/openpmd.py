@@ -244,7 +244,7 @@ def _catalogue(iterations: list[_Iteration], species: str, options: Options) -> 
         known = sorted(by_name) if options.columns is None else by_name
         names = choose(known, options.columns, unreadable, iteration.path)
         chosen[id(iteration)] = [by_name[name] for name in names]
-        notes += [f"'{name}' {why} and is left out" for name, why in unreadable.items() if options.columns is None]
+        notes += [f"'{name}' {why}; it is left out" for name, why in unreadable.items() if options.columns is None]
     columns = same_columns(
         (
             (iteration.label, iteration.path, [_widened(one.column, offsets) for one in chosen[id(iteration)]])

@@ -43,6 +43,8 @@ class Member:
     unit: str | None = None
     chunk_rows: int = 0
     compressed: bool = False
+    problem: str | None = None
+    """The reason why the array cannot be read, if its type in NumPy does not show it."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +76,17 @@ class Table:
 
     def add(self, member: Member) -> None:
         """Adds the columns of an array."""
-        shape = member.shape
-        if not shape:
+        shape = member.shape + member.dtype.shape
+        if member.problem is not None:
+            self.unreadable[member.name] = member.problem
+        elif not shape:
             self.unreadable[member.name] = "is a single value (0 dimensions), not an array of rows"
         elif member.dtype.names is not None and len(shape) == 1:
             for name in member.dtype.names:
                 dtype = member.dtype[name]
                 self._add(member, name, dtype.base, dtype.shape, name)
         else:
-            self._add(member, member.name, member.dtype, shape[1:], None)
+            self._add(member, member.name, member.dtype.base, shape[1:], None)
 
     def _add(self, member: Member, name: str, dtype: numpy.dtype[Any], shape: tuple[int, ...], field: str | None) -> None:
         stored = type_of(dtype)
@@ -166,7 +170,7 @@ class TableSource(Source):
             for name, why in table.unreadable.items():
                 if cls.strict:
                     raise usage(f"'{name}' {why}; choose columns that can be read: --columns {','.join(chosen)}", path)
-                notes.append(f"'{name}' {why} and is left out")
+                notes.append(f"'{name}' {why}; it is left out")
         for why in dict.fromkeys(table.converted[name] for name in chosen if name in table.converted):
             names = [name for name in chosen if table.converted.get(name) == why]
             notes.append(f"{why}: {', '.join(names)}")

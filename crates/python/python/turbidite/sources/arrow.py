@@ -1,0 +1,180 @@
+"""Arrow by pyarrow: IPC files, which Feather is, and IPC streams. Values are read from a map of the file."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import accumulate
+from typing import Any
+
+import numpy
+
+from turbidite.sources import scratch
+from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options
+from turbidite.sources.errors import SourceError, corrupt, failed, missing, usage
+from turbidite.sources.tables import Member, TableSource
+
+_FILE_MAGIC = b"ARROW1"
+
+
+class Arrow(TableSource):
+    """A series of Arrow files."""
+
+    name = "Arrow"
+    suffixes = (".arrow", ".arrows", ".feather", ".ipc")
+    strict = True
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        super().__init__(catalogue)
+        self._files: dict[str, _Batches] = {}
+
+    @classmethod
+    def members(cls, path: str, options: Options) -> tuple[list[Member], Any]:
+        if options.species is not None:
+            raise usage("--species: an Arrow file has no species; omit the option", path)
+        with _errors(path):
+            if _is_file(path):
+                batches = _Batches(path, [])
+                lengths, schema = batches.lengths, batches.schema
+            else:
+                reader = _stream(path, [])
+                lengths, schema = [batch.num_rows for batch in reader], _stream(path, None).schema
+        repeated = {name for name in schema.names if schema.names.count(name) > 1}
+        if repeated:
+            raise failed(f"the file has several columns called '{min(repeated)}'; rename them", path)
+        # All batches but the last have the same length, or the blocks need not follow them.
+        chunk = lengths[0] if len(set(lengths[:-1])) == 1 else 0
+        records = sum(lengths)
+        return [_member(field, records, chunk) for field in schema], path
+
+    @classmethod
+    def prepare(cls, path: str, place: Any, members: Sequence[str]) -> Any:
+        """Copies a stream into a file, of which batches can be read in any order."""
+        if _is_file(path):
+            return path
+        import pyarrow
+
+        with _errors(path):
+            target = os.path.join(scratch.folder(os.path.getsize(path)), "stream.arrow")
+            reader = _stream(path, members)
+            with pyarrow.OSFile(target, "wb") as sink, pyarrow.ipc.new_file(sink, reader.schema) as writer:
+                for batch in reader:
+                    writer.write_batch(batch)
+        return target
+
+    def rows(self, epoch: Epoch, place: Any, member: str, first: int, rows: int) -> Array:
+        with _errors(epoch.path):
+            if place not in self._files:
+                self._files = {place: _Batches(place, [column.name for column in self.catalogue.columns])}
+            batches = self._files[place]
+            if batches.begins[-1] != epoch.records:
+                raise failed("the file has changed since the source was opened; run again", epoch.path)
+            parts = [_values(part, member, begin, epoch.path) for begin, part in batches.slices(member, first, rows)]
+            return parts[0] if len(parts) == 1 else numpy.concatenate(parts)
+
+
+class _Batches:
+    """The record batches of an IPC file, with some of the columns."""
+
+    def __init__(self, path: str, names: Sequence[str]) -> None:
+        import pyarrow
+
+        source = pyarrow.memory_map(path)
+        self.schema = pyarrow.ipc.open_file(source).schema
+        empty = pyarrow.ipc.open_file(source, options=pyarrow.ipc.IpcReadOptions(included_fields=[]))
+        self.lengths = [_length(empty, number) for number in range(empty.num_record_batches)]
+        self.begins = [0, *accumulate(self.lengths)]
+        places = sorted(self.schema.get_field_index(name) for name in names)
+        self._file = pyarrow.ipc.open_file(source, options=pyarrow.ipc.IpcReadOptions(included_fields=places))
+        self._latest: tuple[int, Any] = (-1, None)
+
+    def slices(self, name: str, first: int, rows: int) -> Iterator[tuple[int, Any]]:
+        """Yields the pieces of a column's rows, each with the number of its first row in the file."""
+        end, number = first + rows, bisect_right(self.begins, first) - 1
+        while first < end:
+            begin = self.begins[number]
+            count = min(end, self.begins[number + 1]) - first
+            if count > 0:
+                yield first, self._batch(number).column(name).slice(first - begin, count)
+            first, number = first + count, number + 1
+
+    def _batch(self, number: int) -> Any:
+        if self._latest[0] != number:
+            self._latest = number, self._file.get_batch(number)
+        return self._latest[1]
+
+
+def _length(reader: Any, number: int) -> int:
+    return int(reader.get_batch(number).num_rows)
+
+
+def _is_file(path: str) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+
+
+def _stream(path: str, names: Sequence[str] | None) -> Any:
+    """Opens a stream with some of its columns, or with all."""
+    import pyarrow
+
+    if names is None:
+        return pyarrow.ipc.open_stream(pyarrow.memory_map(path))
+    schema = _stream(path, None).schema
+    places = sorted(schema.get_field_index(name) for name in names)
+    options = pyarrow.ipc.IpcReadOptions(included_fields=places)
+    return pyarrow.ipc.open_stream(pyarrow.memory_map(path), options=options)
+
+
+@contextmanager
+def _errors(path: str) -> Iterator[None]:
+    """Turns errors of the library into errors of the file."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise missing("an Arrow file", "pyarrow", "arrow") from None
+    try:
+        yield
+    except SourceError:
+        raise
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowSerializationError, pyarrow.ArrowNotImplementedError, OSError) as error:
+        message = " ".join(str(error).split())
+        raise corrupt(f"is not a complete Arrow file or stream: {message}; write it again", path) from None
+
+
+def _member(field: Any, records: int, chunk: int) -> Member:
+    dtype = _dtype(field.type)
+    unit = (field.metadata or {}).get(b"unit")
+    problem = None if dtype is not None else f"has the unsupported type {field.type}"
+    stored = numpy.dtype("u1") if dtype is None else dtype
+    return Member(field.name, stored, (records,), unit.decode(errors="replace") if unit else None, chunk, True, problem)
+
+
+def _dtype(kind: Any) -> numpy.dtype[Any] | None:
+    """Returns NumPy's type of the values, or `None` if they cannot be stored."""
+    from pyarrow import types
+
+    if types.is_integer(kind) or types.is_float32(kind) or types.is_float64(kind):
+        stored: numpy.dtype[Any] = numpy.dtype(kind.to_pandas_dtype())
+        return stored
+    if types.is_boolean(kind):
+        return numpy.dtype(bool)
+    if types.is_fixed_size_binary(kind) and not types.is_decimal(kind):
+        return numpy.dtype(f"V{kind.byte_width}")
+    return None
+
+
+def _values(column: Any, name: str, first: int, path: str) -> Array:
+    """Returns the values of a piece of a column, without a copy where Arrow has them packed."""
+    from pyarrow import types
+
+    if column.null_count:
+        row = first + int(numpy.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+        raise failed(f"column '{name}' has nulls (row {row}), which cannot be stored; fill them, or omit the column", path)
+    if types.is_fixed_size_binary(column.type):
+        width = column.type.byte_width
+        values = numpy.frombuffer(column.buffers()[1], numpy.uint8, len(column) * width, column.offset * width)
+        return values.view(f"V{width}")
+    found: Array = column.to_numpy(zero_copy_only=not types.is_boolean(column.type))
+    return found

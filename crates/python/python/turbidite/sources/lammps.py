@@ -1,0 +1,320 @@
+"""LAMMPS text dumps: several steps in a file, or a file for each step, plain or compressed with gzip.
+
+Rows differ in length, so that the scan notes the offset of each block. Integers stay exact: values are parsed as
+doubles, and a column with integers beyond 2^53 is parsed again as integers.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy
+
+from turbidite.sources import scratch
+from turbidite.sources.catalogue import (
+    Array,
+    Catalogue,
+    Column,
+    Epoch,
+    Options,
+    Source,
+    block_rows,
+    choose,
+    in_order,
+    packed,
+    same_columns,
+)
+from turbidite.sources.errors import SourceError, corrupt, failed, usage
+from turbidite.sources.patterns import files_of
+
+SUFFIXES = (".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz")
+_I64 = ("id", "mol")
+_I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
+_I32_PREFIXES = ("i_", "i2_")
+_TEXT = ("element", "typelabel")
+_GZIP_MAGIC = b"\x1f\x8b"
+_CHUNK_BYTES = 8 << 20
+_LONGEST_LINE_BYTES = 1 << 20
+_EXACT = 2.0**53
+_SPACES = numpy.zeros(256, bool)
+_SPACES[list(b" \t\r\n\v\f")] = True
+
+
+class Lammps(Source):
+    """A series of LAMMPS text dumps."""
+
+    name = "LAMMPS"
+
+    @classmethod
+    def scan(cls, options: Options) -> Catalogue:
+        if options.species is not None:
+            raise usage("--species: a LAMMPS dump has no species; its column 'type' tells them apart", options.path)
+        if options.epoch is not None:
+            raise usage("--epoch: the epochs of LAMMPS dumps are the time steps in the files; omit the option", options.path)
+        epochs, found, notes = [], [], []
+        for file in files_of(options.path, SUFFIXES):
+            for section in _Scan(file.path).sections(options.columns):
+                epochs.append(section.epoch)
+                found.append((section.epoch.epoch, file.path, section.columns))
+                notes += [f"'{name}' is text; it is left out" for name in section.left_out]
+        filled = [one for one, epoch in zip(found, epochs, strict=True) if epoch.records]
+        columns = same_columns(sorted(filled or found, key=lambda one: one[0]), options.columns)
+        return Catalogue(cls.name, columns, in_order(epochs), list(dict.fromkeys(notes)))
+
+    def read(self, epoch: Epoch, first: int, rows: int) -> Sequence[Array]:
+        details = epoch.details
+        block = first // epoch.block_rows
+        begin, end = details["offsets"][block : block + 2]
+        with open(details["file"], "rb") as file:
+            file.seek(begin)
+            text = file.read(end - begin)
+        rows_of_text = _Rows(text, rows, details["width"], details["line"] + first, epoch)
+        return rows_of_text.values(self.catalogue.columns, details["fields"])
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A time step of a file."""
+
+    epoch: Epoch
+    columns: list[Column]
+    left_out: list[str]
+
+
+class _Scan:
+    """Finds the time steps of a file."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._line = 0
+
+    def sections(self, wanted: list[str] | None) -> list[_Section]:
+        source = _plain(self._path)
+        found: list[_Section] = []
+        with open(source, "rb") as file:
+            while line := self._next(file):
+                if line.strip() == b"" and not file.peek(1):
+                    break
+                if line.strip() != b"ITEM: TIMESTEP":
+                    raise self._unexpected(line, "ITEM: TIMESTEP", found)
+                found.append(self._section(file, source, wanted))
+        if not found:
+            raise failed("the file is empty", self._path)
+        return found
+
+    def _section(self, file: Any, source: str, wanted: list[str] | None) -> _Section:
+        step = self._number(file, "time step")
+        records = -1
+        while True:
+            line = self._next(file)
+            if line.startswith(b"ITEM: NUMBER OF ATOMS"):
+                records = self._number(file, "number of atoms")
+            elif line.startswith(b"ITEM: BOX BOUNDS"):
+                for _ in range(3):
+                    self._next(file)
+            elif line.startswith((b"ITEM: UNITS", b"ITEM: TIME")):
+                self._next(file)
+            elif line.startswith(b"ITEM: ATOMS"):
+                break
+            else:
+                raise self._unexpected(line, "ITEM: ATOMS", [])
+        names = line.decode(errors="replace").split()[2:]
+        if records < 0:
+            raise corrupt(f"line {self._line}: step {step} does not state its number of atoms", self._path)
+        if not names or len(set(names)) != len(names):
+            what = "names no columns" if not names else "names a column twice"
+            raise failed(f"line {self._line}: step {step} {what}; use 'dump custom' with distinct columns", self._path)
+        texts = {name: "is text, which cannot be stored" for name in names if name in _TEXT}
+        chosen = choose([name for name in names if name not in texts], wanted, texts, self._path)
+        columns = [Column(name, _type(name)) for name in chosen]
+        rows = block_rows(sum(int(column.type[1:]) // 8 for column in columns))
+        first = self._line + 1
+        offsets = self._skip(file, records, rows, step)
+        fields = [names.index(name) for name in chosen]
+        details = {"file": source, "offsets": offsets, "width": len(names), "line": first, "fields": fields}
+        left_out = list(texts) if wanted is None else []
+        return _Section(Epoch(step, self._path, records, rows, details), columns, left_out)
+
+    def _skip(self, file: BinaryIO, records: int, block: int, step: int) -> list[int]:
+        """Skips the rows of a step. Returns the offset of each block, and the end."""
+        begin = file.tell()
+        offsets, seen, position = [begin], 0, begin
+        while seen < records:
+            chunk = file.read(_CHUNK_BYTES)
+            ends = numpy.flatnonzero(numpy.frombuffer(chunk, numpy.uint8) == ord("\n"))
+            if not chunk or (len(chunk) < _CHUNK_BYTES and not chunk.endswith(b"\n") and seen + len(ends) < records):
+                raise corrupt(
+                    f"line {self._line + seen + len(ends) + 1}: the file ends in step {step}, after {seen + len(ends)} of "
+                    f"{records} atoms; is LAMMPS still writing it? Otherwise remove the step from the file",
+                    self._path,
+                )
+            used = min(len(ends), records - seen)
+            following = numpy.arange((seen // block + 1) * block, seen + used + 1, block)
+            offsets += (position + ends[following - seen - 1] + 1).tolist()
+            if seen + used == records:
+                end = position + int(ends[used - 1]) + 1
+                if records % block:
+                    offsets.append(end)
+                file.seek(end)
+            seen, position = seen + used, position + len(chunk)
+        self._line += records
+        return offsets
+
+    def _next(self, file: Any) -> bytes:
+        line: bytes = file.readline(_LONGEST_LINE_BYTES)
+        self._line += 1
+        return line
+
+    def _number(self, file: Any, what: str) -> int:
+        line = self._next(file)
+        try:
+            number = int(line)
+        except ValueError:
+            number = -1
+        if number < 0 or not line.endswith(b"\n"):
+            raise corrupt(f"line {self._line}: the {what} is '{_shown(line)}', not a number", self._path)
+        return number
+
+    def _unexpected(self, line: bytes, expected: str, found: list[_Section]) -> SourceError:
+        if not line:
+            return corrupt(f"line {self._line}: the file ends before '{expected}'; is LAMMPS still writing it?", self._path)
+        after = f" after the {found[-1].epoch.records} atoms of step {found[-1].epoch.epoch}" if found else ""
+        return corrupt(f"line {self._line} is '{_shown(line)}', expected '{expected}'{after}", self._path)
+
+
+class _Rows:
+    """The text of a block."""
+
+    def __init__(self, text: bytes, rows: int, width: int, line: int, epoch: Epoch) -> None:
+        self._text, self._rows, self._width, self._line, self._epoch = text, rows, width, line, epoch
+        self._tokens: list[bytes] | None = None
+        self._check()
+
+    def values(self, columns: list[Column], fields: list[int]) -> list[Array]:
+        """Returns the values of columns, of which `fields` has the places in a row."""
+        table = self._table() if 2 * len(fields) > self._width else None
+        values = []
+        for column, field in zip(columns, fields, strict=True):
+            numbers = self._column(column, field) if table is None else table[:, field]
+            values.append(numbers.astype("f8") if column.type == "f64" else self._integers(column, field, numbers))
+        return [packed(one) for one in values]
+
+    def _check(self) -> None:
+        """Raises an error unless each line has one word for each column."""
+        content = numpy.frombuffer(self._text, numpy.uint8)
+        spaces = _SPACES[content]
+        ends = numpy.flatnonzero(content == ord("\n"))
+        if len(ends) != self._rows or not self._text.endswith(b"\n"):
+            raise failed("the file has changed since the source was opened; run again", self._epoch.path)
+        # The position after each word.
+        words = numpy.flatnonzero(spaces[1:] & ~spaces[:-1]) + 1
+        counts = numpy.diff(numpy.searchsorted(words, ends, "right"), prepend=0)
+        wrong = numpy.flatnonzero(counts != self._width)
+        if len(wrong):
+            row = int(wrong[0])
+            line = self._text[ends[row - 1] + 1 if row else 0 : ends[row]]
+            raise corrupt(
+                f"line {self._line + row}: step {self._epoch.epoch} has {self._width} columns, and '{_shown(line)}' has "
+                f"{int(counts[row])} values",
+                self._epoch.path,
+            )
+
+    def _table(self) -> Array | None:
+        """Returns all values, or `None` if a word is not a number."""
+        numbers = _parsed(self._text)
+        return numbers.reshape(self._rows, self._width) if len(numbers) == self._rows * self._width else None
+
+    def _words(self, field: int) -> list[bytes]:
+        if self._tokens is None:
+            self._tokens = self._text.split()
+        return self._tokens[field :: self._width]
+
+    def _column(self, column: Column, field: int) -> Array:
+        words = self._words(field)
+        numbers = _parsed(b" ".join(words))
+        if len(numbers) != self._rows:
+            raise self._malformed(column, words, float)
+        return numbers
+
+    def _integers(self, column: Column, field: int, numbers: Array) -> Array:
+        words: list[bytes] = []
+        try:
+            with numpy.errstate(invalid="ignore"):
+                if (numpy.abs(numbers) < _EXACT).all() and (numbers == numpy.floor(numbers)).all():
+                    integers = numbers.astype("i8")
+                else:
+                    words = self._words(field)
+                    integers = numpy.array([_integer(word) for word in words], "i8")
+            bounds = numpy.iinfo(numpy.dtype(f"i{int(column.type[1:]) // 8}"))
+            if (integers < bounds.min).any() or (integers > bounds.max).any():
+                raise OverflowError
+        except (ValueError, OverflowError):
+            limit = 1 << (int(column.type[1:]) - 1)
+
+            def integer(word: bytes) -> None:
+                if not -limit <= _integer(word) < limit:
+                    raise ValueError
+
+            raise self._malformed(column, words or self._words(field), integer) from None
+        return integers.astype(f"i{int(column.type[1:]) // 8}")
+
+    def _malformed(self, column: Column, words: list[bytes], parse: Any) -> SourceError:
+        for row, word in enumerate(words):
+            try:
+                parse(word)
+            except ValueError:
+                kind = "a number" if column.type == "f64" else f"an integer of type {column.type}"
+                message = f"line {self._line + row}: column '{column.name}' has '{_shown(word)}', which is not {kind}"
+                return corrupt(f"{message}; omit the column with --columns, or repair the line", self._epoch.path)
+        return corrupt(f"column '{column.name}' of step {self._epoch.epoch} cannot be parsed", self._epoch.path)
+
+
+def _parsed(text: bytes) -> Array:
+    """Returns the numbers of a text, or none if a word is not a number."""
+    with warnings.catch_warnings():
+        # NumPy returns the numbers before a word that is none, with a warning.
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return numpy.fromstring(text, numpy.float64, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return numpy.empty(0)
+
+
+def _type(name: str) -> str:
+    if name in _I64:
+        return "i64"
+    return "i32" if name in _I32 or name.startswith(_I32_PREFIXES) else "f64"
+
+
+def _integer(word: bytes) -> int:
+    if b"_" in word:
+        raise ValueError
+    return int(word)
+
+
+def _shown(line: bytes) -> str:
+    text = line.decode(errors="replace").strip()
+    return text if len(text) <= 60 else text[:60] + "…"
+
+
+def _plain(path: str) -> str:
+    """Returns the path of the text: the file's own, or of a decompressed copy."""
+    with open(path, "rb") as file:
+        if file.read(2) != _GZIP_MAGIC:
+            return path
+        file.seek(-4, os.SEEK_END)
+        size = int.from_bytes(file.read(4), "little")
+    target = os.path.join(scratch.folder(size), "dump")
+    try:
+        with gzip.open(path, "rb") as source, open(target, "wb") as copy:
+            shutil.copyfileobj(source, copy, 1 << 20)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise corrupt(f"cannot be decompressed: {error}; copy the file again", path) from None
+    return target
