@@ -42,7 +42,9 @@ def quiet() -> Iterator[Printed]:
             printed.text = file.read().decode(errors="replace")
 
 
-def plain(error: BaseException) -> str:
-    """Returns a library's message on one line, without colours and dates."""
-    lines = [" ".join(line.split()) for line in _DECORATION.sub("", str(error)).splitlines()]
+def plain(error: BaseException, path: str) -> str:
+    """Returns a library's message about a file on one line, without colours, dates and the file's path."""
+    folder, name = os.path.split(path.rstrip("/"))
+    text = _DECORATION.sub("", str(error)).replace(os.path.join(folder or ".", name), name)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     return "; ".join(line for line in lines if line)

@@ -1,0 +1,83 @@
+"""Writes the same rows in the formats that the package's readers read."""
+
+from pathlib import Path
+
+import numpy
+import openpmd_api
+
+SCALAR = openpmd_api.Record_Component.SCALAR
+AXES = ("x", "y", "z")
+
+
+def write_openpmd(
+    path,
+    epochs: dict[int, dict[str, numpy.ndarray]],
+    *,
+    species: str = "electrons",
+    unit: float = 1.0,
+    constants: dict[str, float] | None = None,
+    offset=None,
+    offset_unit: float = 1.0,
+    encoding=None,
+) -> None:
+    """A series with a species of which each column is a record, or a component such as `position_x`.
+
+    `offset` has the positionOffset of an iteration: a number for a constant, or an array.
+    """
+    series = openpmd_api.Series(str(path), openpmd_api.Access.create)
+    if encoding is not None:
+        series.set_iteration_encoding(encoding)
+    for label, rows in epochs.items():
+        iteration = series.write_iterations()[label]
+        particles = iteration.particles[species]
+        count = len(next(iter(rows.values()))) if rows else 0
+        kept = []
+        for name, values in rows.items():
+            record, _, axis = name.rpartition("_")
+            component = particles[record][axis] if axis in AXES and record else particles[name][SCALAR]
+            component.reset_dataset(openpmd_api.Dataset(values.dtype, [count]))
+            kept.append(numpy.ascontiguousarray(values))
+            if count:
+                component.store_chunk(kept[-1])
+            if record == "position":
+                component.unit_SI = unit
+        if any(name.startswith("position_") for name in rows):
+            particles["position"].unit_dimension = {openpmd_api.Unit_Dimension.L: 1}
+        for name, value in (constants or {}).items():
+            component = particles[name][SCALAR]
+            component.reset_dataset(openpmd_api.Dataset(numpy.dtype("f8"), [count]))
+            component.make_constant(value)
+            particles[name].unit_dimension = {openpmd_api.Unit_Dimension.I: 1, openpmd_api.Unit_Dimension.T: 1}
+        if offset is not None and count:
+            for axis in AXES:
+                component = particles["positionOffset"][axis]
+                one = offset(label, axis) if callable(offset) else offset
+                component.reset_dataset(openpmd_api.Dataset(numpy.asarray(one).dtype, [count]))
+                component.unit_SI = offset_unit
+                if numpy.ndim(one):
+                    kept.append(one)
+                    component.store_chunk(one)
+                else:
+                    component.make_constant(one)
+        iteration.close()
+    series.close()
+
+
+def write_lammps(path: Path, epochs: dict[int, dict[str, numpy.ndarray]], text: str | None = None) -> None:
+    """A text dump of several steps, as LAMMPS writes it: each line ends with a space."""
+    with open(path, "w") as file:
+        for label, rows in epochs.items():
+            names = [*rows, *(["element"] if text else [])]
+            file.write(f"ITEM: TIMESTEP\n{label}\nITEM: NUMBER OF ATOMS\n{len(next(iter(rows.values())))}\n")
+            file.write("ITEM: BOX BOUNDS pp pp pp\n0 1\n0 1\n0 1\n")
+            file.write(f"ITEM: ATOMS {' '.join(names)} \n")
+            words = [[repr(value) for value in values.tolist()] for values in rows.values()]
+            file.writelines(" ".join(row) + (f" {text} \n" if text else " \n") for row in zip(*words, strict=True))
+
+
+def structure(rows: dict[str, numpy.ndarray]) -> numpy.ndarray:
+    """The rows as a structured array."""
+    made = numpy.empty(len(next(iter(rows.values()))), [(name, values.dtype) for name, values in rows.items()])
+    for name, values in rows.items():
+        made[name] = values
+    return made

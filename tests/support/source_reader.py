@@ -1,0 +1,96 @@
+"""A client of the package's readers, which speaks their protocol as the command does."""
+
+import json
+import subprocess
+import sys
+
+import numpy
+
+from support.command import AMPLE_S
+
+
+def dtype_of(name: str) -> numpy.dtype:
+    return numpy.dtype(f"V{name[12:-1]}" if name.startswith("fixed_bytes(") else f"<{name[0]}{int(name[1:]) // 8}")
+
+
+class Refused(Exception):
+    """An error in place of an answer."""
+
+    def __init__(self, error: dict):
+        super().__init__(f"{error['path']}: {error['message']}")
+        self.kind, self.path, self.message = error["class"], error["path"], error["message"]
+
+
+class Reader:
+    """A running reader. Leaving the block checks that it ends quietly."""
+
+    def __init__(self, **options):
+        command = [sys.executable, "-m", "turbidite.sources"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        rest, said = self.process.communicate(timeout=AMPLE_S)
+        if kind is None:
+            assert (self.process.returncode, rest, said) == (0, b"", b""), said.decode()
+
+    def ask(self, request: dict) -> dict:
+        self.process.stdin.write(json.dumps(request).encode() + b"\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, "the reader has ended"
+        answer = json.loads(line)
+        if "error" in answer:
+            assert sorted(answer) == ["error"] and sorted(answer["error"]) == ["class", "message", "path"]
+            raise Refused(answer["error"])
+        return answer
+
+    def open(self, path, **options) -> dict:
+        stated = dict.fromkeys(("format", "species", "columns", "epoch", "index"))
+        self.catalogue = self.ask({"open": {"version": 1, "path": str(path), **stated, **options}})
+        assert sorted(self.catalogue) == ["columns", "epochs", "format", "index", "notes"]
+        labels = [epoch["epoch"] for epoch in self.catalogue["epochs"]]
+        assert labels == sorted(set(labels))
+        return self.catalogue
+
+    def block(self, epoch: int, first: int, rows: int) -> dict[str, numpy.ndarray]:
+        assert self.ask({"read": {"epoch": epoch, "first": first, "rows": rows}}) == {"rows": rows}
+        found = {}
+        for column in self.catalogue["columns"]:
+            dtype = dtype_of(column["type"])
+            found[column["name"]] = numpy.frombuffer(self.process.stdout.read(rows * dtype.itemsize), dtype)
+        return found
+
+    def epoch(self, label: int) -> dict[str, numpy.ndarray]:
+        """The rows of an epoch, of which the blocks are read in a scattered order."""
+        [epoch] = [epoch for epoch in self.catalogue["epochs"] if epoch["epoch"] == label]
+        begins = list(range(0, epoch["records"], epoch["block_rows"]))
+        scattered = numpy.random.default_rng(label).permutation(begins).tolist()
+        blocks = {begin: self.block(label, begin, min(epoch["block_rows"], epoch["records"] - begin)) for begin in scattered}
+        names = [(column["name"], dtype_of(column["type"])) for column in self.catalogue["columns"]]
+        return {name: numpy.concatenate([numpy.empty(0, dtype), *(blocks[begin][name] for begin in begins)]) for name, dtype in names}
+
+
+def read(path, **options) -> tuple[dict, dict[int, dict[str, numpy.ndarray]]]:
+    """The catalogue and all rows of a source, of which every second epoch is read by a reader that has the index."""
+    with Reader() as first, Reader() as second:
+        catalogue = first.open(path, **options)
+        assert second.open(path, **options, index=catalogue["index"]) == catalogue
+        readers = first, second
+        labels = [epoch["epoch"] for epoch in catalogue["epochs"]]
+        return catalogue, {label: readers[place % 2].epoch(label) for place, label in enumerate(labels)}
+
+
+def refusal(path, **options) -> Refused:
+    """The error that opening a source, or reading its rows, ends with."""
+    with Reader() as reader:
+        try:
+            for epoch in reader.open(path, **options)["epochs"]:
+                reader.epoch(epoch["epoch"])
+        except Refused as error:
+            return error
+    raise AssertionError(f"{path} was read")
