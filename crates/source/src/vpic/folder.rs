@@ -407,11 +407,8 @@ mod tests {
         assert!(message.contains("--extra 'tag0:i64,tag1:i64'"), "{message}");
         assert!(refused(root.path(), &extra("tag0:i64")).contains("16 more"));
         let source = Source::open(root.path(), &extra("tag0:i64,tag1:i64")).unwrap();
-        match &source.form {
-            Form::Records(form) => assert_eq!(form.fields[9].offset, 40),
-            #[cfg(feature = "parquet")]
-            Form::Parquet(_) => panic!("dumps hold records"),
-        }
+        let Form::Records(form) = &source.form else { panic!("dumps hold records") };
+        assert_eq!(form.fields[9].offset, 40);
         dump(root.path(), "e", 600, 0, 1, 32);
         let message = refused(root.path(), &extra("tag0:i64,tag1:i64"));
         assert!(message.contains("e.600.0: the element size at offset 103 is 32, expected 48 as in"), "{message}");
