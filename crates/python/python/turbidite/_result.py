@@ -47,7 +47,9 @@ class Result:
         """Returns a `pyarrow.Table`. Needs pyarrow."""
         import pyarrow
 
-        return pyarrow.table(self)
+        # Batch by batch, so that an interrupt ends it.
+        reader = pyarrow.RecordBatchReader.from_stream(self)
+        return pyarrow.Table.from_batches([batch for batch in reader], reader.schema)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
