@@ -79,8 +79,7 @@ def test_what_libraries_print_is_no_answer(tmp_path):
     with h5py.File(tmp_path / "p_1.h5", "w") as file:
         file["x"] = numpy.arange(3)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ['PYTHONPATH']}"}
-    with pytest.raises(AssertionError), Reader(env=environment) as reader:
-        # The text arrives on standard error.
+    with Reader(quiet=False, env=environment) as reader:
         with pytest.raises(Refused, match=r"pip install 'turbidite\[hdf5\]'"):
             reader.open(tmp_path / "p_1.h5")
 
@@ -350,6 +349,7 @@ def test_truncated_adios2(tmp_path, name):
         ("ITEM: ATOMS id weighting", "ITEM: ATOMS id id", ["line 9", "twice"]),
         ("ITEM: NUMBER OF ATOMS\n6\n", "", ["step 0", "number of atoms"]),
         ("ITEM: ATOMS", "ITEM: ENTRIES", ["line 9", "expected 'ITEM: ATOMS'"]),
+        ("\n5 5.0 \n", "\n5 5.0x \n", ["line 15", "'5.0x'"]),
         ("5.0 \n", "5.0", ["ITEM: TIMESTEP"]),
     ],
 )

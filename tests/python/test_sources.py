@@ -115,17 +115,17 @@ def test_openpmd_species_are_chosen_and_may_be_absent(tmp_path):
 
 def test_compressed_chunks_are_read_once(tmp_path):
     """A block of compressed data is a chunk, or several."""
-    write_openpmd(tmp_path / "s.h5", {1: {"weighting": numpy.zeros(300_000)}})
+    write_openpmd(tmp_path / "s.h5", {1: {"weighting": numpy.zeros(800_000)}})
     with h5py.File(tmp_path / "s.h5", "a") as file:
-        values = numpy.random.default_rng(1).random(300_000)
+        values = numpy.random.default_rng(1).random(800_000)
         place = file["data/1/particles/electrons"]
         attributes = dict(place["weighting"].attrs)
         del place["weighting"]
-        place.create_dataset("weighting", data=values, chunks=(70_000,), compression="gzip", compression_opts=1)
+        place.create_dataset("weighting", data=values, chunks=(700_000,), compression="gzip", compression_opts=1)
         for name, value in attributes.items():
             place["weighting"].attrs[name] = value
     catalogue, found = read(tmp_path / "s.h5")
-    assert catalogue["epochs"][0]["block_rows"] % 70_000 == 0
+    assert catalogue["epochs"][0]["block_rows"] == 700_000
     assert (found[1]["weighting"] == values).all()
 
 
@@ -133,16 +133,16 @@ def test_compressed_chunks_are_read_once(tmp_path):
 
 
 def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
-    random = numpy.random.default_rng(1)
+    random, count = numpy.random.default_rng(1), 120_000
     for label in (10, 20):
         with h5py.File(tmp_path / f"run2_{label}.h5", "w") as file:
-            file["x"] = random.random(9000)
+            file["x"] = random.random(count)
             file["x"].attrs["units"] = "m"
-            file["u"] = random.random((9000, 3)).astype("f4")
-            file["tag"] = random.integers(0, 9, (9000, 2))
-            file.create_dataset("big", data=numpy.arange(9000, dtype=">i4"), chunks=(100,), compression="gzip")
-            file["flag"] = random.random(9000) > 0.5
-            file["name"] = [b"text"] * 9000
+            file["u"] = random.random((count, 3)).astype("f4")
+            file["tag"] = random.integers(0, 9, (count, 2))
+            file.create_dataset("big", data=numpy.arange(count, dtype=">i4"), chunks=(100,), compression="gzip")
+            file["flag"] = random.random(count) > 0.5
+            file["name"] = [b"text"] * count
             file["time"] = 0.5
             file["fields/e"] = random.random((4, 5, 6))
             file.create_dataset("more/table", data=structure({"a": numpy.arange(5, dtype="f8"), "b": numpy.arange(5, dtype=">u8")}))
@@ -160,7 +160,7 @@ def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
     chosen, rows = read(tmp_path / "run2_10.h5", epoch=3, columns=["u_z", "x"])
     assert [column["name"] for column in chosen["columns"]] == ["u_z", "x"] and list(rows) == [3] and chosen["notes"] == []
     for species in ("more", "more/table"):
-        _, rows = read(tmp_path / "run2_*.h5".replace("*", "%T"), species=species)
+        _, rows = read(tmp_path / "run2_%T.h5", species=species)
         assert same(rows[20], {"a": numpy.arange(5, dtype="f8"), "b": numpy.arange(5, dtype="u8")})
 
 
@@ -244,8 +244,8 @@ def test_arrow(tmp_path, monkeypatch, form):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     random = numpy.random.default_rng(1)
-    fields = {"x": random.random(300_001), "id": numpy.arange(300_001, dtype="u8") + (1 << 63), "raw": numpy.full(300_001, b"abcde", "V5")}
-    table = pyarrow.table({"x": fields["x"], "id": fields["id"], "raw": pyarrow.array([b"abcde"] * 300_001, pyarrow.binary(5))})
+    fields = {"x": random.random(300_001), "id": numpy.arange(300_001, dtype="u8") + (1 << 63), "raw": numpy.frombuffer(random.bytes(5 * 300_001), "V5")}
+    table = pyarrow.table({"x": fields["x"], "id": fields["id"], "raw": pyarrow.array(fields["raw"].tolist(), pyarrow.binary(5))})
     path = tmp_path / "p_4.arrow"
     if "feather" in form:
         pyarrow.feather.write_feather(table, path, compression="uncompressed" if "plain" in form else "lz4")
@@ -299,8 +299,8 @@ def particles(dumps) -> dict[int, dict[str, numpy.ndarray]]:
     """VPIC's particles, under openPMD's names."""
     epochs = vpic.read_dumps(dumps)
     return {
-        label: {VPIC_NAMES.get(name, name): numpy.ascontiguousarray(rows[name]) for name in ("dx", "dy", "dz", "ux", "uy", "uz", "w", "id")}
-        for label, rows in list(epochs.items())[:3]
+        label: {VPIC_NAMES.get(name, name): numpy.ascontiguousarray(rows[name]) for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w", "id")}
+        for label, rows in epochs.items()
     }
 
 
