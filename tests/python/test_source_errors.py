@@ -43,7 +43,13 @@ def check(error: Refused, kind: str, path, *words: str) -> None:
 def test_requests_that_are_none_are_refused(tmp_path):
     numpy.savez(tmp_path / "p.npz", x=numpy.arange(10_000))
     with Reader() as reader:
-        for request in ({}, {"open": 3}, {"close": {}}, {"read": {"epoch": 1}}, {"open": {"version": 1, "path": "x", "colour": 1}}):
+        for request in (
+            {},
+            {"open": 3},
+            {"close": {}},
+            {"read": {"epoch": 1}},
+            {"open": {"version": 1, "path": "x", "colour": 1}},
+        ):
             with pytest.raises(Refused) as caught:
                 reader.ask(request)
             assert caught.value.kind == "usage"
@@ -123,13 +129,21 @@ def test_files_of_no_format(tmp_path):
     for name, content in (("empty", b""), ("text", b"some words"), ("noise", bytes(range(256)))):
         (tmp_path / name).write_bytes(content)
         check(refusal(tmp_path / name), "usage", tmp_path / name, "openPMD, HDF5, LAMMPS, npz, Arrow", "--format")
-    for kind, word in (("openPMD", "openpmd-api"), ("HDF5", "h5py"), ("LAMMPS", "ITEM: TIMESTEP"), ("npz", "NumPy"), ("Arrow", "Arrow")):
+    for kind, word in (
+        ("openPMD", "openpmd-api"),
+        ("HDF5", "h5py"),
+        ("LAMMPS", "ITEM: TIMESTEP"),
+        ("npz", "NumPy"),
+        ("Arrow", "Arrow"),
+    ):
         error = refusal(tmp_path / "noise", format=kind, epoch=None if kind in ("openPMD", "LAMMPS") else 1)
         assert error.kind in ("failed", "corrupt") and error.path == str(tmp_path / "noise"), str(error)
         assert word.lower() in error.message.lower(), str(error)
 
 
-@pytest.mark.parametrize("name", ["p_1.h5", "q_1.h5", "p_1.npz", "c_1.npz", "p_1.arrow", "p_1.arrows", "p_1.dump", "p_1.dump.gz"])
+@pytest.mark.parametrize(
+    "name", ["p_1.h5", "q_1.h5", "p_1.npz", "c_1.npz", "p_1.arrow", "p_1.arrows", "p_1.dump", "p_1.dump.gz"]
+)
 def test_truncated_files(tmp_path, name):
     """Wherever a file is cut, there is an error, or the rows before it is noticed are right."""
     path = tmp_path / name
@@ -191,7 +205,15 @@ def test_a_file_that_changes_after_it_was_opened(tmp_path):
 
 def test_columns_that_change_between_epochs(tmp_path):
     write_openpmd(tmp_path / "s.h5", {1: rows_of(3), 2: rows_of(3, charge=numpy.zeros(3))})
-    check(refusal(tmp_path / "s.h5"), "failed", tmp_path / "s.h5", "epoch 2", "epoch 1", "'charge' added", "--columns id,weighting")
+    check(
+        refusal(tmp_path / "s.h5"),
+        "failed",
+        tmp_path / "s.h5",
+        "epoch 2",
+        "epoch 1",
+        "'charge' added",
+        "--columns id,weighting",
+    )
     with Reader() as reader:
         assert len(reader.open(tmp_path / "s.h5", columns=["id", "weighting"])["epochs"]) == 2
     write_openpmd(tmp_path / "t.h5", {1: rows_of(3), 2: rows_of(3) | {"weighting": numpy.zeros(3)}})

@@ -145,7 +145,9 @@ def test_hdf5_datasets_components_and_fields_become_columns(tmp_path):
             file["name"] = [b"text"] * count
             file["time"] = 0.5
             file["fields/e"] = random.random((4, 5, 6))
-            file.create_dataset("more/table", data=structure({"a": numpy.arange(5, dtype="f8"), "b": numpy.arange(5, dtype=">u8")}))
+            file.create_dataset(
+                "more/table", data=structure({"a": numpy.arange(5, dtype="f8"), "b": numpy.arange(5, dtype=">u8")})
+            )
     catalogue, found = read(tmp_path / "run2_{epoch}.h5")
     assert catalogue["format"] == "HDF5" and sorted(found) == [10, 20]
     assert columns(catalogue)["x"] == ("f64", "m") and columns(catalogue)["flag"] == ("u8", None)
@@ -174,7 +176,10 @@ def test_lammps_dumps(tmp_path, monkeypatch, form):
     random = numpy.random.default_rng(4)
     epochs = {}
     for label, count in ((0, 90_000), (50, 1), (1_000_000, 0), (7_000_000_000, 200)):
-        rows = {"id": random.permutation(count) + (2**62 if label == 50 else 1), "type": random.integers(1, 9, count).astype("i4")}
+        rows = {
+            "id": random.permutation(count) + (2**62 if label == 50 else 1),
+            "type": random.integers(1, 9, count).astype("i4"),
+        }
         rows |= {axis: random.standard_normal(count) * 10.0 ** random.integers(-300, 300, count) for axis in AXES}
         epochs[label] = rows | {"ix": random.integers(-9, 9, count).astype("i4")}
     source = tmp_path / "dump.lammpstrj"
@@ -209,7 +214,9 @@ def test_lammps_formats_of_numbers(tmp_path):
     catalogue, found = read(tmp_path / "d")
     assert columns(catalogue)["mol"] == ("i64", None) and columns(catalogue)["i_tag"] == ("i32", None)
     rows = found[3]
-    assert rows["id"].tolist() == [9007199254740993, 4] and rows["mol"].tolist() == [-1, 5] and rows["i_tag"].tolist() == [7, -8]
+    assert (
+        rows["id"].tolist() == [9007199254740993, 4] and rows["mol"].tolist() == [-1, 5] and rows["i_tag"].tolist() == [7, -8]
+    )
     assert numpy.isnan(rows["q"][0]) and rows["q"][1] == 0.1
     assert rows["c_pe"].tolist() == [numpy.inf, -numpy.inf] and rows["v_a"].tolist() == [-1e-320, 3]
 
@@ -225,7 +232,11 @@ def test_npz(tmp_path, monkeypatch, save):
     for label in (8, 9):
         arrays = {"x": random.random(200_000), "id": numpy.arange(200_000, dtype="u8") + (1 << 63)}
         arrays |= {"u": random.random((200_000, 3)).astype("f4"), "f": numpy.asfortranarray(random.random((200_000, 2)))}
-        arrays |= {"be": numpy.arange(200_000, dtype=">i2"), "flag": numpy.ones(200_000, bool), "raw": numpy.full(200_000, b"abc", "V3")}
+        arrays |= {
+            "be": numpy.arange(200_000, dtype=">i2"),
+            "flag": numpy.ones(200_000, bool),
+            "raw": numpy.full(200_000, b"abc", "V3"),
+        }
         save(tmp_path / f"p{label}.npz", **arrays)
     catalogue, found = read(tmp_path / "p*.npz")
     expected = {"x": arrays["x"], "id": arrays["id"], "be": arrays["be"].astype("<i2"), "flag": arrays["flag"].astype("u1")}
@@ -244,8 +255,14 @@ def test_arrow(tmp_path, monkeypatch, form):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
     (tmp_path / "scratch").mkdir()
     random = numpy.random.default_rng(1)
-    fields = {"x": random.random(300_001), "id": numpy.arange(300_001, dtype="u8") + (1 << 63), "raw": numpy.frombuffer(random.bytes(5 * 300_001), "V5")}
-    table = pyarrow.table({"x": fields["x"], "id": fields["id"], "raw": pyarrow.array(fields["raw"].tolist(), pyarrow.binary(5))})
+    fields = {
+        "x": random.random(300_001),
+        "id": numpy.arange(300_001, dtype="u8") + (1 << 63),
+        "raw": numpy.frombuffer(random.bytes(5 * 300_001), "V5"),
+    }
+    table = pyarrow.table(
+        {"x": fields["x"], "id": fields["id"], "raw": pyarrow.array(fields["raw"].tolist(), pyarrow.binary(5))}
+    )
     path = tmp_path / "p_4.arrow"
     if "feather" in form:
         pyarrow.feather.write_feather(table, path, compression="uncompressed" if "plain" in form else "lz4")
@@ -291,7 +308,14 @@ def test_a_folder_is_a_series(tmp_path):
     assert {label: rows["x"].tolist() for label, rows in found.items()} == {3: [3] * 3, 11: [11] * 11}
 
 
-VPIC_NAMES = {"dx": "position_x", "dy": "position_y", "dz": "position_z", "ux": "momentum_x", "uy": "momentum_y", "uz": "momentum_z"}
+VPIC_NAMES = {
+    "dx": "position_x",
+    "dy": "position_y",
+    "dz": "position_z",
+    "ux": "momentum_x",
+    "uy": "momentum_y",
+    "uz": "momentum_z",
+}
 
 
 @pytest.fixture(scope="module")
@@ -299,14 +323,19 @@ def particles(dumps) -> dict[int, dict[str, numpy.ndarray]]:
     """VPIC's particles, under openPMD's names."""
     epochs = vpic.read_dumps(dumps)
     return {
-        label: {VPIC_NAMES.get(name, name): numpy.ascontiguousarray(rows[name]) for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w", "id")}
+        label: {
+            VPIC_NAMES.get(name, name): numpy.ascontiguousarray(rows[name])
+            for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w", "id")
+        }
         for label, rows in epochs.items()
     }
 
 
 @pytest.mark.parametrize("form", ["openPMD HDF5", "openPMD ADIOS2", "LAMMPS", "npz"])
 def test_vpic_comes_back_from_every_format(particles, scratch, form):
-    source = scratch / {"openPMD HDF5": "v_%T.h5", "openPMD ADIOS2": "v.bp", "LAMMPS": "v.lammpstrj", "npz": "v_{epoch}.npz"}[form]
+    source = (
+        scratch / {"openPMD HDF5": "v_%T.h5", "openPMD ADIOS2": "v.bp", "LAMMPS": "v.lammpstrj", "npz": "v_{epoch}.npz"}[form]
+    )
     if form == "LAMMPS":
         write_lammps(source, particles)
     elif form == "npz":

@@ -73,7 +73,10 @@ class Reader:
         scattered = numpy.random.default_rng(label).permutation(begins).tolist()
         blocks = {begin: self.block(label, begin, min(epoch["block_rows"], epoch["records"] - begin)) for begin in scattered}
         names = [(column["name"], dtype_of(column["type"])) for column in self.catalogue["columns"]]
-        return {name: numpy.concatenate([numpy.empty(0, dtype), *(blocks[begin][name] for begin in begins)]) for name, dtype in names}
+        return {
+            name: numpy.concatenate([numpy.empty(0, dtype), *(blocks[begin][name] for begin in begins)])
+            for name, dtype in names
+        }
 
 
 def read(path, **options) -> tuple[dict, dict[int, dict[str, numpy.ndarray]]]:

@@ -6,6 +6,8 @@ block, column after column. An error takes the place of an answer. The reader en
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import sys
@@ -20,6 +22,7 @@ from turbidite.sources.detect import source_class
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
 
 VERSION = 1
+_PIPE_BYTES = 1 << 20
 
 
 def main() -> None:
@@ -27,6 +30,9 @@ def main() -> None:
     answers = os.dup(1)
     # What libraries print must not end up among the answers.
     os.dup2(2, 1)
+    # Fewer changes between the reader and the command. A user's limit, or what is not a pipe, is left as it is.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(answers, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     server = _Server(answers)
     status = 0
     try:
