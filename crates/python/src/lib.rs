@@ -2,8 +2,9 @@
 //!
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
-//! query results to NumPy and Arrow, `stream` runs queries, `writer` writes, `arrays` views the caller's arrays,
-//! `interrupt` lets Ctrl-C end a call.
+//! query results to NumPy and Arrow, `stream` runs queries, `interrupt` lets Ctrl-C end a call, `writer` writes from
+//! one process and `rank_writer` from the ranks of a parallel program, `opening` checks their arguments, `arrays` views
+//! the caller's arrays.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
@@ -14,6 +15,8 @@ mod batch;
 mod dataset;
 mod errors;
 mod interrupt;
+mod opening;
+mod rank_writer;
 mod stream;
 mod writer;
 
@@ -25,6 +28,8 @@ mod _core {
     use crate::batch::{Batch, BatchColumn};
     #[pymodule_export]
     use crate::dataset::Dataset;
+    #[pymodule_export]
+    use crate::rank_writer::RankWriter;
     #[pymodule_export]
     use crate::stream::Stream;
     #[pymodule_export]

@@ -1,14 +1,15 @@
-//! Writes a dataset from arrays.
+//! Writes a dataset from the arrays of one process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{Column, EpochStart, IfExists, LocalJob, Schema, WriteOptions};
+use turbidite::{EpochStart, LocalJob, Schema, WriteOptions};
 
 use crate::arrays;
 use crate::errors::{exception, usage};
+use crate::opening;
 
 /// A job whose ranks are all in this process.
 #[pyclass(frozen, module = "turbidite._core")]
@@ -57,26 +58,9 @@ impl Writer {
         if_exists: &str,
         units: &Bound<'_, PyDict>,
     ) -> PyResult<Self> {
-        let mut stated = Vec::new();
-        for (name, data_type) in columns.iter() {
-            let name: String = name.extract()?;
-            let mut column = Column::new(name.clone(), arrays::data_type(py, &name, &data_type)?);
-            if let Some(unit) = units.get_item(&name)? {
-                column = column.with_unit(unit.extract::<String>()?);
-            }
-            stated.push(column);
-        }
-        if let Some((name, _)) = units.iter().find(|(name, _)| !columns.contains(name).unwrap_or(false)) {
-            return Err(usage(py, format!("units: there is no column {name}")));
-        }
-        let schema = Schema::new(stated, key).map_err(|error| exception(py, &error.into()))?;
+        let schema = opening::schema(py, columns, key, units)?;
         let mut options = WriteOptions::new(ranks);
-        options.if_exists = match if_exists {
-            "error" => IfExists::Error,
-            "skip" => IfExists::Skip,
-            "replace" => IfExists::Replace,
-            other => return Err(usage(py, format!("if_exists is 'error', 'skip' or 'replace', not '{other}'"))),
-        };
+        options.if_exists = opening::if_exists(py, if_exists)?;
         let job =
             py.detach(|| LocalJob::open(&path, schema.clone(), options)).map_err(|error| exception(py, &error))?;
         Ok(Self { job: Mutex::new(Some(Arc::new(job))), schema, ranks, process: std::process::id() })

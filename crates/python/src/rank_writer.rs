@@ -1,0 +1,197 @@
+//! Writes a dataset as one rank of a parallel program, over a transport that the package has opened (`_ranks.py`).
+
+use std::path::PathBuf;
+use std::ptr::with_exposed_provenance;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use turbidite::runtime::{ForeignTransport, Process, TransportTable};
+use turbidite::storage::FileSystem;
+use turbidite::{EpochStart, Error, ErrorClass, RankJob, Schema, Topology, WriteOptions};
+
+use crate::errors::{exception, usage};
+use crate::{arrays, opening};
+
+/// Timeout of an append that waits for credit, as in the C interface.
+const CREDIT_TIMEOUT: Duration = Duration::from_millis(200);
+
+/// One rank of a job. All ranks open it, begin and end epochs; the other calls are not collective.
+#[pyclass(frozen, module = "turbidite._core")]
+#[derive(Debug)]
+pub(crate) struct RankWriter {
+    /// `None` once the writer is closed or abandoned.
+    job: Mutex<Option<RankJob>>,
+    schema: Schema,
+    /// The process that opened the writer: a fork must not use its connections.
+    process: u32,
+}
+
+/// Returns the state that all jobs of the process share, so that a wait in one of them serves the others.
+fn process() -> Arc<Process> {
+    static PROCESS: OnceLock<Arc<Process>> = OnceLock::new();
+    Arc::clone(PROCESS.get_or_init(Arc::default))
+}
+
+/// A transport, and what its library says about the ranks.
+struct Connected {
+    transport: Box<ForeignTransport>,
+    rank: u32,
+    ranks: u32,
+    topology: Topology,
+}
+
+/// Reads a transport's table.
+///
+/// # Safety
+/// `address` is that of a `turbidite_transport` whose functions follow the contract of turbidite.h. It stays open until
+/// the result is dropped, or for good.
+unsafe fn connect(address: usize, credit_batches: usize) -> Result<Connected, Error> {
+    // SAFETY: the caller guarantees a table at the address, which the library has filled.
+    let table = unsafe { *with_exposed_provenance::<TransportTable>(address) };
+    // SAFETY: the caller guarantees the contract, and that the context outlives the transport.
+    let transport = Box::new(unsafe { table.resolve(credit_batches) }?);
+    // SAFETY: by the contract, the table has the nodes of all ranks, or none.
+    let topology = unsafe { table.topology() }.unwrap_or_else(Topology::one_node);
+    Ok(Connected { transport, rank: table.rank, ranks: table.ranks, topology })
+}
+
+impl RankWriter {
+    /// Calls the job without the interpreter's lock.
+    fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&mut RankJob) -> Result<T, Error>) -> PyResult<T> {
+        self.check_process(py)?;
+        let called = py.detach(|| self.locked().as_mut().map(call));
+        called.ok_or_else(|| usage(py, "the writer is closed"))?.map_err(|error| exception(py, &error))
+    }
+
+    /// Takes the job out, for the end of the writer.
+    fn end(&self, py: Python<'_>, end: impl Send + FnOnce(RankJob) -> Result<(), Error>) -> PyResult<()> {
+        self.check_process(py)?;
+        py.detach(|| self.locked().take().map_or(Ok(()), end)).map_err(|error| exception(py, &error))
+    }
+
+    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(usage(py, "the writer belongs to the process that opened it, and a forked process cannot use MPI"))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Option<RankJob>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for RankWriter {
+    /// Leaves the transport alone, since MPI may have ended, and this may be any thread. A fork leaves the lock as well.
+    fn drop(&mut self) {
+        let job = self.job.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if self.process == std::process::id() {
+            // The error has no recipient. The next writer takes over a lock file that remains.
+            drop(job.map(RankJob::abandon));
+        } else {
+            std::mem::forget(job);
+        }
+    }
+}
+
+#[pymethods]
+impl RankWriter {
+    /// Opens the dataset. `transport` is the address of an open transport, which is not closed before this writer is.
+    #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the package's Writer")]
+    fn open(
+        py: Python<'_>,
+        transport: usize,
+        path: PathBuf,
+        columns: &Bound<'_, PyDict>,
+        key: &str,
+        if_exists: &str,
+        units: &Bound<'_, PyDict>,
+        stall_limit: f64,
+    ) -> PyResult<Self> {
+        let mut options = WriteOptions::new(1);
+        // SAFETY: `_ranks.py` passes the transport that turbidite_mpi_open_fortran has filled, and closes it only after
+        // `close` has dropped the job. A job that is abandoned is never dropped, and its transport is never closed.
+        let connected = unsafe { connect(transport, options.credit_batches) };
+        let Connected { transport, rank, ranks, topology } = connected.map_err(|error| exception(py, &error))?;
+        options.credit_timeout = CREDIT_TIMEOUT;
+        options.stall_limit = Duration::try_from_secs_f64(stall_limit).ok();
+        options.topology = topology;
+        options.ranks = ranks;
+        options.receivers = ranks;
+        let stated = opening::schema(py, columns, key, units)
+            .and_then(|schema| opening::if_exists(py, if_exists).map(|if_exists| (schema, if_exists)));
+        let storage = Arc::new(FileSystem::new());
+        let (schema, if_exists) = match stated {
+            Ok(stated) => stated,
+            Err(raised) => {
+                // The other ranks are about to wait for this rank.
+                let cause = Error::Refused {
+                    rank,
+                    class: ErrorClass::Usage,
+                    refusal: None,
+                    cause: raised.value(py).to_string(),
+                };
+                py.detach(|| RankJob::refuse_open(storage, options, rank, transport, cause));
+                return Err(raised);
+            }
+        };
+        options.if_exists = if_exists;
+        let job = py
+            .detach(|| RankJob::open_on(process(), storage, path, schema.clone(), options, rank, transport))
+            .map_err(|error| exception(py, &error))?;
+        Ok(Self { job: Mutex::new(Some(job)), schema, process: std::process::id() })
+    }
+
+    /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
+    fn begin_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<bool> {
+        self.call(py, |job| job.begin_epoch(epoch)).map(|begun| begun == EpochStart::Started)
+    }
+
+    /// Appends rows of this rank.
+    fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let columns = arrays::columns(py, &self.schema, rows)?;
+        let views = columns.iter().map(|column| column.view(py)).collect::<PyResult<Vec<_>>>()?;
+        self.call(py, |job| job.append(&views))?;
+        Ok(columns.first().map_or(0, arrays::Column::len))
+    }
+
+    /// Makes the epoch fail on all ranks at its end.
+    fn refuse_epoch(&self, py: Python<'_>, cause: String) -> PyResult<()> {
+        self.call(py, |job| job.refuse(cause))
+    }
+
+    /// Ends and commits the epoch. Returns its statistics as JSON.
+    fn end_epoch(&self, py: Python<'_>) -> PyResult<String> {
+        let statistics = self.call(py, RankJob::end_epoch)?;
+        Ok(serde_json::json!(statistics).to_string())
+    }
+
+    /// Returns whether there are failed epochs that have not been settled. The same on all ranks.
+    fn has_failed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.call(py, |job| Ok(job.has_failed()))
+    }
+
+    /// Removes the parts of failed epochs, or keeps them for salvage.
+    fn settle_failed(&self, py: Python<'_>, discard: bool) -> PyResult<()> {
+        self.call(py, |job| {
+            if discard {
+                return job.discard_failed().map(drop);
+            }
+            job.keep_failed();
+            Ok(())
+        })
+    }
+
+    /// Closes the dataset. Afterwards the transport may be closed.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.end(py, RankJob::close)
+    }
+
+    /// Releases the lock without another use of the transport, which must then stay open for good.
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        self.end(py, RankJob::abandon)
+    }
+}
