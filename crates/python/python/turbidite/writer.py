@@ -7,10 +7,16 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from turbidite import _core
 from turbidite.dataset import _natural
+from turbidite.errors import UsageError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from turbidite._ranks import RankWriter
 
 __all__ = ["Writer"]
 
@@ -19,11 +25,16 @@ class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
     `schema` names the columns and their types: the core's (``"f32"``, ``"fixed_bytes(16)"``) or whatever ``numpy.dtype``
-    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. `ranks` is the number of threads that append at the same time, each as a rank of its own. `if_exists` says what
-    to do with an epoch that exists: ``"error"``, ``"skip"`` or ``"replace"``.
+    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. `ranks` is the
+    number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
+    that exists: ``"error"``, ``"skip"`` or ``"replace"``.
+
+    With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
+    the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
+    collective call raises `OperationError` after `stall_limit` seconds without progress, when a rank is missing.
 
     An epoch is visible to readers after its block has ended. An exception within the block aborts it: nothing of the epoch
-    is stored.
+    is stored. With `comm`, the other ranks then raise `OperationError` at the end of their blocks.
     """
 
     def __init__(
@@ -32,20 +43,36 @@ class Writer:
         schema: Mapping[str, Any],
         *,
         key: str,
-        ranks: int = 1,
+        ranks: int | None = None,
+        comm: MPI.Intracomm | None = None,
         if_exists: str = "error",
         units: Mapping[str, str] | None = None,
+        stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self.last: dict[str, Any] | None = None
-        """The statistics of the last epoch written."""
-        self._core = _core.Writer(self.path, dict(schema), key, ranks, if_exists, dict(units or {}))
+        """The statistics of the last epoch written, of all ranks."""
+        # The last exception that all ranks have met, so that none of them is still waiting for another.
+        self._met: BaseException | None = None
+        self._core: _core.Writer | RankWriter
+        if comm is None:
+            self._core = _core.Writer(self.path, dict(schema), key, 1 if ranks is None else ranks, if_exists, dict(units or {}))
+            return
+        if ranks is not None:
+            raise UsageError("comm and ranks exclude each other: with comm, each process is a rank")
+        from turbidite._ranks import RankWriter
+
+        self._core = RankWriter(comm, self.path, lambda: dict(schema), key, if_exists, lambda: dict(units or {}), stall_limit)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        if error is None or error is self._met or isinstance(self._core, _core.Writer):
+            self.close()
+        else:
+            # The other ranks may be anywhere: waiting for them here would hide the exception forever.
+            self._core.abandon()
 
     @contextmanager
     def epoch(self, epoch: int) -> Iterator[bool]:
@@ -53,7 +80,9 @@ class Writer:
 
         The block gets False if the epoch exists and is skipped; what it appends is an error then.
         """
-        begun = self._core.begin_epoch(_natural("epoch", epoch))
+        label = _natural("epoch", epoch)
+        with self._meeting():
+            begun = self._core.begin_epoch(label)
         try:
             yield begun
         except BaseException as error:
@@ -61,7 +90,17 @@ class Writer:
                 self._abort(error)
             raise
         if begun:
-            self.last = json.loads(self._core.end_epoch())
+            with self._meeting():
+                self.last = json.loads(self._core.end_epoch())
+
+    @contextmanager
+    def _meeting(self) -> Iterator[None]:
+        """Remembers an exception of a call that fails on all ranks if it fails on one."""
+        try:
+            yield
+        except Exception as error:
+            self._met = error
+            raise
 
     def _abort(self, error: BaseException) -> None:
         """Aborts the epoch because of an exception, which stays the one that is raised."""
@@ -72,18 +111,26 @@ class Writer:
             cause = type(error).__name__
         try:
             self._core.abort_epoch(cause)
+            self._met = error
         except Exception as failed:  # noqa: BLE001
             # The user's exception is the one to raise.
             error.add_note(f"the epoch could not be aborted: {failed}")
 
-    def append(self, rows: Any, *, rank: int = 0) -> int:
+    def append(self, rows: Any, *, rank: int | None = None) -> int:
         """Appends rows: a dict of arrays, a structured array or a data frame. Returns their number.
+
+        Threads append as different ranks, of which there are `ranks`. With `comm`, `rank` is not given.
 
         Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are, while the
         interpreter's lock is released: no other thread may write to them before the call returns.
         """
-        return self._core.append(rows, _natural("rank", rank))
+        if isinstance(self._core, _core.Writer):
+            return self._core.append(rows, _natural("rank", 0 if rank is None else rank))
+        return self._core.append(rows, rank)
 
     def close(self) -> None:
-        """Closes the dataset. Nothing is lost without it but the check that it was possible."""
+        """Closes the dataset. Nothing is lost without it but the check that it was possible.
+
+        With `comm`, all ranks close it, before ``MPI.Finalize()``.
+        """
         self._core.close()
