@@ -28,7 +28,7 @@ OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_M
 # Debian's Open MPI, under the names that all MPIs have.
 DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran tests/preload/test_other_mpi.py \
-	tests/preload/test_without_finalize.py
+	tests/preload/test_without_finalize.py tests/python/test_mpi.py
 # The MPI among the tools and the libraries built for it, for tests of what happens under another.
 OTHER_MPI = TURBIDITE_OTHER_PREFIX='$(TURBIDITE_PREFIX)' TURBIDITE_OTHER_MPI_BIN='$(VENV)/bin'
 # Real dumps beside the checkout where there are any, the sample otherwise.
@@ -144,7 +144,8 @@ test-python: libraries wheel ## Run the end-to-end tests only (ARGS='-k crash' s
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
 	@$(MAKE) --no-print-directory install-libraries PREFIX='$(TURBIDITE_PREFIX)-openmpi' MPICC='$(OPENMPI)/bin/mpicc'
-	TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
+	@$(MAKE) --no-print-directory wheel
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-openmpi' TURBIDITE_MPI_BIN='$(OPENMPI)/bin' $(OTHER_MPI) $(OPENMPI_TEST) '$(VENV)/bin/python' -m pytest $(MPI_TESTS) $(ARGS)
 	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
 		$(MAKE) --no-print-directory run-test-fortran; else $(MAY_SKIP); fi
 
