@@ -45,7 +45,7 @@ MPI_OUT = $(CARGO_TARGET_DIR)/mpi-$(shell echo '$(MPICC)' | cksum | cut -d' ' -f
 # What the wheel has for MPI: a library for each ABI for which there is a compiler, and their sources for `turbidite.mpi build`.
 PACKAGED_MPI := crates/python/data/platlib/turbidite/_mpi
 PACKAGED_MPI_SOURCES := $(addprefix mpi/,transport.c topology.c send.c receive.c family_built.c connection.h family.h \
-	turbidite_mpi.h turbidite_mpi.map) crates/capi/include/turbidite.h
+	turbidite_mpi.h) crates/capi/include/turbidite.h
 
 # What cannot be tested on a machine is skipped; where this is set, as CI does, that is a failure.
 export TURBIDITE_NO_SKIPS ?=
@@ -65,6 +65,7 @@ help: ## Say what can be made
 build: ## Build the turbidite command
 	$(CARGO) build $(RELEASE) --workspace
 	@install -D -m 755 '$(TURBIDITE)' crates/python/data/scripts/turbidite
+	@rm -rf '$(PACKAGED_MPI)/src'
 	@install -D -m 644 -t '$(PACKAGED_MPI)/src' $(PACKAGED_MPI_SOURCES)
 	@echo "built $(TURBIDITE)"
 

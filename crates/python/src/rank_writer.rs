@@ -84,7 +84,8 @@ impl RankWriter {
 }
 
 impl Drop for RankWriter {
-    /// Leaves the transport alone, since MPI may have ended, and this may be any thread. A fork leaves the lock as well.
+    /// Leaves the transport alone, since MPI may have ended, and this may be any thread. A fork leaves the lock as
+    /// well.
     fn drop(&mut self) {
         let job = self.job.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if self.process == std::process::id() {

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from turbidite import _core
 from turbidite.errors import OperationError, UsageError
-from turbidite.mpi import _NAMES, _folders, _library_name
+from turbidite.mpi import _NAMES, _built_for, _folders, _library_name
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -29,7 +29,7 @@ _forked = False
 
 
 def _note_fork() -> None:
-    global _forked  # noqa: PLW0603
+    global _forked
     _forked = True
 
 
@@ -115,11 +115,11 @@ class Transport:
         loaded.show()
         try:
             self._library = ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL)
-        except OSError as error:
-            raise OperationError(
-                f"{path} cannot be loaded beside {loaded.version}: {error}; 'python -m turbidite.mpi build' builds one with "
-                "the mpicc of your MPI"
-            ) from None
+            family = _built_for(self._library)
+        except (OSError, ValueError) as error:
+            raise _unfit(path, loaded, str(error)) from None
+        if family != loaded.family:
+            raise _unfit(path, loaded, f"it was built for {_NAMES[family]}")
         self._library.turbidite_mpi_open_fortran.argtypes = (ctypes.c_int, ctypes.POINTER(ctypes.c_void_p))
         self._library.turbidite_mpi_close.argtypes = (ctypes.c_void_p,)
         self._library.turbidite_mpi_last_error.restype = ctypes.c_char_p
@@ -139,6 +139,14 @@ class Transport:
         if status != 0:
             why = self._library.turbidite_mpi_last_error().decode(errors="replace")
             raise OperationError(f"the connection between the ranks could not be {what}: {why}")
+
+
+def _unfit(path: Path, loaded: _LoadedMpi, why: str) -> OperationError:
+    """Returns the exception of a library that cannot be used with an MPI."""
+    return OperationError(
+        f"{path} does not fit {loaded.version}, which mpi4py uses: {why}; 'python -m turbidite.mpi build' builds one that does "
+        "with the mpicc of your MPI"
+    )
 
 
 def _library_of(loaded: _LoadedMpi) -> Path:

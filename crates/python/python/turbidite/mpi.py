@@ -29,7 +29,9 @@ _NAMES = {
     "standard": "the standard ABI of MPI 5",
     "unknown": "an MPI of unknown ABI",
 }
-_TRANSPORT = ("transport.c", "topology.c", "send.c", "receive.c")
+_SOURCES = ("transport.c", "topology.c", "send.c", "receive.c", "family_built.c")
+# All libraries call functions of the same names: each says for which family it was compiled.
+_EXPORTS = "{ global: turbidite_mpi_*; mpi_family_built; local: *; };"
 _FLAGS = ("-std=c11", "-D_GNU_SOURCE", "-O2", "-fPIC")
 
 
@@ -53,17 +55,22 @@ def _library_name(family: str) -> str:
     return f"libturbidite_mpi-{family}.so"
 
 
+def _built_for(library: ctypes.CDLL) -> str:
+    """Returns the family of the MPI for which a library was compiled."""
+    return _FAMILIES[ctypes.c_int.in_dll(library, "mpi_family_built").value]
+
+
 def _folders() -> list[Path]:
     """Returns the folders that may have libraries: the first one with a library for the running MPI counts."""
     stated = os.environ.get("TURBIDITE_MPI_LIBRARIES")
     return [*([Path(stated)] if stated else []), _user_folder(), _bundled()]
 
 
-def _run(*command: str | Path, environment: dict[str, str] | None = None) -> str:
+def _run(*command: str | Path) -> str:
     """Runs a compiler. Returns what it has written to standard output."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, env=environment)
+        done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     except OSError as error:
         raise _Failure(f"cannot run {words[0]}: {error.strerror}") from None
     if done.returncode != 0:
@@ -88,11 +95,11 @@ def _link(compiler: str, out: Path, objects: Iterable[Path], *flags: str) -> Non
     _run(compiler, "-shared", *flags, *objects, "-o", out)
 
 
-def _family_of(compiler: str, family: Path) -> str:
-    """Returns the family of the MPI with whose mpicc `family_built.c` was compiled."""
-    library = family.with_suffix(".so")
-    _link(compiler, library, [family])
-    return _FAMILIES[ctypes.c_int.in_dll(ctypes.CDLL(str(library)), "mpi_family_built").value]
+def _family_of(compiler: str, made: Path) -> str:
+    """Returns the family of the MPI with whose mpicc `family_built.c` was compiled to an object."""
+    library = made.with_suffix(".so")
+    _link(compiler, library, [made])
+    return _built_for(ctypes.CDLL(str(library)))
 
 
 def _build(mpicc: str, compiler: str | None, sources: Path, out: Path) -> Path:
@@ -103,12 +110,13 @@ def _build(mpicc: str, compiler: str | None, sources: Path, out: Path) -> Path:
         raise _Failure(f"the sources are missing from {sources}: reinstall the package")
     compiler = compiler or _linker(mpicc)
     with tempfile.TemporaryDirectory() as scratch:
-        objects = {name: Path(scratch, name).with_suffix(".o") for name in (*_TRANSPORT, "family_built.c")}
-        for name, made in objects.items():
+        objects = [Path(scratch, name).with_suffix(".o") for name in _SOURCES]
+        for name, made in zip(_SOURCES, objects, strict=True):
             _run(mpicc, *_FLAGS, f"-I{sources}", "-c", sources / name, "-o", made)
-        family = _family_of(compiler, objects.pop("family_built.c"))
-        made = Path(scratch, _library_name(family))
-        _link(compiler, made, objects.values(), f"-Wl,-soname,{made.name}", f"-Wl,--version-script={sources / 'turbidite_mpi.map'}")
+        made = Path(scratch, _library_name(_family_of(compiler, objects[-1])))
+        exports = Path(scratch, "exports.map")
+        exports.write_text(_EXPORTS)
+        _link(compiler, made, objects, f"-Wl,-soname,{made.name}", f"-Wl,--version-script={exports}")
         out.mkdir(parents=True, exist_ok=True)
         # By rename: a running program may have the old library mapped.
         staged = out / f".{made.name}.{os.getpid()}"
