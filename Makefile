@@ -156,6 +156,9 @@ test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open 
 test-standard-abi: wheel $(STANDARD_ABI)/complete ## Run the Python package's tests over MPI with the standard ABI of MPI 5
 	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_BIN='$(STANDARD_ABI)/bin' '$(VENV)/bin/python' -m pytest tests/python/test_mpi.py $(ARGS)
 
+.PHONY: test-full
+test-full: test-standard-abi ## Run what needs large environments, and is not part of CI
+
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
 	TURBIDITE_MPI_FORTRAN=1 TURBIDITE_PREFIX='$(TURBIDITE_PREFIX)-debian' TURBIDITE_MPI_BIN='$(DEBIAN_MPI)/bin' $(OTHER_MPI) \
