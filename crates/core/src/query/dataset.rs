@@ -10,6 +10,7 @@ use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
 use crate::query::analytics::bins::Bins;
 use crate::query::analytics::distribution::{self, Histogram, Precision, Quantiles};
+use crate::query::analytics::histogram_2d::{self, Histogram2d};
 use crate::query::analytics::profile::{self, KeyProfile};
 use crate::query::analytics::tracks::{self, TrackProgress, TrackRequest, Tracks};
 use crate::query::execution::stream::{self, QueryStream};
@@ -168,6 +169,37 @@ impl Dataset {
     ) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
         distribution::histogram(&self.catalog, column, bins, &epochs, precision)
+    }
+
+    /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these
+    /// columns and the predicate's, without keeping rows. The query's columns, order and limit are ignored.
+    ///
+    /// If bins have no range, it is that of the finite values of the matching rows. Manifests state it for whole
+    /// epochs, unless values are infinite; otherwise, the rows are read twice.
+    ///
+    /// # Errors
+    /// Usage errors: a column without numbers, invalid bins, an invalid query; missing epochs; corruption.
+    ///
+    /// ```no_run
+    /// use turbidite::query::{Bins, Dataset, Query};
+    /// let dataset = Dataset::open("particles.tbd")?;
+    /// let hot = Query::new().epochs(4000).filter("energy > 10");
+    /// let found = dataset.histogram_2d(&hot, ("position_z", &Bins::new(300)), ("uz", &Bins::new(200)), None)?;
+    /// let [x_edges, y_edges] = &found.edges;
+    /// for (rows, edges) in found.bins.chunks(y_edges.len() - 1).zip(x_edges.windows(2)) {
+    ///     println!("from {}: {} rows", edges[0], rows.iter().sum::<u64>());
+    /// }
+    /// # Ok::<(), turbidite::Error>(())
+    /// ```
+    pub fn histogram_2d(
+        &self,
+        query: &Query,
+        x: (&str, &Bins),
+        y: (&str, &Bins),
+        summed: Option<&str>,
+    ) -> Result<Histogram2d> {
+        let epochs = self.catalog.select_epochs(&query.epochs)?;
+        histogram_2d::histogram_2d(&self.catalog, query, [x, y], summed, &epochs)
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.

@@ -27,7 +27,7 @@
 //!
 //! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
 //! metadata of the dataset, in caches. `planning`: selects the rows to read, by statistics. `execution`: reads these
-//! rows. `analytics`: computes histograms, quantiles and tracks over whole epochs.
+//! rows. `analytics`: computes histograms, quantiles and tracks.
 
 mod analytics;
 mod catalog;
@@ -48,6 +48,7 @@ pub(crate) use planning::scan::Group;
 
 pub use analytics::bins::{BinScale, Bins};
 pub use analytics::distribution::{Bounded, Histogram, Precision, Quantile, Quantiles};
+pub use analytics::histogram_2d::Histogram2d;
 pub use analytics::profile::{KeyProfile, ProfilePoint};
 pub use analytics::tracks::{TrackMetrics, TrackProgress, TrackRequest, Tracks};
 pub use dataset::Dataset;

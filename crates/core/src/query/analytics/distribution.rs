@@ -30,8 +30,8 @@ use crate::query::analytics::estimate::{Estimator, Located, position};
 use crate::query::analytics::tally::{CellCounts, CellSelection, tally};
 use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, QueryMetrics};
-use crate::query::request::{Output, Query, ResolvedQuery};
-use crate::schema::{EPOCH_COLUMN, KeyOrder, Value};
+use crate::query::request::{Query, ResolvedQuery, resolve_columns};
+use crate::schema::{EPOCH_COLUMN, KeyOrder, Schema, Value};
 
 /// Maximum number of values that an exact quantile may collect, at 8 bytes each.
 const KEPT_VALUES: u64 = 1 << 20;
@@ -126,15 +126,24 @@ pub struct Quantiles {
 /// Resolves and checks the requested column.
 fn resolve(dataset: &Catalog, column: &str) -> Result<(Arc<ResolvedQuery>, usize, KeyOrder)> {
     let resolved = ResolvedQuery::resolve(&Query::new().columns([column]), dataset.schema())?;
+    let (index, order) = numeric_column(dataset.schema(), column)?;
+    Ok((Arc::new(resolved), index, order))
+}
+
+/// Returns the index of a stored column of numbers, and their order.
+///
+/// # Errors
+/// Usage errors: an unknown column, the epoch's label, a column without numbers.
+pub(in crate::query) fn numeric_column(schema: &Schema, column: &str) -> Result<(usize, KeyOrder)> {
     let refuse = |what: String| UsageError::Option { option: "column", what };
-    let index = match (resolved.output.as_slice(), resolved.stored.as_slice()) {
-        ([Output::Stored(_)], [index]) => *index,
-        _ => return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into()),
+    let found = resolve_columns(&[column.to_owned()], schema)?;
+    let [Some(index)] = found[..] else {
+        return Err(refuse(format!("'{EPOCH_COLUMN}' is a label, not a stored column")).into());
     };
-    let stated = &resolved.schema.columns()[index];
+    let stated = &schema.columns()[index];
     let order = KeyOrder::new(stated.data_type)
         .ok_or_else(|| refuse(format!("'{}' has the type {}, which is not numeric", stated.name, stated.data_type)))?;
-    Ok((Arc::new(resolved), index, order))
+    Ok((index, order))
 }
 
 /// Totals and extremes from a first pass over the manifests.
@@ -241,7 +250,7 @@ pub(in crate::query) fn histogram(
 
 /// Returns cells for minus infinity, for values below the bins, for each bin, for values above the bins, and for
 /// infinity, in this order.
-fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
+pub(in crate::query) fn histogram_cells(edges: &[Value], order: KeyOrder) -> Cells {
     let (least, greatest) = order.extremes();
     let (finite_from, finite_to) = match order.data_type().is_float() {
         true => (u128::from(order.ordinal_of(least)) + 1, u128::from(order.ordinal_of(greatest))),

@@ -1,12 +1,13 @@
 //! Analytics over whole epochs: distributions, key clustering, tracks.
 //!
 //! Map: `distribution` computes histograms and quantiles, bounded by statistics or exact, with `bins` (edges),
-//! `estimate` (bounds and estimates) and `tally` (exact counts). `profile` computes the row groups that a look-up of
-//! one key touches. `tracks` follows particles through all epochs.
+//! `estimate` (bounds and estimates) and `tally` (exact counts). `histogram_2d` counts rows by two columns. `profile`
+//! computes the row groups that a look-up of one key touches. `tracks` follows particles through all epochs.
 
 pub(super) mod bins;
 pub(super) mod distribution;
 pub(super) mod estimate;
+pub(super) mod histogram_2d;
 pub(super) mod profile;
 pub(super) mod tally;
 pub(super) mod tracks;

@@ -46,8 +46,11 @@ enum Refined {
     Counted(u64, u64),
 }
 
-/// The pipeline of an unordered query.
-pub(in crate::query) struct Scan {
+/// A step that the threads of a scan apply to each piece.
+type Finish<T> = Arc<dyn Fn(PackedRows) -> T + Send + Sync>;
+
+/// The pipeline of an unordered query. Its pieces are rows, or results that the threads compute from rows.
+pub(in crate::query) struct Scan<T = PackedRows> {
     dataset: Arc<Catalog>,
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
@@ -57,7 +60,8 @@ pub(in crate::query) struct Scan {
     plan: Option<(Arc<EpochScan>, VecDeque<GroupChoice>)>,
     refines: VecDeque<Ticket<Result<Refined>>>,
     cutter: Option<(Arc<Group>, Cutter)>,
-    loads: VecDeque<Ticket<Result<PackedRows>>>,
+    loads: VecDeque<Ticket<Result<T>>>,
+    finish: Finish<T>,
     /// Number of chunks in flight. Grows while a query with a limit has not reached it.
     ahead: usize,
     most_ahead: usize,
@@ -68,11 +72,25 @@ pub(in crate::query) struct Scan {
 }
 
 impl Scan {
+    /// Creates a scan whose pieces are rows.
     pub(in crate::query) fn new(
         dataset: Arc<Catalog>,
         resolved: Arc<ResolvedQuery>,
         counters: Arc<Counters>,
         epochs: Vec<u64>,
+    ) -> Self {
+        Self::finishing(dataset, resolved, counters, epochs, |rows| rows)
+    }
+}
+
+impl<T: Send + 'static> Scan<T> {
+    /// Creates a scan whose threads apply `finish` to the rows of each piece.
+    pub(in crate::query) fn finishing(
+        dataset: Arc<Catalog>,
+        resolved: Arc<ResolvedQuery>,
+        counters: Arc<Counters>,
+        epochs: Vec<u64>,
+        finish: impl Fn(PackedRows) -> T + Send + Sync + 'static,
     ) -> Self {
         let by_bytes = CHUNK_BYTES / resolved.row_bytes().max(1);
         let most_chunk_rows = resolved.batch_rows.min(by_bytes).clamp(1, u32::MAX as usize) as u32;
@@ -86,6 +104,7 @@ impl Scan {
             refines: VecDeque::new(),
             cutter: None,
             loads: VecDeque::new(),
+            finish: Arc::new(finish),
             ahead: if limited { 1 } else { most_ahead },
             most_ahead,
             chunk_rows: if limited { resolved.limit.min(u64::from(most_chunk_rows)) as u32 } else { most_chunk_rows },
@@ -98,7 +117,7 @@ impl Scan {
     }
 
     /// Returns the next piece in order. Pieces can be empty.
-    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
+    pub(in crate::query) fn next_piece(&mut self) -> Result<Option<T>> {
         self.fill()?;
         let Some(load) = self.loads.pop_front() else { return Ok(None) };
         let packed = self.pool.wait(load)?;
@@ -108,7 +127,7 @@ impl Scan {
     }
 
     /// Returns whether to collect this result now: it is ready, or the pipeline is empty, or no worker could run it.
-    fn due<T>(&self, ticket: &Ticket<T>) -> bool {
+    fn due<U>(&self, ticket: &Ticket<U>) -> bool {
         self.loads.is_empty() || !self.pool.has_threads() || ticket.is_done()
     }
 
@@ -225,7 +244,8 @@ impl Scan {
             let rows = left.min(self.resolved.batch_rows as u64);
             left -= rows;
             let packed = PackedRows::new(epoch, rows as usize, Vec::new(), &counters);
-            self.loads.push_back(self.pool.submit(0, move |_| Ok(packed)));
+            let finish = self.finish.clone();
+            self.loads.push_back(self.pool.submit(0, move |_| Ok(finish(packed))));
         }
     }
 
@@ -236,9 +256,10 @@ impl Scan {
             add(&self.counters.runs_touched, 1);
         }
         let (_, resolved, counters) = self.shared();
-        self.loads.push_back(
-            self.pool.submit(cost_bytes, move |scratch| load(&group, &resolved, &chunk, &counters, scratch)),
-        );
+        let finish = self.finish.clone();
+        self.loads.push_back(self.pool.submit(cost_bytes, move |scratch| {
+            load(&group, &resolved, &chunk, &counters, scratch).map(|rows| finish(rows))
+        }));
     }
 }
 

@@ -10,7 +10,7 @@ use crate::query::{BinScale, Bins, Bounded, EpochSelection, Histogram, Precision
 use crate::schema::Value;
 use crate::storage::FaultStorage;
 
-const KEY_TYPES: [DataType; 6] =
+pub(super) const KEY_TYPES: [DataType; 6] =
     [DataType::F32, DataType::F64, DataType::I32, DataType::I64, DataType::U32, DataType::U64];
 
 /// Generates keys that stress order and width: zeros of both signs, infinities, NaN, extremes of the types, and both
@@ -43,7 +43,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
 }
 
 /// Generates epochs of up to three parts of up to two runs. Some are empty. Rows are partitioned by key or arbitrarily.
-fn hostile_epochs() -> impl Strategy<Value = Vec<TestEpoch>> {
+pub(super) fn hostile_epochs() -> impl Strategy<Value = Vec<TestEpoch>> {
     let part = prop::collection::vec(records(), 0..3);
     let epoch = (prop::collection::vec(part, 1..4), any::<bool>());
     prop::collection::vec(epoch, 1..3).prop_map(|epochs| {

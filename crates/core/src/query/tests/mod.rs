@@ -6,6 +6,7 @@ mod bounds;
 mod damage;
 mod distribution;
 mod effort;
+mod histogram_2d;
 mod tracks;
 
 use std::path::{Path, PathBuf};
@@ -232,6 +233,9 @@ fn numbers(array: &dyn Array) -> Vec<f64> {
     }
     if let Some(values) = array.as_primitive_opt::<UInt32Type>() {
         return values.values().iter().map(|value| f64::from(*value)).collect();
+    }
+    if let Some(values) = array.as_primitive_opt::<UInt64Type>() {
+        return values.values().iter().map(|value| *value as f64).collect();
     }
     array.as_primitive::<Float64Type>().values().to_vec()
 }
