@@ -36,7 +36,7 @@ impl Batch {
     /// Returns a column, which `numpy.asarray` views without a copy.
     fn column(&self, name: &str) -> PyResult<BatchColumn> {
         let column = self.batch.column_by_name(name).ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
-        Ok(BatchColumn { column: Arc::clone(column) })
+        Ok(BatchColumn::new(Arc::clone(column)))
     }
 
     fn __len__(&self) -> usize {
@@ -65,6 +65,12 @@ impl Batch {
 #[derive(Debug)]
 pub(crate) struct BatchColumn {
     column: ArrayRef,
+}
+
+impl BatchColumn {
+    pub(crate) fn new(column: ArrayRef) -> Self {
+        Self { column }
+    }
 }
 
 #[pymethods]

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
-use turbidite::query::{BinScale, Bins, Bounded, EpochSelection, Piece, Precision, Query, TrackRequest};
-use turbidite::{Error, Value};
+use turbidite::Error;
+use turbidite::query::{Bounded, Piece, Precision, Query, TrackRequest};
 
+use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::interrupt::interruptible;
 use crate::stream::{Batches, Stream};
+use crate::values::{Range, bins_of, number, selection};
 
 /// A dataset that is open for reading.
 #[pyclass(frozen, module = "turbidite._core")]
@@ -40,22 +42,6 @@ struct Arguments {
     piece: Option<String>,
 }
 
-/// An end of a histogram's range. Integers stay exact.
-#[derive(Debug, Clone, Copy, FromPyObject)]
-enum Edge {
-    Whole(i128),
-    Real(f64),
-}
-
-impl From<Edge> for Value {
-    fn from(edge: Edge) -> Self {
-        match edge {
-            Edge::Whole(whole) => Self::Int(whole),
-            Edge::Real(real) => Self::Float(real),
-        }
-    }
-}
-
 /// The arguments of a histogram.
 #[derive(Debug, FromPyObject)]
 struct HistogramArguments {
@@ -64,7 +50,7 @@ struct HistogramArguments {
     #[pyo3(item)]
     bins: usize,
     #[pyo3(item)]
-    range: Option<(Edge, Edge)>,
+    range: Option<Range>,
     #[pyo3(item)]
     log: bool,
     #[pyo3(item)]
@@ -116,25 +102,8 @@ impl Arguments {
     }
 }
 
-fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
-    epochs.map_or(EpochSelection::All, EpochSelection::List)
-}
-
 fn precision(exact: bool) -> Precision {
     if exact { Precision::Exact } else { Precision::Bounded }
-}
-
-/// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.
-fn number(value: Value) -> Json {
-    match value {
-        Value::Int(whole) => match (i64::try_from(whole), u64::try_from(whole)) {
-            (Ok(whole), _) => json!(whole),
-            (_, Ok(whole)) => json!(whole),
-            _ => json!(whole.to_string()),
-        },
-        Value::Float(real) if real.is_finite() => json!(real),
-        Value::Float(real) => json!(real.to_string()),
-    }
 }
 
 fn count(bounded: &Bounded) -> Json {
@@ -227,11 +196,7 @@ impl Dataset {
     /// A histogram of a column, as JSON.
     fn histogram(&self, py: Python<'_>, arguments: HistogramArguments) -> PyResult<String> {
         let HistogramArguments { column, bins, range, log, epochs, exact } = arguments;
-        let bins = Bins {
-            range: range.map(|(from, to)| (from.into(), to.into())),
-            scale: if log { BinScale::Log } else { BinScale::Linear },
-            ..Bins::new(bins)
-        };
+        let bins = bins_of(bins, range, log);
         let work =
             move |dataset: &turbidite::Dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact));
         let found = self.run_long(py, work)?;
@@ -246,6 +211,21 @@ impl Dataset {
             "positive_infinity": count(&found.positive_infinity),
         });
         Ok(answer.to_string())
+    }
+
+    /// A two-dimensional histogram.
+    fn phase_space(&self, py: Python<'_>, arguments: PhaseSpaceArguments) -> PyResult<Counted> {
+        self.run_long(py, move |dataset| arguments.count(dataset))
+    }
+
+    /// The row groups of an epoch, as JSON.
+    fn row_groups(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
+        self.run(py, |dataset| counting::row_groups(dataset, epoch))
+    }
+
+    /// The row groups that queries for one key touch, at some percentiles of the keys, as JSON.
+    fn key_profile(&self, py: Python<'_>, epoch: u64, percentiles: Vec<f64>) -> PyResult<String> {
+        self.run(py, |dataset| counting::key_profile(dataset, epoch, &percentiles))
     }
 
     /// Quantiles of a column, as JSON.

@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.ingest import ingest
+from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.tracks import Tracks
 from turbidite.writer import Writer
@@ -32,6 +33,7 @@ __all__ = [
     "Dataset",
     "Histogram",
     "OperationError",
+    "PhaseSpace",
     "Piece",
     "Quantile",
     "Query",

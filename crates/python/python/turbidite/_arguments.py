@@ -39,3 +39,20 @@ class TrackArguments(TypedDict):
     columns: list[str] | None
     limit: int | None
     threads: int | None
+
+
+Range = tuple[float, float]
+"""The ends of a range. Integers are passed exactly."""
+
+
+class PhaseSpaceArguments(TypedDict):
+    """The arguments of a two-dimensional histogram; pairs are those of x and y."""
+
+    columns: tuple[str, str]
+    where: str | None
+    epochs: list[int] | None
+    bins: tuple[int, int]
+    ranges: tuple[Range | None, Range | None]
+    log: tuple[bool, bool]
+    weights: str | None
+    threads: int | None

@@ -7,17 +7,21 @@ import operator
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 
-from turbidite import _core
+from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._command import run
 from turbidite._result import Result
 from turbidite.errors import UsageError
+from turbidite.phase_space import PhaseSpace
 from turbidite.pieces import Piece
 from turbidite.tracks import Tracks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
 
@@ -46,6 +50,9 @@ class Schema:
         """The names of the columns."""
         return [column.name for column in self.columns]
 
+    def _repr_html_(self) -> str:
+        return _tables.of_schema(self)
+
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
@@ -70,6 +77,19 @@ class Histogram:
     """Rows with infinity: at least, about, at most."""
     nan: int
     """Rows with NaN."""
+    unit: str | None = None
+    """The unit of the column."""
+    epochs: tuple[int, ...] = ()
+    """The labels of the epochs."""
+    log: bool = False
+    """Whether the bins have equal ratios instead of equal widths."""
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``."""
+        return pictures.draw_histogram(self, ax, **options)
+
+    def _repr_html_(self) -> str:
+        return _tables.of_histogram(self)
 
 
 @dataclass(frozen=True)
@@ -188,6 +208,9 @@ class Query(Result):
             stated["epochs"] = self._selection
         return f"<Query of {self._dataset.path}: {stated or 'all rows'}>"
 
+    def _repr_html_(self) -> str:
+        return _tables.of_query(self._dataset.path, self._arguments, self._selection)
+
 
 class Dataset:
     """A dataset that is open for reading. Threads may share it; it pickles as its path."""
@@ -204,6 +227,9 @@ class Dataset:
         schema = self.schema
         columns = ", ".join(f"{column.name} {column.type}" for column in schema.columns)
         return f"<Dataset {self.path}: {len(self.epochs)} epochs, key {schema.key}; {columns}>"
+
+    def _repr_html_(self) -> str:
+        return _tables.of_dataset(self)
 
     @property
     def epochs(self) -> list[int]:
@@ -317,12 +343,13 @@ class Dataset:
         exact: bool = False,
     ) -> Histogram:
         """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open."""
+        labels = self._labels(_selection(epochs))
         arguments: HistogramArguments = {
             "column": column,
             "bins": _natural("bins", bins),
             "range": range,
             "log": log,
-            "epochs": self._labels(_selection(epochs)),
+            "epochs": labels,
             "exact": exact,
         }
         found = json.loads(self._core.histogram(arguments))
@@ -333,7 +360,78 @@ class Dataset:
             for name in ("below", "above", "negative_infinity", "positive_infinity")
         )
         rows, least, most = counts[:, 1], counts[:, 0], counts[:, 2]
-        return Histogram(column, edges, rows, least, most, below, above, negative, positive, found["nan"])
+        unit = next((one.unit for one in self.schema.columns if one.name.lower() == column.lower()), None)
+        ends = (below, above, negative, positive, found["nan"])
+        return Histogram(column, edges, rows, least, most, *ends, unit, self._sorted(labels), log)
+
+    def phase_space(
+        self,
+        x: str,
+        y: str,
+        *,
+        where: str | None = None,
+        epochs: Epochs = None,
+        bins: int | tuple[int, int] = (300, 200),
+        range: tuple[tuple[float, float] | None, tuple[float, float] | None] | None = None,
+        weights: str | None = None,
+        log: bool | tuple[bool, bool] = False,
+        threads: int | None = None,
+    ) -> PhaseSpace:
+        """Counts the rows that satisfy `where` in bins of two columns, and sums `weights` in each bin.
+
+        Rows are counted as they are read, so that memory does not depend on their number. `range` is that of the rows'
+        finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
+        otherwise it reads the rows twice. Integer columns have at most one bin per integer.
+        """
+        labels = self._labels(_selection(epochs))
+        arguments = phase_space.arguments(
+            x,
+            y,
+            where=where,
+            epochs=labels,
+            bins=bins,
+            ranges=range,
+            weights=weights,
+            log=log,
+            threads=_optional("threads", threads),
+        )
+        return phase_space.count(self._core, self.schema, arguments, self._sorted(labels))
+
+    def row_groups(self, epoch: int) -> list[dict[str, Any]]:
+        """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key."""
+        found: list[dict[str, Any]] = json.loads(self._core.row_groups(_natural("epoch", epoch)))
+        for group in found:
+            group["keys"] = None if group["keys"] is None else tuple(_number(end) for end in group["keys"])
+        return found
+
+    def key_profile(self, epoch: int, percentiles: Sequence[float] = (1, 5, 10, 25, 50, 75, 90, 95, 99)) -> dict[str, Any]:
+        """Returns what queries for one key touch, at ascending percentiles of the keys, as a dict.
+
+        Its points have the share of the epoch's rows, and the read amplification: these rows over those of a perfectly
+        balanced part.
+        """
+        wanted = [float(percentile) for percentile in percentiles]
+        if any(not 0 <= one <= 100 for one in wanted) or wanted != sorted(wanted):
+            raise UsageError(f"percentiles: ascending numbers from 0 to 100 are needed, not {wanted}")
+        found: dict[str, Any] = json.loads(self._core.key_profile(_natural("epoch", epoch), wanted))
+        return found
+
+    def plot_partitions(self, epoch: int, ax: Axes | None = None, *, log: bool | None = None) -> Axes:
+        """Draws the keys and the rows of each part of an epoch, and returns the axes."""
+        return pictures.draw_partitions(self.row_groups(epoch), self._key(), epoch, ax, log=log)
+
+    def plot_selectivity(self, epoch: int, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the share of an epoch that a query for one key reads, and returns the axes."""
+        profile = self.key_profile(epoch, numpy.linspace(0.25, 99.75, 200).tolist())
+        return pictures.draw_selectivity(profile, self._key(), ax, **options)
+
+    def _key(self) -> Column:
+        schema = self.schema
+        return next(column for column in schema.columns if column.name == schema.key)
+
+    def _sorted(self, labels: list[int] | None) -> tuple[int, ...]:
+        """Returns the labels of a selection in ascending order."""
+        return tuple(self.epochs if labels is None else sorted(set(labels)))
 
     def quantiles(
         self,

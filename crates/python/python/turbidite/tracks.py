@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from turbidite import _core
+import numpy
+
+from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
+from turbidite._axes import label
+from turbidite._optional import needed
 from turbidite._result import Result
+from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
+    import xarray
+    from matplotlib.axes import Axes
+
     from turbidite.dataset import Dataset
+
+    Array = numpy.ndarray[Any, Any]
 
 __all__ = ["Tracks"]
 
@@ -24,6 +34,114 @@ class Tracks(Result):
 
     def _start(self) -> _core.Stream:
         return self._dataset._core.tracks({**self._arguments, "epochs": self._dataset._labels(self._selection)})
+
+    def _epochs(self) -> list[int]:
+        """Returns the labels of the epochs, ascending."""
+        stated = self._dataset._labels(self._selection)
+        return self._dataset.epochs if stated is None else sorted(set(stated))
+
+    def _begin(self, columns: list[str], particles: int) -> tuple[dict[str, Array], bool]:
+        """Returns some columns of the first particles, and whether there are more."""
+        request: TrackArguments = {**self._arguments, "columns": columns, "epochs": self._dataset._labels(self._selection)}
+        stream = self._dataset._core.tracks(request)
+        names = stream.columns()
+        parts: list[list[Array]] = [[numpy.empty(0, dtype)] for _, dtype in names]
+        seen = 0
+        last = None
+        for batch in stream:
+            arrays = [numpy.asarray(batch.column(name)) for name, _ in names]
+            ids = arrays[0]
+            begins = numpy.flatnonzero(numpy.concatenate([ids[:1] != last, ids[1:] != ids[:-1]]))
+            last = ids[-1]
+            end = int(begins[particles - seen]) if seen + len(begins) > particles else len(ids)
+            for part, array in zip(parts, arrays, strict=True):
+                part.append(array[:end])
+            seen += len(begins)
+            if seen > particles:
+                break
+        found = {name: numpy.concatenate(part) for (name, _), part in zip(names, parts, strict=True)}
+        return found, seen > particles
+
+    def plot(
+        self,
+        x: str,
+        y: str,
+        *,
+        color: str | None = None,
+        ax: Axes | None = None,
+        limit: int = 2000,
+        **options: Any,
+    ) -> Axes:
+        """Draws the trajectories as lines, from epoch to epoch, and returns the axes.
+
+        `x`, `y` and `color` are columns, or ``"epoch"``. A line has a gap where the particle is missing at an epoch; a
+        particle of one epoch is a point. Rows of an id that repeats within an epoch are points, too. The first `limit`
+        particles are drawn. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
+        """
+        if limit < 1:
+            raise UsageError(f"limit: at least one particle is needed, not {limit}")
+        chosen = {"x": x, "y": y} | ({} if color is None else {"color": color})
+        schema = self._dataset.schema
+        stated = {column.name.lower(): column for column in schema.columns}
+        stated |= {column.name: column for column in schema.columns}
+        names: dict[str, str] = {}
+        for role, name in chosen.items():
+            column = stated.get(name) or stated.get(name.lower())
+            if column is not None and column.type.startswith("fixed_bytes"):
+                raise UsageError(f"{role}: '{name}' has the type {column.type}, which is not numeric")
+            names[role] = name if column is None else column.name
+        id_name = self._id_name()
+        columns = sorted({name for name in names.values() if name != id_name and name.lower() != "epoch"})
+        found, is_cut = self._begin(columns, limit)
+        place = {name.lower(): array for name, array in found.items()} | found
+        rows = {"id": found[id_name], "epoch": found["epoch"]}
+        rows |= {role: place.get(name, place[name.lower()]) for role, name in names.items()}
+        labels: dict[str, str] = {}
+        for role, name in names.items():
+            column = stated.get(name)
+            labels[role] = label(name, None if column is None else column.unit)
+        return pictures.draw_tracks(rows, labels, self._epochs(), ax, is_cut=is_cut, **options)
+
+    def _id_name(self) -> str:
+        """Returns the name of the id column as the dataset has it."""
+        stated = self._arguments["id"]
+        names = self._dataset.schema.names
+        return stated if stated in names else next((name for name in names if name.lower() == stated.lower()), stated)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Returns an ``xarray.Dataset`` with the dimensions id and epoch. Needs xarray.
+
+        The variable ``present`` tells whether a particle exists at an epoch. Where it does not, floats are NaN, and other
+        columns keep their type and hold zeros. An id that repeats within an epoch is refused.
+        """
+        package = needed("xarray", "xarray", "to_xarray()")
+        rows = self.to_numpy()
+        id_name = self._id_name()
+        ids, row = numpy.unique(rows.pop(id_name), return_inverse=True)
+        epochs = numpy.array(self._epochs(), "u8")
+        column = numpy.searchsorted(epochs, rows["epoch"])
+        present = numpy.zeros((len(ids), len(epochs)), bool)
+        present[row, column] = True
+        if int(present.sum()) != len(row):
+            repeated = (numpy.diff(row) == 0) & (numpy.diff(column) == 0)
+            first = int(numpy.flatnonzero(repeated)[0])
+            raise UsageError(
+                f"{id_name} {ids[row[first]]} occurs twice in epoch {epochs[column[first]]}: trajectories need ids that are "
+                "unique within an epoch"
+            )
+        if "present" in rows:
+            raise UsageError("a column is named 'present', as the mask is: leave it out, columns=[...]")
+        del rows["epoch"]
+        units = {one.name: one.unit for one in self._dataset.schema.columns if one.unit}
+        variables: dict[str, Any] = {}
+        for name, values in rows.items():
+            grid = numpy.full(present.shape, numpy.nan, values.dtype) if values.dtype.kind == "f" else None
+            grid = numpy.zeros(present.shape, values.dtype) if grid is None else grid
+            grid[row, column] = values
+            variables[name] = ((id_name, "epoch"), grid, {"units": units[name]} if name in units else {})
+        variables["present"] = ((id_name, "epoch"), present)
+        found: xarray.Dataset = package.Dataset(variables, coords={id_name: ids, "epoch": epochs})
+        return found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tracks, (self._dataset, self._selection, self._arguments)

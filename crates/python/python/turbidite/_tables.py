@@ -1,0 +1,85 @@
+"""Tables for notebooks: short, with every name escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from turbidite._axes import unit_text
+
+if TYPE_CHECKING:
+    from turbidite._arguments import Arguments
+    from turbidite.dataset import Dataset, Histogram, Schema
+
+__all__ = ["of_dataset", "of_histogram", "of_query", "of_schema"]
+
+_SHOWN = 12
+"""Longer tables have their first and last rows."""
+
+
+def _table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    def line(tag: str, cells: Sequence[object]) -> str:
+        return "<tr>" + "".join(f"<{tag} style='text-align: left'>{escape(str(cell))}</{tag}>" for cell in cells) + "</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    title = f"<caption style='text-align: left; caption-side: top'>{escape(caption)}</caption>"
+    header = f"<thead>{line('th', head)}</thead>" if head else ""
+    return f"<table>{title}{header}<tbody>{body}</tbody></table>"
+
+
+def _ends(items: Sequence[Any]) -> list[Any]:
+    """Returns the items, or the first and the last ones around None."""
+    half = _SHOWN // 2
+    return list(items) if len(items) <= _SHOWN else [*items[:half], None, *items[-half:]]
+
+
+def of_schema(schema: Schema) -> str:
+    """Returns the columns as a table."""
+    rows = [
+        (column.name, column.type, unit_text(column.unit) if column.unit else "", "key" if column.name == schema.key else "")
+        for column in schema.columns
+    ]
+    return _table(f"{len(rows)} columns", ("column", "type", "unit", ""), rows)
+
+
+def of_dataset(dataset: Dataset) -> str:
+    """Returns the columns and the epochs as tables. Reads the manifests of a few epochs."""
+    epochs = dataset.epochs
+    rows: list[tuple[object, object]] = []
+    for epoch in _ends(epochs):
+        rows.append(("…", "…") if epoch is None else (epoch, f"{dataset.stats(epoch)['rows']:,}"))
+    count = "1 epoch" if len(epochs) == 1 else f"{len(epochs):,} epochs"
+    return f"<div><b>{escape(dataset.path)}</b>{of_schema(dataset.schema)}{_table(count, ('epoch', 'rows'), rows)}</div>"
+
+
+def of_query(path: str, arguments: Arguments, selection: list[int] | slice | None) -> str:
+    """Returns what a query asks for as a table. The query is not run."""
+    columns, limit = arguments["columns"], arguments["limit"]
+    epochs = "all"
+    if isinstance(selection, slice):
+        first, last = ("" if end is None else str(end) for end in (selection.start, selection.stop))
+        epochs = " ".join(word for word in (first and f"from {first}", last and f"to {last}") if word) or "all"
+    elif selection is not None:
+        epochs = ", ".join("…" if label is None else str(label) for label in _ends(selection))
+    rows = [
+        ("dataset", path),
+        ("where", arguments["where"] or "all rows"),
+        ("epochs", epochs),
+        ("columns", "all, and epoch" if columns is None else ", ".join(columns)),
+        ("order", "epoch, key" if arguments["ordered"] else "as stored"),
+    ]
+    if limit is not None:
+        rows.append(("limit", f"{limit:,}"))
+    return _table("Query, not run yet", (), rows)
+
+
+def of_histogram(histogram: Histogram) -> str:
+    """Returns the bins as a table."""
+    bins = list(zip(histogram.edges[:-1], histogram.edges[1:], histogram.least, histogram.rows, histogram.most, strict=True))
+    rows = [
+        ("…",) * 5 if one is None else (f"{one[0]:.6g}", f"{one[1]:.6g}", *(f"{int(count):,}" for count in one[2:]))
+        for one in _ends(bins)
+    ]
+    named = f"{histogram.column} ({unit_text(histogram.unit)})" if histogram.unit else histogram.column
+    return _table(f"{named}: rows by bins", ("from", "to", "at least", "about", "at most"), rows)

@@ -1,0 +1,163 @@
+"""Two-dimensional histograms, counted by the core."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from turbidite import pictures
+from turbidite._arguments import PhaseSpaceArguments, Range
+from turbidite.errors import UsageError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from turbidite import _core
+    from turbidite.dataset import Column, Schema
+
+__all__ = ["PhaseSpace"]
+
+
+@dataclass(frozen=True, eq=False)
+class PhaseSpace:
+    """The rows of a query by bins of two columns, as `numpy.histogram2d` counts them.
+
+    A bin contains its lower edge. The last bin of an axis also contains its upper edge.
+    """
+
+    x: Column
+    y: Column
+    x_edges: numpy.ndarray[Any, Any]
+    """The ends of the bins of x, one more than there are bins. Integer columns have edges of integers."""
+    y_edges: numpy.ndarray[Any, Any]
+    """The ends of the bins of y."""
+    counts: numpy.ndarray[Any, Any]
+    """The rows of each bin: ``counts[i, j]`` are those in bin i of x and bin j of y."""
+    sums: numpy.ndarray[Any, Any] | None
+    """The sum of the weights in each bin, if weights were requested."""
+    weights: Column | None
+    """The column of the weights."""
+    outside: int
+    """Rows with finite values that are in no bin."""
+    infinite: int
+    """Rows with an infinite value, and no NaN."""
+    nan: int
+    """Rows with a NaN in x or y."""
+    epochs: tuple[int, ...]
+    """The labels of the epochs."""
+    where: str | None
+    """The predicate of the rows."""
+    log: tuple[bool, bool]
+    """Whether the bins of x and of y have equal ratios instead of equal widths."""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that satisfy the predicate."""
+        return int(self.counts.sum()) + self.outside + self.infinite + self.nan
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the bins as a mesh, and returns the axes. `options` are those of ``Axes.pcolormesh``."""
+        return pictures.draw_phase_space(self, ax, **options)
+
+
+def _pair(name: str, value: Any) -> tuple[Any, Any]:
+    """Returns a pair: as given, or one value for both axes."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if len(value) != 2:
+            raise UsageError(f"{name}: one value or a pair for x and y is needed, not {value!r}")
+        return value[0], value[1]
+    return value, value
+
+
+def _ranges(value: Any) -> tuple[Range | None, Range | None]:
+    """Returns the ranges of both axes, as `numpy.histogram2d` takes them: ``((x0, x1), (y0, y1))``."""
+    found: list[Range | None] = []
+    for one in _pair("range", value):
+        if one is not None and (not isinstance(one, Sequence) or isinstance(one, str) or len(one) != 2):
+            raise UsageError(f"range: ((x from, x to), (y from, y to)) is needed, and None for a default; not {value!r}")
+        # Scalars of NumPy are refused by the extension module, which tells integers from floats.
+        found.append(None if one is None else (_scalar(one[0]), _scalar(one[1])))
+    return found[0], found[1]
+
+
+def _scalar(end: Any) -> Any:
+    return end.item() if isinstance(end, numpy.generic) else end
+
+
+def count(
+    core: _core.Dataset,
+    schema: Schema,
+    arguments: PhaseSpaceArguments,
+    epochs: Sequence[int],
+) -> PhaseSpace:
+    """Counts the rows of a request."""
+    stated, rows, weights = core.phase_space(arguments)
+    totals = json.loads(stated)
+    x_edges, y_edges = (_edges(edges) for edges in totals["edges"])
+    shape = (max(len(x_edges) - 1, 0), max(len(y_edges) - 1, 0))
+    columns = {column.name: column for column in schema.columns}
+    weight = None
+    if arguments["weights"] is not None:
+        # The core finds columns whatever the case of their letters.
+        named = {column.name.lower(): column for column in schema.columns}
+        weight = columns.get(arguments["weights"]) or named[arguments["weights"].lower()]
+    x, y = totals["columns"]
+    return PhaseSpace(
+        x=columns[x],
+        y=columns[y],
+        x_edges=x_edges,
+        y_edges=y_edges,
+        counts=numpy.asarray(rows).reshape(shape),
+        sums=None if weights is None else numpy.asarray(weights).reshape(shape),
+        weights=weight,
+        outside=totals["outside"],
+        infinite=totals["infinite"],
+        nan=totals["nan"],
+        epochs=tuple(epochs),
+        where=arguments["where"],
+        log=arguments["log"],
+    )
+
+
+def _edges(stated: list[float | str]) -> numpy.ndarray[Any, Any]:
+    """Returns edges as an array: integers exactly."""
+    edges = [edge if not isinstance(edge, str) else int(edge) if edge.lstrip("-").isdigit() else float(edge) for edge in stated]
+    whole = [edge for edge in edges if isinstance(edge, int)]
+    if not whole or len(whole) < len(edges):
+        return numpy.array(edges, "f8")
+    fitting = [dtype for dtype in ("i8", "u8") if numpy.iinfo(dtype).min <= min(whole) and max(whole) <= numpy.iinfo(dtype).max]
+    return numpy.array(edges, fitting[0] if fitting else object)
+
+
+def arguments(
+    x: str,
+    y: str,
+    *,
+    where: str | None,
+    epochs: list[int] | None,
+    bins: Any,
+    ranges: Any,
+    weights: str | None,
+    log: Any,
+    threads: int | None,
+) -> PhaseSpaceArguments:
+    """Checks a request."""
+    counts = _pair("bins", bins)
+    for one in counts:
+        if isinstance(one, (bool, numpy.bool_)) or not isinstance(one, (int, numpy.integer)) or one < 1:
+            raise UsageError(f"bins: a number of bins from 1 on, or a pair of them, is needed, not {bins!r}")
+    scales = _pair("log", log)
+    return {
+        "columns": (x, y),
+        "where": where,
+        "epochs": epochs,
+        "bins": (int(counts[0]), int(counts[1])),
+        "ranges": _ranges(ranges),
+        "log": (bool(scales[0]), bool(scales[1])),
+        "weights": weights,
+        "threads": threads,
+    }

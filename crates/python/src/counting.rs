@@ -1,0 +1,86 @@
+//! What pictures show: two-dimensional histograms, the row groups of an epoch, and the selectivity of its key.
+
+use std::sync::Arc;
+
+use arrow_array::{Float64Array, UInt64Array};
+use pyo3::prelude::*;
+use serde_json::{Value as Json, json};
+use turbidite::Error;
+use turbidite::query::Query;
+
+use crate::batch::BatchColumn;
+use crate::values::{Range, bins_of, number, selection};
+
+/// The arguments of a two-dimensional histogram: pairs are those of x and y.
+#[derive(Debug, FromPyObject)]
+pub(crate) struct PhaseSpaceArguments {
+    #[pyo3(item)]
+    columns: (String, String),
+    #[pyo3(item("where"))]
+    filter: Option<String>,
+    #[pyo3(item)]
+    epochs: Option<Vec<u64>>,
+    #[pyo3(item)]
+    bins: (usize, usize),
+    #[pyo3(item)]
+    ranges: (Option<Range>, Option<Range>),
+    #[pyo3(item)]
+    log: (bool, bool),
+    #[pyo3(item)]
+    weights: Option<String>,
+    #[pyo3(item)]
+    threads: Option<usize>,
+}
+
+/// Edges and totals as JSON, the rows of each bin, and the weights of each bin.
+pub(crate) type Counted = (String, BatchColumn, Option<BatchColumn>);
+
+impl PhaseSpaceArguments {
+    /// Counts the rows.
+    pub(crate) fn count(self, dataset: &turbidite::Dataset) -> Result<Counted, Error> {
+        let mut query = Query::new().epochs(selection(self.epochs));
+        if let Some(filter) = self.filter {
+            query = query.filter(filter);
+        }
+        if let Some(threads) = self.threads {
+            query = query.threads(threads);
+        }
+        let x = bins_of(self.bins.0, self.ranges.0, self.log.0);
+        let y = bins_of(self.bins.1, self.ranges.1, self.log.1);
+        let (columns, weights) = (&self.columns, self.weights.as_deref());
+        let found = dataset.histogram_2d(&query, (&columns.0, &x), (&columns.1, &y), weights)?;
+        let totals = json!({
+            "columns": found.columns,
+            "edges": found.edges.each_ref().map(|edges| edges.iter().map(|edge| number(*edge)).collect::<Vec<_>>()),
+            "rows": found.rows,
+            "nan": found.nan,
+            "infinite": found.infinite,
+            "outside": found.outside,
+        });
+        let rows = BatchColumn::new(Arc::new(UInt64Array::from(found.bins)));
+        let sums = found.sums.map(|sums| BatchColumn::new(Arc::new(Float64Array::from(sums))));
+        Ok((totals.to_string(), rows, sums))
+    }
+}
+
+/// Returns the row groups of an epoch with the range of their keys, as JSON.
+pub(crate) fn row_groups(dataset: &turbidite::Dataset, epoch: u64) -> Result<String, Error> {
+    let manifest = dataset.manifest(epoch)?;
+    let key = dataset.schema().key_index();
+    let groups = manifest.row_groups.iter().map(|group| {
+        let range = group.columns.get(key).and_then(|statistics| statistics.range);
+        json!({
+            "file": group.part.file_name(),
+            "rank": group.part.rank,
+            "kind": group.kind,
+            "rows": group.rows,
+            "keys": range.map(|(least, most)| [number(least), number(most)]),
+        })
+    });
+    Ok(Json::Array(groups.collect()).to_string())
+}
+
+/// Returns the key profile of an epoch at the given percentiles, as JSON.
+pub(crate) fn key_profile(dataset: &turbidite::Dataset, epoch: u64, percentiles: &[f64]) -> Result<String, Error> {
+    Ok(json!(dataset.key_profile_at(epoch, percentiles)?).to_string())
+}

@@ -1,0 +1,52 @@
+//! Numbers, ranges and epochs on their way between Python and the core.
+
+use pyo3::prelude::*;
+use serde_json::{Value as Json, json};
+use turbidite::Value;
+use turbidite::query::{BinScale, Bins, EpochSelection};
+
+/// An end of a histogram's range. Integers stay exact.
+#[derive(Debug, Clone, Copy, FromPyObject)]
+pub(crate) enum Edge {
+    Whole(i128),
+    Real(f64),
+}
+
+/// The ends of a range.
+pub(crate) type Range = (Edge, Edge);
+
+impl From<Edge> for Value {
+    fn from(edge: Edge) -> Self {
+        match edge {
+            Edge::Whole(whole) => Self::Int(whole),
+            Edge::Real(real) => Self::Float(real),
+        }
+    }
+}
+
+/// Returns the bins of one column.
+pub(crate) fn bins_of(count: usize, range: Option<Range>, log: bool) -> Bins {
+    Bins {
+        range: range.map(|(from, to)| (from.into(), to.into())),
+        scale: if log { BinScale::Log } else { BinScale::Linear },
+        ..Bins::new(count)
+    }
+}
+
+/// Returns the epochs of a request. `None` stands for all.
+pub(crate) fn selection(epochs: Option<Vec<u64>>) -> EpochSelection {
+    epochs.map_or(EpochSelection::All, EpochSelection::List)
+}
+
+/// Returns a value as JSON: integers of 64 bits exactly, all others as text, since JSON has no infinities.
+pub(crate) fn number(value: Value) -> Json {
+    match value {
+        Value::Int(whole) => match (i64::try_from(whole), u64::try_from(whole)) {
+            (Ok(whole), _) => json!(whole),
+            (_, Ok(whole)) => json!(whole),
+            _ => json!(whole.to_string()),
+        },
+        Value::Float(real) if real.is_finite() => json!(real),
+        Value::Float(real) => json!(real.to_string()),
+    }
+}
