@@ -8,6 +8,7 @@ import textwrap
 import numpy
 import pyarrow.dataset
 import pytest
+from turbidite.sources.signatures import SUFFIXES
 
 from support.command import FAILED, USAGE, answer, attempt, turbidite
 
@@ -170,3 +171,17 @@ def test_a_python_that_cannot_be_started_is_named(tmp_path, monkeypatch):
         "ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE, env=os.environ | {"PYTHONPATH": ""}
     )
     assert "turbidite" in said.stderr and "install the package" in said.stderr
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_command_leaves_each_format_of_the_package_to_it(reader, tmp_path, suffix):
+    """A file is recognised by its name alone, in a folder, too."""
+    log = reader()
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path = folder / f"particles_3{suffix}"
+    path.write_bytes(b"")
+    for number, source in enumerate((path, folder, folder / f"particles_?{suffix}")):
+        log.unlink(missing_ok=True)
+        answer("ingest", source, "--out", tmp_path / f"ds-{number}", "--key", "x", "--epochs", 3)
+        assert f'"path":"{source}"' in log.read_text()

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use crate::files::names;
 
-/// Endings of names in the package's formats.
-const ENDINGS: [&str; 14] = [
+/// Endings of names in the package's formats, as its `signatures.py` has them.
+const ENDINGS: [&str; 18] = [
     ".h5",
     ".hdf5",
     ".hdf",
@@ -16,22 +16,30 @@ const ENDINGS: [&str; 14] = [
     ".bp5",
     ".npz",
     ".npy",
-    ".lammpstrj",
-    ".lammpstrj.gz",
     ".arrow",
     ".arrows",
     ".feather",
     ".ipc",
+    ".lammpstrj",
+    ".lammpsdump",
+    ".dump",
+    ".lammpstrj.gz",
+    ".lammpsdump.gz",
+    ".dump.gz",
 ];
 
-/// First bytes of HDF5, zip (`.npz`), NumPy and Arrow files, and of LAMMPS' text dumps.
-const BEGINNINGS: [&[u8]; 5] = [b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"\x93NUMPY", b"ARROW1", b"ITEM: TIMESTEP"];
+/// First bytes of HDF5, zip (`.npz`), NumPy and Arrow files, of LAMMPS' text dumps, and of gzip, which only the package
+/// decompresses.
+const BEGINNINGS: [&[u8]; 6] =
+    [b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"\x93NUMPY", b"ARROW1", b"ITEM: TIMESTEP", b"\x1f\x8b"];
 
 /// Returns whether a path that does not exist is a pattern of names, such as `openpmd_%T.h5`.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     let text = path.to_string_lossy();
-    let is_iteration = |rest: &str| rest.trim_start_matches(|digit: char| digit.is_ascii_digit()).starts_with('T');
-    text.contains('*') || text.contains("{epoch}") || text.split('%').skip(1).any(is_iteration)
+    let names_epoch = |(percent, _): (usize, &str)| {
+        text[percent + 1..].trim_start_matches(|digit: char| digit.is_ascii_digit()).starts_with('T')
+    };
+    text.contains(['*', '?']) || text.contains("{epoch}") || text.match_indices('%').any(names_epoch)
 }
 
 /// Returns whether the package reads this file.

@@ -7,7 +7,7 @@ use super::detect::{is_pattern, reads_file, reads_folder};
 
 #[test]
 fn patterns_are_recognised() {
-    for pattern in ["diags/openpmd_%T.h5", "run_%06T.bp", "dump.*.npz", "step-{epoch}.h5"] {
+    for pattern in ["diags/openpmd_%T.h5", "run_%06T.bp", "dump.*.npz", "dump_???.npz", "step-{epoch}.h5"] {
         assert!(is_pattern(Path::new(pattern)), "{pattern}");
     }
     for plain in ["diags/openpmd_100.h5", "100%.h5", "T.100", "a%20b"] {
@@ -23,6 +23,8 @@ fn files_are_recognised_by_name_or_content() {
     assert!(reads_file(&path));
     std::fs::write(&path, "ITEM: TIME").unwrap();
     assert!(!reads_file(&path));
+    std::fs::write(&path, b"\x1f\x8b\x08").unwrap();
+    assert!(reads_file(&path));
     std::fs::write(&path, "PAR1…PAR1").unwrap();
     assert!(!reads_file(&path));
     assert!(!reads_folder(folder.path()));

@@ -14,16 +14,15 @@ import numpy
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options
 from turbidite.sources.errors import SourceError, corrupt, failed, missing, usage
+from turbidite.sources.signatures import ARROW, ARROW_FILE_MAGIC
 from turbidite.sources.tables import Member, TableSource
-
-_FILE_MAGIC = b"ARROW1"
 
 
 class Arrow(TableSource):
     """A series of Arrow files."""
 
     name = "Arrow"
-    suffixes = (".arrow", ".arrows", ".feather", ".ipc")
+    suffixes = ARROW
     strict = True
 
     def __init__(self, catalogue: Catalogue) -> None:
@@ -112,7 +111,7 @@ def _length(reader: Any, number: int) -> int:
 
 def _is_file(path: str) -> bool:
     with open(path, "rb") as file:
-        return file.read(len(_FILE_MAGIC)) == _FILE_MAGIC
+        return file.read(len(ARROW_FILE_MAGIC)) == ARROW_FILE_MAGIC
 
 
 def _stream(path: str, names: Sequence[str] | None) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy
 from numpy.typing import NDArray
 
+from turbidite.dataset import Column
 from turbidite.sources.errors import failed, listing, usage
 
 Array = NDArray[Any]
@@ -35,15 +36,6 @@ class Options:
     species: str | None = None
     columns: list[str] | None = None
     epoch: int | None = None
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column as the command sees it: `type` is the core's name of a type."""
-
-    name: str
-    type: str
-    unit: str | None = None
 
 
 @dataclass(frozen=True)

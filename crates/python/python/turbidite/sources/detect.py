@@ -6,6 +6,7 @@ import gzip
 import os
 from importlib import import_module
 
+from turbidite.sources import signatures
 from turbidite.sources.catalogue import Source
 from turbidite.sources.errors import failed, missing, usage
 from turbidite.sources.patterns import files_of, is_dataset
@@ -17,18 +18,12 @@ _CLASSES = {
     "npz": ("npz", "Npz"),
     "Arrow": ("arrow", "Arrow"),
 }
-SUFFIXES = (
-    *(".h5", ".hdf5", ".hdf", ".bp", ".bp4", ".bp5", ".npz", ".npy", ".arrow", ".arrows", ".feather", ".ipc"),
-    *(".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz"),
-)
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def source_class(stated: str | None, path: str) -> type[Source]:
     """Returns the class that reads a source. `stated` is the name of a format, in any case."""
     if stated is None:
-        name = _detected(files_of(path, SUFFIXES)[0].path)
+        name = _detected(files_of(path, signatures.SUFFIXES)[0].path)
     else:
         names = {name.lower(): name for name in _CLASSES}
         if stated.lower() not in names:
@@ -44,19 +39,19 @@ def _detected(path: str) -> str:
         return "openPMD"
     with open(path, "rb") as file:
         start = file.read(16)
-    if start.startswith(_GZIP_MAGIC):
+    if start.startswith(signatures.GZIP_MAGIC):
         try:
             with gzip.open(path) as text:
                 start = text.read(16)
         except (OSError, EOFError) as error:
             raise failed(f"cannot be decompressed: {error}", path) from None
-    if start.startswith(HDF5_MAGIC) or path.endswith((".h5", ".hdf5", ".hdf")):
+    if start.startswith(signatures.HDF5_MAGIC) or path.endswith(signatures.HDF5):
         return "openPMD" if _is_openpmd(path) else "HDF5"
-    if start.startswith((b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")) or path.endswith((".npz", ".npy")):
+    if start.startswith(signatures.NPZ_MAGIC) or path.endswith(signatures.NPZ):
         return "npz"
-    if start.startswith((b"ARROW1", b"\xff\xff\xff\xff")) or path.endswith((".arrow", ".arrows", ".feather", ".ipc")):
+    if start.startswith((signatures.ARROW_FILE_MAGIC, signatures.ARROW_STREAM_MAGIC)) or path.endswith(signatures.ARROW):
         return "Arrow"
-    if start.startswith(b"ITEM:"):
+    if start.startswith(signatures.LAMMPS_MAGIC):
         return "LAMMPS"
     what = "is empty" if os.path.getsize(path) == 0 else "has none of the formats that can be read"
     raise usage(f"the file {what}: {', '.join(_CLASSES)}; --format names one", path)

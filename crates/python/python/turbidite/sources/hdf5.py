@@ -8,6 +8,7 @@ from typing import Any
 
 from turbidite.sources.catalogue import MOST_COMPONENTS, Array, Catalogue, Epoch, Options
 from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
+from turbidite.sources.signatures import HDF5 as HDF5_SUFFIXES
 from turbidite.sources.tables import Member, TableSource
 
 _OPEN_FILES = 8
@@ -18,7 +19,7 @@ class HDF5(TableSource):
     """A series of HDF5 files without a schema of their own."""
 
     name = "HDF5"
-    suffixes = (".h5", ".hdf5", ".hdf")
+    suffixes = HDF5_SUFFIXES
     strict = False
 
     def __init__(self, catalogue: Catalogue) -> None:

@@ -17,11 +17,11 @@ from typing import Any, BinaryIO
 
 import numpy
 
+from turbidite.dataset import Column
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import (
     Array,
     Catalogue,
-    Column,
     Epoch,
     Options,
     Source,
@@ -33,13 +33,12 @@ from turbidite.sources.catalogue import (
 )
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
 from turbidite.sources.patterns import files_of
+from turbidite.sources.signatures import GZIP_MAGIC, LAMMPS
 
-SUFFIXES = (".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz")
 _I64 = ("id", "mol")
 _I32 = ("type", "proc", "procp1", "ix", "iy", "iz")
 _I32_PREFIXES = ("i_", "i2_")
 _TEXT = ("element", "typelabel")
-_GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 8 << 20
 _LONGEST_LINE_BYTES = 1 << 20
 _EXACT = 2.0**53
@@ -59,7 +58,7 @@ class Lammps(Source):
         if options.epoch is not None:
             raise usage("--epoch: the epochs of LAMMPS dumps are the time steps in the files; omit the option", options.path)
         epochs, found, notes = [], [], []
-        for file in files_of(options.path, SUFFIXES):
+        for file in files_of(options.path, LAMMPS):
             for section in _Scan(file.path).sections(options.columns):
                 epochs.append(section.epoch)
                 found.append((section.epoch.epoch, file.path, section.columns))
@@ -307,7 +306,7 @@ def _shown(line: bytes) -> str:
 def _plain(path: str) -> str:
     """Returns the path of the text: the file's own, or of a decompressed copy."""
     with open(path, "rb") as file:
-        if file.read(2) != _GZIP_MAGIC:
+        if file.read(2) != GZIP_MAGIC:
             return path
         file.seek(-4, os.SEEK_END)
         size = int.from_bytes(file.read(4), "little")

@@ -18,6 +18,7 @@ import numpy
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Epoch, Options
 from turbidite.sources.errors import corrupt, failed, usage
+from turbidite.sources.signatures import NPZ
 from turbidite.sources.tables import Member, TableSource
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -29,7 +30,7 @@ class Npz(TableSource):
     """A series of ``.npz`` or ``.npy`` files."""
 
     name = "npz"
-    suffixes = (".npz", ".npy")
+    suffixes = NPZ
     strict = True
 
     def __init__(self, catalogue: Any) -> None:

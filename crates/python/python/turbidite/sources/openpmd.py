@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy
 
+from turbidite.dataset import Column
 from turbidite.sources.catalogue import (
     Array,
     Catalogue,
-    Column,
     Epoch,
     Options,
     Source,
@@ -31,8 +31,8 @@ from turbidite.sources.catalogue import (
 from turbidite.sources.errors import SourceError, corrupt, failed, listing, missing, usage
 from turbidite.sources.patterns import files_of
 from turbidite.sources.quiet import plain, quiet
+from turbidite.sources.signatures import OPENPMD
 
-SUFFIXES = (".h5", ".bp", ".bp4", ".bp5")
 _UNITS = ("m", "kg", "s", "A", "K", "mol", "cd")
 _ORDER_OF_UNITS = ("kg", "m", "s", "A", "K", "mol", "cd")
 _SKIPPED = re.compile(
@@ -69,7 +69,7 @@ class OpenPMD(Source):
     @classmethod
     def scan(cls, options: Options) -> Catalogue:
         iterations: list[_Iteration] = []
-        for file in files_of(options.path, SUFFIXES):
+        for file in files_of(options.path, OPENPMD):
             iterations += _iterations(file.path, options.species)
         species = _species(iterations, options)
         return _catalogue(iterations, species, options)

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from turbidite.sources.errors import failed, listing, usage
+from turbidite.sources.signatures import ADIOS2
 
 _PLACEHOLDER = re.compile(r"%(\d*)T|\{epoch\}|[*?]")
-_ADIOS2 = (".bp", ".bp4", ".bp5")
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class File:
 
 def is_dataset(path: str) -> bool:
     """Returns whether a folder is one file of ADIOS2."""
-    return os.path.isdir(path) and (path.rstrip("/").endswith(_ADIOS2) or os.path.exists(os.path.join(path, "md.idx")))
+    return os.path.isdir(path) and (path.rstrip("/").endswith(ADIOS2) or os.path.exists(os.path.join(path, "md.idx")))
 
 
 def is_pattern(path: str) -> bool:

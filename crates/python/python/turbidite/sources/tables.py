@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy
 
+from turbidite.dataset import Column
 from turbidite.sources.catalogue import (
     MOST_COMPONENTS,
     Array,
     Catalogue,
-    Column,
     Epoch,
     Options,
     Source,

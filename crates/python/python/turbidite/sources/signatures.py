@@ -1,0 +1,20 @@
+"""How files of each format are recognised: by the endings of their names, or by their first bytes.
+
+The formats themselves are imported when they are needed, since they import libraries.
+"""
+
+ADIOS2 = (".bp", ".bp4", ".bp5")
+OPENPMD = (".h5", *ADIOS2)
+HDF5 = (".h5", ".hdf5", ".hdf")
+NPZ = (".npz", ".npy")
+ARROW = (".arrow", ".arrows", ".feather", ".ipc")
+LAMMPS = (".lammpstrj", ".lammpsdump", ".dump", ".lammpstrj.gz", ".lammpsdump.gz", ".dump.gz")
+SUFFIXES = tuple(dict.fromkeys((*OPENPMD, *HDF5, *NPZ, *ARROW, *LAMMPS)))
+"""The suffixes of all formats, which the command's `package::detect` has, too."""
+
+GZIP_MAGIC = b"\x1f\x8b"
+HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+NPZ_MAGIC = (b"PK\x03\x04", b"PK\x05\x06", b"\x93NUMPY")
+ARROW_FILE_MAGIC = b"ARROW1"
+ARROW_STREAM_MAGIC = b"\xff\xff\xff\xff"
+LAMMPS_MAGIC = b"ITEM:"
