@@ -16,7 +16,7 @@ import pytest
 import turbidite
 
 from support.command import AMPLE_S
-from support.source_files import structure, write_lammps, write_openpmd
+from support.source_files import replace_record, structure, write_lammps, write_openpmd
 from support.source_reader import Reader, Refused, refusal
 
 SCALAR = openpmd_api.Record_Component.SCALAR
@@ -309,13 +309,7 @@ def test_hdf5_groups(tmp_path):
 def test_openpmd_records_that_the_library_skips_are_an_error(tmp_path):
     """openpmd-api leaves out a record that it cannot read, here of big-endian values, and says so on standard error."""
     write_openpmd(tmp_path / "s.h5", {1: rows_of(300)})
-    with h5py.File(tmp_path / "s.h5", "a") as file:
-        place = file["data/1/particles/electrons"]
-        attributes = dict(place["weighting"].attrs)
-        del place["weighting"]
-        place["weighting"] = numpy.arange(300, dtype=">f4")
-        for name, value in attributes.items():
-            place["weighting"].attrs[name] = value
+    replace_record(tmp_path / "s.h5", 1, "weighting", numpy.arange(300, dtype=">f4"))
     check(refusal(tmp_path / "s.h5"), "failed", tmp_path / "s.h5", "cannot read particle record 'weighting'")
 
 
@@ -328,13 +322,7 @@ def test_openpmd_without_particles(tmp_path):
 
 def test_openpmd_records_of_different_lengths(tmp_path):
     write_openpmd(tmp_path / "s.h5", {1: rows_of(3)})
-    with h5py.File(tmp_path / "s.h5", "a") as file:
-        place = file["data/1/particles/electrons"]
-        attributes = dict(place["weighting"].attrs)
-        del place["weighting"]
-        place["weighting"] = numpy.arange(4, dtype="f4")
-        for name, value in attributes.items():
-            place["weighting"].attrs[name] = value
+    replace_record(tmp_path / "s.h5", 1, "weighting", numpy.arange(4, dtype="f4"))
     check(refusal(tmp_path / "s.h5"), "corrupt", tmp_path / "s.h5", "iteration 1", "'weighting' has 4", "'id' has 3")
 
 

@@ -10,9 +10,9 @@ import pyarrow
 import pyarrow.feather
 import pytest
 import turbidite
-
 from support import vpic
-from support.source_files import AXES, structure, write_lammps, write_openpmd
+
+from support.source_files import AXES, replace_record, structure, write_lammps, write_openpmd
 from support.source_reader import Reader, read
 
 ENCODINGS = openpmd_api.Iteration_Encoding
@@ -116,14 +116,9 @@ def test_openpmd_species_are_chosen_and_may_be_absent(tmp_path):
 def test_compressed_chunks_are_read_once(tmp_path):
     """A block of compressed data is a chunk, or several."""
     write_openpmd(tmp_path / "s.h5", {1: {"weighting": numpy.zeros(800_000)}})
-    with h5py.File(tmp_path / "s.h5", "a") as file:
-        values = numpy.random.default_rng(1).random(800_000)
-        place = file["data/1/particles/electrons"]
-        attributes = dict(place["weighting"].attrs)
-        del place["weighting"]
-        place.create_dataset("weighting", data=values, chunks=(700_000,), compression="gzip", compression_opts=1)
-        for name, value in attributes.items():
-            place["weighting"].attrs[name] = value
+    values = numpy.random.default_rng(1).random(800_000)
+    chunks = {"chunks": (700_000,), "compression": "gzip", "compression_opts": 1}
+    replace_record(tmp_path / "s.h5", 1, "weighting", values, **chunks)
     catalogue, found = read(tmp_path / "s.h5")
     assert catalogue["epochs"][0]["block_rows"] == 700_000
     assert (found[1]["weighting"] == values).all()

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import h5py
 import numpy
 import openpmd_api
 
@@ -61,6 +62,15 @@ def write_openpmd(
                     component.make_constant(one)
         iteration.close()
     series.close()
+
+
+def replace_record(path, epoch: int, name: str, values: numpy.ndarray, **options) -> None:
+    """Puts other values into an HDF5 series' record of electrons, whose attributes stay. `options` are h5py's."""
+    with h5py.File(path, "a") as file:
+        place = file[f"data/{epoch}/particles/electrons"]
+        attributes = dict(place[name].attrs)
+        del place[name]
+        place.create_dataset(name, data=values, **options).attrs.update(attributes)
 
 
 def write_lammps(path: Path, epochs: dict[int, dict[str, numpy.ndarray]], text: str | None = None) -> None:

@@ -67,9 +67,9 @@ pub(super) fn hostile_epochs() -> impl Strategy<Value = Vec<TestEpoch>> {
     })
 }
 
-/// Returns the values of a column as stored.
-fn values(epochs: &[TestEpoch], column: &str, key_type: DataType) -> Vec<Value> {
-    let value = |record: &Record| match column {
+/// Returns the value of a column of a record as stored.
+pub(super) fn stored_value(record: &Record, column: &str, key_type: DataType) -> Value {
+    match column {
         "a" => Value::Float(f64::from(record.a)),
         "b" => Value::Int(record.b.into()),
         "id" => Value::Int(record.id.into()),
@@ -78,8 +78,12 @@ fn values(epochs: &[TestEpoch], column: &str, key_type: DataType) -> Vec<Value> 
             record.pack(key_type, &mut row);
             Value::from_stored(key_type, &row[2..])
         }
-    };
-    epochs.iter().flat_map(TestEpoch::stored).map(|record| value(&record)).collect()
+    }
+}
+
+/// Returns the values of a column as stored.
+fn values(epochs: &[TestEpoch], column: &str, key_type: DataType) -> Vec<Value> {
+    epochs.iter().flat_map(TestEpoch::stored).map(|record| stored_value(&record, column, key_type)).collect()
 }
 
 fn is(one: Value, relation: fn(Ordering) -> bool, other: Value) -> bool {

@@ -4,27 +4,13 @@ use std::cmp::Ordering;
 
 use proptest::prelude::*;
 
-use super::distribution::{KEY_TYPES, hostile_epochs};
+use super::distribution::{KEY_TYPES, hostile_epochs, stored_value};
 use super::*;
 use crate::error::Error;
 use crate::query::{BinScale, Bins, Histogram2d};
 use crate::schema::Value;
 
 const COLUMNS: [&str; 4] = ["energy", "a", "b", "id"];
-
-/// Returns the stored value of a column of a record.
-fn value(record: &Record, column: &str, key_type: DataType) -> Value {
-    match column {
-        "a" => Value::Float(f64::from(record.a)),
-        "b" => Value::Int(record.b.into()),
-        "id" => Value::Int(record.id.into()),
-        _ => {
-            let mut row = Vec::new();
-            record.pack(key_type, &mut row);
-            Value::from_stored(key_type, &row[2..])
-        }
-    }
-}
 
 /// Returns the bin that contains a finite value: the last one whose lower edge is not above it.
 fn bin(value: Value, edges: &[Value]) -> Option<usize> {
@@ -55,14 +41,14 @@ fn check(found: &Histogram2d, records: &[Record], key_type: DataType, summed: Op
     let mut sums = vec![0.0; bins.len()];
     let (mut nan, mut infinite, mut outside) = (0, 0, 0);
     for record in records {
-        let [x, y] = columns.map(|column| value(record, column, key_type));
+        let [x, y] = columns.map(|column| stored_value(record, column, key_type));
         if x.as_f64().is_nan() || y.as_f64().is_nan() {
             nan += 1;
         } else if x.as_f64().is_infinite() || y.as_f64().is_infinite() {
             infinite += 1;
         } else if let (Some(x), Some(y)) = (bin(x, x_edges), bin(y, y_edges)) {
             bins[x * y_bins + y] += 1;
-            sums[x * y_bins + y] += summed.map_or(0.0, |column| value(record, column, key_type).as_f64());
+            sums[x * y_bins + y] += summed.map_or(0.0, |column| stored_value(record, column, key_type).as_f64());
         } else {
             outside += 1;
         }
@@ -121,7 +107,7 @@ proptest! {
             Ok(found) => {
                 check(&found, &records, key_type, summed);
                 for ((column, bins), edges) in axes.iter().zip(&found.edges) {
-                    let all: Vec<Value> = records.iter().map(|record| value(record, column, key_type)).collect();
+                    let all: Vec<Value> = records.iter().map(|record| stored_value(record, column, key_type)).collect();
                     if bins.range.is_none() {
                         let ends = edges.first().copied().zip(edges.last().copied());
                         prop_assert_eq!(ends, range(&all, bins.scale), "a default range is that of the rows");
