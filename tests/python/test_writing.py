@@ -176,6 +176,24 @@ def test_ingest_stores_what_the_command_stores(tmp_path):
     shutil.rmtree(tmp_path / "ours.tbd")
 
 
+@pytest.mark.parametrize(
+    ("epochs", "found"),
+    [(3, [3]), (slice(2, 3), [2, 3]), (slice(None, 2), [1, 2]), (slice(3, None), [3, 4]), (slice(None), [1, 2, 3, 4])],
+)
+def test_ingest_takes_epochs_as_queries_do(tmp_path, epochs, found):
+    for epoch in (1, 2, 3, 4):
+        numpy.savez(tmp_path / f"rows_{epoch}.npz", x=numpy.arange(5.0))
+    turbidite.ingest(tmp_path / "rows_%T.npz", tmp_path / "run.tbd", key="x", epochs=epochs)
+    assert turbidite.open(tmp_path / "run.tbd").epochs == found
+
+
+def test_ingest_refuses_epochs_that_are_no_range(tmp_path):
+    numpy.savez(tmp_path / "rows_1.npz", x=numpy.arange(5.0))
+    for epochs, words in (("1..2", "text"), (-1, "negative"), (slice(1, 9, 2), "step"), ([1, 2], r"\[1, 2\]"), (1.0, "1.0")):
+        with pytest.raises(turbidite.UsageError, match=f"epochs.*{words}"):
+            turbidite.ingest(tmp_path / "rows_%T.npz", tmp_path / "run.tbd", key="x", epochs=epochs)
+
+
 class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text")

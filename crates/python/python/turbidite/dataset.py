@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import numpy
 
 from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
+from turbidite._checks import Epochs, names, natural, optional, selection
 from turbidite._command import run
 from turbidite._result import Result
 from turbidite.errors import UsageError
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["Column", "Dataset", "Histogram", "Quantile", "Query", "Schema"]
-
-Epochs = int | range | slice | Iterable[int] | None
-"""The epochs of a query: a label, several, a slice of labels such as ``slice(100, 400)`` (both included), or all."""
 
 
 @dataclass(frozen=True)
@@ -105,49 +102,11 @@ class Quantile:
     most: float
 
 
-def _natural(name: str, value: Any) -> int:
-    """Returns a whole number from 0 on; anything else is refused rather than rounded."""
-    try:
-        found = operator.index(value)
-    except TypeError:
-        found = None
-    if found is None or isinstance(value, (bool, numpy.bool_)):
-        raise UsageError(f"{name}: a whole number is needed, not {value!r}")
-    if found < 0:
-        raise UsageError(f"{name}: {found} is negative")
-    return found
-
-
 def _number(value: float | str) -> float:
     """Returns a number of the core's JSON: integers exactly, and infinities, which JSON cannot express."""
     if not isinstance(value, str):
         return value
     return int(value) if value.lstrip("-").isdigit() else float(value)
-
-
-def _optional(name: str, value: Any) -> int | None:
-    return None if value is None else _natural(name, value)
-
-
-def _names(name: str, columns: Sequence[str] | None) -> list[str] | None:
-    if isinstance(columns, str):
-        raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
-    return None if columns is None else list(columns)
-
-
-def _selection(epochs: Epochs) -> list[int] | slice | None:
-    """Checks the epochs of a request. A slice stays one: each use applies it to the epochs that exist then."""
-    if epochs is None:
-        return None
-    if isinstance(epochs, slice):
-        if epochs.step is not None:
-            raise UsageError("epochs: a slice of labels has no step")
-        return slice(_optional("epochs", epochs.start), _optional("epochs", epochs.stop))
-    if isinstance(epochs, (str, bytes)):
-        raise UsageError(f"epochs: labels are numbers, not the text {epochs!r}")
-    if isinstance(epochs, Iterable):
-        return [_natural("epochs", label) for label in epochs]
-    return [_natural("epochs", epochs)]
 
 
 class Query(Result):
@@ -251,7 +210,7 @@ class Dataset:
 
     def stats(self, epoch: int) -> dict[str, Any]:
         """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing."""
-        found: dict[str, Any] = json.loads(self._core.statistics(_natural("epoch", epoch)))
+        found: dict[str, Any] = json.loads(self._core.statistics(natural("epoch", epoch)))
         return found
 
     def query(
@@ -275,14 +234,14 @@ class Dataset:
         arguments: Arguments = {
             "where": where,
             "epochs": None,
-            "columns": _names("columns", columns),
+            "columns": names("columns", columns),
             "ordered": order is not None,
-            "limit": _optional("limit", limit),
-            "threads": _optional("threads", threads),
+            "limit": optional("limit", limit),
+            "threads": optional("threads", threads),
             "check": check,
             "piece": None,
         }
-        return Query(self, _selection(epochs), arguments)
+        return Query(self, selection(epochs), arguments)
 
     def pieces(self, query: Query | str | None = None, bytes: int = 64 << 20) -> list[Piece]:
         """Cuts a query into pieces for other processes; together they return its rows, each row once.
@@ -296,13 +255,13 @@ class Dataset:
         elif query._dataset.path != self.path:
             raise UsageError(f"pieces: the query is of {query._dataset.path}, not of {self.path}")
         arguments = query._resolved()
-        made = self._core.pieces(arguments, _natural("bytes", bytes))
+        made = self._core.pieces(arguments, natural("bytes", bytes))
         return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
 
     def report(self, path: str | os.PathLike[str] = "report.html", *, epoch: int | None = None) -> str:
         """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path."""
         page = os.path.abspath(os.fsdecode(path))
-        stated = [] if epoch is None else [f"--epoch={_natural('epoch', epoch)}"]
+        stated = [] if epoch is None else [f"--epoch={natural('epoch', epoch)}"]
         run(["report", "--json", f"--output={page}", *stated, "--", self.path])
         return page
 
@@ -323,14 +282,14 @@ class Dataset:
         """
         arguments: TrackArguments = {
             "of": of,
-            "at": _natural("at", at),
+            "at": natural("at", at),
             "id": id,
             "epochs": None,
-            "columns": _names("columns", columns),
-            "limit": _optional("limit", limit),
-            "threads": _optional("threads", threads),
+            "columns": names("columns", columns),
+            "limit": optional("limit", limit),
+            "threads": optional("threads", threads),
         }
-        return Tracks(self, _selection(epochs), arguments)
+        return Tracks(self, selection(epochs), arguments)
 
     def histogram(
         self,
@@ -343,10 +302,10 @@ class Dataset:
         exact: bool = False,
     ) -> Histogram:
         """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open."""
-        labels = self._labels(_selection(epochs))
+        labels = self._labels(selection(epochs))
         arguments: HistogramArguments = {
             "column": column,
-            "bins": _natural("bins", bins),
+            "bins": natural("bins", bins),
             "range": range,
             "log": log,
             "epochs": labels,
@@ -383,7 +342,7 @@ class Dataset:
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
         otherwise it reads the rows twice. Integer columns have at most one bin per integer.
         """
-        labels = self._labels(_selection(epochs))
+        labels = self._labels(selection(epochs))
         arguments = phase_space.arguments(
             x,
             y,
@@ -393,13 +352,13 @@ class Dataset:
             ranges=range,
             weights=weights,
             log=log,
-            threads=_optional("threads", threads),
+            threads=optional("threads", threads),
         )
         return phase_space.count(self._core, self.schema, arguments, self._sorted(labels))
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
         """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key."""
-        found: list[dict[str, Any]] = json.loads(self._core.row_groups(_natural("epoch", epoch)))
+        found: list[dict[str, Any]] = json.loads(self._core.row_groups(natural("epoch", epoch)))
         for group in found:
             group["keys"] = None if group["keys"] is None else tuple(_number(end) for end in group["keys"])
         return found
@@ -413,7 +372,7 @@ class Dataset:
         wanted = [float(percentile) for percentile in percentiles]
         if any(not 0 <= one <= 100 for one in wanted) or wanted != sorted(wanted):
             raise UsageError(f"percentiles: ascending numbers from 0 to 100 are needed, not {wanted}")
-        found: dict[str, Any] = json.loads(self._core.key_profile(_natural("epoch", epoch), wanted))
+        found: dict[str, Any] = json.loads(self._core.key_profile(natural("epoch", epoch), wanted))
         return found
 
     def plot_partitions(self, epoch: int, ax: Axes | None = None, *, log: bool | None = None) -> Axes:
@@ -445,7 +404,7 @@ class Dataset:
         if isinstance(shares, (int, float)):
             shares = [shares]
         found = json.loads(
-            self._core.quantiles(column, [float(share) for share in shares], self._labels(_selection(epochs)), exact)
+            self._core.quantiles(column, [float(share) for share in shares], self._labels(selection(epochs)), exact)
         )
         names = ("share", "least", "estimate", "most")
         return [Quantile(*(_number(one[name]) for name in names)) for one in found["quantiles"]]

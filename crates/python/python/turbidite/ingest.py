@@ -6,10 +6,13 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from turbidite._checks import natural, selection
 from turbidite._command import run
 from turbidite.errors import UsageError
 
 __all__ = ["ingest"]
+
+_LAST_EPOCH = 2**64 - 1
 
 
 def ingest(
@@ -25,7 +28,7 @@ def ingest(
     derive: Sequence[str] = (),
     si: bool = False,
     epoch: int | None = None,
-    epochs: str | None = None,
+    epochs: int | slice | None = None,
     ranks: int | None = None,
     threads: int | None = None,
     if_exists: str = "error",
@@ -37,15 +40,15 @@ def ingest(
     ``"diags/openpmd_%T.h5"``. `format` names the format where the names do not show it.
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
-    SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``"100"`` or ``"100..400"``, both
-    ends included. Returns the report of the command. The work is done by a process of its own, so that an interrupt ends
+    SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
+    both ends included. Returns the report of the command. The work is done by a process of its own, so that an interrupt ends
     it at once.
     """
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str):
             raise UsageError(f"{name}: give a list of names, such as ['id', 'energy']")
     arguments = ["ingest", f"--out={os.fsdecode(out)}", f"--key={key}", f"--if-exists={if_exists}", "--json"]
-    stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": epochs}
+    stated = {"species": species, "layout": layout, "format": format, "epoch": epoch, "epochs": _range(epochs)}
     options = {**stated, "ranks": ranks, "threads": threads}
     arguments += [f"--{name}={value}" for name, value in options.items() if value is not None]
     if columns is not None:
@@ -53,3 +56,16 @@ def ingest(
     arguments += [f"--drop={name}" for name in drop] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
     return run([*arguments, "--", os.fsdecode(source)])
+
+
+def _range(epochs: int | slice | None) -> str | None:
+    """Returns the command's text for the epochs."""
+    if isinstance(epochs, str):
+        raise UsageError(f"epochs: labels are numbers, not the text {epochs!r}; a range is slice(100, 400)")
+    if not (epochs is None or isinstance(epochs, slice)):
+        return str(natural("epochs", epochs))
+    chosen = selection(epochs)
+    if not isinstance(chosen, slice):
+        return None
+    first = 0 if chosen.start is None else chosen.start
+    return f"{first}..{_LAST_EPOCH if chosen.stop is None else chosen.stop}"

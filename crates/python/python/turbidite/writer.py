@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from turbidite import _core
-from turbidite.dataset import _natural
+from turbidite._checks import natural
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Writer:
 
         The block gets False if the epoch exists and is skipped; what it appends is an error then.
         """
-        label = _natural("epoch", epoch)
+        label = natural("epoch", epoch)
         with self._meeting():
             begun = self._core.begin_epoch(label)
         try:
@@ -125,7 +125,7 @@ class Writer:
         interpreter's lock is released: no other thread may write to them before the call returns.
         """
         if isinstance(self._core, _core.Writer):
-            return self._core.append(rows, _natural("rank", 0 if rank is None else rank))
+            return self._core.append(rows, natural("rank", 0 if rank is None else rank))
         return self._core.append(rows, rank)
 
     def close(self) -> None:
