@@ -54,12 +54,16 @@ print(turbidite.__version__, turbidite.__file__)
     assert "index" in run(tmp_path / "venv" / "bin" / "turbidite", "--help", env=clean).stdout.lower()
 
 
-def test_the_examples_of_the_guide_run(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 5
+@pytest.mark.parametrize(
+    ("document", "least", "words"), [("docs/python.md", 5, ["records", "epoch 4000"]), ("README.md", 1, [])], ids=["guide", "README"]
+)
+def test_the_examples_of_documents_run(tmp_path, document, least, words):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / document).read_text(), re.DOTALL)
+    assert len(blocks) >= least
     program = "\n".join(blocks).replace('"testdata/vpic"', repr(str(ROOT / "testdata" / "vpic")))
-    said = run(sys.executable, "-c", program, cwd=tmp_path).stdout
-    assert "records" in said and "epoch 4000" in said
+    said = run(sys.executable, "-c", program, cwd=tmp_path, env=os.environ | {"MPLBACKEND": "agg"}).stdout
+    assert all(word in said for word in words)
+    assert (tmp_path / "tracks.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize(
