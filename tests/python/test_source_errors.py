@@ -324,6 +324,8 @@ def test_openpmd_records_of_different_lengths(tmp_path):
     write_openpmd(tmp_path / "s.h5", {1: rows_of(3)})
     replace_record(tmp_path / "s.h5", 1, "weighting", numpy.arange(4, dtype="f4"))
     check(refusal(tmp_path / "s.h5"), "corrupt", tmp_path / "s.h5", "iteration 1", "'weighting' has 4", "'id' has 3")
+    write_openpmd(tmp_path / "c.h5", {1: rows_of(3)}, constants={"charge": -1.0, "mass": 1.0}, constant_length=4)
+    check(refusal(tmp_path / "c.h5"), "corrupt", tmp_path / "c.h5", "differ in length", "'charge' has 4", "'weighting' has 3")
 
 
 @pytest.mark.parametrize("name", ["md.0", "md.idx"])

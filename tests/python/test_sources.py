@@ -95,6 +95,24 @@ def test_position_offsets_are_added_as_f64(tmp_path, form):
             assert (found[label][f"position_{axis}"] == expected).all()
 
 
+@pytest.mark.parametrize("name", ["s_%T.h5", "s.bp"])
+def test_constants_of_length_one_are_values_of_every_particle(tmp_path, name):
+    """FBPIC gives its constants the length 1, also in iterations without particles."""
+    epochs = {0: rows_of(0, 1), 1: rows_of(150_000, 2), 2: rows_of(1, 3)}
+    constants = {"charge": -1.5e-19, "mass": 9e-31}
+    write_openpmd(tmp_path / name, epochs, constants=constants, constant_length=1, offset=250.0)
+    catalogue, found = read(tmp_path / name)
+    assert [epoch["records"] for epoch in catalogue["epochs"]] == [0, 150_000, 1]
+    for label, rows in epochs.items():
+        count = len(rows["id"])
+        expected = rows | {key: numpy.full(count, value) for key, value in constants.items()}
+        expected |= {f"position_{axis}": rows[f"position_{axis}"] + 250.0 for axis in AXES}
+        assert same(found[label], expected), label
+    write_openpmd(tmp_path / f"one_{name}", {7: {}}, constants=constants, constant_length=1)
+    _, found = read(tmp_path / f"one_{name}")
+    assert same(found[7], {key: numpy.array([value]) for key, value in constants.items()})
+
+
 def test_openpmd_species_are_chosen_and_may_be_absent(tmp_path):
     series = openpmd_api.Series(str(tmp_path / "s.h5"), openpmd_api.Access.create)
     for label, counts in ((1, {"ions": 3, "electrons": 5}), (2, {"ions": 3}), (3, {"ions": 4, "electrons": 2})):

@@ -17,13 +17,15 @@ def write_openpmd(
     species: str = "electrons",
     unit: float = 1.0,
     constants: dict[str, float] | None = None,
+    constant_length: int | None = None,
     offset=None,
     offset_unit: float = 1.0,
     encoding=None,
 ) -> None:
     """A series with a species of which each column is a record, or a component such as `position_x`.
 
-    `offset` has the positionOffset of an iteration: a number for a constant, or an array.
+    `offset` has the positionOffset of an iteration: a number for a constant, or an array. Constants have the length of the
+    other records, or `constant_length`.
     """
     series = openpmd_api.Series(str(path), openpmd_api.Access.create)
     if encoding is not None:
@@ -32,6 +34,7 @@ def write_openpmd(
         iteration = series.write_iterations()[label]
         particles = iteration.particles[species]
         count = len(next(iter(rows.values()))) if rows else 0
+        length = count if constant_length is None else constant_length
         kept = []
         for name, values in rows.items():
             record, _, axis = name.rpartition("_")
@@ -46,14 +49,15 @@ def write_openpmd(
             particles["position"].unit_dimension = {openpmd_api.Unit_Dimension.L: 1}
         for name, value in (constants or {}).items():
             component = particles[name][SCALAR]
-            component.reset_dataset(openpmd_api.Dataset(numpy.dtype("f8"), [count]))
+            component.reset_dataset(openpmd_api.Dataset(numpy.dtype("f8"), [length]))
             component.make_constant(value)
             particles[name].unit_dimension = {openpmd_api.Unit_Dimension.I: 1, openpmd_api.Unit_Dimension.T: 1}
         if offset is not None and count:
             for axis in AXES:
                 component = particles["positionOffset"][axis]
                 one = offset(label, axis) if callable(offset) else offset
-                component.reset_dataset(openpmd_api.Dataset(numpy.asarray(one).dtype, [count]))
+                shape = [count if numpy.ndim(one) else length]
+                component.reset_dataset(openpmd_api.Dataset(numpy.asarray(one).dtype, shape))
                 component.unit_SI = offset_unit
                 if numpy.ndim(one):
                     kept.append(one)

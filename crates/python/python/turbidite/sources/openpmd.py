@@ -86,15 +86,15 @@ class OpenPMD(Source):
             arrays, offsets = [], {}
             for column, (record, component) in zip(self.catalogue.columns, names, strict=True):
                 found = records[record][component]
-                if found.shape[0] != epoch.records:
+                if found.shape[0] != epoch.records and not found.constant:
                     raise failed(f"column '{column.name}' has changed since the source was opened; run again", epoch.path)
-                arrays.append(found.load_chunk([first], [rows]))
+                arrays.append(_chunk(found, first, rows))
                 if column.name in added and _OFFSET in records and component in records[_OFFSET]:
                     other = records[_OFFSET][component]
-                    offsets[column.name] = other.load_chunk([first], [rows]), other.unit_SI / found.unit_SI
+                    offsets[column.name] = _chunk(other, first, rows), other.unit_SI / found.unit_SI
             self._series[epoch.path].flush()
         return [
-            _stored(array, column, offsets.get(column.name))
+            _stored(numpy.broadcast_to(array, rows), column, offsets.get(column.name))
             for column, array in zip(self.catalogue.columns, arrays, strict=True)
         ]
 
@@ -108,6 +108,11 @@ class OpenPMD(Source):
         iteration = series.iterations[epoch.epoch]
         iteration.open()
         return iteration
+
+
+def _chunk(component: Any, first: int, rows: int) -> Any:
+    """Requests rows of a component. Of a constant it is one value, since FBPIC gives constants the length 1."""
+    return component.load_chunk([0], [1]) if component.constant else component.load_chunk([first], [rows])
 
 
 def _stored(array: Array, column: Column, offset: tuple[Array, float] | None) -> Array:
@@ -171,6 +176,8 @@ def _components(species: Any, series: Any, path: str, label: int) -> tuple[int, 
     components: list[_Component] = []
     unreadable: dict[str, str] = {}
     lengths: dict[str, int] = {}
+    # Constants of length 1, as FBPIC writes them. They apply to every particle, so that only the other lengths must agree.
+    single: set[str] = set()
     for record in species:
         if record == _OFFSET:
             continue
@@ -181,6 +188,8 @@ def _components(species: Any, series: Any, path: str, label: int) -> tuple[int, 
                 unreadable[name] = f"has {len(found.shape)} dimensions, and records have one"
                 continue
             lengths[name] = int(found.shape[0])
+            if found.constant and lengths[name] == 1:
+                single.add(name)
             dtype = numpy.dtype(found.dtype)
             stored = type_of(dtype)
             if stored is None:
@@ -189,10 +198,11 @@ def _components(species: Any, series: Any, path: str, label: int) -> tuple[int, 
             column = Column(name, stored, _unit(found.unit_SI, species[record].unit_dimension))
             offset = record == _POSITION and lengths[name] > 0 and _has_offset(species, component, series)
             components.append(_Component(column, record, component, offset))
-    if len(set(lengths.values())) > 1:
-        ones = ", ".join(f"'{name}' has {length}" for name, length in lengths.items())
+    decisive = {name: length for name, length in lengths.items() if name not in single} or lengths
+    if len(set(decisive.values())) > 1:
+        ones = ", ".join(f"'{name}' has {length}" for name, length in decisive.items())
         raise corrupt(f"the records of iteration {label} differ in length: {ones}", path)
-    return next(iter(lengths.values()), 0), components, unreadable
+    return next(iter(decisive.values()), 0), components, unreadable
 
 
 def _has_offset(species: Any, component: str, series: Any) -> bool:
