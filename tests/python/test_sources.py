@@ -9,8 +9,6 @@ import openpmd_api
 import pyarrow
 import pyarrow.feather
 import pytest
-import turbidite
-from support import vpic
 
 from support.source_files import AXES, replace_record, structure, write_lammps, write_openpmd
 from support.source_reader import Reader, read
@@ -319,57 +317,3 @@ def test_a_folder_is_a_series(tmp_path):
     (tmp_path / "notes.txt").write_text("other files are left alone")
     _, found = read(tmp_path)
     assert {label: rows["x"].tolist() for label, rows in found.items()} == {3: [3] * 3, 11: [11] * 11}
-
-
-VPIC_NAMES = {
-    "dx": "position_x",
-    "dy": "position_y",
-    "dz": "position_z",
-    "ux": "momentum_x",
-    "uy": "momentum_y",
-    "uz": "momentum_z",
-}
-
-
-@pytest.fixture(scope="module")
-def particles(dumps) -> dict[int, dict[str, numpy.ndarray]]:
-    """VPIC's particles, under openPMD's names."""
-    epochs = vpic.read_dumps(dumps)
-    return {
-        label: {
-            VPIC_NAMES.get(name, name): numpy.ascontiguousarray(rows[name])
-            for name in ("dx", "dy", "dz", "i", "ux", "uy", "uz", "w", "id")
-        }
-        for label, rows in epochs.items()
-    }
-
-
-@pytest.mark.parametrize("form", ["openPMD HDF5", "openPMD ADIOS2", "LAMMPS", "npz"])
-def test_vpic_comes_back_from_every_format(particles, scratch, form):
-    source = (
-        scratch / {"openPMD HDF5": "v_%T.h5", "openPMD ADIOS2": "v.bp", "LAMMPS": "v.lammpstrj", "npz": "v_{epoch}.npz"}[form]
-    )
-    if form == "LAMMPS":
-        write_lammps(source, particles)
-    elif form == "npz":
-        for label, rows in particles.items():
-            numpy.savez(scratch / f"v_{label}.npz", **rows)
-    else:
-        write_openpmd(source, particles)
-    _, found = read(source)
-    for label, rows in particles.items():
-        # Text has no types of 32 bits but for LAMMPS' own columns; every f32 is exact as f64.
-        got = {name: values.astype(rows[name].dtype) for name, values in found[label].items()}
-        assert form == "LAMMPS" or all(found[label][name].dtype == rows[name].dtype for name in rows)
-        assert same(got, rows), label
-    path = scratch / f"{form}.tbd"
-    derived = "energy = sqrt(1 + momentum_x*momentum_x + momentum_y*momentum_y + momentum_z*momentum_z) - 1"
-    report = turbidite.ingest(source, path, key="energy", derive=[derived], ranks=3, threads=2)
-    assert report["rows"] == sum(len(rows["id"]) for rows in particles.values())
-    dataset = turbidite.open(path)
-    for label, rows in particles.items():
-        stored = dataset.query(epochs=label).to_numpy()
-        order = numpy.argsort(stored["id"])
-        expected = numpy.argsort(rows["id"])
-        for name in rows:
-            assert (stored[name][order].astype(rows[name].dtype) == rows[name][expected]).all(), (label, name)
