@@ -1,5 +1,6 @@
 """The package as it is installed: types, style, the wheel in an environment of its own, and the guide's examples."""
 
+import json
 import os
 import re
 import subprocess
@@ -32,6 +33,15 @@ def test_stubs_describe_the_extension_module(tmp_path):
 def test_style(tmp_path):
     for check in (("check",), ("format", "--check")):
         run(Path(sys.executable).parent / "ruff", *check, "--config", ROOT / "pyproject.toml", "--cache-dir", tmp_path, SOURCES)
+
+
+def test_the_wheel_keeps_to_the_stable_abi(tmp_path):
+    [wheel] = Path(os.environ["TURBIDITE_WHEELS"]).glob("*.whl")
+    report = tmp_path / "report.json"
+    run(Path(sys.executable).parent / "abi3audit", "--strict", "--report", "--output", report, wheel)
+    [found] = json.loads(report.read_text())["specs"].values()
+    [core] = [one["result"] for one in found["wheel"] if one["name"].startswith("_core.")]
+    assert core["is_abi3"] and core["baseline"] == "3.11" and core["computed"] == "3.11", core
 
 
 def test_the_wheel_works_in_an_environment_of_its_own(tmp_path):
