@@ -385,3 +385,37 @@ def test_a_failed_ingest_names_the_file_and_leaves_nothing(tmp_path):
     assert not (tmp_path / "ds").exists()
     with pytest.raises(turbidite.UsageError, match="no species 'ions'"):
         turbidite.ingest(tmp_path / "s_1.h5", tmp_path / "ds", key="weighting", species="ions")
+
+
+def shorter_openpmd(folder) -> None:
+    replace_record(folder / "s_1.h5", 1, "weighting", numpy.arange(50, dtype="f4"))
+
+
+def shorter_hdf5(folder) -> None:
+    with h5py.File(folder / "s_1.h5", "w") as file:
+        file["weighting"] = numpy.arange(50, dtype="f4")
+
+
+def shorter_lammps(folder) -> None:
+    write_lammps(folder / "s_1.lammpstrj", {1: rows_of(50)})
+
+
+@pytest.mark.parametrize("change", [shorter_openpmd, shorter_hdf5, shorter_lammps])
+def test_a_file_that_changes_after_the_scan(tmp_path, change):
+    if change is shorter_openpmd:
+        write_openpmd(tmp_path / "s_1.h5", {1: rows_of(300)})
+    elif change is shorter_hdf5:
+        with h5py.File(tmp_path / "s_1.h5", "w") as file:
+            file["weighting"] = numpy.arange(300, dtype="f4")
+    else:
+        write_lammps(tmp_path / "s_1.lammpstrj", {1: rows_of(300)})
+    [path] = tmp_path.iterdir()
+    stated = {"epoch": 1} if change is shorter_hdf5 else {}
+    with Reader() as scanner:
+        index = scanner.open(path, **stated)["index"]
+    change(tmp_path)
+    with Reader() as reader:
+        reader.open(path, **stated, index=index)
+        with pytest.raises(Refused, match="has changed since the source was opened; run again") as caught:
+            reader.epoch(1)
+    assert caught.value.path == str(path)
