@@ -229,7 +229,7 @@ class Dataset:
         `columns` are those to return (default: all, and the epoch), `order="key"` orders rows by epoch and key, `limit`
         ends the result early. `check=False` does not compare checksums of pages.
         """
-        if order not in (None, "key", self.schema.key):
+        if order not in (None, "key") and order != self.schema.key:
             raise UsageError(f"order: rows can be ordered by the key, '{self.schema.key}', not by '{order}'")
         arguments: Arguments = {
             "where": where,
