@@ -3,8 +3,9 @@
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
 //! query results to NumPy and Arrow, `stream` runs queries, `counting` counts for pictures, `values` passes numbers and
-//! ranges, `interrupt` lets Ctrl-C end a call, `writer` writes from one process and `rank_writer` from the ranks of a
-//! parallel program, `opening` checks their arguments, `arrays` views the caller's arrays.
+//! ranges, `version` the package's version, `interrupt` lets Ctrl-C end a call, `writer` writes from one process and
+//! `rank_writer` from the ranks of a parallel program, `opening` checks their arguments, `arrays` views the caller's
+//! arrays.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
@@ -20,6 +21,7 @@ mod opening;
 mod rank_writer;
 mod stream;
 mod values;
+mod version;
 mod writer;
 
 use pyo3::prelude::*;
@@ -34,6 +36,8 @@ mod _core {
     use crate::rank_writer::RankWriter;
     #[pymodule_export]
     use crate::stream::Stream;
+    #[pymodule_export]
+    use crate::version::version;
     #[pymodule_export]
     use crate::writer::Writer;
 }

@@ -17,8 +17,8 @@ array([ 999, 1000], dtype=uint64)
 from __future__ import annotations
 
 import os
-from importlib.metadata import PackageNotFoundError, version
 
+from turbidite import _core
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.ingest import ingest
@@ -46,10 +46,7 @@ __all__ = [
     "open",
 ]
 
-try:
-    __version__ = version("turbidite")
-except PackageNotFoundError:  # The package's folder is imported without being installed.
-    __version__ = "0"
+__version__ = _core.version()
 
 
 def open(path: str | os.PathLike[str]) -> Dataset:
