@@ -12,11 +12,16 @@ use crate::errors::failed;
 const INTERVAL: Duration = Duration::from_millis(50);
 
 /// Runs `work` on a thread of its own, without the interpreter's lock, and returns its result. If a signal handler
-/// raises, its exception is returned at once: the thread finishes its work, and the result is dropped.
+/// raises, its exception is returned at once: the thread finishes its work, and the result is dropped. Only the main
+/// thread runs signal handlers, so that the other threads do the work themselves.
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
+    let threading = py.import("threading")?;
+    if !threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?) {
+        return Ok(py.detach(work));
+    }
     let (sender, receiver) = sync_channel(1);
     // After an interrupt nobody receives.
     let run = move || drop(sender.send(work()));

@@ -1,6 +1,7 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -49,6 +50,12 @@ impl Stream {
     pub(crate) fn new(batches: Batches) -> Self {
         Self { batches: Some(batches) }
     }
+
+    /// Takes the batches out, to advance them.
+    fn take(&mut self, py: Python<'_>) -> PyResult<Batches> {
+        let gone = "the stream was interrupted, or an Arrow stream has taken it: run the query again";
+        self.batches.take().ok_or_else(|| usage(py, gone))
+    }
 }
 
 #[pymethods]
@@ -62,15 +69,32 @@ impl Stream {
         Ok(batches.schema().fields().iter().filter_map(named).collect())
     }
 
+    /// Returns the rest of the batches.
+    fn collect(&mut self, py: Python<'_>) -> PyResult<Vec<Batch>> {
+        let mut batches = self.take(py)?;
+        let is_abandoned = Arc::new(AtomicBool::new(false));
+        let should_end = Arc::clone(&is_abandoned);
+        let collected = interruptible(py, move || {
+            let mut collected = Vec::new();
+            while !should_end.load(Ordering::Relaxed)
+                && let Some(batch) = batches.advance()
+            {
+                collected.push(Batch::new(batch?));
+            }
+            Ok(collected)
+        });
+        // After an interrupt nobody waits for the batches that remain.
+        is_abandoned.store(collected.is_err(), Ordering::Relaxed);
+        collected?.map_err(|error| exception(py, &error))
+    }
+
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
         this
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
-        let Some(mut batches) = self.batches.take() else {
-            return Err(usage(py, "the stream was interrupted, or an Arrow stream has taken it: run the query again"));
-        };
+        let mut batches = self.take(py)?;
         // After an interrupt the batches are dropped, which cancels the query.
         let (batches, next) = interruptible(py, move || {
             let next = batches.advance();

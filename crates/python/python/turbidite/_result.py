@@ -33,7 +33,7 @@ class Result:
         """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
         stream = self._start()
         columns = stream.columns()
-        batches = list(stream)
+        batches = stream.collect()
         found: dict[str, numpy.ndarray[Any, Any]] = {}
         for name, dtype in columns:
             parts = [numpy.asarray(batch.column(name)) for batch in batches]
