@@ -3,8 +3,11 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
+use pyo3::exceptions::PyKeyError;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use turbidite::{ColumnView, DataType, Schema};
 
 use crate::batch::type_string;
@@ -27,33 +30,39 @@ impl Column {
     /// Views an array of one dimension whose type is the column's: nothing is converted.
     fn new(py: Python<'_>, name: &str, array: &Bound<'_, PyAny>, data_type: DataType) -> PyResult<Self> {
         let refuse = |what: String| usage(py, format!("column '{name}': {what}"));
-        let numpy = py.import("numpy")?;
-        if numpy.getattr("ma")?.call_method1("isMaskedArray", (array,))?.is_truthy()? {
-            return Err(refuse("a masked array cannot be stored: fill its gaps, array.filled(...)".into()));
-        }
-        if has_nulls(array)? {
-            return Err(refuse("it has missing values, which cannot be stored: fill them first".into()));
-        }
-        let mut array = numpy.call_method1("asarray", (array,))?;
-        if array.getattr("dtype")?.getattr("hasobject")?.is_truthy()? {
+        let mut array = if array.get_type().is(ndarray(py)?) {
+            array.clone()
+        } else {
+            let numpy = py.import("numpy")?;
+            if numpy.getattr("ma")?.call_method1("isMaskedArray", (array,))?.is_truthy()? {
+                return Err(refuse("a masked array cannot be stored: fill its gaps, array.filled(...)".into()));
+            }
+            if has_nulls(array)? {
+                return Err(refuse("it has missing values, which cannot be stored: fill them first".into()));
+            }
+            numpy.call_method1("asarray", (array,))?
+        };
+        let interface = interface(&array)?;
+        let given: String = item(&interface, intern!(py, "typestr"))?.extract()?;
+        let wanted = type_string(&data_type.arrow()).unwrap_or_default();
+        // The type of a structure does not tell whether a field is an object.
+        let may_hold_objects = given != wanted || given.starts_with("|V");
+        if may_hold_objects && array.getattr("dtype")?.getattr("hasobject")?.is_truthy()? {
             return Err(refuse("an array of Python objects cannot be stored".into()));
         }
-        let interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
-        let given: String = item(&interface, "typestr")?.extract()?;
-        let wanted = type_string(&data_type.arrow()).unwrap_or_default();
         if given != wanted {
             let dtype = array.getattr("dtype")?.str()?;
             return Err(refuse(format!(
                 "an array of {dtype} is given, but the column is {data_type}; convert it: array.astype('{wanted}')"
             )));
         }
-        let shape: Vec<usize> = item(&interface, "shape")?.extract()?;
+        let shape: Vec<usize> = item(&interface, intern!(py, "shape"))?.extract()?;
         let [len] = shape[..] else {
             return Err(refuse(format!("an array of one dimension is needed, not of {}", shape.len())));
         };
         let width = data_type.width();
         let stride = |interface: &Bound<'_, PyDict>| -> PyResult<isize> {
-            let strides = item(interface, "strides")?;
+            let strides = item(interface, intern!(py, "strides"))?;
             if strides.is_none() {
                 Ok(width as isize)
             } else {
@@ -64,11 +73,11 @@ impl Column {
         let mut interface = interface;
         if len > 1 && step < width as isize {
             // Backward or broadcast arrays have no stride that the core reads: they are the only ones that are copied.
-            array = numpy.call_method1("ascontiguousarray", (array,))?;
-            interface = array.getattr("__array_interface__")?.cast_into::<PyDict>()?;
+            array = py.import("numpy")?.call_method1("ascontiguousarray", (array,))?;
+            interface = self::interface(&array)?;
             step = stride(&interface)?;
         }
-        let (address, _): (usize, bool) = item(&interface, "data")?.extract()?;
+        let (address, _): (usize, bool) = item(&interface, intern!(py, "data"))?.extract()?;
         let stride = step.unsigned_abs().max(width);
         let bytes = len.saturating_sub(1).checked_mul(stride).and_then(|bytes| bytes.checked_add(width));
         let bytes = bytes.filter(|bytes| isize::try_from(*bytes).is_ok());
@@ -96,8 +105,18 @@ impl Column {
     }
 }
 
-fn item<'py>(interface: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-    interface.get_item(name)?.ok_or_else(|| pyo3::exceptions::PyKeyError::new_err(name.to_owned()))
+/// Returns NumPy's type of arrays.
+fn ndarray(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    NDARRAY.import(py, "numpy", "ndarray")
+}
+
+fn interface<'py>(array: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    Ok(array.getattr(intern!(array.py(), "__array_interface__"))?.cast_into::<PyDict>()?)
+}
+
+fn item<'py>(interface: &Bound<'py, PyDict>, name: &Bound<'py, PyString>) -> PyResult<Bound<'py, PyAny>> {
+    interface.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_string()))
 }
 
 /// Returns whether an array of pandas or Arrow has missing values, which NumPy would turn into NaN.
@@ -160,7 +179,9 @@ fn stored_type(type_string: &str, is_opaque: bool) -> Option<DataType> {
 fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let given = rows.get_type().name()?.to_string();
     let refuse = || usage(py, format!("rows are a dict of arrays, a structured array or a data frame, not {given}"));
-    let listed = if rows.is_instance(&py.import("numpy")?.getattr("ndarray")?)? {
+    let listed = if rows.is_exact_instance_of::<PyDict>() {
+        rows.call_method0("keys")?
+    } else if rows.is_instance(ndarray(py)?)? {
         let names = rows.getattr("dtype")?.getattr("names")?;
         if names.is_none() {
             return Err(usage(py, "an array without named fields has no columns: give a dict of arrays"));
@@ -194,10 +215,11 @@ pub(crate) fn columns(py: Python<'_>, schema: &Schema, rows: &Bound<'_, PyAny>) 
     if let Some(surplus) = names.iter().find(|name| schema.index_of(name).is_none()) {
         return Err(usage(py, format!("the dataset has no column '{surplus}'")));
     }
+    let is_table = !rows.is_exact_instance_of::<PyDict>() && rows.hasattr("column_names")?;
     let views: Vec<Column> = known
         .iter()
         .map(|column| {
-            let values = match rows.hasattr("column_names")? {
+            let values = match is_table {
                 true => rows.call_method1("column", (&column.name,))?,
                 false => rows.get_item(&column.name)?,
             };
