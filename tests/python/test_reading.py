@@ -96,6 +96,16 @@ def test_no_column_is_copied(default_dataset):
     assert numpy.array_equal(kept, expected), "an array keeps the memory of its batch"
 
 
+def test_arrow_allocates_nothing_for_a_result(default_dataset):
+    query = turbidite.open(default_dataset.path).query()
+    before = pyarrow.total_allocated_bytes()
+    table, (batch, *_) = query.to_arrow(), pyarrow.RecordBatchReader.from_stream(query)
+    assert table.num_rows > 100_000 and pyarrow.total_allocated_bytes() == before
+    for column in batch.columns:
+        shown = numpy.asarray(column).__array_interface__["data"][0]
+        assert shown == column.buffers()[1].address + column.offset * column.type.bit_width // 8
+
+
 def test_limits_slices_and_orders(default_dataset):
     dataset = turbidite.open(default_dataset.path)
     labels = sorted(default_dataset.epochs)
