@@ -258,8 +258,8 @@ fmt: ## Format the code, and wrap its comments
 	$(PYTHON) tools/check_comments.py --fix
 
 .PHONY: bench
-bench: build-bench venv ## Measure ingest and queries next to raw writes, DuckDB and Polars (ARGS='--out FOLDER' keeps it)
-	'$(VENV)/bin/python' bench/run.py $(ARGS)
+bench: build-bench libraries wheel $(FBPIC)/complete ## Measure ingest and queries next to raw writes, DuckDB and Polars (ARGS='--out FOLDER' keeps it)
+	PYTHONPATH='$(PACKAGE)' TURBIDITE_VIEWER='$(FBPIC)/bin/python' '$(VENV)/bin/python' bench/run.py $(ARGS)
 
 .PHONY: bench-quick
 bench-quick: build-bench venv ## The same in about a minute, compared with the committed ratios

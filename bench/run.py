@@ -21,6 +21,7 @@ import data
 import duckdb
 import ingest
 import overlap
+import package
 import plots
 import polars
 import queries
@@ -28,7 +29,7 @@ import scaling
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "large", "scaling")
+PARTS = ("ingest", "query", "large", "scaling", "python")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
 LEEWAY = 1.5
@@ -120,6 +121,11 @@ class Bench:
         self.section(f"Scaling: {self.options.bytes / 2e9:g} GB, 36-byte records unless columns are studied, 16 ranks, 2 epochs", scaling.table(found))
         self.figures["scaling"] = found
 
+    def python(self, scratch: Path) -> None:
+        measured = package.Package(scratch, self.options.bytes, self.options.large_bytes, self.options.rounds)
+        self.section(f"The Python package: files of {self.options.bytes / 1e9:g} GB", measured.table())
+        self.figures["python"] = measured.figures
+
     def keep_ratios(self, width: int, ratios: dict[str, float]) -> None:
         self.ratios |= {f"{width} bytes: {name}": value for name, value in ratios.items()}
 
@@ -162,7 +168,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    for part, work in (("large", bench.large), ("scaling", bench.scale)):
+    for part, work in (("large", bench.large), ("scaling", bench.scale), ("python", bench.python)):
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 work(Path(folder))

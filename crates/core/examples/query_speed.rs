@@ -1,11 +1,12 @@
 //! Measures the time of range queries over one epoch, in one process that opens the dataset once.
 //!
-//! `query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]`
+//! `query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--collect] [--json]`
 //!
 //! FILE contains lines `begin,end` (keys, both inclusive), as `bench/query_ranges.py` generates them. Every range is
 //! queried once to warm up and then `--rounds` times, each time in all modes: ordered or unordered, all columns or only
-//! the key. `--cold` drops the parts from the page cache before each query. The time of a range is the median of its
-//! rounds. Processor time is the mean over all rounds, since it is steadier than wall time on a shared machine.
+//! the key. `--cold` drops the parts from the page cache before each query. `--collect` keeps all batches of a query
+//! until its end, as a table does. The time of a range is the median of its rounds. Processor time is the mean over all
+//! rounds, since it is steadier than wall time on a shared machine.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -13,8 +14,8 @@ use std::time::Instant;
 use serde_json::json;
 use turbidite::query::{Dataset, Query, QueryMetrics};
 
-const USAGE: &str =
-    "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] [--cold] [--json]";
+const USAGE: &str = "usage: query_speed DS --epoch E --ranges FILE.csv [--rounds N] [--threads N] [--modes A,B] \
+                     [--cold] [--collect] [--json]";
 
 /// The modes: name, whether results are ordered, and whether only the key is returned.
 const MODES: [(&str, bool, bool); 4] = [
@@ -34,13 +35,14 @@ struct Options {
     threads: Option<usize>,
     modes: Option<String>,
     cold: bool,
+    collect: bool,
     json: bool,
 }
 
 impl Options {
     fn parse(arguments: impl Iterator<Item = String>) -> Outcome<Self> {
         let (mut dataset, mut epoch, mut ranges, mut rounds) = (None, None, None, 5);
-        let (mut threads, mut modes, mut cold, mut json) = (None, None, false, false);
+        let (mut threads, mut modes, mut cold, mut collect, mut json) = (None, None, false, false, false);
         let mut arguments = arguments;
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(USAGE);
@@ -51,13 +53,14 @@ impl Options {
                 "--threads" => threads = Some(value()?.parse()?),
                 "--modes" => modes = Some(value()?),
                 "--cold" => cold = true,
+                "--collect" => collect = true,
                 "--json" => json = true,
                 path if dataset.is_none() && !path.starts_with('-') => dataset = Some(PathBuf::from(path)),
                 _ => return Err(USAGE.into()),
             }
         }
         let (dataset, epoch, ranges) = (dataset.ok_or(USAGE)?, epoch.ok_or(USAGE)?, ranges.ok_or(USAGE)?);
-        Ok(Self { dataset, epoch, ranges, rounds, threads, modes, cold, json })
+        Ok(Self { dataset, epoch, ranges, rounds, threads, modes, cold, collect, json })
     }
 }
 
@@ -162,8 +165,13 @@ fn measure(
         let (start, start_cpu_us) = (Instant::now(), cpu_us());
         let mut stream = dataset.run(&query)?;
         let mut rows = 0;
+        let mut kept = Vec::new();
         for batch in &mut stream {
-            rows += batch?.num_rows() as u64;
+            let batch = batch?;
+            rows += batch.num_rows() as u64;
+            if options.collect {
+                kept.push(batch);
+            }
         }
         if round > 0 {
             times_us.push(micros(start));
