@@ -1,6 +1,7 @@
 """Reading through the package: what the command and NumPy find, in every form that Python uses."""
 
 import doctest
+import gc
 import json
 import multiprocessing
 import pickle
@@ -98,9 +99,11 @@ def test_no_column_is_copied(default_dataset):
 
 def test_arrow_allocates_nothing_for_a_result(default_dataset):
     query = turbidite.open(default_dataset.path).query()
+    # Arrays of other tests may be freed at any time: they must not count as allocations of this one.
+    gc.collect()
     before = pyarrow.total_allocated_bytes()
     table, (batch, *_) = query.to_arrow(), pyarrow.RecordBatchReader.from_stream(query)
-    assert table.num_rows > 100_000 and pyarrow.total_allocated_bytes() == before
+    assert table.num_rows > 100_000 and pyarrow.total_allocated_bytes() <= before
     for column in batch.columns:
         shown = numpy.asarray(column).__array_interface__["data"][0]
         assert shown == column.buffers()[1].address + column.offset * column.type.bit_width // 8
