@@ -162,6 +162,8 @@ def test_an_interrupt_ends_what_waits_for_storage(tmp_path, use):
         os.mkfifo(part)
     program = f"""
 import os, signal, threading, turbidite
+# A shell's background jobs ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 dataset = turbidite.open("run.tbd")
 query = dataset.query("energy > 1 and id % 2 = 0")
 try:
