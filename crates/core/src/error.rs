@@ -185,6 +185,9 @@ pub enum Error {
         /// The decoding error.
         source: MessageError,
     },
+    /// The thread that watches a request has cancelled it.
+    #[error("the request was cancelled")]
+    Cancelled,
     /// An invariant of the library was violated. The epoch fails. Committed epochs are not affected.
     #[error("internal error: {what}; this is a bug in Turbidite, please report it")]
     Internal {

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::catalog::Catalog;
-use super::metrics::QueryMetrics;
+use super::metrics::{Counters, QueryMetrics};
+use super::progress::QueryProgress;
 use super::request::{EpochSelection, MOST_BATCH_ROWS, Query, ResolvedQuery};
 use crate::error::{Result, UsageError};
 use crate::format::EpochManifest;
@@ -33,6 +34,7 @@ use crate::store::DatasetDescriptor;
 #[derive(Debug, Clone)]
 pub struct Dataset {
     catalog: Arc<Catalog>,
+    progress: Option<Arc<QueryProgress>>,
 }
 
 impl Dataset {
@@ -51,7 +53,18 @@ impl Dataset {
     /// The errors of [`Dataset::open`].
     #[doc(hidden)]
     pub fn open_with(storage: Arc<dyn Storage>, path: impl AsRef<Path>) -> Result<Self> {
-        Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?) })
+        Ok(Self { catalog: Arc::new(Catalog::open(storage, path.as_ref())?), progress: None })
+    }
+
+    /// Returns the same dataset. Its requests report their progress, and may be cancelled by another thread. A progress
+    /// serves one request.
+    #[must_use]
+    pub fn watched(&self, progress: &Arc<QueryProgress>) -> Self {
+        Self { catalog: self.catalog.clone(), progress: Some(progress.clone()) }
+    }
+
+    fn counters(&self) -> Arc<Counters> {
+        Arc::new(Counters::new(self.catalog.recycler.clone(), self.progress.clone()))
     }
 
     /// Returns the columns and the key.
@@ -89,7 +102,7 @@ impl Dataset {
     pub fn run(&self, query: &Query) -> Result<QueryStream> {
         let resolved = ResolvedQuery::resolve(query, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        Ok(stream::start(self.catalog.clone(), resolved, epochs))
+        Ok(stream::start(self.catalog.clone(), resolved, epochs, self.counters()))
     }
 
     /// Counts the matching rows. Rows are not read if the statistics prove that they match. The query's columns, order
@@ -103,7 +116,7 @@ impl Dataset {
         bare.batch_rows = MOST_BATCH_ROWS;
         let resolved = ResolvedQuery::resolve(&bare, &self.catalog.schema)?;
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        stream::count(self.catalog.clone(), resolved, epochs)
+        stream::count(self.catalog.clone(), resolved, epochs, self.counters())
     }
 
     /// Cuts a query into pieces for other processes. Each piece reads at most about `bytes` of values, but at least one
@@ -132,7 +145,7 @@ impl Dataset {
     /// Usage errors (a floating-point id column, too many ids), missing epochs, corruption, or an I/O error during a
     /// read or a spill to disk.
     pub fn tracks(&self, request: &TrackRequest, advance: &dyn Fn(TrackProgress)) -> Result<Tracks> {
-        tracks::follow(&self.catalog, request, advance)
+        tracks::follow(&self.catalog, request, self.counters(), advance)
     }
 
     /// Explains what the query would read, and which statistics prune the rest. Loads manifests and footers, but no
@@ -168,7 +181,7 @@ impl Dataset {
         precision: Precision,
     ) -> Result<Histogram> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
-        distribution::histogram(&self.catalog, column, bins, &epochs, precision)
+        distribution::histogram(&self.catalog, column, bins, &epochs, precision, &self.counters())
     }
 
     /// Counts the rows of a query in bins of two columns, and optionally sums a third column in each bin. Reads these
@@ -199,7 +212,7 @@ impl Dataset {
         summed: Option<&str>,
     ) -> Result<Histogram2d> {
         let epochs = self.catalog.select_epochs(&query.epochs)?;
-        histogram_2d::histogram_2d(&self.catalog, query, [x, y], summed, &epochs)
+        histogram_2d::histogram_2d(&self.catalog, query, [x, y], summed, &epochs, &self.counters())
     }
 
     /// Returns quantiles of a column for the given shares: bounds from the manifests alone, or exact values.
@@ -214,7 +227,7 @@ impl Dataset {
         precision: Precision,
     ) -> Result<Quantiles> {
         let epochs = self.catalog.select_epochs(&epochs.into())?;
-        distribution::quantiles(&self.catalog, column, shares, &epochs, precision)
+        distribution::quantiles(&self.catalog, column, shares, &epochs, precision, &self.counters())
     }
 
     /// Returns the row groups that a query for a single key touches, at nine percentiles of the keys of an epoch. Reads

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use crate::error::Result;
 use crate::query::execution::recycle::Recycler;
+use crate::query::progress::QueryProgress;
 
 /// Statistics of a query so far. Seconds are summed over threads, so they may exceed the wall time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
@@ -47,6 +49,8 @@ pub(super) struct Counters {
     pub(super) peak_resident_rows: AtomicU64,
     /// Recycled memory for the columns that all threads fill.
     pub(super) recycler: Arc<Recycler>,
+    /// The progress of the request, if a thread watches it.
+    pub(super) progress: Option<Arc<QueryProgress>>,
 }
 
 /// Adds to a counter. Additions to different counters are not ordered.
@@ -62,9 +66,19 @@ pub(super) fn lap(counter: &AtomicU64, start: &mut Instant) {
 }
 
 impl Counters {
-    /// Creates zeroed counters for a query that uses `recycler`.
-    pub(super) fn new(recycler: Arc<Recycler>) -> Self {
-        Self { recycler, ..Self::default() }
+    /// Creates zeroed counters for a query that uses `recycler`, and that a thread may watch.
+    pub(super) fn new(recycler: Arc<Recycler>, progress: Option<Arc<QueryProgress>>) -> Self {
+        Self { recycler, progress, ..Self::default() }
+    }
+
+    /// Returns an error if the request was cancelled.
+    pub(super) fn check(&self) -> Result<()> {
+        self.progress.as_ref().map_or(Ok(()), |progress| progress.check())
+    }
+
+    /// Returns the progress if it counts row groups.
+    pub(super) fn counting(&self) -> Option<&QueryProgress> {
+        self.progress.as_deref().filter(|progress| progress.counts())
     }
 
     /// Returns the current statistics.

@@ -26,8 +26,8 @@
 //! # Map
 //!
 //! `request`: a query, resolved against the schema. `dataset`: the public interface of an open dataset. `catalog`: the
-//! metadata of the dataset, in caches. `planning`: selects the rows to read, by statistics. `execution`: reads these
-//! rows. `analytics`: computes histograms, quantiles and tracks.
+//! metadata of the dataset, in caches. `progress`: what another thread sees of a request. `planning`: selects the rows
+//! to read, by statistics. `execution`: reads these rows. `analytics`: computes histograms, quantiles and tracks.
 
 mod analytics;
 mod catalog;
@@ -36,6 +36,7 @@ mod execution;
 mod metrics;
 mod piece;
 mod planning;
+mod progress;
 mod request;
 
 #[cfg(test)]
@@ -56,4 +57,5 @@ pub use execution::stream::QueryStream;
 pub use metrics::QueryMetrics;
 pub use piece::Piece;
 pub use planning::explain::{EpochExplanation, Explanation, KindCount, PruneReason};
+pub use progress::QueryProgress;
 pub use request::{EpochSelection, Query};

@@ -159,9 +159,16 @@ struct Survey {
 }
 
 impl Survey {
-    fn of(dataset: &Catalog, column: usize, epochs: &[u64], mut visit: impl FnMut(&EpochManifest)) -> Result<Self> {
+    fn of(
+        dataset: &Catalog,
+        column: usize,
+        epochs: &[u64],
+        counters: &Counters,
+        mut visit: impl FnMut(&EpochManifest),
+    ) -> Result<Self> {
         let mut survey = Self { epochs: Vec::new(), rows: 0, nan: 0, finite: None, least_positive: None };
         for &epoch in epochs {
+            counters.check()?;
             let manifest = dataset.manifest(epoch)?;
             survey.epochs.push((epoch, manifest.commit));
             for run in &manifest.row_groups {
@@ -209,9 +216,10 @@ pub(in crate::query) fn histogram(
     bins: &Bins,
     epochs: &[u64],
     precision: Precision,
+    counters: &Arc<Counters>,
 ) -> Result<Histogram> {
     let (resolved, index, order) = resolve(dataset, column)?;
-    let survey = Survey::of(dataset, index, epochs, |_| {})?;
+    let survey = Survey::of(dataset, index, epochs, counters, |_| {})?;
     // Invalid bins are refused even if the column has no values.
     let range = bins.range.or_else(|| survey.range(bins.scale));
     let edges = match range {
@@ -219,12 +227,11 @@ pub(in crate::query) fn histogram(
         None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new())?,
     };
     let cells = Arc::new(histogram_cells(&edges, order));
-    let counters = Arc::new(Counters::default());
     let counts = match precision {
         Precision::Bounded => bound_cells(dataset, index, order, &survey, &cells)?,
         Precision::Exact => {
             let sieve = Arc::new(CellSelection::counting(index, order, cells.clone()));
-            let exact = tally(dataset, &resolved, &survey.epochs, &sieve, &counters)?;
+            let exact = tally(dataset, &resolved, &survey.epochs, &sieve, counters)?;
             exact.counts.into_iter().map(|rows| Bounded { least: rows, estimate: rows, most: rows }).collect()
         }
     };
@@ -334,6 +341,7 @@ pub(in crate::query) fn quantiles(
     shares: &[f64],
     epochs: &[u64],
     precision: Precision,
+    counters: &Arc<Counters>,
 ) -> Result<Quantiles> {
     if let Some(wrong) = shares.iter().find(|share| !(0.0..=1.0).contains(*share)) {
         return Err(
@@ -342,18 +350,16 @@ pub(in crate::query) fn quantiles(
     }
     let (resolved, index, order) = resolve(dataset, column)?;
     let mut range_counts = Vec::new();
-    let survey = Survey::of(dataset, index, epochs, |manifest| {
+    let survey = Survey::of(dataset, index, epochs, counters, |manifest| {
         range_counts.extend(manifest.range_counts(index, dataset.schema()));
         if range_counts.len() > KEPT_SPREADS {
             condense(&mut range_counts, KEPT_SPREADS / 2);
         }
     })?;
-    let counters = Arc::new(Counters::default());
     let estimator = Estimator::new(range_counts, order);
     let mut targets = located(shares, &estimator);
     if precision == Precision::Exact {
-        let search =
-            Search { dataset, resolved: &resolved, column: index, order, survey: &survey, counters: &counters };
+        let search = Search { dataset, resolved: &resolved, column: index, order, survey: &survey, counters };
         search.settle(&mut targets, estimator.range_counts())?;
     }
     let quantile = |target: &Target| Quantile {

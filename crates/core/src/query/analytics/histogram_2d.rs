@@ -58,14 +58,14 @@ pub(in crate::query) fn histogram_2d(
     axes: [(&str, &Bins); 2],
     summed: Option<&str>,
     epochs: &[u64],
+    counters: &Arc<Counters>,
 ) -> Result<Histogram2d> {
     let schema = dataset.schema();
     let columns = [numeric_column(schema, axes[0].0)?, numeric_column(schema, axes[1].0)?];
     let summed = summed.map(|column| numeric_column(schema, column)).transpose()?;
     let bins = [axes[0].1, axes[1].1];
-    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
-    let request = Request { dataset, query, epochs, counters: &counters };
-    let ranges = request.ranges(columns, bins)?;
+    let request = Request { dataset, query, epochs, counters };
+    let (ranges, is_announced) = request.ranges(columns, bins)?;
     let edges = [edges(bins[0], columns[0].1, ranges[0])?, edges(bins[1], columns[1].1, ranges[1])?];
     let [x, y] = edges.each_ref().map(|edges| edges.len().saturating_sub(1));
     if x.saturating_mul(y) > MOST_BINS {
@@ -73,7 +73,7 @@ pub(in crate::query) fn histogram_2d(
         return Err(UsageError::Option { option: "bins", what }.into());
     }
     let mut total = Total::new(x * y, summed.is_some());
-    request.count(columns, bins, &edges, summed, &mut total)?;
+    request.count(columns, bins, &edges, summed, is_announced, &mut total)?;
     Ok(Histogram2d {
         columns: columns.map(|(index, _)| schema.columns()[index].name.clone()),
         epochs: epochs.len(),
@@ -98,6 +98,9 @@ fn edges(bins: &Bins, order: KeyOrder, range: Option<(Value, Value)>) -> Result<
         None => bins.edges(order, (Value::Int(1), Value::Int(1))).map(|_| Vec::new()),
     }
 }
+
+/// The range of each axis, or `None` without finite values.
+type Ranges = [Option<(Value, Value)>; 2];
 
 /// The rows to count.
 struct Request<'a> {
@@ -128,8 +131,9 @@ impl Request<'_> {
         Ok(Scan::finishing(dataset, resolved, counters, self.epochs.to_vec(), finish))
     }
 
-    /// Returns the range of each axis: as stated, or from the manifests, or from the rows.
-    fn ranges(&self, columns: [(usize, KeyOrder); 2], bins: [&Bins; 2]) -> Result<[Option<(Value, Value)>; 2]> {
+    /// Returns the range of each axis: as stated, or from the manifests, or from the rows. Returns as well whether rows
+    /// were read. Then the progress has the row groups of two passes.
+    fn ranges(&self, columns: [(usize, KeyOrder); 2], bins: [&Bins; 2]) -> Result<(Ranges, bool)> {
         let mut ranges = bins.map(|bins| bins.range);
         let mut open = Vec::new();
         for axis in 0..2 {
@@ -143,7 +147,7 @@ impl Request<'_> {
             }
         }
         if open.is_empty() {
-            return Ok(ranges);
+            return Ok((ranges, false));
         }
         let read: Vec<usize> = open.iter().map(|(_, column, _)| *column).collect();
         let sought: Vec<(KeyOrder, BinScale)> =
@@ -154,6 +158,7 @@ impl Request<'_> {
                 |(slot, (order, scale)): (&usize, &(KeyOrder, BinScale))| extremes(rows, *slot, *order, *scale);
             slots.iter().zip(&orders).map(extremes).collect::<Vec<_>>()
         })?;
+        scan.announce(2)?;
         let mut found: Vec<Option<(u64, u64)>> = vec![None; open.len()];
         while let Some(piece) = scan.next_piece()? {
             found.iter_mut().zip(piece).for_each(|(found, piece)| *found = joined(*found, piece));
@@ -161,7 +166,7 @@ impl Request<'_> {
         for ((axis, _, order), found) in open.iter().zip(found) {
             ranges[*axis] = found.map(|(low, high)| (order.value(low), order.value(high)));
         }
-        Ok(ranges)
+        Ok((ranges, true))
     }
 
     /// Returns the range of a column's finite values as listed in the manifests.
@@ -204,6 +209,7 @@ impl Request<'_> {
         bins: [&Bins; 2],
         edges: &[Vec<Value>; 2],
         summed: Option<(usize, KeyOrder)>,
+        is_announced: bool,
         total: &mut Total,
     ) -> Result<()> {
         let schema = self.dataset.schema().clone();
@@ -211,6 +217,9 @@ impl Request<'_> {
         let grid = Grid { axes: [axis(0), axis(1)], summed: summed.map(|(column, _)| type_of(&schema, column)) };
         let read: Vec<usize> = columns.iter().chain(&summed).map(|(column, _)| *column).collect();
         let mut scan = self.scan(&read, move |rows, slots| grid.locate(rows, slots))?;
+        if !is_announced {
+            scan.announce(1)?;
+        }
         while let Some(piece) = scan.next_piece()? {
             total.add(&piece);
         }

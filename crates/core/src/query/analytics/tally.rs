@@ -22,7 +22,7 @@ use crate::query::metrics::{Counters, add};
 use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, page_end};
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, plan_epoch_by};
+use crate::query::planning::scan::{EpochScan, Group, announce, plan_epoch_by};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::KeyOrder;
@@ -90,6 +90,8 @@ pub(in crate::query) fn tally(
     sieve: &Arc<CellSelection>,
     counters: &Arc<Counters>,
 ) -> Result<CellCounts> {
+    let chosen = |manifest: &EpochManifest| sieve.choose(manifest).len();
+    announce(dataset, epochs.iter().map(|(epoch, _)| *epoch), counters, 1, chosen)?;
     let mut total = CellCounts { counts: vec![0; sieve.cells.len()], kept: Vec::new() };
     let mut pool = Pool::new(resolved.threads);
     let most_ahead = if resolved.threads > 1 { 2 * resolved.threads } else { 1 };
@@ -106,6 +108,7 @@ pub(in crate::query) fn tally(
             }
         }
         for &choice in &scan.choices {
+            counters.check()?;
             if ahead.len() >= most_ahead
                 && let Some(next) = ahead.pop_front()
             {

@@ -20,7 +20,7 @@ use std::time::Instant;
 use arrow_buffer::Buffer;
 
 use crate::error::{Error, Result};
-use crate::format::RowGroupEntry;
+use crate::format::{EpochManifest, RowGroupEntry};
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::pick;
 use crate::query::execution::fetch::Scratch;
@@ -32,7 +32,7 @@ use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::{PageIndex, pages_of};
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose, plan_epoch};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{NAN_ORDINAL, Schema};
@@ -290,6 +290,12 @@ impl Merge {
         }
     }
 
+    /// Adds the row groups of this scan to the total of the request's progress.
+    pub(in crate::query) fn announce(&self) -> Result<()> {
+        let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
+        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, 1, chosen)
+    }
+
     /// Returns the next rows in order. All of them belong to one epoch.
     pub(in crate::query) fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         loop {
@@ -310,6 +316,7 @@ impl Merge {
 
     fn next_slab(&mut self) -> Result<Option<Slab>> {
         loop {
+            self.counters.check()?;
             if self.epoch.is_none() && !self.next_epoch()? {
                 return Ok(None);
             }

@@ -14,6 +14,7 @@ use arrow_buffer::{Buffer, ScalarBuffer};
 use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
+use crate::format::EpochManifest;
 use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::ordered_scan::Merge;
@@ -24,7 +25,7 @@ use crate::query::planning::chunks::Cutter;
 use crate::query::planning::pages::PageIndex;
 use crate::query::planning::plan::RowGroupPlan;
 use crate::query::planning::pruning::GroupChoice;
-use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, plan_epoch};
+use crate::query::planning::scan::{EpochScan, Group, PLAN_COST_BYTES, announce, choose, plan_epoch};
 use crate::query::planning::selection::RowSelection;
 use crate::query::request::{Output, ResolvedQuery};
 
@@ -116,6 +117,23 @@ impl<T: Send + 'static> Scan<T> {
         }
     }
 
+    /// Adds the row groups of this scan, and of `times - 1` others like it, to the total of the request's progress.
+    pub(in crate::query) fn announce(&self, times: u64) -> Result<()> {
+        let chosen = |manifest: &EpochManifest| choose(&self.dataset, &self.resolved, manifest).len();
+        announce(&self.dataset, self.epochs.iter().copied(), &self.counters, times, chosen)
+    }
+
+    /// Counts the row groups that this scan does not read as done, of all row groups of its epochs.
+    pub(in crate::query) fn skip_others(&self) -> Result<()> {
+        let Some(progress) = self.counters.counting() else { return Ok(()) };
+        for &epoch in &self.epochs {
+            let manifest = self.dataset.manifest(epoch)?;
+            let chosen = choose(&self.dataset, &self.resolved, &manifest).len();
+            progress.advance((manifest.row_groups.len() - chosen) as u64);
+        }
+        Ok(())
+    }
+
     /// Returns the next piece in order. Pieces can be empty.
     pub(in crate::query) fn next_piece(&mut self) -> Result<Option<T>> {
         self.fill()?;
@@ -134,6 +152,7 @@ impl<T: Send + 'static> Scan<T> {
     /// Fills the pipeline.
     fn fill(&mut self) -> Result<()> {
         loop {
+            self.counters.check()?;
             while self.plans.len() < self.ahead
                 && let Some(epoch) = self.epochs.pop_front()
             {
@@ -207,6 +226,9 @@ impl<T: Send + 'static> Scan<T> {
         let (certain, tested): (Vec<GroupChoice>, Vec<GroupChoice>) =
             plan.choices.iter().partition(|choice| choice.is_exact);
         let epoch = plan.manifest.epoch;
+        if let Some(progress) = &self.counters.progress {
+            progress.advance(certain.len() as u64);
+        }
         let rows = certain.iter().map(|choice| plan.manifest.row_groups[choice.entry].rows).sum();
         self.refines.push_back(self.pool.submit(0, move |_| Ok(Refined::Counted(epoch, rows))));
         tested.into()
@@ -270,6 +292,13 @@ enum Source {
 }
 
 impl Source {
+    fn announce(&self) -> Result<()> {
+        match self {
+            Self::Scan(scan) => scan.announce(1),
+            Self::Merge(merge) => merge.announce(),
+        }
+    }
+
     fn next_piece(&mut self) -> Result<Option<PackedRows>> {
         match self {
             Self::Scan(scan) => scan.next_piece(),
@@ -282,6 +311,7 @@ impl Source {
 /// the stream cancels the query.
 pub struct QueryStream {
     source: Option<Source>,
+    is_announced: bool,
     resolved: Arc<ResolvedQuery>,
     counters: Arc<Counters>,
     pending: Vec<PackedRows>,
@@ -293,9 +323,13 @@ pub struct QueryStream {
 }
 
 /// Starts a query.
-pub(in crate::query) fn start(dataset: Arc<Catalog>, resolved: ResolvedQuery, epochs: Vec<u64>) -> QueryStream {
+pub(in crate::query) fn start(
+    dataset: Arc<Catalog>,
+    resolved: ResolvedQuery,
+    epochs: Vec<u64>,
+    counters: Arc<Counters>,
+) -> QueryStream {
     let resolved = Arc::new(resolved);
-    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let source = match resolved.key {
         None => Source::Scan(Box::new(Scan::new(dataset.clone(), resolved.clone(), counters.clone(), epochs))),
         Some(_) => Source::Merge(Box::new(Merge::new(dataset, resolved.clone(), counters.clone(), epochs))),
@@ -304,7 +338,8 @@ pub(in crate::query) fn start(dataset: Arc<Catalog>, resolved: ResolvedQuery, ep
     let source = (open > 0).then_some(source);
     let (pending, ready) = (Vec::new(), VecDeque::new());
     let epoch_column = EpochColumn::default();
-    QueryStream { source, resolved, counters, pending, pending_rows: 0, ready, epoch_column, open }
+    let is_announced = false;
+    QueryStream { source, is_announced, resolved, counters, pending, pending_rows: 0, ready, epoch_column, open }
 }
 
 /// Counts the rows of a query that requests no columns.
@@ -312,9 +347,10 @@ pub(in crate::query) fn count(
     dataset: Arc<Catalog>,
     resolved: ResolvedQuery,
     epochs: Vec<u64>,
+    counters: Arc<Counters>,
 ) -> Result<(u64, QueryMetrics)> {
-    let counters = Arc::new(Counters::new(dataset.recycler.clone()));
     let mut scan = Scan::new(dataset, Arc::new(resolved), counters.clone(), epochs);
+    scan.announce(1)?;
     while scan.next_piece()?.is_some() {}
     Ok((counters.rows_matched.load(Ordering::Relaxed), counters.metrics()))
 }
@@ -344,6 +380,10 @@ impl QueryStream {
                 self.emit()?;
                 return Ok(self.ready.pop_front());
             };
+            if !self.is_announced {
+                source.announce()?;
+                self.is_announced = true;
+            }
             match source.next_piece()? {
                 None => self.source = None,
                 Some(packed) if packed.rows == 0 => {}

@@ -17,6 +17,7 @@ use crate::query::catalog::Catalog;
 use crate::query::metrics::{Counters, add};
 use crate::query::planning::pages::{PageIndex, check_pages};
 use crate::query::planning::pruning::{GroupChoice, choose_groups};
+use crate::query::progress::QueryProgress;
 use crate::query::request::ResolvedQuery;
 use crate::schema::{Schema, Value};
 
@@ -40,6 +41,7 @@ pub(in crate::query) struct EpochScan {
     /// Row groups that may match, in the manifest's order.
     pub(in crate::query) choices: Vec<GroupChoice>,
     parts: HashMap<PartId, Arc<PartReader>>,
+    progress: Option<Arc<QueryProgress>>,
 }
 
 /// Plans an epoch: loads its manifest, prunes row groups, and opens the parts of the remaining ones.
@@ -77,6 +79,28 @@ pub(in crate::query) fn choose(
     choices
 }
 
+/// Adds the row groups that a scan of these epochs will read to the total of the request's progress. Each of them is
+/// read `times` times.
+///
+/// # Errors
+/// A missing epoch, or a corrupt manifest.
+pub(in crate::query) fn announce(
+    dataset: &Catalog,
+    epochs: impl IntoIterator<Item = u64>,
+    counters: &Counters,
+    times: u64,
+    row_groups: impl Fn(&EpochManifest) -> usize,
+) -> Result<()> {
+    let Some(progress) = counters.counting() else { return Ok(()) };
+    let mut total = 0;
+    for epoch in epochs {
+        counters.check()?;
+        total += row_groups(dataset.manifest(epoch)?.as_ref()) as u64;
+    }
+    progress.expect(total * times);
+    Ok(())
+}
+
 /// Plans an epoch like [`plan_epoch`], but with the row groups that `choose` returns, in the manifest's order.
 ///
 /// # Errors
@@ -88,8 +112,9 @@ pub(in crate::query) fn plan_epoch_by(
     counters: &Counters,
     choose: impl Fn(&Arc<EpochManifest>) -> Vec<GroupChoice>,
 ) -> Result<EpochScan> {
+    counters.check()?;
     let manifest = dataset.manifest(epoch)?;
-    let scan = match open_scan(dataset, resolved, &manifest, choose(&manifest)) {
+    let mut scan = match open_scan(dataset, resolved, &manifest, choose(&manifest)) {
         Ok(scan) => scan,
         Err(cause) => {
             dataset.forget(&manifest);
@@ -101,6 +126,7 @@ pub(in crate::query) fn plan_epoch_by(
         }
     };
     add(&counters.runs_considered, scan.manifest.row_groups.len() as u64);
+    scan.progress = counters.progress.clone();
     Ok(scan)
 }
 
@@ -148,7 +174,7 @@ fn open_scan(
     for (part, open) in missing.iter().zip(open_parts(dataset, manifest, &missing, threads)) {
         parts.insert(*part, open?);
     }
-    Ok(EpochScan { manifest: manifest.clone(), choices, parts })
+    Ok(EpochScan { manifest: manifest.clone(), choices, parts, progress: None })
 }
 
 fn open_parts(
@@ -199,6 +225,7 @@ impl EpochScan {
             part,
             schema: resolved.schema.clone(),
             touched: AtomicBool::new(false),
+            progress: self.progress.clone(),
         };
         group.check_columns(resolved)?;
         Ok(group)
@@ -224,6 +251,16 @@ pub(crate) struct Group {
     part: Arc<PartReader>,
     schema: Arc<Schema>,
     touched: AtomicBool,
+    progress: Option<Arc<QueryProgress>>,
+}
+
+impl Drop for Group {
+    /// Counts the row group as done: nothing will be read from it.
+    fn drop(&mut self) {
+        if let Some(progress) = &self.progress {
+            progress.advance(1);
+        }
+    }
 }
 
 impl Group {

@@ -7,6 +7,7 @@ mod damage;
 mod distribution;
 mod effort;
 mod histogram_2d;
+mod progress;
 mod tracks;
 
 use std::path::{Path, PathBuf};

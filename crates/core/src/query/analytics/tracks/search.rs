@@ -15,6 +15,7 @@ use crate::query::catalog::Catalog;
 use crate::query::execution::column::array;
 use crate::query::execution::stream::Scan;
 use crate::query::metrics::{Counters, QueryMetrics};
+use crate::query::planning::scan::announce;
 use crate::query::request::{BATCH_ROWS, EpochSelection, Query, ResolvedQuery, resolve_columns};
 use crate::schema::{DataType, EPOCH_COLUMN, Schema};
 
@@ -179,14 +180,16 @@ pub struct Tracks {
 pub(in crate::query) fn follow(
     dataset: &Arc<Catalog>,
     request: &TrackRequest,
+    counters: Arc<Counters>,
     advance: &dyn Fn(TrackProgress),
 ) -> Result<Tracks> {
     let schema = &dataset.schema;
     let id = id_column(schema, &request.id)?;
     let others = other_columns(schema, id, request.columns.as_deref())?;
     let epochs = dataset.select_epochs(&request.epochs)?;
-    let counters = Arc::new(Counters::default());
-    let ids = find_ids(dataset, request, id, &counters)?;
+    // Which of these row groups have such particles is not known yet.
+    let in_epochs = || announce(dataset, epochs.iter().copied(), &counters, 1, |manifest| manifest.row_groups.len());
+    let ids = find_ids(dataset, request, id, &counters, in_epochs)?;
 
     let name = |column: &usize| schema.columns()[*column].name.clone();
     let query = request.query().columns([id].iter().chain(&others).map(name));
@@ -199,7 +202,11 @@ pub(in crate::query) fn follow(
     let mut gathering =
         SecondScan { ids: &ids, epochs: &epochs, types: &types, sorter, presence: Presence::new(ids.len()) };
     if ids.len() > 0 {
-        gathering.scan(Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs.clone()), advance)?;
+        let scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs.clone());
+        scan.skip_others()?;
+        gathering.scan(scan, advance)?;
+    } else if let Some(progress) = counters.counting() {
+        progress.advance(progress.total() - progress.done());
     }
     let SecondScan { sorter, presence, .. } = gathering;
     let metrics = TrackMetrics {
@@ -243,7 +250,15 @@ fn with_epoch(schema: &SchemaRef) -> SchemaRef {
 }
 
 /// Returns the ids of the particles that satisfy the predicate.
-fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters: &Arc<Counters>) -> Result<IdSet> {
+///
+/// `announce` adds the row groups of the second scan to the total of the progress.
+fn find_ids(
+    dataset: &Arc<Catalog>,
+    request: &TrackRequest,
+    id: usize,
+    counters: &Arc<Counters>,
+    announce: impl FnOnce() -> Result<()>,
+) -> Result<IdSet> {
     let stated = &dataset.schema.columns()[id];
     let query = request.query().filter(&request.of).columns([&stated.name]);
     let resolved = ResolvedQuery::resolve(&query, &dataset.schema)?;
@@ -259,6 +274,8 @@ fn find_ids(dataset: &Arc<Catalog>, request: &TrackRequest, id: usize, counters:
         ))
     };
     let mut scan = Scan::new(dataset.clone(), Arc::new(resolved), counters.clone(), epochs);
+    scan.announce(1)?;
+    announce()?;
     while let Some(packed) = scan.next_piece()? {
         if !gatherer.add(&packed.columns[0]) {
             return Err(too_many());
