@@ -1,6 +1,7 @@
 //! Reads a dataset: queries, counts, explanations, distributions and trajectories.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::prelude::*;
 use serde_json::{Value as Json, json};
@@ -10,6 +11,7 @@ use turbidite::query::{Bounded, Piece, Precision, Query, TrackRequest};
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
 use crate::interrupt::interruptible;
+use crate::owned::Owned;
 use crate::stream::{Batches, Stream};
 use crate::values::{Range, bins_of, number, selection};
 
@@ -17,7 +19,9 @@ use crate::values::{Range, bins_of, number, selection};
 #[pyclass(frozen, module = "turbidite._core")]
 #[derive(Debug)]
 pub(crate) struct Dataset {
-    dataset: turbidite::Dataset,
+    path: PathBuf,
+    /// Locked only with the interpreter's lock, so that no other thread holds it during a fork.
+    opened: Mutex<Owned<turbidite::Dataset>>,
 }
 
 /// The arguments of a query, as the package's `Query` holds them.
@@ -102,6 +106,9 @@ impl Arguments {
     }
 }
 
+/// A column: name, type and unit.
+type SchemaColumn = (String, String, Option<String>);
+
 fn precision(exact: bool) -> Precision {
     if exact { Precision::Exact } else { Precision::Bounded }
 }
@@ -111,13 +118,24 @@ fn count(bounded: &Bounded) -> Json {
 }
 
 impl Dataset {
+    /// Returns the dataset. A forked process opens it anew.
+    fn opened(&self, py: Python<'_>) -> PyResult<turbidite::Dataset> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(dataset) = opened.get() {
+            return Ok(dataset.clone());
+        }
+        let dataset = turbidite::Dataset::open(&self.path).map_err(|error| exception(py, &error))?;
+        opened.put(dataset.clone());
+        Ok(dataset)
+    }
+
     /// Runs the core without the interpreter's lock, so that an interrupt ends the call.
     fn run_long<T: Send + 'static>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<T> {
-        let dataset = self.dataset.clone();
+        let dataset = self.opened(py)?;
         interruptible(py, move || work(&dataset))?.map_err(|error| exception(py, &error))
     }
 
@@ -127,7 +145,8 @@ impl Dataset {
         py: Python<'_>,
         work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send,
     ) -> PyResult<T> {
-        py.detach(|| work(&self.dataset)).map_err(|error| exception(py, &error))
+        let dataset = self.opened(py)?;
+        py.detach(|| work(&dataset)).map_err(|error| exception(py, &error))
     }
 }
 
@@ -136,7 +155,7 @@ impl Dataset {
     #[new]
     fn open(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
         let dataset = py.detach(|| turbidite::Dataset::open(&path)).map_err(|error| exception(py, &error))?;
-        Ok(Self { dataset })
+        Ok(Self { path, opened: Mutex::new(Owned::new(dataset)) })
     }
 
     /// The labels of the epochs, ascending.
@@ -145,11 +164,12 @@ impl Dataset {
     }
 
     /// The columns as (name, type, unit), and the name of the key.
-    fn schema(&self) -> (Vec<(String, String, Option<String>)>, String) {
-        let schema = self.dataset.schema();
+    fn schema(&self, py: Python<'_>) -> PyResult<(Vec<SchemaColumn>, String)> {
+        let dataset = self.opened(py)?;
+        let schema = dataset.schema();
         let columns = schema.columns().iter();
         let columns = columns.map(|column| (column.name.clone(), column.data_type.to_string(), column.unit.clone()));
-        (columns.collect(), schema.key().name.clone())
+        Ok((columns.collect(), schema.key().name.clone()))
     }
 
     /// The statistics of an epoch, as JSON.

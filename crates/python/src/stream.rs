@@ -14,6 +14,14 @@ use turbidite::query::{QueryStream, Tracks};
 use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
 use crate::interrupt::interruptible;
+use crate::owned::Owned;
+
+/// The error of a stream that was open while its process forked.
+const OF_ANOTHER_PROCESS: &str =
+    "the stream belongs to the process that began it: a forked process runs the query again";
+
+/// The error of a stream without batches.
+const GONE: &str = "the stream was interrupted, or an Arrow stream has taken it: run the query again";
 
 /// The batches of a result.
 #[derive(Debug)]
@@ -42,18 +50,20 @@ impl Batches {
 #[pyclass(module = "turbidite._core")]
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// `None` once an Arrow stream has taken the batches, or an interrupt has dropped them.
-    batches: Option<Batches>,
+    /// Empty once an Arrow stream has taken the batches, or an interrupt has dropped them.
+    batches: Owned<Batches>,
 }
 
 impl Stream {
     pub(crate) fn new(batches: Batches) -> Self {
-        Self { batches: Some(batches) }
+        Self { batches: Owned::new(batches) }
     }
 
-    /// Takes the batches out, to advance them.
-    fn take(&mut self, py: Python<'_>) -> PyResult<Batches> {
-        let gone = "the stream was interrupted, or an Arrow stream has taken it: run the query again";
+    /// Takes the batches out. `gone` says why there may be none.
+    fn take(&mut self, py: Python<'_>, gone: &str) -> PyResult<Batches> {
+        if !self.batches.is_of_this_process() {
+            return Err(usage(py, OF_ANOTHER_PROCESS));
+        }
         self.batches.take().ok_or_else(|| usage(py, gone))
     }
 }
@@ -62,8 +72,9 @@ impl Stream {
 impl Stream {
     /// The names of the columns, and NumPy's names of their types.
     fn columns(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        let Some(batches) = &self.batches else {
-            return Err(usage(py, "an Arrow stream has taken the batches: run the query again"));
+        let Some(batches) = self.batches.get() else {
+            let gone = "an Arrow stream has taken the batches: run the query again";
+            return Err(usage(py, if self.batches.is_of_this_process() { gone } else { OF_ANOTHER_PROCESS }));
         };
         let named = |field: &Arc<Field>| Some((field.name().clone(), type_string(field.data_type())?));
         Ok(batches.schema().fields().iter().filter_map(named).collect())
@@ -71,7 +82,7 @@ impl Stream {
 
     /// Returns the rest of the batches.
     fn collect(&mut self, py: Python<'_>) -> PyResult<Vec<Batch>> {
-        let mut batches = self.take(py)?;
+        let mut batches = self.take(py, GONE)?;
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let should_end = Arc::clone(&is_abandoned);
         let collected = interruptible(py, move || {
@@ -94,13 +105,13 @@ impl Stream {
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
-        let mut batches = self.take(py)?;
+        let mut batches = self.take(py, GONE)?;
         // After an interrupt the batches are dropped, which cancels the query.
         let (batches, next) = interruptible(py, move || {
             let next = batches.advance();
             (batches, next)
         })?;
-        self.batches = Some(batches);
+        self.batches.put(batches);
         match next {
             None => Ok(None),
             Some(Ok(batch)) => Ok(Some(Batch::new(batch))),
@@ -117,25 +128,34 @@ impl Stream {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         // The interface lets a producer ignore the request: the caller casts.
         drop(requested_schema);
-        let batches = self.batches.take().ok_or_else(|| usage(py, "an Arrow stream has taken the batches already"))?;
-        let stream = FFI_ArrowArrayStream::new(Box::new(Reader(batches)));
+        let batches = self.take(py, "an Arrow stream has taken the batches already")?;
+        let reader = Reader { schema: batches.schema(), batches: Owned::new(batches) };
+        let stream = FFI_ArrowArrayStream::new(Box::new(reader));
         PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
     }
 }
 
 /// The batches as a reader of the arrow crate.
-struct Reader(Batches);
+struct Reader {
+    schema: SchemaRef,
+    batches: Owned<Batches>,
+}
 
 impl Iterator for Reader {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.0.advance()?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
+        let Some(mut batches) = self.batches.take() else {
+            return Some(Err(ArrowError::CDataInterface(OF_ANOTHER_PROCESS.to_owned())));
+        };
+        let next = batches.advance();
+        self.batches.put(batches);
+        Some(next?.map_err(|error| ArrowError::ExternalError(Box::new(error))))
     }
 }
 
 impl RecordBatchReader for Reader {
     fn schema(&self) -> SchemaRef {
-        self.0.schema()
+        self.schema.clone()
     }
 }
