@@ -2,8 +2,8 @@
 //!
 //! `command_line` runs one of the `commands`, each of which is a module with its options, its work and its messages.
 //! `turbidite_source` reads records, and `output` writes rows. `report` creates HTML pages. `spool` finds files left by
-//! killed runs of the preload library. `text` formats numbers, and `failure` defines exit codes and messages. `mpi`
-//! finds other ranks under mpiexec.
+//! killed runs of the preload library. `progress` tells programs of the progress. `text` formats numbers, and `failure`
+//! defines exit codes and messages. `mpi` finds other ranks under mpiexec.
 //!
 //! Results are printed on standard output. Progress, notes and errors are printed on standard error. With `--json` both
 //! are machine-readable.
@@ -17,6 +17,7 @@ mod corpora;
 mod failure;
 mod mpi;
 mod output;
+mod progress;
 mod report;
 mod spool;
 mod text;

@@ -10,10 +10,10 @@ use turbidite::query::{Bounded, Piece, Precision, Query, TrackRequest};
 
 use crate::counting::{self, Counted, PhaseSpaceArguments};
 use crate::errors::{exception, usage};
-use crate::interrupt::interruptible;
 use crate::owned::Owned;
 use crate::stream::{Batches, Stream};
 use crate::values::{Range, bins_of, number, selection};
+use crate::watch::Watch;
 
 /// A dataset that is open for reading.
 #[pyclass(frozen, module = "turbidite._core")]
@@ -129,17 +129,21 @@ impl Dataset {
         Ok(dataset)
     }
 
-    /// Runs the core without the interpreter's lock, so that an interrupt ends the call.
+    /// Runs the core without the interpreter's lock, so that an interrupt ends the call, and tells the progress.
     fn run_long<T: Send + 'static>(
         &self,
         py: Python<'_>,
+        tell: Option<Py<PyAny>>,
         work: impl FnOnce(&turbidite::Dataset) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<T> {
-        let dataset = self.opened(py)?;
-        interruptible(py, move || work(&dataset))?.map_err(|error| exception(py, &error))
+        let mut watch = Watch::new(tell);
+        let dataset = watch.over(&self.opened(py)?);
+        let found = watch.run(py, move || work(&dataset))?.map_err(|error| exception(py, &error))?;
+        watch.finish(py)?;
+        Ok(found)
     }
 
-    /// Runs the core without the interpreter's lock, for calls that read no pages.
+    /// Runs the core without the interpreter's lock, for calls that load no manifest.
     fn run<T: Send>(
         &self,
         py: Python<'_>,
@@ -174,7 +178,7 @@ impl Dataset {
 
     /// The statistics of an epoch, as JSON.
     fn statistics(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
-        let manifest = self.run(py, |dataset| dataset.manifest(epoch))?;
+        let manifest = self.run_long(py, None, move |dataset| dataset.manifest(epoch))?;
         let statistics = &manifest.statistics;
         let found = json!({
             "epoch": epoch,
@@ -187,39 +191,44 @@ impl Dataset {
         Ok(found.to_string())
     }
 
-    /// Starts a query.
-    fn stream(&self, py: Python<'_>, arguments: Arguments) -> PyResult<Stream> {
+    /// Starts a query. `tell` is called with the row groups that are done, and their total, as the stream is read.
+    #[pyo3(signature = (arguments, tell = None))]
+    fn stream(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let query = arguments.query(py)?;
-        Ok(Stream::new(Batches::Query(self.run(py, |dataset| dataset.run(&query))?)))
+        let watch = Watch::new(tell);
+        let batches = self.run(py, |dataset| watch.over(dataset).run(&query))?;
+        Ok(Stream::new(Batches::Query(batches), watch))
     }
 
     /// Counts the rows of a query.
-    fn count(&self, py: Python<'_>, arguments: Arguments) -> PyResult<u64> {
+    #[pyo3(signature = (arguments, tell = None))]
+    fn count(&self, py: Python<'_>, arguments: Arguments, tell: Option<Py<PyAny>>) -> PyResult<u64> {
         let query = arguments.query(py)?;
-        self.run_long(py, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
+        self.run_long(py, tell, move |dataset| dataset.count(&query)).map(|(rows, _)| rows)
     }
 
     /// Explains a query: as text, and as JSON.
     fn explain(&self, py: Python<'_>, arguments: Arguments) -> PyResult<(String, String)> {
         let query = arguments.query(py)?;
-        let explanation = self.run_long(py, move |dataset| dataset.explain(&query))?;
+        let explanation = self.run_long(py, None, move |dataset| dataset.explain(&query))?;
         Ok((explanation.to_string(), json!(explanation).to_string()))
     }
 
     /// Cuts a query into pieces, each as JSON.
     fn pieces(&self, py: Python<'_>, arguments: Arguments, bytes: u64) -> PyResult<Vec<String>> {
         let query = arguments.query(py)?;
-        let pieces = self.run(py, |dataset| dataset.pieces(&query, bytes))?;
+        let pieces = self.run_long(py, None, move |dataset| dataset.pieces(&query, bytes))?;
         Ok(pieces.iter().map(|piece| json!(piece).to_string()).collect())
     }
 
     /// A histogram of a column, as JSON.
-    fn histogram(&self, py: Python<'_>, arguments: HistogramArguments) -> PyResult<String> {
+    #[pyo3(signature = (arguments, tell = None))]
+    fn histogram(&self, py: Python<'_>, arguments: HistogramArguments, tell: Option<Py<PyAny>>) -> PyResult<String> {
         let HistogramArguments { column, bins, range, log, epochs, exact } = arguments;
         let bins = bins_of(bins, range, log);
         let work =
             move |dataset: &turbidite::Dataset| dataset.histogram(&column, &bins, selection(epochs), precision(exact));
-        let found = self.run_long(py, work)?;
+        let found = self.run_long(py, tell, work)?;
         let answer = json!({
             "rows": found.rows,
             "nan": found.nan,
@@ -234,21 +243,28 @@ impl Dataset {
     }
 
     /// A two-dimensional histogram.
-    fn phase_space(&self, py: Python<'_>, arguments: PhaseSpaceArguments) -> PyResult<Counted> {
-        self.run_long(py, move |dataset| arguments.count(dataset))
+    #[pyo3(signature = (arguments, tell = None))]
+    fn phase_space(
+        &self,
+        py: Python<'_>,
+        arguments: PhaseSpaceArguments,
+        tell: Option<Py<PyAny>>,
+    ) -> PyResult<Counted> {
+        self.run_long(py, tell, move |dataset| arguments.count(dataset))
     }
 
     /// The row groups of an epoch, as JSON.
     fn row_groups(&self, py: Python<'_>, epoch: u64) -> PyResult<String> {
-        self.run(py, |dataset| counting::row_groups(dataset, epoch))
+        self.run_long(py, None, move |dataset| counting::row_groups(dataset, epoch))
     }
 
     /// The row groups that queries for one key touch, at some percentiles of the keys, as JSON.
     fn key_profile(&self, py: Python<'_>, epoch: u64, percentiles: Vec<f64>) -> PyResult<String> {
-        self.run(py, |dataset| counting::key_profile(dataset, epoch, &percentiles))
+        self.run_long(py, None, move |dataset| counting::key_profile(dataset, epoch, &percentiles))
     }
 
     /// Quantiles of a column, as JSON.
+    #[pyo3(signature = (column, shares, epochs, exact, tell = None))]
     fn quantiles(
         &self,
         py: Python<'_>,
@@ -256,11 +272,12 @@ impl Dataset {
         shares: Vec<f64>,
         epochs: Option<Vec<u64>>,
         exact: bool,
+        tell: Option<Py<PyAny>>,
     ) -> PyResult<String> {
         let work = move |dataset: &turbidite::Dataset| {
             dataset.quantiles(&column, &shares, selection(epochs), precision(exact))
         };
-        let found = self.run_long(py, work)?;
+        let found = self.run_long(py, tell, work)?;
         let each = found.quantiles.iter().map(|one| {
             json!({
                 "share": one.share,
@@ -273,7 +290,8 @@ impl Dataset {
     }
 
     /// Follows the particles that satisfy a predicate at one epoch through all epochs.
-    fn tracks(&self, py: Python<'_>, arguments: TrackArguments) -> PyResult<Stream> {
+    #[pyo3(signature = (arguments, tell = None))]
+    fn tracks(&self, py: Python<'_>, arguments: TrackArguments, tell: Option<Py<PyAny>>) -> PyResult<Stream> {
         let TrackArguments { of, at, id, epochs, columns, limit, threads } = arguments;
         if of.trim().is_empty() {
             return Err(usage(py, "of: state which particles to follow, such as 'energy > 10'"));
@@ -288,7 +306,7 @@ impl Dataset {
         if let Some(threads) = threads {
             request = request.threads(threads);
         }
-        let tracks = self.run_long(py, move |dataset| dataset.tracks(&request, &|_| ()))?;
-        Ok(Stream::new(Batches::Tracks(tracks)))
+        let tracks = self.run_long(py, tell, move |dataset| dataset.tracks(&request, &|_| ()))?;
+        Ok(Stream::new(Batches::Tracks(tracks), Watch::new(None)))
     }
 }

@@ -3,9 +3,9 @@
 //! The module holds what must be fast or shares memory with NumPy and Arrow; the package's classes are Python
 //! (`python/turbidite`). Map: `errors` raises the package's exceptions, `dataset` reads, `batch` lends the memory of
 //! query results to NumPy and Arrow, `stream` runs queries, `counting` counts for pictures, `values` passes numbers and
-//! ranges, `version` the package's version, `interrupt` lets Ctrl-C end a call, `owned` keeps forked processes from its
-//! threads, `writer` writes from one process and `rank_writer` from the ranks of a parallel program, `opening` checks
-//! their arguments, `arrays` views the caller's arrays.
+//! ranges, `version` the package's version, `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked
+//! processes from its threads, `writer` writes from one process and `rank_writer` from the ranks of a parallel program,
+//! `opening` checks their arguments, `arrays` views the caller's arrays.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
@@ -16,13 +16,13 @@ mod batch;
 mod counting;
 mod dataset;
 mod errors;
-mod interrupt;
 mod opening;
 mod owned;
 mod rank_writer;
 mod stream;
 mod values;
 mod version;
+mod watch;
 mod writer;
 
 use pyo3::prelude::*;

@@ -1,7 +1,6 @@
 //! Runs a query: as Python iterates over its batches, or as an Arrow stream.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{RecordBatch, RecordBatchReader};
@@ -13,8 +12,8 @@ use turbidite::query::{QueryStream, Tracks};
 
 use crate::batch::{Batch, type_string};
 use crate::errors::{exception, usage};
-use crate::interrupt::interruptible;
 use crate::owned::Owned;
+use crate::watch::Watch;
 
 /// The error of a stream that was open while its process forked.
 const OF_ANOTHER_PROCESS: &str =
@@ -52,11 +51,12 @@ impl Batches {
 pub(crate) struct Stream {
     /// Empty once an Arrow stream has taken the batches, or an interrupt has dropped them.
     batches: Owned<Batches>,
+    watch: Watch,
 }
 
 impl Stream {
-    pub(crate) fn new(batches: Batches) -> Self {
-        Self { batches: Owned::new(batches) }
+    pub(crate) fn new(batches: Batches, watch: Watch) -> Self {
+        Self { batches: Owned::new(batches), watch }
     }
 
     /// Takes the batches out. `gone` says why there may be none.
@@ -83,20 +83,24 @@ impl Stream {
     /// Returns the rest of the batches.
     fn collect(&mut self, py: Python<'_>) -> PyResult<Vec<Batch>> {
         let mut batches = self.take(py, GONE)?;
-        let is_abandoned = Arc::new(AtomicBool::new(false));
-        let should_end = Arc::clone(&is_abandoned);
-        let collected = interruptible(py, move || {
+        let progress = self.watch.progress();
+        let (batches, collected) = self.watch.run(py, move || {
             let mut collected = Vec::new();
-            while !should_end.load(Ordering::Relaxed)
+            // After an interrupt nobody waits for the batches that remain.
+            while !progress.is_cancelled()
                 && let Some(batch) = batches.advance()
             {
-                collected.push(Batch::new(batch?));
+                match batch {
+                    Ok(batch) => collected.push(Batch::new(batch)),
+                    Err(error) => return (batches, Err(error)),
+                }
             }
-            Ok(collected)
-        });
-        // After an interrupt nobody waits for the batches that remain.
-        is_abandoned.store(collected.is_err(), Ordering::Relaxed);
-        collected?.map_err(|error| exception(py, &error))
+            (batches, Ok(collected))
+        })?;
+        self.batches.put(batches);
+        let collected = collected.map_err(|error| exception(py, &error))?;
+        self.watch.finish(py)?;
+        Ok(collected)
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {
@@ -106,14 +110,17 @@ impl Stream {
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Batch>> {
         py.check_signals()?;
         let mut batches = self.take(py, GONE)?;
-        // After an interrupt the batches are dropped, which cancels the query.
-        let (batches, next) = interruptible(py, move || {
+        // After an interrupt the batches are dropped, which ends the query's threads.
+        let (batches, next) = self.watch.run(py, move || {
             let next = batches.advance();
             (batches, next)
         })?;
         self.batches.put(batches);
         match next {
-            None => Ok(None),
+            None => {
+                self.watch.finish(py)?;
+                Ok(None)
+            }
             Some(Ok(batch)) => Ok(Some(Batch::new(batch))),
             Some(Err(error)) => Err(exception(py, &error)),
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use turbidite::expr::DerivationSet;
 use turbidite::format::EpochStatistics;
@@ -19,6 +19,7 @@ use super::feed::{RecordMapping, WorkerPool};
 use super::job::{Job, STALL_S};
 use crate::failure::{Failure, complain};
 use crate::mpi::World;
+use crate::progress::ProgressLines;
 use crate::text;
 use turbidite_source::{Source, SourceOptions, parse_columns};
 
@@ -126,6 +127,9 @@ pub(crate) struct Ingest {
     /// Reader threads; twice as many sort and write, since they also wait for the disk [default: the number of cores]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Print the progress in bytes as lines of JSON on standard error, instead of a bar on a terminal
+    #[arg(long, requires = "json", hide_short_help = true)]
+    progress: bool,
     #[command(flatten)]
     tuning: Tuning,
 }
@@ -208,6 +212,7 @@ impl Ingest {
             notes.iter().for_each(|note| complain(&format!("turbidite: {note}")));
         }
         let progress = progress_bar(&source, &epochs, as_json || !leads);
+        let lines = (self.progress && leads).then(|| ProgressLines::of_bar(&progress));
         let mut done = Vec::with_capacity(epochs.len());
         for &epoch in &epochs {
             progress.set_message(format!("epoch {epoch}"));
@@ -233,6 +238,9 @@ impl Ingest {
         }
         job.close()?;
         progress.finish_and_clear();
+        if let Some(lines) = lines {
+            lines.finish();
+        }
         world.map_or(Ok(()), World::leave)?;
         if !leads {
             return Ok(());
@@ -435,10 +443,11 @@ impl Report {
 /// Creates a progress bar with rate and time left on a terminal, and a hidden bar elsewhere.
 fn progress_bar(source: &Source, epochs: &[u64], as_json: bool) -> ProgressBar {
     let records: u64 = epochs.iter().map(|&epoch| source.records(epoch)).sum();
+    let bytes = records * source.record_bytes() as u64;
     if as_json {
-        return ProgressBar::hidden();
+        return ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::hidden());
     }
-    let bar = ProgressBar::new(records * source.record_bytes() as u64);
+    let bar = ProgressBar::new(bytes);
     let template = "{msg} {wide_bar} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);

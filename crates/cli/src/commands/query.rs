@@ -2,19 +2,21 @@
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use turbidite::Error;
-use turbidite::query::{Dataset, Query, QueryMetrics};
+use turbidite::query::{Dataset, Query, QueryMetrics, QueryProgress};
 use turbidite::store::EpochRange;
 
 use super::answers::{say, say_json, to_json};
 use super::batch;
 use crate::failure::{Failure, complain};
 use crate::output::{FileFormat, RowWriter, TextFormat};
+use crate::progress::ProgressLines;
 use crate::text;
 
 /// Return the rows that match a predicate
@@ -78,6 +80,9 @@ pub(crate) struct QueryCommand {
     /// Do not verify page checksums
     #[arg(long, hide_short_help = true)]
     no_check: bool,
+    /// Print the progress in row groups as lines of JSON on standard error
+    #[arg(long, requires_all = ["json", "output"], hide_short_help = true)]
+    progress: bool,
 }
 
 /// The result and the cost of a query.
@@ -152,6 +157,7 @@ impl QueryCommand {
 
     fn rows(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
+        let (dataset, lines) = if self.progress { watched(dataset) } else { (dataset.clone(), None) };
         let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
         let schema = stream.schema();
         let mut writer = match &self.output {
@@ -165,7 +171,10 @@ impl QueryCommand {
             writer.write(&batch?)?;
         }
         let rows = writer.finish()?;
-        let answer = self.answer(dataset, rows, begun, stream.metrics())?;
+        if let Some(lines) = lines {
+            lines.finish();
+        }
+        let answer = self.answer(&dataset, rows, begun, stream.metrics())?;
         match &self.output {
             Some(_) if as_json => say_json(&answer)?,
             // Standard output contains the rows.
@@ -206,4 +215,12 @@ impl QueryCommand {
             text::count(answer.metrics.runs_considered),
         ));
     }
+}
+
+/// Returns the dataset, and the lines of its next request's progress.
+fn watched(dataset: &Dataset) -> (Dataset, Option<ProgressLines>) {
+    let progress = Arc::new(QueryProgress::counting());
+    let (done, total) = (progress.clone(), progress.clone());
+    let lines = ProgressLines::start(move || done.done(), move || total.total());
+    (dataset.watched(&progress), Some(lines))
 }

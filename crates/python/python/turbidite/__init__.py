@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 
 from turbidite import _core
+from turbidite._progress import Progress
 from turbidite.dataset import Column, Dataset, Histogram, Quantile, Query, Schema
 from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 from turbidite.ingest import ingest
@@ -49,9 +50,13 @@ __all__ = [
 __version__ = _core.version()
 
 
-def open(path: str | os.PathLike[str]) -> Dataset:
+def open(path: str | os.PathLike[str], *, progress: Progress = False) -> Dataset:
     """Opens a dataset for reading.
+
+    With ``progress=True``, calls that read row groups draw a bar on standard error, on a terminal or in a notebook.
+    ``progress=tell`` calls ``tell(done, total)`` instead, at most every 0.05 s and once at the end, with the row groups
+    that are done. An exception that it raises ends the call, and is the one that is raised.
 
     Raises `UsageError` or `OperationError` if `path` is not a dataset.
     """
-    return Dataset(path)
+    return Dataset(path, progress=progress)

@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Sequence
 from typing import Any
 
+from turbidite._progress import Tell
 from turbidite.errors import CorruptionError, OperationError, UsageError
 
 _CLASSES = {"usage": UsageError, "damage": CorruptionError, "failed": OperationError}
@@ -29,12 +30,19 @@ def command() -> str:
     return found
 
 
-def run(arguments: Sequence[str]) -> dict[str, Any]:
-    """Runs the command with ``--json``, and returns its answer. An error of the command is raised as an exception."""
+def run(arguments: Sequence[str], tell: Tell | None = None) -> dict[str, Any]:
+    """Runs the command with ``--json``, and returns its answer. An error of the command is raised as an exception.
+
+    `tell` is called with the command's progress, if it has the option ``--progress``. An exception of `tell` ends the
+    command.
+    """
     program = [command(), *arguments]
     # The command's readers run under this interpreter, which has the package.
     environment = {"TURBIDITE_PYTHON": sys.executable, **os.environ}
-    done = subprocess.run(program, capture_output=True, env=environment, encoding="utf-8", errors="replace", check=False)
+    if tell is None:
+        done = subprocess.run(program, capture_output=True, env=environment, encoding="utf-8", errors="replace", check=False)
+    else:
+        done = _run_watched(program, environment, tell)
     try:
         if done.returncode == 0:
             answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
@@ -46,3 +54,40 @@ def run(arguments: Sequence[str]) -> dict[str, Any]:
         said = done.stderr.strip() or "it said nothing"
         raise OperationError(f"{program[0]} ended with exit code {done.returncode}: {said}") from None
     raise kind(message)
+
+
+def _run_watched(program: list[str], environment: dict[str, str], tell: Tell) -> subprocess.CompletedProcess[str]:
+    """Runs the command while its progress is told."""
+    # Imported here: it takes a noticeable share of the package's import.
+    import tempfile
+
+    # The answer goes to a file: a pipe that nobody reads would keep the command waiting.
+    program = [program[0], program[1], "--progress", *program[2:]]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as answer,
+        subprocess.Popen(
+            program, stdout=answer, stderr=subprocess.PIPE, env=environment, encoding="utf-8", errors="replace"
+        ) as process,
+    ):
+        said: list[str] = []
+        try:
+            for line in process.stderr or ():
+                progress = _progress_of(line)
+                if progress is None:
+                    said.append(line)
+                else:
+                    tell(*progress)
+            process.wait()
+        except BaseException:
+            process.kill()
+            raise
+        answer.seek(0)
+        return subprocess.CompletedProcess(program, process.returncode, answer.read(), "".join(said))
+
+
+def _progress_of(line: str) -> tuple[int, int] | None:
+    """Returns what is done and the total, if a line is of the progress."""
+    if not line.startswith('{"progress"'):
+        return None
+    stated = json.loads(line)["progress"]
+    return stated["done"], stated["total"]

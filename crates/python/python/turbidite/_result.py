@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy
 
 from turbidite import _core
+from turbidite._progress import Progress, Tell, watching
 
 if TYPE_CHECKING:
     import pandas
@@ -18,22 +20,37 @@ if TYPE_CHECKING:
 class Result:
     """A result that can be read as often as it is asked for, each time by a new execution."""
 
-    def _start(self) -> _core.Stream:
+    _progress: Progress = False
+
+    def _start(self, tell: Tell | None = None) -> _core.Stream:
         raise NotImplementedError
+
+    @contextmanager
+    def _running(self) -> Iterator[_core.Stream]:
+        """Runs the request while the block reads its batches, and shows the progress."""
+        with watching(self._progress, "row groups") as tell:
+            yield self._start(tell)
 
     def __iter__(self) -> Iterator[_core.Batch]:
         """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``."""
-        return iter(self._start())
+        return iter(self._start()) if self._progress is False else self._watched()
+
+    def _watched(self) -> Iterator[_core.Batch]:
+        with self._running() as stream:
+            yield from stream
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Exports the result by the Arrow PyCapsule interface: pandas, Polars, pyarrow and DuckDB take it as it is."""
+        """Exports the result by the Arrow PyCapsule interface: pandas, Polars, pyarrow and DuckDB take it as it is.
+
+        No progress is shown: the consumer may read on any thread.
+        """
         return self._start().__arrow_c_stream__(requested_schema)
 
     def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
         """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
-        stream = self._start()
-        columns = stream.columns()
-        batches = stream.collect()
+        with self._running() as stream:
+            columns = stream.columns()
+            batches = stream.collect()
         found: dict[str, numpy.ndarray[Any, Any]] = {}
         for name, dtype in columns:
             parts = [numpy.asarray(batch.column(name)) for batch in batches]
@@ -47,9 +64,11 @@ class Result:
         """Returns a `pyarrow.Table`. Needs pyarrow."""
         import pyarrow
 
-        # Batch by batch, so that an interrupt ends it.
-        reader = pyarrow.RecordBatchReader.from_stream(self)
-        return pyarrow.Table.from_batches([batch for batch in reader], reader.schema)
+        with self._running() as stream:
+            batches = [pyarrow.record_batch(batch) for batch in stream.collect()]
+            # The rest of the stream is empty, and has the schema.
+            schema = pyarrow.RecordBatchReader.from_stream(stream).schema
+        return pyarrow.Table.from_batches(batches, schema)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
@@ -65,4 +84,7 @@ class Result:
         """Returns a `polars.DataFrame`. Needs Polars."""
         import polars
 
-        return polars.DataFrame(self)
+        with self._running() as stream:
+            frames = [polars.DataFrame(batch) for batch in stream.collect()]
+            # The rest of the stream is empty, and has the schema.
+            return polars.concat([*frames, polars.DataFrame(stream)])

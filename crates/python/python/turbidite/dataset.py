@@ -14,6 +14,7 @@ from turbidite import _core, _tables, phase_space, pictures
 from turbidite._arguments import Arguments, HistogramArguments, TrackArguments
 from turbidite._checks import Epochs, names, natural, optional, selection
 from turbidite._command import run
+from turbidite._progress import Progress, Tell, checked, watching
 from turbidite._result import Result
 from turbidite.errors import UsageError
 from turbidite.phase_space import PhaseSpace
@@ -120,16 +121,18 @@ class Query(Result):
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
+        self._progress = dataset.progress
 
     def _resolved(self) -> Arguments:
         return {**self._arguments, "epochs": self._dataset._labels(self._selection)}
 
-    def _start(self) -> _core.Stream:
-        return self._dataset._core.stream(self._resolved())
+    def _start(self, tell: Tell | None = None) -> _core.Stream:
+        return self._dataset._core.stream(self._resolved(), tell)
 
     def count(self) -> int:
         """Counts the rows. Reads only the pages that statistics leave open."""
-        rows, limit = self._dataset._core.count(self._resolved()), self._arguments["limit"]
+        with watching(self._progress, "row groups") as tell:
+            rows, limit = self._dataset._core.count(self._resolved(), tell), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
 
     def explain(self) -> str:
@@ -155,7 +158,8 @@ class Query(Result):
         options += [] if arguments["columns"] is None else [f"--columns={','.join(arguments['columns'])}"]
         options += [f"--{name}={arguments[name]}" for name in ("limit", "threads") if arguments[name] is not None]
         options += ["--order"] * arguments["ordered"] + ["--no-check"] * (not arguments["check"])
-        return run([*options, "--", self._dataset.path])
+        with watching(self._progress, "row groups") as tell:
+            return run([*options, "--", self._dataset.path], tell)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Query, (self._dataset, self._selection, self._arguments)
@@ -172,11 +176,13 @@ class Query(Result):
 
 
 class Dataset:
-    """A dataset that is open for reading. Threads may share it; it pickles as its path."""
+    """A dataset that is open for reading. Threads may share it; it pickles as its path, without its progress."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, progress: Progress = False) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         """The folder of the dataset: absolute, so that it stays the same if the program changes its directory."""
+        self.progress = checked(progress)
+        """Whether calls that read row groups draw a bar, or the function that they call."""
         self._core = _core.Dataset(self.path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -311,7 +317,8 @@ class Dataset:
             "epochs": labels,
             "exact": exact,
         }
-        found = json.loads(self._core.histogram(arguments))
+        with watching(self.progress, "row groups") as tell:
+            found = json.loads(self._core.histogram(arguments, tell))
         counts = numpy.array(found["bins"], dtype="u8").reshape(-1, 3)
         edges = numpy.array([_number(edge) for edge in found["edges"]])
         below, above, negative, positive = (
@@ -354,7 +361,8 @@ class Dataset:
             log=log,
             threads=optional("threads", threads),
         )
-        return phase_space.count(self._core, self.schema, arguments, self._sorted(labels))
+        with watching(self.progress, "row groups") as tell:
+            return phase_space.count(self._core, self.schema, arguments, self._sorted(labels), tell)
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
         """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key."""
@@ -403,8 +411,8 @@ class Dataset:
         """Returns the values below which the given shares of the rows lie, with bounds."""
         if isinstance(shares, (int, float)):
             shares = [shares]
-        found = json.loads(
-            self._core.quantiles(column, [float(share) for share in shares], self._labels(selection(epochs)), exact)
-        )
+        wanted, labels = [float(share) for share in shares], self._labels(selection(epochs))
+        with watching(self.progress, "row groups") as tell:
+            found = json.loads(self._core.quantiles(column, wanted, labels, exact, tell))
         names = ("share", "least", "estimate", "most")
         return [Quantile(*(_number(one[name]) for name in names)) for one in found["quantiles"]]

@@ -8,6 +8,7 @@ from typing import Any
 
 from turbidite._checks import natural, selection
 from turbidite._command import run
+from turbidite._progress import Progress, checked, watching
 from turbidite.errors import UsageError
 
 __all__ = ["ingest"]
@@ -32,6 +33,7 @@ def ingest(
     ranks: int | None = None,
     threads: int | None = None,
     if_exists: str = "error",
+    progress: Progress = False,
 ) -> dict[str, Any]:
     """Indexes the files of a simulation.
 
@@ -41,8 +43,8 @@ def ingest(
 
     `derive` adds columns, such as ``["energy = sqrt(1 + ux*ux + uy*uy + uz*uz) - 1"]``. With `si`, derivations see values in
     SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
-    both ends included. Returns the report of the command. The work is done by a process of its own, so that an interrupt ends
-    it at once.
+    both ends included. `progress` is that of `turbidite.open`, and counts bytes of records. Returns the report of the
+    command. The work is done by a process of its own, so that an interrupt ends it at once.
     """
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str):
@@ -55,7 +57,8 @@ def ingest(
         arguments.append(f"--columns={','.join(columns)}")
     arguments += [f"--drop={name}" for name in drop] + (["--si"] if si else [])
     arguments += [f"--derive={one}" for one in ([derive] if isinstance(derive, str) else derive)]
-    return run([*arguments, "--", os.fsdecode(source)])
+    with watching(checked(progress), "bytes") as tell:
+        return run([*arguments, "--", os.fsdecode(source)], tell)
 
 
 def _range(epochs: int | slice | None) -> str | None:

@@ -11,6 +11,7 @@ import numpy
 
 from turbidite import pictures
 from turbidite._arguments import PhaseSpaceArguments, Range
+from turbidite._progress import Tell
 from turbidite.errors import UsageError
 
 if TYPE_CHECKING:
@@ -93,9 +94,10 @@ def count(
     schema: Schema,
     arguments: PhaseSpaceArguments,
     epochs: Sequence[int],
+    tell: Tell | None,
 ) -> PhaseSpace:
     """Counts the rows of a request."""
-    stated, rows, weights = core.phase_space(arguments)
+    stated, rows, weights = core.phase_space(arguments, tell)
     totals = json.loads(stated)
     x_edges, y_edges = (_edges(edges) for edges in totals["edges"])
     shape = (max(len(x_edges) - 1, 0), max(len(y_edges) - 1, 0))

@@ -7,6 +7,7 @@ from typing import Any
 
 from turbidite import _core
 from turbidite._arguments import Arguments
+from turbidite._progress import Tell
 from turbidite._result import Result
 from turbidite.errors import UsageError
 
@@ -41,8 +42,8 @@ class Piece(Result):
     def _opened(self) -> _core.Dataset:
         return _core.Dataset(self.path)
 
-    def _start(self) -> _core.Stream:
-        return self._opened().stream(self._arguments)
+    def _start(self, tell: Tell | None = None) -> _core.Stream:
+        return self._opened().stream(self._arguments, tell)
 
     def count(self) -> int:
         """Counts the rows. Reads only the pages that statistics leave open."""

@@ -10,6 +10,7 @@ from turbidite import _core, pictures
 from turbidite._arguments import TrackArguments
 from turbidite._axes import label
 from turbidite._optional import needed
+from turbidite._progress import Tell, watching
 from turbidite._result import Result
 from turbidite.errors import UsageError
 
@@ -31,9 +32,10 @@ class Tracks(Result):
         self._dataset = dataset
         self._selection = selection
         self._arguments = arguments
+        self._progress = dataset.progress
 
-    def _start(self) -> _core.Stream:
-        return self._dataset._core.tracks({**self._arguments, "epochs": self._dataset._labels(self._selection)})
+    def _start(self, tell: Tell | None = None) -> _core.Stream:
+        return self._dataset._core.tracks({**self._arguments, "epochs": self._dataset._labels(self._selection)}, tell)
 
     def _epochs(self) -> list[int]:
         """Returns the labels of the epochs, ascending."""
@@ -43,7 +45,8 @@ class Tracks(Result):
     def _begin(self, columns: list[str], particles: int) -> tuple[dict[str, Array], bool]:
         """Returns some columns of the first particles, and whether there are more."""
         request: TrackArguments = {**self._arguments, "columns": columns, "epochs": self._dataset._labels(self._selection)}
-        stream = self._dataset._core.tracks(request)
+        with watching(self._progress, "row groups") as tell:
+            stream = self._dataset._core.tracks(request, tell)
         names = stream.columns()
         parts: list[list[Array]] = [[numpy.empty(0, dtype)] for _, dtype in names]
         seen = 0
