@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
-use turbidite::{ColumnView, DataType, Schema};
+use turbidite::{Column as Stated, ColumnView, DataType};
 
 use crate::batch::type_string;
 use crate::errors::{exception, usage};
@@ -178,7 +178,12 @@ fn stored_type(type_string: &str, is_opaque: bool) -> Option<DataType> {
 /// Returns the names of the columns of one append.
 fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let given = rows.get_type().name()?.to_string();
-    let refuse = || usage(py, format!("rows are a dict of arrays, a structured array or a data frame, not {given}"));
+    let refuse = || {
+        usage(
+            py,
+            format!("rows are a dict of arrays, a structured array, a data frame or an Arrow stream, not {given}"),
+        )
+    };
     let listed = if rows.is_exact_instance_of::<PyDict>() {
         rows.call_method0("keys")?
     } else if rows.is_instance(ndarray(py)?)? {
@@ -188,7 +193,7 @@ fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         }
         names
     } else if rows.hasattr("column_names")? {
-        // A table of pyarrow, or a batch of this package.
+        // A table of an old pyarrow.
         rows.getattr("column_names")?
     } else if rows.hasattr("columns")? {
         rows.getattr("columns")?
@@ -204,15 +209,14 @@ fn names(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 /// Views the columns of one append: a mapping from names to arrays, a structured array, or a data frame.
 ///
 /// # Errors
-/// Names that are not those of the schema, and whatever [`Column::new`] refuses.
-pub(crate) fn columns(py: Python<'_>, schema: &Schema, rows: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
+/// Names that are not the known ones, and whatever [`Column::new`] refuses.
+pub(crate) fn columns(py: Python<'_>, known: &[Stated], rows: &Bound<'_, PyAny>) -> PyResult<Vec<Column>> {
     let names = names(py, rows)?;
     let given: HashSet<&str> = names.iter().map(String::as_str).collect();
-    let known = schema.columns();
     if let Some(missing) = known.iter().find(|column| !given.contains(column.name.as_str())) {
         return Err(usage(py, format!("column '{}' is missing", missing.name)));
     }
-    if let Some(surplus) = names.iter().find(|name| schema.index_of(name).is_none()) {
+    if let Some(surplus) = names.iter().find(|name| known.iter().all(|column| column.name != **name)) {
         return Err(usage(py, format!("the dataset has no column '{surplus}'")));
     }
     let is_table = !rows.is_exact_instance_of::<PyDict>() && rows.hasattr("column_names")?;

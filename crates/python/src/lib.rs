@@ -5,13 +5,15 @@
 //! query results to NumPy and Arrow, `stream` runs queries, `counting` counts for pictures, `values` passes numbers and
 //! ranges, `version` the package's version, `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked
 //! processes from its threads, `writer` writes from one process and `rank_writer` from the ranks of a parallel program,
-//! `opening` checks their arguments, `arrays` views the caller's arrays.
+//! `opening` checks their arguments, `arrays` views the caller's arrays and `arrow_rows` Arrow's batches, `recipe`
+//! derives columns.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
 //! - No column is copied on its way to Arrow or NumPy.
 
 mod arrays;
+mod arrow_rows;
 mod batch;
 mod counting;
 mod dataset;
@@ -19,6 +21,7 @@ mod errors;
 mod opening;
 mod owned;
 mod rank_writer;
+mod recipe;
 mod stream;
 mod values;
 mod version;
@@ -29,6 +32,8 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _core {
+    #[pymodule_export]
+    use crate::arrow_rows::arrow_columns;
     #[pymodule_export]
     use crate::batch::{Batch, BatchColumn};
     #[pymodule_export]

@@ -2,21 +2,22 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{Column, IfExists, Schema};
+use turbidite::{Column, IfExists};
 
 use crate::arrays;
-use crate::errors::{exception, usage};
+use crate::errors::usage;
+use crate::recipe::Recipe;
 
-/// Returns the schema that `columns`, `key` and `units` describe.
+/// Returns the columns that `columns` and `units` describe, with the derivations over them.
 ///
 /// # Errors
-/// Types that cannot be stored, and units of columns that do not exist.
-pub(crate) fn schema(
+/// Types that cannot be stored, units of columns that do not exist, and invalid derivations.
+pub(crate) fn recipe(
     py: Python<'_>,
     columns: &Bound<'_, PyDict>,
-    key: &str,
     units: &Bound<'_, PyDict>,
-) -> PyResult<Schema> {
+    derive: Vec<String>,
+) -> PyResult<Recipe> {
     let mut stated = Vec::new();
     for (name, data_type) in columns.iter() {
         let name: String = name.extract()?;
@@ -29,7 +30,7 @@ pub(crate) fn schema(
     if let Some((name, _)) = units.iter().find(|(name, _)| !columns.contains(name).unwrap_or(false)) {
         return Err(usage(py, format!("units: there is no column {name}")));
     }
-    Schema::new(stated, key).map_err(|error| exception(py, &error.into()))
+    Recipe::new(py, stated, derive)
 }
 
 /// Returns what to do with an epoch that exists.

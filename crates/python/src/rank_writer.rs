@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use turbidite::runtime::{ForeignTransport, Process, TransportTable};
 use turbidite::storage::FileSystem;
-use turbidite::{EpochStart, Error, ErrorClass, RankJob, Schema, Topology, WriteOptions};
+use turbidite::{EpochStart, Error, ErrorClass, RankJob, Topology, WriteOptions};
 
 use crate::errors::{exception, usage};
-use crate::{arrays, opening};
+use crate::opening;
+use crate::recipe::Recipe;
 
 /// Timeout of an append that waits for credit, as in the C interface.
 const CREDIT_TIMEOUT: Duration = Duration::from_millis(200);
@@ -23,7 +24,7 @@ const CREDIT_TIMEOUT: Duration = Duration::from_millis(200);
 pub(crate) struct RankWriter {
     /// `None` once the writer is closed or abandoned.
     job: Mutex<Option<RankJob>>,
-    schema: Schema,
+    recipe: Recipe,
     /// The process that opened the writer: a fork must not use its connections.
     process: u32,
 }
@@ -110,6 +111,7 @@ impl RankWriter {
         key: &str,
         if_exists: &str,
         units: &Bound<'_, PyDict>,
+        derive: Vec<String>,
         stall_limit: f64,
     ) -> PyResult<Self> {
         let mut options = WriteOptions::new(1);
@@ -122,10 +124,12 @@ impl RankWriter {
         options.topology = topology;
         options.ranks = ranks;
         options.receivers = ranks;
-        let stated = opening::schema(py, columns, key, units)
-            .and_then(|schema| opening::if_exists(py, if_exists).map(|if_exists| (schema, if_exists)));
+        let stated = opening::recipe(py, columns, units, derive).and_then(|recipe| {
+            let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
+            Ok((recipe, schema, opening::if_exists(py, if_exists)?))
+        });
         let storage = Arc::new(FileSystem::new());
-        let (schema, if_exists) = match stated {
+        let (recipe, schema, if_exists) = match stated {
             Ok(stated) => stated,
             Err(raised) => {
                 // The other ranks are about to wait for this rank.
@@ -140,10 +144,11 @@ impl RankWriter {
             }
         };
         options.if_exists = if_exists;
+        options.derivations = recipe.texts();
         let job = py
-            .detach(|| RankJob::open_on(process(), storage, path, schema.clone(), options, rank, transport))
+            .detach(|| RankJob::open_on(process(), storage, path, schema, options, rank, transport))
             .map_err(|error| exception(py, &error))?;
-        Ok(Self { job: Mutex::new(Some(job)), schema, process: std::process::id() })
+        Ok(Self { job: Mutex::new(Some(job)), recipe, process: std::process::id() })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
@@ -153,10 +158,9 @@ impl RankWriter {
 
     /// Appends rows of this rank.
     fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let columns = arrays::columns(py, &self.schema, rows)?;
-        let views = columns.iter().map(|column| column.view(py)).collect::<PyResult<Vec<_>>>()?;
-        self.call(py, |job| job.append(&views))?;
-        Ok(columns.first().map_or(0, arrays::Column::len))
+        self.recipe.each(py, rows, |views, before| {
+            self.call(py, |job| self.recipe.store(views, before, |columns| job.append(columns)))
+        })
     }
 
     /// Makes the epoch fail on all ranks at its end.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{EpochStart, LocalJob, Schema, WriteOptions};
+use turbidite::{EpochStart, LocalJob, WriteOptions};
 
-use crate::arrays;
 use crate::errors::{exception, usage};
 use crate::opening;
+use crate::recipe::Recipe;
 
 /// A job whose ranks are all in this process.
 #[pyclass(frozen, module = "turbidite._core")]
@@ -17,7 +17,7 @@ use crate::opening;
 pub(crate) struct Writer {
     /// `None` once the writer is closed.
     job: Mutex<Option<Arc<LocalJob>>>,
-    schema: Schema,
+    recipe: Recipe,
     ranks: u32,
     /// The process that opened the writer: a fork has none of its threads.
     process: u32,
@@ -49,6 +49,7 @@ impl Drop for Writer {
 #[pymethods]
 impl Writer {
     #[new]
+    #[expect(clippy::too_many_arguments, reason = "each is an argument of the package's Writer")]
     fn open(
         py: Python<'_>,
         path: PathBuf,
@@ -57,13 +58,15 @@ impl Writer {
         ranks: u32,
         if_exists: &str,
         units: &Bound<'_, PyDict>,
+        derive: Vec<String>,
     ) -> PyResult<Self> {
-        let schema = opening::schema(py, columns, key, units)?;
+        let recipe = opening::recipe(py, columns, units, derive)?;
+        let schema = recipe.schema(key).map_err(|error| exception(py, &error))?;
         let mut options = WriteOptions::new(ranks);
         options.if_exists = opening::if_exists(py, if_exists)?;
-        let job =
-            py.detach(|| LocalJob::open(&path, schema.clone(), options)).map_err(|error| exception(py, &error))?;
-        Ok(Self { job: Mutex::new(Some(Arc::new(job))), schema, ranks, process: std::process::id() })
+        options.derivations = recipe.texts();
+        let job = py.detach(|| LocalJob::open(&path, schema, options)).map_err(|error| exception(py, &error))?;
+        Ok(Self { job: Mutex::new(Some(Arc::new(job))), recipe, ranks, process: std::process::id() })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
@@ -79,10 +82,10 @@ impl Writer {
             return Err(usage(py, format!("rank {rank} is outside a job of {} ranks", self.ranks)));
         }
         let job = self.job(py)?;
-        let columns = arrays::columns(py, &self.schema, rows)?;
-        let views = columns.iter().map(|column| column.view(py)).collect::<PyResult<Vec<_>>>()?;
-        py.detach(|| job.append(rank, &views)).map_err(|error| exception(py, &error))?;
-        Ok(columns.first().map_or(0, arrays::Column::len))
+        self.recipe.each(py, rows, |views, before| {
+            let stored = py.detach(|| self.recipe.store(views, before, |columns| job.append(rank, columns)));
+            stored.map_err(|error| exception(py, &error))
+        })
     }
 
     /// Ends and commits the epoch. Returns its statistics as JSON.

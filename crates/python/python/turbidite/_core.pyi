@@ -8,6 +8,7 @@ from turbidite._arguments import Arguments, HistogramArguments, PhaseSpaceArgume
 from turbidite._progress import Tell
 
 def version() -> str: ...
+def arrow_columns(schema: Any) -> list[tuple[str, str]]: ...
 
 @final
 class BatchColumn:
@@ -70,6 +71,7 @@ class Writer:
         ranks: int,
         if_exists: str,
         units: dict[str, str],
+        derive: list[str],
     ) -> Self: ...
     def begin_epoch(self, epoch: int) -> bool: ...
     def append(self, rows: Any, rank: int) -> int: ...
@@ -87,6 +89,7 @@ class RankWriter:
         key: str,
         if_exists: str,
         units: dict[str, str],
+        derive: list[str],
         stall_limit: float,
     ) -> Self: ...
     def begin_epoch(self, epoch: int) -> bool: ...

@@ -214,6 +214,7 @@ class RankWriter:
         key: str,
         if_exists: str,
         units: Callable[[], dict[str, str]],
+        derive: Callable[[], list[str]],
         stall_limit: float | None,
     ) -> None:
         self._mpi = _mpi_of(comm)
@@ -222,15 +223,15 @@ class RankWriter:
         self._thread = threading.get_ident() if self._mpi.Query_thread() < self._mpi.THREAD_SERIALIZED else None
         self._in_epoch = False
 
-        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], float]:
+        def prepare() -> tuple[Transport, dict[str, Any], dict[str, str], list[str], float]:
             if not (isinstance(key, str) and isinstance(if_exists, str)):
                 raise UsageError(f"key and if_exists are text, not {key!r} and {if_exists!r}")
-            return Transport(self._mpi), schema(), units(), _limit(stall_limit)
+            return Transport(self._mpi), schema(), units(), derive(), _limit(stall_limit)
 
-        self._transport, columns, stated, limit = _agree(self._mpi, comm, prepare)
+        self._transport, columns, stated, derived, limit = _agree(self._mpi, comm, prepare)
         self._address: int | None = self._transport.open(comm)
         try:
-            self._core = _core.RankWriter(self._address, path, columns, key, if_exists, stated, limit)
+            self._core = _core.RankWriter(self._address, path, columns, key, if_exists, stated, derived, limit)
         except Exception:
             # All ranks are here, since opening fails on all or none. The reason is the exception to raise.
             with suppress(OperationError):

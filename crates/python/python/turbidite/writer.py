@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -21,12 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["Writer"]
 
 
+def _columns(schema: Any) -> dict[str, Any]:
+    """Returns the types of the columns by their names."""
+    if not hasattr(schema, "__arrow_c_schema__"):
+        return dict(schema)
+    columns = _core.arrow_columns(schema)
+    if len(dict(columns)) < len(columns):
+        raise UsageError("schema: two columns have the same name")
+    return dict(columns)
+
+
+def _derivations(derive: Sequence[str]) -> list[str]:
+    if isinstance(derive, str):
+        raise UsageError("derive: give a list of derivations, such as ['energy = ux*ux/2']")
+    return list(derive)
+
+
 class Writer:
     """Writes a dataset, epoch by epoch. Records are partitioned and sorted by `key` on their way to storage.
 
     `schema` names the columns and their types: the core's (``"f32"``, ``"fixed_bytes(16)"``) or whatever ``numpy.dtype``
-    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. `ranks` is the
-    number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
+    takes. The names ``"u8"`` and ``"i8"`` are refused, since they mean 8 bits in one and 8 bytes in the other. It may also be
+    a schema of Arrow. `derive` adds columns that are computed from those appended, such as ``["energy = ux*ux/2"]``. `ranks` is
+    the number of threads that append at the same time, each as a rank of its own. `if_exists` says what to do with an epoch
     that exists: ``"error"``, ``"skip"`` or ``"replace"``.
 
     With `comm`, an intracommunicator of mpi4py, the processes of a parallel program write one dataset. Opening, closing and
@@ -40,13 +57,14 @@ class Writer:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        schema: Mapping[str, Any],
+        schema: Mapping[str, Any] | Any,
         *,
         key: str,
         ranks: int | None = None,
         comm: MPI.Intracomm | None = None,
         if_exists: str = "error",
         units: Mapping[str, str] | None = None,
+        derive: Sequence[str] = (),
         stall_limit: float | None = 1800,
     ) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
@@ -56,13 +74,25 @@ class Writer:
         self._met: BaseException | None = None
         self._core: _core.Writer | RankWriter
         if comm is None:
-            self._core = _core.Writer(self.path, dict(schema), key, 1 if ranks is None else ranks, if_exists, dict(units or {}))
+            count = 1 if ranks is None else ranks
+            self._core = _core.Writer(
+                self.path, _columns(schema), key, count, if_exists, dict(units or {}), _derivations(derive)
+            )
             return
         if ranks is not None:
             raise UsageError("comm and ranks exclude each other: with comm, each process is a rank")
         from turbidite._ranks import RankWriter
 
-        self._core = RankWriter(comm, self.path, lambda: dict(schema), key, if_exists, lambda: dict(units or {}), stall_limit)
+        self._core = RankWriter(
+            comm,
+            self.path,
+            lambda: _columns(schema),
+            key,
+            if_exists,
+            lambda: dict(units or {}),
+            lambda: _derivations(derive),
+            stall_limit,
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -117,7 +147,8 @@ class Writer:
             error.add_note(f"the epoch could not be aborted: {failed}")
 
     def append(self, rows: Any, *, rank: int | None = None) -> int:
-        """Appends rows: a dict of arrays, a structured array or a data frame. Returns their number.
+        """Appends rows: a dict of arrays, a structured array, a data frame, or whatever has Arrow's stream. Returns their
+        number. A stream is read batch by batch, and may be larger than memory.
 
         Threads append as different ranks, of which there are `ranks`. With `comm`, `rank` is not given.
 
