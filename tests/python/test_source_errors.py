@@ -74,7 +74,8 @@ def test_a_command_that_is_gone_ends_the_reader(tmp_path):
     process = subprocess.Popen([sys.executable, "-m", "turbidite.sources"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     process.stdin.write("".join(json.dumps(request) + "\n" for request in requests).encode())
     process.stdin.flush()
-    process.stdout.readline()
+    for _ in ("the greeting", "the catalogue"):
+        process.stdout.readline()
     process.stdout.close()
     assert process.wait(timeout=AMPLE_S) == 1
     process.stdin.close()

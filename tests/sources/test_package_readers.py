@@ -12,6 +12,7 @@ from turbidite.sources.signatures import SUFFIXES
 
 from support.command import FAILED, USAGE, answer, attempt, turbidite
 
+RELEASE = turbidite("--version").stdout.split()[1]
 ROWS = 10_000
 BLOCK_ROWS = 1_000
 
@@ -28,6 +29,8 @@ with open({log!r}, "a") as log:
     log.write(f"start {{' '.join(sys.argv[1:])}}\\n")
 if MODE == "silent":
     sys.exit(7)
+if {release!r} is not None:
+    say(dict(release={release!r}))
 for line in sys.stdin:
     with open({log!r}, "a") as log:
         log.write(line)
@@ -66,10 +69,10 @@ def reader(tmp_path, monkeypatch):
     """Puts a program in the place of the interpreter; returns a function that makes it, and its log of requests."""
     log = tmp_path / "requests"
 
-    def make(mode: str = "good", edit: str = "pass"):
+    def make(mode: str = "good", edit: str = "pass", release: str | None = RELEASE):
         program = tmp_path / "python3"
         text = textwrap.dedent(READER).format(
-            python=sys.executable, rows=ROWS, block_rows=BLOCK_ROWS, mode=mode, log=str(log), edit=edit
+            python=sys.executable, rows=ROWS, block_rows=BLOCK_ROWS, mode=mode, log=str(log), edit=edit, release=release
         )
         program.write_text(text)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
@@ -134,6 +137,15 @@ def test_a_reader_that_fails_leaves_nothing(reader, tmp_path, mode, code, words)
     for word in words:
         assert word in said, said
     assert not list(out.glob("data/**/*.parquet"))
+
+
+@pytest.mark.parametrize(("release", "words"), [("0.0.9", "release 0.0.9 of it"), (None, "another release of it")])
+def test_a_package_of_another_release_is_refused(reader, tmp_path, release, words):
+    log = reader(release=release)
+    said = turbidite("ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE).stderr
+    assert words in said and f"this command is release {RELEASE}" in said and "TURBIDITE_PYTHON" in said, said
+    assert str(tmp_path / "python3") in said and "file_%T.h5" in said
+    assert '"read"' not in log.read_text() and not (tmp_path / "ds").exists()
 
 
 @pytest.mark.parametrize(

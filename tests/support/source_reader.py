@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy
+import turbidite
 
 from support.command import AMPLE_S
 
@@ -30,6 +31,7 @@ class Reader:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options
         )
+        assert json.loads(self.process.stdout.readline()) == {"release": turbidite.__version__}
 
     def __enter__(self):
         return self

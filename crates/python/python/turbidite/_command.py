@@ -9,8 +9,10 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from turbidite._core import version
 from turbidite._progress import Tell
 from turbidite.errors import CorruptionError, OperationError, UsageError
 
@@ -30,6 +32,17 @@ def command() -> str:
     return found
 
 
+@cache
+def _check_release(program: str) -> None:
+    """Refuses a command of another release than the package."""
+    done = subprocess.run([program, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False)
+    if done.returncode == 0 and done.stdout.split() != ["turbidite", version()]:
+        raise OperationError(
+            f"'{program}' is {done.stdout.strip() or 'no command of Turbidite'}, but this package is of release {version()}: "
+            "install both from one release, or let TURBIDITE name a command of this release"
+        )
+
+
 def run(arguments: Sequence[str], tell: Tell | None = None) -> dict[str, Any]:
     """Runs the command with ``--json``, and returns its answer. An error of the command is raised as an exception.
 
@@ -37,6 +50,7 @@ def run(arguments: Sequence[str], tell: Tell | None = None) -> dict[str, Any]:
     command.
     """
     program = [command(), *arguments]
+    _check_release(program[0])
     # The command's readers run under this interpreter, which has the package.
     environment = {"TURBIDITE_PYTHON": sys.executable, **os.environ}
     if tell is None:

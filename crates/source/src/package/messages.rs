@@ -1,4 +1,4 @@
-//! Requests to a reader of the package, and its answers: one JSON object per line.
+//! Requests to a reader of the package, and its answers: one JSON object per line, after a greeting.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,12 @@ use serde_json::Value as Json;
 
 /// Version of the protocol. The package refuses another one.
 pub(super) const VERSION: u32 = 1;
+
+/// What a reader says first: the release of its package.
+#[derive(Debug, Deserialize)]
+pub(super) struct Greeting {
+    pub(super) release: String,
+}
 
 /// A request.
 #[derive(Debug, Serialize)]

@@ -7,11 +7,14 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 
-use super::messages::{Refusal, Request, Rows};
+use super::messages::{Greeting, Refusal, Request, Rows};
 use crate::error::SourceError;
 
 /// The environment variable that names the Python interpreter.
 const INTERPRETER: &str = "TURBIDITE_PYTHON";
+
+/// The release of this command. Readers of another one are refused.
+const RELEASE: &str = env!("CARGO_PKG_VERSION");
 
 /// Maximum length of an answer's line. An index of offsets for 10⁹ rows of text is below 1 MB.
 const LONGEST_LINE_BYTES: u64 = 256 << 20;
@@ -26,6 +29,8 @@ pub(super) struct ReaderProcess {
     /// `None` once the process is to end.
     requests: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    /// Whether the reader has stated its release.
+    has_greeted: bool,
     /// Whether the reader has answered a request.
     has_answered: bool,
 }
@@ -64,6 +69,7 @@ impl ReaderProcess {
                 child,
                 requests: Some(requests),
                 answers: BufReader::with_capacity(1 << 16, answers),
+                has_greeted: false,
                 has_answered: false,
             }),
             _ => Err(no_reader("it has no pipes".into())),
@@ -78,11 +84,10 @@ impl ReaderProcess {
         if sent.is_err() {
             return Err(self.ended());
         }
-        line.clear();
-        let received = (&mut self.answers).take(LONGEST_LINE_BYTES).read_until(b'\n', &mut line);
-        if received.is_err() || line.last() != Some(&b'\n') {
-            return Err(self.ended());
+        if !self.has_greeted {
+            self.greet()?;
         }
+        self.receive(&mut line)?;
         self.has_answered = true;
         let mut answer: Json = serde_json::from_slice(&line).map_err(|error| self.unexpected(&error.to_string()))?;
         match answer.get_mut("error").map(Json::take) {
@@ -92,6 +97,35 @@ impl ReaderProcess {
             }),
             None => serde_json::from_value(answer).map_err(|error| self.unexpected(&error.to_string())),
         }
+    }
+
+    /// Receives a line.
+    fn receive(&mut self, line: &mut Vec<u8>) -> Result<(), SourceError> {
+        line.clear();
+        let received = (&mut self.answers).take(LONGEST_LINE_BYTES).read_until(b'\n', line);
+        if received.is_err() || line.last() != Some(&b'\n') {
+            return Err(self.ended());
+        }
+        Ok(())
+    }
+
+    /// Receives the greeting, and refuses a package of another release.
+    fn greet(&mut self) -> Result<(), SourceError> {
+        let mut line = Vec::new();
+        self.receive(&mut line)?;
+        self.has_greeted = true;
+        // Packages without a greeting begin with the answer to the first request.
+        let release = match serde_json::from_slice(&line) {
+            Ok(Greeting { release }) if release == RELEASE => return Ok(()),
+            Ok(Greeting { release }) => format!("release {release}"),
+            Err(_) => "another release".to_owned(),
+        };
+        Err(SourceError::Usage(format!(
+            "{}: files of this kind are read by Turbidite's Python package, but '{}' has {release} of it, and this command \
+             is release {RELEASE}; install both from one release, or set {INTERPRETER} to a Python that has {RELEASE}",
+            self.source.display(),
+            self.interpreter.display()
+        )))
     }
 
     /// Sends a request for a block, and fills `values` with its values, whose length the caller has set.

@@ -1,7 +1,8 @@
 """The protocol between the command and a reader: lines of JSON, and blocks of packed values.
 
-A request `open` is answered with a catalogue. A request `read` is answered with one line and then the values of the
-block, column after column. An error takes the place of an answer. The reader ends when its standard input does.
+The reader begins with its release. A request `open` is answered with a catalogue. A request `read` is answered with one
+line and then the values of the block, column after column. An error takes the place of an answer. The reader ends when its
+standard input does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy
 
+from turbidite._core import version
 from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options, Source
 from turbidite.sources.detect import source_class
@@ -36,6 +38,7 @@ def main() -> None:
     server = _Server(answers)
     status = 0
     try:
+        server.greet()
         for line in sys.stdin.buffer:
             server.serve(line)
     except (BrokenPipeError, KeyboardInterrupt):
@@ -52,6 +55,10 @@ class _Server:
         self._answers = answers
         self._source: Source | None = None
         self._epochs: dict[int, Epoch] = {}
+
+    def greet(self) -> None:
+        """States the release, before any answer."""
+        self._write(json.dumps({"release": version()}).encode() + b"\n")
 
     def serve(self, line: bytes) -> None:
         blocks: list[Array] = []
