@@ -1,4 +1,4 @@
-"""The command that the package runs, and its release."""
+"""Errors of the command that the package runs: one class each, with their fields, and the release of both."""
 
 import pytest
 import turbidite
@@ -7,6 +7,45 @@ from support.command import ROOT
 from support.command import turbidite as command
 
 VPIC = ROOT / "testdata" / "vpic"
+
+
+def flip(path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    turbidite.ingest(VPIC, tmp_path / "run.tbd", key="ux")
+    return tmp_path / "run.tbd"
+
+
+def test_corruption_has_its_file_and_place(dataset, tmp_path):
+    [part, *_] = sorted(dataset.glob("data/**/*.parquet"))
+    flip(part, 1000)
+    with pytest.raises(turbidite.CorruptionError) as own:
+        turbidite.open(dataset).query().to_numpy()
+    with pytest.raises(turbidite.CorruptionError) as raised:
+        turbidite.open(dataset).query().write(tmp_path / "all.parquet")
+    for error in (own.value, raised.value):
+        assert error.path == str(part) and error.page is not None and f"page {error.page}" in error.place
+    flip(dataset / "_turbidite" / "dataset.json", 30)
+    for use in (
+        lambda: turbidite.open(dataset),
+        lambda: turbidite.ingest(VPIC, dataset, key="ux"),
+        lambda: turbidite.ingest(VPIC, dataset, key="ux", progress=lambda done, total: None),
+    ):
+        with pytest.raises(turbidite.CorruptionError, match="checksum") as raised:
+            use()
+        assert (raised.value.path, raised.value.place, raised.value.page) == (str(dataset / "_turbidite" / "dataset.json"), None, None)
+
+
+def test_other_errors_have_their_classes(dataset, tmp_path):
+    with pytest.raises(turbidite.OperationError, match="already exists"):
+        turbidite.ingest(VPIC, dataset, key="ux")
+    with pytest.raises(turbidite.UsageError, match="speed"):
+        turbidite.ingest(VPIC, tmp_path / "none.tbd", key="speed")
 
 
 @pytest.mark.parametrize(("said", "words"), [("turbidite 0.0.9", "turbidite 0.0.9"), ("GNU bash", "GNU bash"), ("", "no command")])

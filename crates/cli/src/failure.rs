@@ -108,8 +108,12 @@ impl Failure {
         };
         let message = self.to_string();
         if as_json {
-            let error = json!({"error": {"class": class, "message": message, "advice": self.advice()}});
-            complain(&error.to_string());
+            let mut error = json!({"class": class, "message": message, "advice": self.advice()});
+            if let Self::Dataset(Error::Corruption { path, place, .. }) = self {
+                error["path"] = json!(path);
+                error["place"] = json!(place);
+            }
+            complain(&json!({"error": error}).to_string());
         } else {
             complain(&format!("turbidite: {message}"));
             if let Some(advice) = self.advice() {

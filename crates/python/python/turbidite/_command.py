@@ -14,9 +14,7 @@ from typing import Any
 
 from turbidite._core import version
 from turbidite._progress import Tell
-from turbidite.errors import CorruptionError, OperationError, UsageError
-
-_CLASSES = {"usage": UsageError, "damage": CorruptionError, "failed": OperationError}
+from turbidite.errors import CorruptionError, OperationError, TurbiditeError, UsageError
 
 
 def command() -> str:
@@ -62,12 +60,19 @@ def run(arguments: Sequence[str], tell: Tell | None = None) -> dict[str, Any]:
             answer: dict[str, Any] = json.loads(done.stdout) if done.stdout.strip() else {}
             return answer
         error = json.loads(done.stderr.splitlines()[-1])["error"]
-        advice = f"; {error['advice']}" if error.get("advice") else ""
-        kind, message = _CLASSES.get(error["class"], OperationError), error["message"] + advice
+        raised = _exception(error)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError):
         said = done.stderr.strip() or "it said nothing"
         raise OperationError(f"{program[0]} ended with exit code {done.returncode}: {said}") from None
-    raise kind(message)
+    raise raised
+
+
+def _exception(error: dict[str, Any]) -> TurbiditeError:
+    """Returns the exception of an error of the command."""
+    message = error["message"] + (f"; {error['advice']}" if error.get("advice") else "")
+    if error["class"] == "damage":
+        return CorruptionError(message, error.get("path") or "", error.get("place"))
+    return UsageError(message) if error["class"] == "usage" else OperationError(message)
 
 
 def _run_watched(program: list[str], environment: dict[str, str], tell: Tell) -> subprocess.CompletedProcess[str]:
