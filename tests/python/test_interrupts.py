@@ -37,6 +37,8 @@ def test_an_interrupt_ends_what_waits_for_storage(tmp_path, use, progress):
     # A call that reads works on a thread of its own, of this name.
     program = f"""
 import os, pathlib, signal, threading, turbidite
+# A shell's background jobs ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 dataset = turbidite.open("run.tbd", progress={progress})
 def interrupt():
     while not any(task.read_text() == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):

@@ -1,5 +1,7 @@
 """The package as it is installed: types, style, the wheel in an environment of its own, and the guide's examples."""
 
+import doctest
+import inspect
 import json
 import os
 import re
@@ -7,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 import turbidite
 
@@ -62,6 +66,33 @@ print(turbidite.__version__, turbidite.__file__)
     said = run(python, "-c", program, cwd=tmp_path, env=clean).stdout
     assert said.startswith(turbidite.__version__) and str(tmp_path) in said
     assert "index" in run(tmp_path / "venv" / "bin" / "turbidite", "--help", env=clean).stdout.lower()
+
+
+def public_functions():
+    """Yields the names and the objects of the functions and methods that users call."""
+    for name in turbidite.__all__:
+        found = getattr(turbidite, name)
+        if inspect.isfunction(found):
+            yield name, found
+        elif not issubclass(found, turbidite.TurbiditeError):
+            methods = inspect.getmembers(found, inspect.isroutine)
+            yield from ((f"{name}.{method}", one) for method, one in methods if not method.startswith("_"))
+
+
+def test_every_public_function_has_an_example_that_runs(tmp_path):
+    names = [name for name, function in public_functions() if ">>> " not in (function.__doc__ or "")]
+    assert names == []
+    # The examples go on from the package's own, whose dataset they use.
+    finder, runner, names = doctest.DocTestFinder(recurse=False), doctest.DocTestRunner(), {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        matplotlib.use("Agg")
+        for name, one in [("turbidite", turbidite), *public_functions()]:
+            [example] = finder.find(one, name, globs={})
+            example.globs = names
+            runner.run(example, clear_globs=False)
+    assert runner.failures == 0 and runner.tries > 50
+    plt.close("all")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Reading through the package: what the command and NumPy find, in every form that Python uses."""
 
-import doctest
 import gc
 import json
 import multiprocessing
@@ -241,11 +240,6 @@ def test_an_exported_stream_is_not_read_twice(default_dataset):
     assert pyarrow.table(stream).num_rows == 5
     with pytest.raises(turbidite.UsageError, match="taken"):
         next(iter(stream))
-
-
-def test_the_examples_of_the_package_run():
-    assert doctest.testmod(turbidite).attempted > 5
-    assert doctest.testmod(turbidite).failed == 0
 
 
 def test_results_without_rows_or_columns_have_the_same_form(default_dataset):

@@ -1,16 +1,14 @@
 """Turbidite: in-situ indexing for scientific simulations, from Python.
 
->>> import numpy, tempfile, turbidite
->>> folder = tempfile.mkdtemp()
+>>> import numpy, turbidite
 >>> rows = {"energy": numpy.linspace(0, 10, 1001, dtype="f4"), "id": numpy.arange(1001, dtype="u8")}
->>> with turbidite.Writer(f"{folder}/run.tbd", {"energy": "f4", "id": "uint64"}, key="energy") as writer:
-...     with writer.epoch(200):
-...         writer.append(rows)
-1001
->>> dataset = turbidite.open(f"{folder}/run.tbd")
->>> dataset.query("energy >= 9.99").count()
-2
->>> dataset.query("energy >= 9.99", columns=["id"], order="key").to_numpy()["id"]
+>>> with turbidite.Writer("run.tbd", {"energy": "f4", "id": "uint64"}, key="energy") as writer:
+...     for step in (100, 200):
+...         with writer.epoch(step):
+...             _ = writer.append(rows)
+>>> dataset = turbidite.open("run.tbd")
+>>> hot = dataset.query("energy >= 9.99", epochs=200, order="key")
+>>> hot.to_numpy()["id"]
 array([ 999, 1000], dtype=uint64)
 """
 
@@ -58,5 +56,8 @@ def open(path: str | os.PathLike[str], *, progress: Progress = False) -> Dataset
     that are done. An exception that it raises ends the call, and is the one that is raised.
 
     Raises `UsageError` or `OperationError` if `path` is not a dataset.
+
+    >>> turbidite.open("run.tbd").epochs
+    [100, 200]
     """
     return Dataset(path, progress=progress)

@@ -32,7 +32,12 @@ class Result:
             yield self._start(tell)
 
     def __iter__(self) -> Iterator[_core.Batch]:
-        """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``."""
+        """Iterates over record batches; their columns are views, ``numpy.asarray(batch.column("id"))``.
+
+        >>> for batch in hot:
+        ...     print(len(batch), numpy.asarray(batch.column("id")))
+        2 [ 999 1000]
+        """
         return iter(self._start()) if self._progress is False else self._watched()
 
     def _watched(self) -> Iterator[_core.Batch]:
@@ -47,7 +52,11 @@ class Result:
         return self._start().__arrow_c_stream__(requested_schema)
 
     def to_numpy(self) -> dict[str, numpy.ndarray[Any, Any]]:
-        """Returns the columns as arrays. A result of one batch is not copied, and read-only."""
+        """Returns the columns as arrays. A result of one batch is not copied, and read-only.
+
+        >>> hot.to_numpy()["energy"]
+        array([ 9.99, 10.  ], dtype=float32)
+        """
         with self._running() as stream:
             columns = stream.columns()
             batches = stream.collect()
@@ -61,7 +70,11 @@ class Result:
         raise TypeError("a result has several columns: use to_numpy(), which returns a dict of arrays")
 
     def to_arrow(self) -> pyarrow.Table:
-        """Returns a `pyarrow.Table`. Needs pyarrow."""
+        """Returns a `pyarrow.Table`. Needs pyarrow.
+
+        >>> hot.to_arrow().num_rows
+        2
+        """
         import pyarrow
 
         with self._running() as stream:
@@ -71,7 +84,11 @@ class Result:
         return pyarrow.Table.from_batches(batches, schema)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas."""
+        """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas.
+
+        >>> hot.to_pandas()["id"].tolist()
+        [999, 1000]
+        """
         import pandas
 
         arrays = self.to_numpy()
@@ -81,7 +98,11 @@ class Result:
         return pandas.DataFrame({name: opaque.get(name, array) for name, array in arrays.items()}, index=index, copy=True)
 
     def to_polars(self) -> polars.DataFrame:
-        """Returns a `polars.DataFrame`. Needs Polars."""
+        """Returns a `polars.DataFrame`. Needs Polars.
+
+        >>> hot.to_polars().columns
+        ['energy', 'id', 'epoch']
+        """
         import polars
 
         with self._running() as stream:

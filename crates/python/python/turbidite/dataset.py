@@ -83,7 +83,11 @@ class Histogram:
     """Whether the bins have equal ratios instead of equal widths."""
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``."""
+        """Draws the rows of each bin with their bounds, and returns the axes. `options` are those of ``Axes.stairs``.
+
+        >>> dataset.histogram("energy", bins=10).plot().get_xlabel()
+        'energy'
+        """
         return pictures.draw_histogram(self, ax, **options)
 
     def _repr_html_(self) -> str:
@@ -111,11 +115,7 @@ def _number(value: float | str) -> float:
 
 
 class Query(Result):
-    """A query. It is lazy, and can be run again: each use reads the dataset anew.
-
-    >>> import turbidite
-    >>> hot = turbidite.open("run.tbd").query("energy >= 1.5 and abs(ux) < 1", order="key")  # doctest: +SKIP
-    """
+    """A query. It is lazy, and can be run again: each use reads the dataset anew."""
 
     def __init__(self, dataset: Dataset, selection: list[int] | slice | None, arguments: Arguments) -> None:
         self._dataset = dataset
@@ -130,17 +130,29 @@ class Query(Result):
         return self._dataset._core.stream(self._resolved(), tell)
 
     def count(self) -> int:
-        """Counts the rows. Reads only the pages that statistics leave open."""
+        """Counts the rows. Reads only the pages that statistics leave open.
+
+        >>> hot.count()
+        2
+        """
         with watching(self._progress, "row groups") as tell:
             rows, limit = self._dataset._core.count(self._resolved(), tell), self._arguments["limit"]
         return rows if limit is None else min(rows, limit)
 
     def explain(self) -> str:
-        """Returns what the query would read, and why, as text."""
+        """Returns what the query would read, and why, as text.
+
+        >>> print(hot.explain().splitlines()[0])
+        rows where energy >= 9.99
+        """
         return self._dataset._core.explain(self._resolved())[0]
 
     def plan(self) -> dict[str, Any]:
-        """Returns what the query would read as a dict, like ``turbidite query --explain --json``."""
+        """Returns what the query would read as a dict, like ``turbidite query --explain --json``.
+
+        >>> hot.plan()["filter"]
+        'energy >= 9.99'
+        """
         plan: dict[str, Any] = json.loads(self._dataset._core.explain(self._resolved())[1])
         return plan
 
@@ -148,6 +160,9 @@ class Query(Result):
         """Writes the rows to a file, whose name ends in ``.parquet``, ``.arrow``, ``.csv`` or ``.jsonl``.
 
         The file appears once it is complete. Returns the number of rows and the cost of the query.
+
+        >>> hot.write("hot.csv")["rows"]
+        2
         """
         arguments, where = self._resolved(), self._arguments["where"]
         if arguments["epochs"] is not None:
@@ -215,7 +230,11 @@ class Dataset:
         return [label for label in self.epochs if (first is None or first <= label) and (last is None or label <= last)]
 
     def stats(self, epoch: int) -> dict[str, Any]:
-        """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing."""
+        """Returns the statistics of an epoch: rows, files, load imbalance, and those of its writing.
+
+        >>> dataset.stats(200)["rows"]
+        1001
+        """
         found: dict[str, Any] = json.loads(self._core.statistics(natural("epoch", epoch)))
         return found
 
@@ -234,6 +253,9 @@ class Dataset:
 
         `columns` are those to return (default: all, and the epoch), `order="key"` orders rows by epoch and key, `limit`
         ends the result early. `check=False` does not compare checksums of pages.
+
+        >>> dataset.query("energy between 1 and 2", epochs=200).count()
+        101
         """
         if order not in (None, "key") and order != self.schema.key:
             raise UsageError(f"order: rows can be ordered by the key, '{self.schema.key}', not by '{order}'")
@@ -255,6 +277,10 @@ class Dataset:
         A piece reads at most about `bytes` of values, but at least one row group. It is pinned to the commit of its epoch:
         if the epoch is replaced, the piece raises `OperationError`. The rows of an ordered query are ordered within each
         piece only.
+
+        >>> pieces = dataset.pieces("energy >= 5")
+        >>> [(piece.epoch, piece.count()) for piece in pieces]
+        [(100, 501), (200, 501)]
         """
         if not isinstance(query, Query):
             query = self.query(query)
@@ -265,7 +291,11 @@ class Dataset:
         return [Piece(self.path, {**arguments, "epochs": None, "piece": piece}) for piece in made]
 
     def report(self, path: str | os.PathLike[str] = "report.html", *, epoch: int | None = None) -> str:
-        """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path."""
+        """Writes an HTML page with plots: keys, loads, selectivity, sizes. Returns its path.
+
+        >>> dataset.report("report.html", epoch=200).endswith("report.html")
+        True
+        """
         page = os.path.abspath(os.fsdecode(path))
         stated = [] if epoch is None else [f"--epoch={natural('epoch', epoch)}"]
         run(["report", "--json", f"--output={page}", *stated, "--", self.path])
@@ -285,6 +315,10 @@ class Dataset:
         """Returns the trajectories, through all epochs, of the particles that satisfy `of` at epoch `at`.
 
         The column `id` identifies particles.
+
+        >>> tracks = dataset.tracks(of="energy >= 9.99", at=200, id="id")
+        >>> tracks.to_numpy()["epoch"]
+        array([100, 200, 100, 200], dtype=uint64)
         """
         arguments: TrackArguments = {
             "of": of,
@@ -307,7 +341,11 @@ class Dataset:
         epochs: Epochs = None,
         exact: bool = False,
     ) -> Histogram:
-        """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open."""
+        """Returns the distribution of a column: from the manifests alone, or with `exact` by reading what is open.
+
+        >>> dataset.histogram("energy", bins=4, range=(0, 8), epochs=200, exact=True).rows
+        array([200, 200, 200, 201], dtype=uint64)
+        """
         labels = self._labels(selection(epochs))
         arguments: HistogramArguments = {
             "column": column,
@@ -348,6 +386,10 @@ class Dataset:
         Rows are counted as they are read, so that memory does not depend on their number. `range` is that of the rows'
         finite values unless stated, ``((x from, x to), (y from, y to))``. The core knows it without a predicate;
         otherwise it reads the rows twice. Integer columns have at most one bin per integer.
+
+        >>> dataset.phase_space("energy", "id", epochs=200, bins=(2, 2)).counts
+        array([[500,   0],
+               [  0, 501]], dtype=uint64)
         """
         labels = self._labels(selection(epochs))
         arguments = phase_space.arguments(
@@ -365,7 +407,11 @@ class Dataset:
             return phase_space.count(self._core, self.schema, arguments, self._sorted(labels), tell)
 
     def row_groups(self, epoch: int) -> list[dict[str, Any]]:
-        """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key."""
+        """Returns the row groups of an epoch as dicts: file, rank, kind, rows, and the least and greatest key.
+
+        >>> sum(group["rows"] for group in dataset.row_groups(200))
+        1001
+        """
         found: list[dict[str, Any]] = json.loads(self._core.row_groups(natural("epoch", epoch)))
         for group in found:
             group["keys"] = None if group["keys"] is None else tuple(_number(end) for end in group["keys"])
@@ -376,6 +422,9 @@ class Dataset:
 
         Its points have the share of the epoch's rows, and the read amplification: these rows over those of a perfectly
         balanced part.
+
+        >>> [point["percentile"] for point in dataset.key_profile(200, [50, 90])["points"]]
+        [50.0, 90.0]
         """
         wanted = [float(percentile) for percentile in percentiles]
         if any(not 0 <= one <= 100 for one in wanted) or wanted != sorted(wanted):
@@ -384,11 +433,19 @@ class Dataset:
         return found
 
     def plot_partitions(self, epoch: int, ax: Axes | None = None, *, log: bool | None = None) -> Axes:
-        """Draws the keys and the rows of each part of an epoch, and returns the axes."""
+        """Draws the keys and the rows of each part of an epoch, and returns the axes.
+
+        >>> dataset.plot_partitions(200).get_xlabel()
+        'energy'
+        """
         return pictures.draw_partitions(self.row_groups(epoch), self._key(), epoch, ax, log=log)
 
     def plot_selectivity(self, epoch: int, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the share of an epoch that a query for one key reads, and returns the axes."""
+        """Draws the share of an epoch that a query for one key reads, and returns the axes.
+
+        >>> dataset.plot_selectivity(200).get_xlabel()
+        'percentile of energy'
+        """
         profile = self.key_profile(epoch, numpy.linspace(0.25, 99.75, 200).tolist())
         return pictures.draw_selectivity(profile, self._key(), ax, **options)
 
@@ -408,7 +465,12 @@ class Dataset:
         epochs: Epochs = None,
         exact: bool = False,
     ) -> list[Quantile]:
-        """Returns the values below which the given shares of the rows lie, with bounds."""
+        """Returns the values below which the given shares of the rows lie, with bounds.
+
+        >>> [median] = dataset.quantiles("energy", 0.5, epochs=200, exact=True)
+        >>> round(median.estimate, 2)
+        5.0
+        """
         if isinstance(shares, (int, float)):
             shares = [shares]
         wanted, labels = [float(share) for share in shares], self._labels(selection(epochs))

@@ -45,6 +45,10 @@ def ingest(
     SI units; stored columns keep the values of the files. `epochs` restricts the epochs: ``100``, or ``slice(100, 400)`` with
     both ends included. `progress` is that of `turbidite.open`, and counts bytes of records. Returns the report of the
     command. The work is done by a process of its own, so that an interrupt ends it at once.
+
+    >>> numpy.savez("particles_7.npz", energy=numpy.arange(5.0))
+    >>> turbidite.ingest("particles_%T.npz", "particles.tbd", key="energy")["rows"]
+    5
     """
     for name, value in (("columns", columns), ("drop", drop)):
         if isinstance(value, str):

@@ -61,7 +61,11 @@ class PhaseSpace:
         return int(self.counts.sum()) + self.outside + self.infinite + self.nan
 
     def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the bins as a mesh, and returns the axes. `options` are those of ``Axes.pcolormesh``."""
+        """Draws the bins as a mesh, and returns the axes. `options` are those of ``Axes.pcolormesh``.
+
+        >>> dataset.phase_space("energy", "id").plot().get_ylabel()
+        'id'
+        """
         return pictures.draw_phase_space(self, ax, **options)
 
 

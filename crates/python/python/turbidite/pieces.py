@@ -21,10 +21,6 @@ class Piece(Result):
 
     A piece is data: it pickles, and is JSON, so that multiprocessing, mpi4py, Dask or Ray can send it to other processes,
     which see the dataset under the same path.
-
-    >>> import turbidite
-    >>> pieces = turbidite.open("run.tbd").pieces("energy > 1.5")  # doctest: +SKIP
-    >>> sum(turbidite.Piece.from_json(piece.to_json()).count() for piece in pieces)  # doctest: +SKIP
     """
 
     def __init__(self, path: str, arguments: Arguments) -> None:
@@ -46,16 +42,29 @@ class Piece(Result):
         return self._opened().stream(self._arguments, tell)
 
     def count(self) -> int:
-        """Counts the rows. Reads only the pages that statistics leave open."""
+        """Counts the rows. Reads only the pages that statistics leave open.
+
+        >>> [piece.count() for piece in dataset.pieces("energy >= 9.99")]
+        [2, 2]
+        """
         return self._opened().count(self._arguments)
 
     def to_json(self) -> str:
-        """Returns the piece as text, for `Piece.from_json` in another process."""
+        """Returns the piece as text, for `Piece.from_json` in another process.
+
+        >>> dataset.pieces("energy >= 9.99")[0].to_json()[:13]
+        '{"version": 1'
+        """
         return json.dumps({"version": _VERSION, "path": self.path, **self._arguments})
 
     @classmethod
     def from_json(cls, text: str) -> Piece:
-        """Returns the piece that `to_json` has written."""
+        """Returns the piece that `to_json` has written.
+
+        >>> [piece] = dataset.pieces(hot)
+        >>> turbidite.Piece.from_json(piece.to_json()).count()
+        2
+        """
         try:
             stated: dict[str, Any] = json.loads(text)
             version, path = stated.pop("version"), stated.pop("path")

@@ -80,6 +80,9 @@ class Tracks(Result):
         `x`, `y` and `color` are columns, or ``"epoch"``. A line has a gap where the particle is missing at an epoch; a
         particle of one epoch is a point. Rows of an id that repeats within an epoch are points, too. The first `limit`
         particles are drawn. `options` are those of matplotlib's ``LineCollection``, such as ``cmap`` and ``norm``.
+
+        >>> dataset.tracks(of="energy >= 9.99", at=200, id="id").plot("epoch", "energy").get_xlabel()
+        'epoch'
         """
         if limit < 1:
             raise UsageError(f"limit: at least one particle is needed, not {limit}")
@@ -116,6 +119,9 @@ class Tracks(Result):
 
         The variable ``present`` tells whether a particle exists at an epoch. Where it does not, floats are NaN, and other
         columns keep their type and hold zeros. An id that repeats within an epoch is refused.
+
+        >>> dict(dataset.tracks(of="energy >= 9.99", at=200, id="id").to_xarray().sizes)
+        {'id': 2, 'epoch': 2}
         """
         package = needed("xarray", "xarray", "to_xarray()")
         rows = self.to_numpy()

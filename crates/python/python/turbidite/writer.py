@@ -109,6 +109,12 @@ class Writer:
         """Writes one epoch: ``with writer.epoch(200): writer.append(rows)``.
 
         The block gets False if the epoch exists and is skipped; what it appends is an error then.
+
+        >>> with turbidite.Writer("other.tbd", {"x": "f8"}, key="x") as writer:
+        ...     with writer.epoch(1):
+        ...         _ = writer.append({"x": numpy.arange(5.0)})
+        >>> writer.last["rows"]
+        5
         """
         label = natural("epoch", epoch)
         with self._meeting():
@@ -154,6 +160,12 @@ class Writer:
 
         Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are, while the
         interpreter's lock is released: no other thread may write to them before the call returns.
+
+        >>> with turbidite.Writer("columns.tbd", {"x": "f8"}, key="x") as writer, writer.epoch(1):
+        ...     writer.append({"x": numpy.arange(5.0)})
+        ...     writer.append(numpy.zeros(3, [("x", "f8")]))
+        5
+        3
         """
         if isinstance(self._core, _core.Writer):
             return self._core.append(rows, natural("rank", 0 if rank is None else rank))
@@ -163,5 +175,8 @@ class Writer:
         """Closes the dataset. Nothing is lost without it but the check that it was possible.
 
         With `comm`, all ranks close it, before ``MPI.Finalize()``.
+
+        >>> writer = turbidite.Writer("empty.tbd", {"x": "f8"}, key="x")
+        >>> writer.close()
         """
         self._core.close()
