@@ -196,8 +196,11 @@ def test_corruption_has_fields(default_dataset, scratch):
         turbidite.open(path).query().to_numpy()
     assert raised.value.path == str(part) and raised.value.page is not None and "page" in raised.value.place
     assert pickle.loads(pickle.dumps(raised.value)).page == raised.value.page
+    for use in (turbidite.Query.to_arrow, turbidite.Query.to_polars, turbidite.Query.to_pandas):
+        with pytest.raises(turbidite.CorruptionError, match="checksum"):
+            use(turbidite.open(path).query())
     with pytest.raises(pyarrow.lib.ArrowInvalid, match="checksum"):
-        turbidite.open(path).query().to_arrow()
+        pyarrow.table(turbidite.open(path).query())
     assert turbidite.open(path).query(check=False).to_numpy()["id"].size > 0
     shutil.rmtree(path)
 
