@@ -20,7 +20,7 @@ READER = """\
 #!{python}
 import json, os, sys
 import numpy
-ROWS, BLOCK_ROWS, MODE = {rows}, {block_rows}, {mode!r}
+ROWS, BLOCK_ROWS, MODE, RELEASE = {rows}, {block_rows}, {mode!r}, {release!r}
 out = sys.stdout.buffer
 def say(answer):
     out.write(json.dumps(answer).encode() + b"\\n")
@@ -29,8 +29,8 @@ with open({log!r}, "a") as log:
     log.write(f"start {{' '.join(sys.argv[1:])}}\\n")
 if MODE == "silent":
     sys.exit(7)
-if {release!r} is not None:
-    say(dict(release={release!r}))
+if RELEASE is not None:
+    say(dict(release=RELEASE))
 for line in sys.stdin:
     with open({log!r}, "a") as log:
         log.write(line)
