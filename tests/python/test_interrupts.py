@@ -40,8 +40,13 @@ import os, pathlib, signal, threading, turbidite
 # A shell's background jobs ignore interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 dataset = turbidite.open("run.tbd", progress={progress})
+def name(task):
+    try:
+        return task.read_text()
+    except OSError:
+        return "the thread has ended"
 def interrupt():
-    while not any(task.read_text() == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):
+    while not any(name(task) == "turbidite\\n" for task in pathlib.Path("/proc/self/task").glob("*/comm")):
         pass
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()
