@@ -27,6 +27,7 @@ const GONE: &str = "the stream was interrupted, or an Arrow stream has taken it:
 pub(crate) enum Batches {
     Query(QueryStream),
     Tracks(Tracks),
+    Collected(SchemaRef, std::vec::IntoIter<RecordBatch>),
 }
 
 impl Batches {
@@ -34,6 +35,7 @@ impl Batches {
         match self {
             Self::Query(stream) => stream.schema(),
             Self::Tracks(tracks) => tracks.schema(),
+            Self::Collected(schema, _) => schema.clone(),
         }
     }
 
@@ -41,6 +43,7 @@ impl Batches {
         match self {
             Self::Query(stream) => stream.next(),
             Self::Tracks(tracks) => tracks.next(),
+            Self::Collected(_, batches) => batches.next().map(Ok),
         }
     }
 }
@@ -66,6 +69,30 @@ impl Stream {
         }
         self.batches.take().ok_or_else(|| usage(py, gone))
     }
+
+    /// Reads the rest of the batches, and returns their schema with them.
+    fn read_all(&mut self, py: Python<'_>) -> PyResult<(SchemaRef, Vec<RecordBatch>)> {
+        let mut batches = self.take(py, GONE)?;
+        let progress = self.watch.progress();
+        let (batches, collected) = self.watch.run(py, move || {
+            let mut collected = Vec::new();
+            // After an interrupt nobody waits for the batches that remain.
+            while !progress.is_cancelled()
+                && let Some(batch) = batches.advance()
+            {
+                match batch {
+                    Ok(batch) => collected.push(batch),
+                    Err(error) => return (batches, Err(error)),
+                }
+            }
+            (batches, Ok(collected))
+        })?;
+        let schema = batches.schema();
+        self.batches.put(batches);
+        let collected = collected.map_err(|error| exception(py, &error))?;
+        self.watch.finish(py)?;
+        Ok((schema, collected))
+    }
 }
 
 #[pymethods]
@@ -80,27 +107,17 @@ impl Stream {
         Ok(batches.schema().fields().iter().filter_map(named).collect())
     }
 
-    /// Returns the rest of the batches.
+    /// Reads the rest of the batches, which an interrupt can end.
     fn collect(&mut self, py: Python<'_>) -> PyResult<Vec<Batch>> {
-        let mut batches = self.take(py, GONE)?;
-        let progress = self.watch.progress();
-        let (batches, collected) = self.watch.run(py, move || {
-            let mut collected = Vec::new();
-            // After an interrupt nobody waits for the batches that remain.
-            while !progress.is_cancelled()
-                && let Some(batch) = batches.advance()
-            {
-                match batch {
-                    Ok(batch) => collected.push(Batch::new(batch)),
-                    Err(error) => return (batches, Err(error)),
-                }
-            }
-            (batches, Ok(collected))
-        })?;
-        self.batches.put(batches);
-        let collected = collected.map_err(|error| exception(py, &error))?;
-        self.watch.finish(py)?;
-        Ok(collected)
+        let (_, collected) = self.read_all(py)?;
+        Ok(collected.into_iter().map(Batch::new).collect())
+    }
+
+    /// Reads the rest of the batches, which an interrupt can end, and returns them as a stream. An Arrow consumer takes
+    /// them faster than one by one.
+    fn collected(&mut self, py: Python<'_>) -> PyResult<Self> {
+        let (schema, collected) = self.read_all(py)?;
+        Ok(Self::new(Batches::Collected(schema, collected.into_iter()), Watch::new(None)))
     }
 
     fn __iter__(this: PyRef<'_, Self>) -> PyRef<'_, Self> {

@@ -78,10 +78,7 @@ class Result:
         import pyarrow
 
         with self._running() as stream:
-            batches = [pyarrow.record_batch(batch) for batch in stream.collect()]
-            # The rest of the stream is empty, and has the schema.
-            schema = pyarrow.RecordBatchReader.from_stream(stream).schema
-        return pyarrow.Table.from_batches(batches, schema)
+            return pyarrow.RecordBatchReader.from_stream(stream.collected()).read_all()
 
     def to_pandas(self) -> pandas.DataFrame:
         """Returns a `pandas.DataFrame`, a copy. Opaque columns hold `bytes`. Needs pandas.
@@ -106,6 +103,4 @@ class Result:
         import polars
 
         with self._running() as stream:
-            frames = [polars.DataFrame(batch) for batch in stream.collect()]
-            # The rest of the stream is empty, and has the schema.
-            return polars.concat([*frames, polars.DataFrame(stream)])
+            return polars.DataFrame(stream.collected())
