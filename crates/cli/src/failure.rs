@@ -127,7 +127,8 @@ impl Failure {
 /// Prints a line on standard error. Errors of standard error are ignored.
 pub(crate) fn complain(line: &str) {
     use io::Write;
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    // In one write: readers of the Python package print to the same file.
+    let _ = io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }
 
 /// Converts an I/O error of standard output to a failure.

@@ -33,7 +33,7 @@ impl ProgressLines {
             while stopped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 let now = (done(), total());
                 if now.1 > 0 && now != last {
-                    say(now.0, now.1);
+                    print_progress(now.0, now.1);
                     last = now;
                 }
             }
@@ -55,7 +55,7 @@ impl ProgressLines {
         let last = self.stop();
         let total = (self.total)();
         if total > 0 && last != (total, total) {
-            say(total, total);
+            print_progress(total, total);
         }
     }
 
@@ -75,6 +75,6 @@ impl Drop for ProgressLines {
     }
 }
 
-fn say(done: u64, total: u64) {
+fn print_progress(done: u64, total: u64) {
     complain(&json!({"progress": {"done": done, "total": total}}).to_string());
 }

@@ -185,8 +185,8 @@ pub enum Error {
         /// The decoding error.
         source: MessageError,
     },
-    /// The thread that watches a request has cancelled it.
-    #[error("the request was cancelled")]
+    /// Another thread has cancelled the request by its [`QueryProgress`](crate::query::QueryProgress).
+    #[error("the query was cancelled; run it again for its rows")]
     Cancelled,
     /// An invariant of the library was violated. The epoch fails. Committed epochs are not affected.
     #[error("internal error: {what}; this is a bug in Turbidite, please report it")]

@@ -157,7 +157,12 @@ impl QueryCommand {
 
     fn rows(&self, dataset: &Dataset, query: &Query, as_json: bool) -> Result<(), Failure> {
         let begun = Instant::now();
-        let (dataset, lines) = if self.progress { watched(dataset) } else { (dataset.clone(), None) };
+        let (dataset, lines) = if self.progress {
+            let (dataset, lines) = watched(dataset);
+            (dataset, Some(lines))
+        } else {
+            (dataset.clone(), None)
+        };
         let mut stream = dataset.run(query).map_err(|error| self.wrong(error))?;
         let schema = stream.schema();
         let mut writer = match &self.output {
@@ -218,9 +223,9 @@ impl QueryCommand {
 }
 
 /// Returns the dataset, and the lines of its next request's progress.
-fn watched(dataset: &Dataset) -> (Dataset, Option<ProgressLines>) {
+fn watched(dataset: &Dataset) -> (Dataset, ProgressLines) {
     let progress = Arc::new(QueryProgress::counting());
     let (done, total) = (progress.clone(), progress.clone());
     let lines = ProgressLines::start(move || done.done(), move || total.total());
-    (dataset.watched(&progress), Some(lines))
+    (dataset.watched(&progress), lines)
 }
