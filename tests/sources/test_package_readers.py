@@ -8,7 +8,7 @@ import textwrap
 import numpy
 import pyarrow.dataset
 import pytest
-from turbidite.sources.signatures import SUFFIXES
+from turbidite.sources.signatures import BEGINNINGS, SUFFIXES
 
 from support.command import FAILED, USAGE, answer, attempt, turbidite
 
@@ -183,6 +183,16 @@ def test_a_python_that_cannot_be_started_is_named(tmp_path, monkeypatch):
         "ingest", "file_%T.h5", "--out", tmp_path / "ds", "--key", "x", expect=USAGE, env=os.environ | {"PYTHONPATH": ""}
     )
     assert "turbidite" in said.stderr and "install the package" in said.stderr
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS, ids=repr)
+def test_the_command_leaves_each_beginning_of_the_package_to_it(reader, tmp_path, beginning):
+    """A file is recognised by its first bytes alone."""
+    log = reader()
+    path = tmp_path / "particles_3"
+    path.write_bytes(beginning)
+    answer("ingest", path, "--out", tmp_path / "ds", "--key", "x", "--epochs", 3)
+    assert f'"path":"{path}"' in log.read_text()
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -28,10 +28,18 @@ const ENDINGS: [&str; 18] = [
     ".dump.gz",
 ];
 
-/// First bytes of HDF5, zip (`.npz`), NumPy and Arrow files, of LAMMPS' text dumps, and of gzip, which only the package
-/// decompresses.
-const BEGINNINGS: [&[u8]; 6] =
-    [b"\x89HDF\r\n\x1a\n", b"PK\x03\x04", b"\x93NUMPY", b"ARROW1", b"ITEM: TIMESTEP", b"\x1f\x8b"];
+/// First bytes of files in the package's formats, as its `signatures.py` has them: HDF5, zip (`.npz`) with and without
+/// members, NumPy, Arrow's files and streams, LAMMPS' text dumps, and gzip, which only the package decompresses.
+const BEGINNINGS: [&[u8]; 8] = [
+    b"\x89HDF\r\n\x1a\n",
+    b"PK\x03\x04",
+    b"PK\x05\x06",
+    b"\x93NUMPY",
+    b"ARROW1",
+    b"\xff\xff\xff\xff",
+    b"ITEM:",
+    b"\x1f\x8b",
+];
 
 /// Returns whether a path that does not exist is a pattern of names, such as `openpmd_%T.h5`.
 pub(crate) fn is_pattern(path: &Path) -> bool {

@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 /// Version of the protocol. The package refuses another one.
 pub(super) const VERSION: u32 = 1;
 
-/// What a reader says first: the release of its package.
+/// The first line of a reader: the release of its package.
 #[derive(Debug, Deserialize)]
 pub(super) struct Greeting {
     pub(super) release: String,
