@@ -22,6 +22,7 @@ from turbidite.sources import scratch
 from turbidite.sources.catalogue import Array, Catalogue, Epoch, Options, Source
 from turbidite.sources.detect import source_class
 from turbidite.sources.errors import SourceError, corrupt, failed, usage
+from turbidite.sources.read_ahead import ReadAhead
 
 VERSION = 1
 _PIPE_BYTES = 1 << 20
@@ -55,6 +56,7 @@ class _Server:
         self._answers = answers
         self._source: Source | None = None
         self._epochs: dict[int, Epoch] = {}
+        self._read_ahead = ReadAhead([])
 
     def greet(self) -> None:
         """States the release, before any answer."""
@@ -85,10 +87,10 @@ class _Server:
         return self._read(**arguments)
 
     def _open(self, given: dict[str, Any]) -> dict[str, Any]:
-        version = given.pop("version", None)
-        if version != VERSION:
+        spoken = given.pop("version", None)
+        if spoken != VERSION:
             raise usage(
-                f"the command speaks version {version} of the protocol of readers, and the package turbidite version "
+                f"the command speaks version {spoken} of the protocol of readers, and the package turbidite version "
                 f"{VERSION}: they are of different releases; install both from the same one"
             )
         index = given.pop("index", None)
@@ -105,6 +107,7 @@ class _Server:
             kind = source_class(catalogue.format, options.path)
         self._source = kind(catalogue)
         self._epochs = {epoch.epoch: epoch for epoch in catalogue.epochs}
+        self._read_ahead = ReadAhead(catalogue.epochs)
         return catalogue.answer()
 
     def _read(self, epoch: int, first: int, rows: int) -> tuple[dict[str, Any], list[Array]]:
@@ -116,6 +119,7 @@ class _Server:
             raise usage(f"rows {first} to {first + rows} are not a block of epoch {epoch}")
         if rows == 0:
             return {"rows": 0}, []
+        self._read_ahead.follow(found.path)
         arrays = list(self._source.read(found, first, rows))
         for column, array in zip(self._source.catalogue.columns, arrays, strict=True):
             if array.shape != (rows,):
