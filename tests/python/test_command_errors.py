@@ -59,5 +59,16 @@ def test_a_command_of_another_release_is_refused(tmp_path, monkeypatch, said, wo
     assert turbidite.__version__ in str(raised.value) and str(program) in str(raised.value)
 
 
+@pytest.mark.parametrize(("content", "words"), [("#!/no/such/interpreter\n", "cannot be run"), ("#!/bin/sh\nexit 3\n", "no command")])
+def test_what_cannot_be_run_is_refused(tmp_path, monkeypatch, content, words):
+    program = tmp_path / "turbidite"
+    program.write_text(content)
+    program.chmod(0o755)
+    monkeypatch.setenv("TURBIDITE", str(program))
+    with pytest.raises(turbidite.OperationError, match=words) as raised:
+        turbidite.ingest(VPIC, tmp_path / "none.tbd", key="ux")
+    assert str(program) in str(raised.value)
+
+
 def test_the_release_is_that_of_the_command():
     assert command("--version").stdout == f"turbidite {turbidite.__version__}\n"

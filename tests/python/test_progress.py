@@ -204,6 +204,46 @@ def test_ingest_tells_bytes(tmp_path):
     assert {finding["kind"] for finding in answer("verify", tmp_path / "a.tbd")["findings"]} <= {"notice"}
 
 
+COMMAND = """#!/bin/sh
+[ "$1" = --version ] && echo "turbidite {release}" && exit
+echo $$ > {folder}/process
+echo '{{"progress": {{"done": 1, "total": 2}}}}' >&2
+{rest}
+"""
+
+
+def command_that(rest: str, folder) -> None:
+    """Makes a command that tells its progress once, and then does `rest`."""
+    program = folder / "turbidite"
+    program.write_text(COMMAND.format(release=turbidite.__version__, folder=folder, rest=rest))
+    program.chmod(0o755)
+
+
+def test_an_exception_ends_a_command_that_works(tmp_path, monkeypatch):
+    # A pipe that nobody fills keeps the command working for ever.
+    os.mkfifo(tmp_path / "pipe")
+    command_that(f"exec cat {tmp_path}/pipe", tmp_path)
+    monkeypatch.setenv("TURBIDITE", str(tmp_path / "turbidite"))
+    with pytest.raises(Enough):
+        turbidite.ingest(tmp_path, tmp_path / "run.tbd", key="ux", progress=raising)
+    assert not os.path.exists(f"/proc/{(tmp_path / 'process').read_text().strip()}")
+
+
+def test_a_line_mixed_with_another_programs_output_is_no_progress(tmp_path, monkeypatch):
+    error = '{"error": {"class": "usage", "message": "there is no column \'speed\'"}}'
+    command_that(f"""echo '{{"progress": {{"done": 2, warning' >&2
+echo '{{"progress": [3]}}' >&2
+cat >&2 <<'END'
+{error}
+END
+exit 2""", tmp_path)
+    monkeypatch.setenv("TURBIDITE", str(tmp_path / "turbidite"))
+    told = Told()
+    with pytest.raises(turbidite.UsageError, match="no column 'speed'"):
+        turbidite.ingest(tmp_path, tmp_path / "run.tbd", key="ux", progress=told)
+    assert list(told) == [(1, 2)]
+
+
 BAR = """
 import sys, turbidite, turbidite._progress
 turbidite._progress._DELAY_S = turbidite._progress._INTERVAL_S = 0

@@ -33,8 +33,11 @@ def command() -> str:
 @cache
 def _check_release(program: str) -> None:
     """Refuses a command of another release than the package."""
-    done = subprocess.run([program, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False)
-    if done.returncode == 0 and done.stdout.split() != ["turbidite", version()]:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, encoding="utf-8", errors="replace", check=False)
+    except OSError as error:
+        raise OperationError(f"'{program}' cannot be run: {error.strerror}") from None
+    if done.returncode != 0 or done.stdout.split() != ["turbidite", version()]:
         raise OperationError(
             f"'{program}' is {done.stdout.strip() or 'no command of Turbidite'}, but this package is of release {version()}: "
             "install both from one release, or let TURBIDITE name a command of this release"
@@ -108,5 +111,9 @@ def _progress_of(line: str) -> tuple[int, int] | None:
     """Returns what is done and the total, if a line is of the progress."""
     if not line.startswith('{"progress"'):
         return None
-    stated = json.loads(line)["progress"]
-    return stated["done"], stated["total"]
+    try:
+        stated = json.loads(line)["progress"]
+        return stated["done"], stated["total"]
+    except (KeyError, TypeError, ValueError):
+        # Mixed with the output of another program.
+        return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +22,8 @@ _DELAY_S = 0.3
 """Shorter calls draw nothing."""
 _INTERVAL_S = 0.1
 _BAR_CHARACTERS = 30
+_DEFAULT_COLUMNS = 80
+"""The width of a notebook's output, and of terminals that do not state theirs."""
 
 
 def checked(progress: Progress) -> Progress:
@@ -57,7 +59,19 @@ def _is_seen() -> bool:
     # IPython knows its kernel; a kernel's streams are no terminals.
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
-    return stream.isatty() or (shell is not None and hasattr(shell, "kernel"))
+    if shell is not None and hasattr(shell, "kernel"):
+        return True
+    # What a program puts in the place of standard error may have no `isatty`, or be closed.
+    with suppress(AttributeError, OSError, ValueError):
+        return bool(stream.isatty())
+    return False
+
+
+def _columns() -> int:
+    """Returns the width of standard error's terminal. `shutil.get_terminal_size` would return that of standard output."""
+    with suppress(AttributeError, OSError, ValueError):
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _DEFAULT_COLUMNS
+    return _DEFAULT_COLUMNS
 
 
 def _amount(number: int, unit: str) -> str:
@@ -93,7 +107,7 @@ class _Bar:
 
     def _draw(self, line: str) -> None:
         # A full line would wrap, and the next one would not erase it.
-        line = line[: shutil.get_terminal_size().columns - 1]
+        line = line[: _columns() - 1]
         # A closed terminal is no reason to end a query.
         with suppress(OSError, ValueError):
             sys.stderr.write("\r" + line.ljust(self._drawn) + ("" if line else "\r"))
