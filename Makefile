@@ -258,7 +258,8 @@ fmt: ## Format the code, and wrap its comments
 	$(PYTHON) tools/check_comments.py --fix
 
 .PHONY: bench
-bench: build-bench libraries wheel $(FBPIC)/complete ## Measure ingest and queries next to raw writes, DuckDB and Polars (ARGS='--out FOLDER' keeps it)
+# The part that measures the Python package needs openPMD-viewer.
+bench: build-bench libraries wheel $(if $(or $(findstring python,$(ARGS)),$(if $(findstring --parts,$(ARGS)),,all)),$(FBPIC)/complete) ## Measure ingest, queries and the Python package next to raw writes, DuckDB, Polars and h5py (ARGS='--out FOLDER' keeps it)
 	PYTHONPATH='$(PACKAGE)' TURBIDITE_VIEWER='$(FBPIC)/bin/python' '$(VENV)/bin/python' bench/run.py $(ARGS)
 
 .PHONY: bench-quick

@@ -3,7 +3,7 @@
 Usage: append.py DATASET COLUMNS EPOCHS ROWS_PER_APPEND
 
 COLUMNS holds the values of each column of VPIC's particles and the energy, one column after the other. Prints a line of JSON
-with the seconds of each epoch from its begin to its commit, and the part of them within appends.
+with the seconds of each epoch from its begin to its commit.
 """
 
 import json
@@ -22,16 +22,15 @@ def main() -> None:
     rows = columns.stat().st_size // (4 * len(TYPES))
     content = numpy.memmap(columns, "u4", "r", shape=(len(TYPES), rows))
     arrays = {name: numpy.asarray(column.view(dtype)) for (name, dtype), column in zip(TYPES.items(), content)}
-    epoch_s, append_s = [], []
+    epoch_s = []
     with turbidite.Writer(path, TYPES, key="energy") as writer:
         for epoch in range(epochs):
             began = time.perf_counter()
             with writer.epoch(epoch):
                 for first in range(0, rows, step):
                     writer.append({name: array[first : first + step] for name, array in arrays.items()})
-                append_s.append(time.perf_counter() - began)
             epoch_s.append(time.perf_counter() - began)
-    print(json.dumps({"epoch_s": epoch_s, "append_s": append_s}))
+    print(json.dumps({"epoch_s": epoch_s}))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ One thread, two threads and two processes take turns. Each worker runs the same 
 of one worker is a throughput of 2. Prints a line of JSON with the throughput of each round over that of one thread.
 """
 
-import argparse
 import json
 import multiprocessing
 import threading
@@ -14,39 +13,37 @@ import time
 from pathlib import Path
 
 import turbidite
+from ranges import parser, predicates
+
+# A worker that has ended breaks the barrier for the others.
+PATIENCE_S = 600
 
 
-def work(dataset: turbidite.Dataset, epoch: int, predicates: list[str], queries: int) -> None:
+def work(dataset: turbidite.Dataset, epoch: int, asked: list[str], queries: int) -> None:
     for number in range(queries):
-        dataset.query(predicates[number % len(predicates)], epochs=epoch, threads=1).to_arrow()
+        dataset.query(asked[number % len(asked)], epochs=epoch, threads=1).to_arrow()
 
 
-def serve(path: Path, epoch: int, predicates: list[str], queries: int, rounds: int, barrier) -> None:
+def serve(path: Path, epoch: int, asked: list[str], queries: int, rounds: int, barrier) -> None:
     """A process that does the work of a thread, once per round."""
     dataset = turbidite.open(path)
-    work(dataset, epoch, predicates, len(predicates))
+    work(dataset, epoch, asked, len(asked))
     for _ in range(rounds):
         barrier.wait()
-        work(dataset, epoch, predicates, queries)
+        work(dataset, epoch, asked, queries)
         barrier.wait()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", type=Path)
-    parser.add_argument("--epoch", type=int, required=True)
-    parser.add_argument("--ranges", type=Path, required=True)
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--queries", type=int, default=400)
-    options = parser.parse_args()
+    arguments = parser(__doc__.splitlines()[0])
+    arguments.add_argument("--rounds", type=int, default=11)
+    arguments.add_argument("--queries", type=int, default=400)
+    options = arguments.parse_args()
     dataset = turbidite.open(options.dataset)
-    key = dataset.schema.key
-    ends = (line.split(",") for line in options.ranges.read_text().split())
-    task = options.epoch, [f'"{key}" BETWEEN {begin} AND {end}' for begin, end in ends], options.queries
+    task = options.epoch, predicates(dataset, options.ranges), options.queries
     spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(3)
-    arguments = (options.dataset, *task, options.rounds, barrier)
-    processes = [spawn.Process(target=serve, args=arguments, daemon=True) for _ in range(2)]
+    barrier = spawn.Barrier(3, timeout=PATIENCE_S)
+    processes = [spawn.Process(target=serve, args=(options.dataset, *task, options.rounds, barrier), daemon=True) for _ in range(2)]
     for process in processes:
         process.start()
     work(dataset, *task)

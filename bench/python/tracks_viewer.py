@@ -10,7 +10,8 @@ import time
 import numpy
 from openpmd_viewer import OpenPMDTimeSeries, ParticleTracker
 
-MASS, LIGHT = 9.1093837015e-31, 299792458.0
+# openPMD-viewer states momenta as multiples of this, of the mass in `series.py`.
+MOMENTUM_UNIT = 9.1093837015e-31 * 299792458.0
 QUANTITIES = ["x", "z", "uz"]
 SPECIES = "electrons"
 
@@ -21,7 +22,7 @@ def main() -> None:
     seconds = []
     for _ in range(rounds + 1):
         began = time.perf_counter()
-        select = {"uz": [threshold / (MASS * LIGHT), None]}
+        select = {"uz": [threshold / MOMENTUM_UNIT, None]}
         tracker = ParticleTracker(series, species=SPECIES, iteration=at, select=select)
         found = [
             series.get_particle(QUANTITIES, species=SPECIES, iteration=label, select=tracker) for label in series.iterations
