@@ -55,11 +55,11 @@ def run(command: list) -> str:
     return done.stdout
 
 
-def measure(command: list, own_clock: bool = False) -> Cost:
+def measure(command: list, own_clock: bool = False, output: Path | None = None) -> Cost:
     """Runs a process to its end. What was written before is on disk beforehand, so that it does not count here.
 
-    With `own_clock` the process prints its wall and processor seconds, since starting Python is no part of the matter. A
-    process that fails, for want of memory mostly, is a result.
+    With `own_clock` the process prints its wall and processor seconds, since starting Python is no part of the matter. What
+    it prints is kept in the file `output`. A process that fails, for want of memory mostly, is a result.
     """
     os.sync()
     with tempfile.NamedTemporaryFile("r") as result:
@@ -67,15 +67,17 @@ def measure(command: list, own_clock: bool = False) -> Cost:
         done = subprocess.run([str(word) for word in measured], stdout=subprocess.PIPE, text=True)
         figures = json.loads(result.read() or "{}")
     peak_mib = figures.get("peak_bytes", 0) / (1 << 20)
+    if output:
+        output.write_text(done.stdout)
     if done.returncode != 0:
         return Cost(float("nan"), float("nan"), peak_mib, f"ended with {done.returncode}")
     wall_s, cpu_s = map(float, done.stdout.split()) if own_clock else (figures["wall_s"], figures["cpu_s"])
     return Cost(wall_s, cpu_s, peak_mib)
 
 
-def ingest_speed(scratch: Path, contestants: list[str], *options) -> list[dict]:
-    """All measurements of one process of `examples/ingest_speed`, which holds the input in memory."""
-    command = [EXAMPLES / "ingest_speed", "--dumps", DUMPS, "--scratch", scratch / "ingest", *options, *contestants]
+def ingest_speed(scratch: Path, contestants: list[str], *options, prefix: list[str] = ()) -> list[dict]:
+    """All measurements of one process of `examples/ingest_speed`, which holds the input in memory. `prefix` runs it."""
+    command = [*prefix, EXAMPLES / "ingest_speed", "--dumps", DUMPS, "--scratch", scratch / "ingest", *options, *contestants]
     lines = []
     with subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, text=True) as process:
         for line in process.stdout:

@@ -45,17 +45,46 @@ def generate(folder: Path, width: str, total_bytes: int, epochs: int, ranks: int
     unsorted = {}
     for label in labels:
         per_rank = [replicate(part, rows, record, rng) for part in numpy.array_split(dumps[label], ranks)]
-        raw.write_epoch(folder / "source", label, per_rank)
-        everything = numpy.concatenate(per_rank)
-        columns = {}
-        for name in record.names:
-            values = numpy.ascontiguousarray(everything[name])
-            if values.dtype.kind == "V":
-                buffers = [None, pyarrow.py_buffer(values.view(numpy.uint8))]
-                columns[name] = pyarrow.Array.from_buffers(pyarrow.binary(values.dtype.itemsize), len(values), buffers)
-            else:
-                columns[name] = values
-        unsorted[label] = folder / f"unsorted-{label}.parquet"
-        parquet.write_table(pyarrow.table(columns), unsorted[label], compression="none", use_dictionary=False)
+        unsorted[label] = write(folder, label, per_rank)
     raw.write_layout(folder / "source" / "layout.toml", record, "E.{epoch}/records.{rank}")
     return unsorted
+
+
+def drift(folder: Path, epoch_bytes: int, epochs: int, ranks: int) -> dict[int, Path]:
+    """Writes a source of 36-byte records that changes from epoch to epoch as little as a simulation does.
+
+    Each epoch lies between two dumps: a particle has the momentum of one of them.
+    """
+    dumps = list(vpic.read_dumps(vpic.full_dumps() or vpic.sample_dumps()).values())
+    rows = epoch_bytes // VPIC_RECORD.itemsize // ranks
+    rng = numpy.random.default_rng(1)
+    unsorted = {}
+    for epoch in range(epochs):
+        position = epoch * (len(dumps) - 1) / max(epochs - 1, 1)
+        before = min(int(position), len(dumps) - 2)
+        per_rank = []
+        for parts in zip(*(numpy.array_split(dumps[dump], ranks) for dump in (before, before + 1))):
+            earlier, later = (replicate(part, rows, VPIC_RECORD, rng) for part in parts)
+            has_moved = rng.random(rows) < position - before
+            earlier[has_moved] = later[has_moved]
+            per_rank.append(earlier)
+        unsorted[epoch] = write(folder, epoch, per_rank)
+    raw.write_layout(folder / "source" / "layout.toml", VPIC_RECORD, "E.{epoch}/records.{rank}")
+    return unsorted
+
+
+def write(folder: Path, label: int, per_rank: list[numpy.ndarray]) -> Path:
+    """Writes an epoch as raw records, and as one unsorted Parquet file, which it returns."""
+    raw.write_epoch(folder / "source", label, per_rank)
+    everything = numpy.concatenate(per_rank)
+    columns = {}
+    for name in everything.dtype.names:
+        values = numpy.ascontiguousarray(everything[name])
+        if values.dtype.kind == "V":
+            buffers = [None, pyarrow.py_buffer(values.view(numpy.uint8))]
+            columns[name] = pyarrow.Array.from_buffers(pyarrow.binary(values.dtype.itemsize), len(values), buffers)
+        else:
+            columns[name] = values
+    path = folder / f"unsorted-{label}.parquet"
+    parquet.write_table(pyarrow.table(columns), path, compression="none", use_dictionary=False)
+    return path

@@ -17,8 +17,10 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+import capped
 import data
 import duckdb
+import epochs
 import ingest
 import overlap
 import package
@@ -29,7 +31,7 @@ import scaling
 from common import EPOCHS, HERE, RANKS, median, say
 
 WIDTHS = (36, 64)
-PARTS = ("ingest", "query", "large", "scaling", "python")
+PARTS = ("ingest", "query", "epochs", "capped", "large", "scaling", "python")
 QUICK = HERE / "quick.json"
 # A ratio may be this much worse than the committed one before it counts: machines are shared.
 LEEWAY = 1.5
@@ -116,10 +118,30 @@ class Bench:
         self.section(f"Ingest: 64-byte records, {self.options.large_bytes / 1e9:g} GB in {EPOCHS} epochs", ingest.table(memory, {}, []))
         self.figures["large"] = memory
 
+    def capped(self, scratch: Path) -> None:
+        """Storage of a known speed, as a shared file system leaves it to a node."""
+        title = "Ingest under a limit on writes: 64-byte records, 16 ranks"
+        try:
+            found = capped.study(scratch, self.options.large_bytes, self.options.rounds)
+        except capped.Refused as refused:
+            self.section(title, [f"Not measured: {refused}."])
+            return
+        self.section(title, capped.table(found))
+        self.figures["capped"] = {str(limit_mb): lines for limit_mb, lines in found.items()}
+
     def scale(self, scratch: Path) -> None:
         found = scaling.study(scratch, self.options.bytes // 2, self.options.rounds)
         self.section(f"Scaling: {self.options.bytes / 2e9:g} GB, 36-byte records unless columns are studied, 16 ranks, 2 epochs", scaling.table(found))
         self.figures["scaling"] = found
+
+    def epochs(self, scratch: Path) -> None:
+        quick = self.options.quick
+        shapes, ranks = (epochs.QUICK_SHAPES, epochs.QUICK_RANKS) if quick else (epochs.SHAPES, epochs.RANKS)
+        found = epochs.study(scratch, shapes, ranks, self.options.rounds)
+        self.section("Epochs of 36-byte records by the command, dumps read and durable", epochs.table(found))
+        self.figures["epochs"] = found
+        for shape, figures in found.items():
+            self.ratios |= {f"{shape}: {name}": figures[name] for name in ("MB per CPU s", "over copy and DuckDB")}
 
     def python(self, scratch: Path) -> None:
         measured = package.Package(scratch, self.options.bytes, self.options.large_bytes, self.options.rounds)
@@ -155,7 +177,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, help="keep report.md, figures.json and plots in this folder")
     chosen = parser.parse_args()
     if chosen.quick:
-        chosen.bytes, chosen.rounds, chosen.parts = 200_000_000, 3, ["ingest", "query"]
+        chosen.bytes, chosen.rounds, chosen.parts = 200_000_000, 3, ["ingest", "query", "epochs"]
     return chosen
 
 
@@ -168,7 +190,7 @@ def main() -> int:
         if {"ingest", "query"} & set(chosen.parts):
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 bench.width(Path(folder), width)
-    for part, work in (("large", bench.large), ("scaling", bench.scale), ("python", bench.python)):
+    for part, work in (("epochs", bench.epochs), ("capped", bench.capped), ("large", bench.large), ("scaling", bench.scale), ("python", bench.python)):
         if part in chosen.parts:
             with tempfile.TemporaryDirectory(prefix="turbidite-bench-", dir=chosen.scratch) as folder:
                 work(Path(folder))

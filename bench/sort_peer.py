@@ -5,7 +5,7 @@ simulation writes raw records: that favours the other engines. The row groups ar
 makes their queries fastest. `pyarrow` writes a table that lies in memory, unsorted. Prints wall and processor seconds of
 that alone, without the start of Python and the loading of the engine.
 
-Usage: sort_peer.py duckdb|polars|pyarrow UNSORTED.parquet TARGET.parquet
+Usage: sort_peer.py duckdb|polars|pyarrow UNSORTED.parquet TARGET.parquet [UNSORTED.parquet TARGET.parquet …]
 """
 
 import os
@@ -38,12 +38,14 @@ def by_pyarrow(source: str, target: str):
 
 
 def main() -> None:
-    work = {"duckdb": by_duckdb, "polars": by_polars, "pyarrow": by_pyarrow}[sys.argv[1]](sys.argv[2], sys.argv[3])
+    engine = {"duckdb": by_duckdb, "polars": by_polars, "pyarrow": by_pyarrow}[sys.argv[1]]
+    works = [(engine(source, target), target) for source, target in zip(sys.argv[2::2], sys.argv[3::2])]
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    work()
-    file = os.open(sys.argv[3], os.O_RDONLY)
-    os.fsync(file)
-    os.close(file)
+    for work, target in works:
+        work()
+        file = os.open(target, os.O_RDONLY)
+        os.fsync(file)
+        os.close(file)
     print(time.perf_counter() - wall_s, time.process_time() - cpu_s)
 
 
