@@ -5,13 +5,14 @@
 //! query results to NumPy and Arrow, `stream` runs queries, `counting` counts for pictures, `values` passes numbers and
 //! ranges, `version` the package's version, `watch` lets Ctrl-C end a call and tells its progress, `owned` keeps forked
 //! processes from its threads, `writer` writes from one process and `rank_writer` from the ranks of a parallel program,
-//! `opening` checks their arguments, `arrays` views the caller's arrays and `arrow_rows` Arrow's batches, `recipe`
+//! `opening` checks their arguments, `appends` keeps appends within their epoch, `arrays` views the caller's arrays and `arrow_rows` Arrow's batches, `recipe`
 //! derives columns.
 //!
 //! Invariants
 //! - The interpreter's lock is released while the core works.
 //! - No column is copied on its way to Arrow or NumPy.
 
+mod appends;
 mod arrays;
 mod arrow_rows;
 mod batch;

@@ -11,8 +11,10 @@ use turbidite::runtime::{ForeignTransport, Process, TransportTable};
 use turbidite::storage::FileSystem;
 use turbidite::{EpochStart, Error, ErrorClass, RankJob, Topology, WriteOptions};
 
+use crate::appends::Appends;
 use crate::errors::{exception, usage};
 use crate::opening;
+use crate::owned::Owned;
 use crate::recipe::Recipe;
 
 /// Timeout of an append that waits for credit, as in the C interface.
@@ -22,11 +24,17 @@ const CREDIT_TIMEOUT: Duration = Duration::from_millis(200);
 #[pyclass(frozen, module = "turbidite._core")]
 #[derive(Debug)]
 pub(crate) struct RankWriter {
+    /// A fork must not use the connections.
+    open: Owned<Open>,
+    recipe: Recipe,
+}
+
+/// What only the process that opened the writer has.
+#[derive(Debug)]
+struct Open {
     /// `None` once the writer is closed or abandoned.
     job: Mutex<Option<RankJob>>,
-    recipe: Recipe,
-    /// The process that opened the writer: a fork must not use its connections.
-    process: u32,
+    appends: Appends,
 }
 
 /// Returns the state that all jobs of the process share, so that a wait in one of them serves the others.
@@ -59,42 +67,35 @@ unsafe fn connect(address: usize, credit_batches: usize) -> Result<Connected, Er
 }
 
 impl RankWriter {
+    fn open(&self, py: Python<'_>) -> PyResult<&Open> {
+        self.open.of_this_process(py, "writer", "cannot use MPI")
+    }
+
     /// Calls the job without the interpreter's lock.
     fn call<T: Send>(&self, py: Python<'_>, call: impl Send + FnOnce(&mut RankJob) -> Result<T, Error>) -> PyResult<T> {
-        self.check_process(py)?;
-        let called = py.detach(|| self.locked().as_mut().map(call));
+        let open = self.open(py)?;
+        let called = py.detach(|| open.locked().as_mut().map(call));
         called.ok_or_else(|| usage(py, "the writer is closed"))?.map_err(|error| exception(py, &error))
     }
 
     /// Takes the job out, for the end of the writer.
     fn end(&self, py: Python<'_>, end: impl Send + FnOnce(RankJob) -> Result<(), Error>) -> PyResult<()> {
-        self.check_process(py)?;
-        py.detach(|| self.locked().take().map_or(Ok(()), end)).map_err(|error| exception(py, &error))
+        let open = self.open(py)?;
+        py.detach(|| open.locked().take().map_or(Ok(()), end)).map_err(|error| exception(py, &error))
     }
+}
 
-    fn check_process(&self, py: Python<'_>) -> PyResult<()> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        Err(usage(py, "the writer belongs to the process that opened it, and a forked process cannot use MPI"))
-    }
-
+impl Open {
     fn locked(&self) -> MutexGuard<'_, Option<RankJob>> {
         self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for RankWriter {
-    /// Leaves the transport alone, since MPI may have ended, and this may be any thread. A fork leaves the lock as
-    /// well.
+impl Drop for Open {
+    /// Leaves the transport alone, since MPI may have ended, and this may be any thread.
     fn drop(&mut self) {
-        let job = self.job.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if self.process == std::process::id() {
-            // The error has no recipient. The next writer takes over a lock file that remains.
-            drop(job.map(RankJob::abandon));
-        } else {
-            std::mem::forget(job);
-        }
+        // The error has no recipient. The next writer takes over a lock file that remains.
+        drop(self.locked().take().map(RankJob::abandon));
     }
 }
 
@@ -103,7 +104,7 @@ impl RankWriter {
     /// Opens the dataset. `transport` is the address of an open transport, which is not closed before this writer is.
     #[new]
     #[expect(clippy::too_many_arguments, reason = "each is an argument of the package's Writer")]
-    fn open(
+    fn new(
         py: Python<'_>,
         transport: usize,
         path: PathBuf,
@@ -148,23 +149,38 @@ impl RankWriter {
         let job = py
             .detach(|| RankJob::open_on(process(), storage, path, schema, options, rank, transport))
             .map_err(|error| exception(py, &error))?;
-        Ok(Self { job: Mutex::new(Some(job)), recipe, process: std::process::id() })
+        let open = Open { job: Mutex::new(Some(job)), appends: Appends::default() };
+        Ok(Self { open: Owned::new(open), recipe })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
     fn begin_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<bool> {
-        self.call(py, |job| job.begin_epoch(epoch)).map(|begun| begun == EpochStart::Started)
+        let begun = self.call(py, |job| job.begin_epoch(epoch))?;
+        if begun == EpochStart::Started {
+            self.open(py)?.appends.open();
+        }
+        Ok(begun == EpochStart::Started)
     }
 
     /// Appends rows of this rank.
     fn append(&self, py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.recipe.each(py, rows, |views, before| {
-            self.call(py, |job| self.recipe.store(views, before, |columns| job.append(columns)))
-        })
+        // A writer that is closed says so.
+        self.call(py, |_| Ok(()))?;
+        let append = self.open(py)?.appends.begin(py)?;
+        let appended = self.recipe.each(py, rows, |views, before| {
+            self.call(py, |job| self.recipe.store(views, before, |columns| append.step(|| job.append(columns))))
+        });
+        append.end(appended)
     }
 
-    /// Makes the epoch fail on all ranks at its end.
+    /// Waits for the appends of other threads, before the epoch is ended. If it raises, the epoch can only be refused.
+    fn finish_appends(&self, py: Python<'_>) -> PyResult<()> {
+        self.open(py)?.appends.finish(py)
+    }
+
+    /// Makes the epoch fail on all ranks at its end. Appends of other threads are refused from then on.
     fn refuse_epoch(&self, py: Python<'_>, cause: String) -> PyResult<()> {
+        self.open(py)?.appends.close(py);
         self.call(py, |job| job.refuse(cause))
     }
 

@@ -10,7 +10,7 @@ use turbidite::query::QueryProgress;
 use crate::errors::failed;
 
 /// Interval at which pending signals are handled, and the progress is last.
-const INTERVAL: Duration = Duration::from_millis(50);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(50);
 
 /// The watch over one request.
 #[derive(Debug)]

@@ -5,44 +5,43 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use turbidite::{EpochStart, LocalJob, WriteOptions};
+use turbidite::{ColumnView, EpochStart, LocalJob, WriteOptions};
 
+use crate::appends::Appends;
 use crate::errors::{exception, usage};
 use crate::opening;
+use crate::owned::Owned;
 use crate::recipe::Recipe;
 
 /// A job whose ranks are all in this process.
 #[pyclass(frozen, module = "turbidite._core")]
 #[derive(Debug)]
 pub(crate) struct Writer {
-    /// `None` once the writer is closed.
-    job: Mutex<Option<Arc<LocalJob>>>,
+    open: Owned<Open>,
     recipe: Recipe,
     ranks: u32,
-    /// The process that opened the writer: a fork has none of its threads.
-    process: u32,
+}
+
+/// What only the process that opened the writer has.
+#[derive(Debug)]
+struct Open {
+    /// `None` once the writer is closed. Locked only with the interpreter's lock.
+    job: Mutex<Option<Arc<LocalJob>>>,
+    appends: Appends,
 }
 
 impl Writer {
-    fn job(&self, py: Python<'_>) -> PyResult<Arc<LocalJob>> {
-        if self.process != std::process::id() {
-            return Err(usage(py, "the writer belongs to the process that opened it: a forked process opens its own"));
-        }
-        self.locked().clone().ok_or_else(|| usage(py, "the writer is closed"))
-    }
-
-    fn locked(&self) -> MutexGuard<'_, Option<Arc<LocalJob>>> {
-        self.job.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the job and its appends.
+    fn job(&self, py: Python<'_>) -> PyResult<(Arc<LocalJob>, &Appends)> {
+        let open = self.open.of_this_process(py, "writer", "opens its own")?;
+        let job = open.locked().clone().ok_or_else(|| usage(py, "the writer is closed"))?;
+        Ok((job, &open.appends))
     }
 }
 
-impl Drop for Writer {
-    /// Leaves the job to its own process: a fork must neither wait for threads that it does not have, nor remove the
-    /// lock.
-    fn drop(&mut self) {
-        if self.process != std::process::id() {
-            std::mem::forget(self.locked().take());
-        }
+impl Open {
+    fn locked(&self) -> MutexGuard<'_, Option<Arc<LocalJob>>> {
+        self.job.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,13 +65,17 @@ impl Writer {
         options.if_exists = opening::if_exists(py, if_exists)?;
         options.derivations = recipe.texts();
         let job = py.detach(|| LocalJob::open(&path, schema, options)).map_err(|error| exception(py, &error))?;
-        Ok(Self { job: Mutex::new(Some(Arc::new(job))), recipe, ranks, process: std::process::id() })
+        let open = Open { job: Mutex::new(Some(Arc::new(job))), appends: Appends::default() };
+        Ok(Self { open: Owned::new(open), recipe, ranks })
     }
 
     /// Begins an epoch. Returns whether it was begun; an existing one may be skipped.
     fn begin_epoch(&self, py: Python<'_>, epoch: u64) -> PyResult<bool> {
-        let job = self.job(py)?;
+        let (job, appends) = self.job(py)?;
         let begun = py.detach(|| job.begin_epoch(epoch)).map_err(|error| exception(py, &error))?;
+        if begun == EpochStart::Started {
+            appends.open();
+        }
         Ok(begun == EpochStart::Started)
     }
 
@@ -81,32 +84,38 @@ impl Writer {
         if rank >= self.ranks {
             return Err(usage(py, format!("rank {rank} is outside a job of {} ranks", self.ranks)));
         }
-        let job = self.job(py)?;
-        self.recipe.each(py, rows, |views, before| {
-            let stored = py.detach(|| self.recipe.store(views, before, |columns| job.append(rank, columns)));
-            stored.map_err(|error| exception(py, &error))
-        })
+        let (job, appends) = self.job(py)?;
+        let append = appends.begin(py)?;
+        let appended = self.recipe.each(py, rows, |views, before| {
+            let step = |columns: &[ColumnView<'_>]| append.step(|| job.append(rank, columns));
+            py.detach(|| self.recipe.store(views, before, step)).map_err(|error| exception(py, &error))
+        });
+        append.end(appended)
+    }
+
+    /// Waits for the appends of other threads, before the epoch is ended. If it raises, the epoch can only be aborted.
+    fn finish_appends(&self, py: Python<'_>) -> PyResult<()> {
+        self.job(py)?.1.finish(py)
     }
 
     /// Ends and commits the epoch. Returns its statistics as JSON.
     fn end_epoch(&self, py: Python<'_>) -> PyResult<String> {
-        let job = self.job(py)?;
+        let (job, _) = self.job(py)?;
         let statistics = py.detach(|| job.end_epoch()).map_err(|error| exception(py, &error))?;
         Ok(serde_json::json!(statistics).to_string())
     }
 
-    /// Aborts the epoch: nothing of it will be visible.
+    /// Aborts the epoch: nothing of it will be visible. Appends of other threads are refused from then on.
     fn abort_epoch(&self, py: Python<'_>, cause: String) -> PyResult<()> {
-        let job = self.job(py)?;
+        let (job, appends) = self.job(py)?;
+        appends.close(py);
         py.detach(|| job.abort_epoch(cause)).map_err(|error| exception(py, &error))
     }
 
     /// Closes the dataset.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        if self.process != std::process::id() {
-            return Ok(());
-        }
-        let mut held = self.locked();
+        let Some(open) = self.open.get() else { return Ok(()) };
+        let mut held = open.locked();
         match held.take().map(Arc::try_unwrap) {
             None => Ok(()),
             Some(Ok(job)) => {

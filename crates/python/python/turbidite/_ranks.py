@@ -258,6 +258,10 @@ class RankWriter:
             raise UsageError(f"rank={rank}: with comm, each process appends its own rows as its own rank")
         return self._core.append(rows)
 
+    def finish_appends(self) -> None:
+        """Waits for the appends of this rank's other threads."""
+        self._core.finish_appends()
+
     def end_epoch(self) -> str:
         """Ends the epoch on all ranks. Returns its statistics as JSON."""
         self._check()

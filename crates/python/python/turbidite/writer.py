@@ -50,8 +50,9 @@ class Writer:
     the beginning and end of epochs are collective: all ranks call them in the same order. Each rank appends its own rows. A
     collective call raises `OperationError` after `stall_limit` seconds without progress, when a rank is missing.
 
-    An epoch is visible to readers after its block has ended. An exception within the block aborts it: nothing of the epoch
-    is stored. With `comm`, the other ranks then raise `OperationError` at the end of their blocks.
+    An epoch is visible to readers after its block has ended. The end of the block waits for the appends of other threads. An
+    exception within the block aborts the epoch: nothing of it is stored, and such appends are refused. With `comm`, the other
+    ranks then raise `OperationError` at the end of their blocks.
     """
 
     def __init__(
@@ -121,6 +122,8 @@ class Writer:
             begun = self._core.begin_epoch(label)
         try:
             yield begun
+            if begun:
+                self._core.finish_appends()
         except BaseException as error:
             if begun:
                 self._abort(error)
@@ -157,6 +160,10 @@ class Writer:
         number. A stream is read batch by batch, and may be larger than memory.
 
         Threads append as different ranks, of which there are `ranks`. With `comm`, `rank` is not given.
+
+        An append that fails before its first rows are stored stores none of them, and may be repeated. After an append that
+        fails later, in a stream or in rows with derived columns, no other append is taken, and the epoch's block raises
+        `OperationError`.
 
         Arrays must have the types of the schema; nothing is converted. Strided arrays are read where they are, while the
         interpreter's lock is released: no other thread may write to them before the call returns.
