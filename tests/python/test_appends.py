@@ -133,6 +133,11 @@ def failing(x: numpy.ndarray):
     return pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("x", "f4")]), batches())
 
 
+def with_a_gap(x: numpy.ndarray) -> pyarrow.Table:
+    whole = pyarrow.table({"x": pyarrow.array(x, mask=numpy.arange(len(x)) == 70_123)})
+    return pyarrow.Table.from_batches(whole.to_batches(max_chunksize=7_001))
+
+
 def with_a_large_value(x: numpy.ndarray) -> numpy.ndarray:
     changed = x.copy()
     changed[70_123] = 1000
@@ -142,6 +147,7 @@ def with_a_large_value(x: numpy.ndarray) -> numpy.ndarray:
 HALVED = {
     "derived from arrays": (lambda x: {"x": with_a_large_value(x)}, turbidite.UsageError),
     "derived from a stream": (lambda x: table(with_a_large_value(x)), turbidite.UsageError),
+    "a missing value": (with_a_gap, turbidite.UsageError),
     "a stream that fails": (failing, turbidite.OperationError),
 }
 

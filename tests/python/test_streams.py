@@ -1,6 +1,8 @@
 """Writing from Arrow's streams and objects, and derived columns of a Writer."""
 
+import ctypes
 import re
+import signal
 import subprocess
 import sys
 
@@ -156,7 +158,7 @@ WRONG = {
     "a repeated column": (lambda t: t.append_column("ux", t["ux"]), "'ux' occurs twice"),
     "missing values": (
         lambda t: pyarrow.concat_tables([t, t.slice(0, 1).set_column(2, "id", pyarrow.array([None], "uint64"))]),
-        "column 'id': 1 values are missing",
+        "column 'id', row 1000: missing values",
     ),
 }
 
@@ -187,6 +189,37 @@ def test_a_stream_that_fails_aborts_the_epoch(tmp_path):
     assert turbidite.open(tmp_path / "a.tbd").epochs == [2]
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, KeyboardInterrupt("enough")], ids=["bare", "with a text"])
+def test_an_interrupt_in_a_producer_stays_one(tmp_path, error):
+    whole = table(rows(count=1000))
+
+    def interrupted():
+        yield from whole.to_batches()
+        if error is KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)
+        raise error
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with turbidite.Writer(tmp_path / "a.tbd", whole.schema, key="ux") as writer:
+            with pytest.raises(KeyboardInterrupt), writer.epoch(1):
+                writer.append(pyarrow.RecordBatchReader.from_batches(whole.schema, interrupted()))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert turbidite.open(tmp_path / "a.tbd").epochs == []
+
+
+def test_an_error_that_mentions_an_interrupt_is_none(tmp_path):
+    def failing():
+        raise ValueError("no KeyboardInterrupt: KeyboardInterrupt was not raised")
+        yield
+
+    schema = pyarrow.schema([("x", "f8")])
+    with turbidite.Writer(tmp_path / "a.tbd", schema, key="x") as writer:
+        with pytest.raises(turbidite.OperationError, match="was not raised"), writer.epoch(1):
+            writer.append(pyarrow.RecordBatchReader.from_batches(schema, failing()))
+
+
 class Array:
     """An Arrow array without columns."""
 
@@ -194,10 +227,67 @@ class Array:
         return pyarrow.array([1.0, 2.0]).__arrow_c_array__(requested_schema)
 
 
-def test_arrays_without_columns_are_refused(tmp_path):
+@pytest.mark.parametrize("given", [Array(), polars.Series("x", [1.0, 2.0]), pyarrow.chunked_array([[1.0], [2.0]])], ids=type)
+def test_arrays_without_columns_are_refused(tmp_path, given):
     with turbidite.Writer(tmp_path / "a.tbd", {"x": "f8"}, key="x") as writer:
         with pytest.raises(turbidite.UsageError, match="named columns"), writer.epoch(1):
-            writer.append(Array())
+            writer.append(given)
+
+
+@pytest.mark.parametrize("form", [lambda rows: rows, lambda rows: pyarrow.chunked_array([rows[:3], rows[3:]])], ids=["array", "stream"])
+def test_missing_rows_are_refused(tmp_path, form):
+    """A row that is missing as a whole hides values, which are those of the memory."""
+    x = pyarrow.array(numpy.arange(5.0))
+    hidden = pyarrow.StructArray.from_arrays([x], names=["x"], mask=pyarrow.array([False] * 4 + [True]))
+    shown = pyarrow.StructArray.from_arrays([x], names=["x"])
+    with turbidite.Writer(tmp_path / "a.tbd", {"x": "f8"}, key="x") as writer:
+        with pytest.raises(turbidite.UsageError, match="row 4: missing rows"), writer.epoch(1):
+            writer.append(form(hidden))
+        with writer.epoch(2):
+            assert writer.append(form(shown[1:])) == 4
+    assert turbidite.open(tmp_path / "a.tbd").query(order="key").to_numpy()["x"].tolist() == [1, 2, 3, 4]
+
+
+class Silent:
+    """Arrow's stream of a producer that fails without a text, of the functions of the C stream interface."""
+
+    def __init__(self, fails_at: str):
+        call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+        text, release = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p), ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+        def get_schema(stream: int, out: int) -> int:
+            if fails_at == "schema":
+                return 5
+            pyarrow.schema([("x", "f8")])._export_to_c(out)
+            return 0
+
+        def mark_released(stream: int) -> None:
+            ctypes.c_void_p.from_address(stream + 3 * ctypes.sizeof(ctypes.c_void_p)).value = None
+
+        self.functions = [call(get_schema), call(lambda stream, out: 5), text(lambda stream: None), release(mark_released)]
+        self.stream = (ctypes.c_void_p * 5)(*(ctypes.cast(one, ctypes.c_void_p) for one in self.functions), None)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.stream), b"arrow_array_stream", None)
+
+
+@pytest.mark.parametrize("fails_at", ["schema", "batch"])
+def test_a_producer_need_not_have_a_reason(tmp_path, fails_at):
+    with turbidite.Writer(tmp_path / "a.tbd", {"x": "f8"}, key="x") as writer:
+        with pytest.raises(turbidite.OperationError, match="gives no reason"), writer.epoch(1):
+            writer.append(Silent(fails_at))
+
+
+def test_a_stream_that_was_read_is_refused(tmp_path):
+    empty = pyarrow.RecordBatchReader.from_batches(pyarrow.schema([("x", "f8")]), iter([]))
+    capsule = empty.__arrow_c_stream__()
+    once = type("Once", (), {"__arrow_c_stream__": lambda self, requested_schema=None: capsule})()
+    pyarrow.RecordBatchReader.from_stream(once)
+    with turbidite.Writer(tmp_path / "a.tbd", {"x": "f8"}, key="x") as writer:
+        with pytest.raises(turbidite.OperationError, match="read already"), writer.epoch(1):
+            writer.append(once)
 
 
 @pytest.mark.parametrize(

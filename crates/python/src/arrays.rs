@@ -12,6 +12,7 @@ use turbidite::{Column as Stated, ColumnView, DataType};
 
 use crate::batch::type_string;
 use crate::errors::{exception, usage};
+use crate::types::with_primitives;
 
 /// One column of an append: an array, and its values in memory.
 #[derive(Debug)]
@@ -37,8 +38,9 @@ impl Column {
             if numpy.getattr("ma")?.call_method1("isMaskedArray", (array,))?.is_truthy()? {
                 return Err(refuse("a masked array cannot be stored: fill its gaps, array.filled(...)".into()));
             }
-            if has_nulls(array)? {
-                return Err(refuse("it has missing values, which cannot be stored: fill them first".into()));
+            if let Some(row) = first_missing(array)? {
+                let place = format!("column '{name}', row {row}");
+                return Err(usage(py, format!("{place}: missing values cannot be stored: fill them first")));
             }
             numpy.call_method1("asarray", (array,))?
         };
@@ -119,17 +121,26 @@ fn item<'py>(interface: &Bound<'py, PyDict>, name: &Bound<'py, PyString>) -> PyR
     interface.get_item(name)?.ok_or_else(|| PyKeyError::new_err(name.to_string()))
 }
 
-/// Returns whether an array of pandas or Arrow has missing values, which NumPy would turn into NaN.
-fn has_nulls(array: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if array.hasattr("null_count")? {
+/// Returns the index of the first missing value of an array of pandas, Polars or Arrow. NumPy would turn it into NaN.
+fn first_missing(array: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
+    let mask = if array.hasattr("null_count")? {
         let count = array.getattr("null_count")?;
         let count = if count.is_callable() { count.call0()? } else { count };
-        return count.gt(0);
-    }
-    // Of pandas' types, those of NumPy hold NaN as a value; the others have a mask.
-    let is_extension =
-        array.hasattr("isna")? && array.hasattr("dtype")? && array.getattr("dtype")?.hasattr("na_value")?;
-    if is_extension { array.call_method0("isna")?.call_method0("any")?.is_truthy() } else { Ok(false) }
+        if !count.gt(0)? {
+            return Ok(None);
+        }
+        array.call_method0("is_null")?
+    } else {
+        // Of pandas' types, those of NumPy hold NaN as a value; the others have a mask.
+        let is_extension =
+            array.hasattr("isna")? && array.hasattr("dtype")? && array.getattr("dtype")?.hasattr("na_value")?;
+        if !is_extension {
+            return Ok(None);
+        }
+        array.call_method0("isna")?
+    };
+    let places = array.py().import("numpy")?.call_method1("flatnonzero", (mask,))?;
+    if places.len()? == 0 { Ok(None) } else { places.get_item(0)?.extract().map(Some) }
 }
 
 /// Returns the type of a column: the core's name of it, or whatever `numpy.dtype` takes.
@@ -165,14 +176,15 @@ pub(crate) fn data_type(py: Python<'_>, name: &str, stated: &Bound<'_, PyAny>) -
 
 /// Returns the type that NumPy calls `type_string`: byte order, kind and bytes, such as `<f4`.
 fn stored_type(type_string: &str, is_opaque: bool) -> Option<DataType> {
-    let native = type_string.strip_prefix(['<', '|'])?;
-    let (kind, bytes) = native.split_at_checked(1)?;
-    let bytes: u32 = bytes.parse().ok()?;
-    match kind {
-        "V" => is_opaque.then_some(DataType::FixedBytes(bytes)),
-        "i" | "u" | "f" => DataType::from_str(&format!("{kind}{}", bytes.checked_mul(8)?)).ok(),
-        _ => None,
+    macro_rules! stored {
+        ($(($own:ident, $arrow:ident, $native:ident, $numpy:literal)),* $(,)?) => {
+            match type_string {
+                $($numpy => Some(DataType::$own),)*
+                other => other.strip_prefix("|V").filter(|_| is_opaque)?.parse().ok().map(DataType::FixedBytes),
+            }
+        };
     }
+    with_primitives!(stored)
 }
 
 /// Returns the names of the columns of one append.

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::errors::usage;
+use crate::types::with_primitives;
 
 /// Some rows of a query's result.
 #[pyclass(frozen, module = "turbidite._core")]
@@ -107,20 +108,16 @@ impl BatchColumn {
 
 /// Returns NumPy's name of an Arrow type; `None` for types that no dataset has.
 pub(crate) fn type_string(data_type: &DataType) -> Option<String> {
-    Some(match data_type {
-        DataType::Int8 => "|i1".into(),
-        DataType::Int16 => "<i2".into(),
-        DataType::Int32 => "<i4".into(),
-        DataType::Int64 => "<i8".into(),
-        DataType::UInt8 => "|u1".into(),
-        DataType::UInt16 => "<u2".into(),
-        DataType::UInt32 => "<u4".into(),
-        DataType::UInt64 => "<u8".into(),
-        DataType::Float32 => "<f4".into(),
-        DataType::Float64 => "<f8".into(),
-        DataType::FixedSizeBinary(width) => format!("|V{width}"),
-        _ => return None,
-    })
+    macro_rules! name {
+        ($(($own:ident, $arrow:ident, $native:ident, $numpy:literal)),* $(,)?) => {
+            match data_type {
+                $(DataType::$arrow => Some($numpy.to_owned()),)*
+                DataType::FixedSizeBinary(width) => Some(format!("|V{width}")),
+                _ => None,
+            }
+        };
+    }
+    with_primitives!(name)
 }
 
 /// Returns NumPy's type and the address of the values of a column without nulls.
@@ -129,7 +126,7 @@ fn memory(column: &dyn Array) -> Option<(String, usize)> {
         return None;
     }
     macro_rules! address {
-        ($($arrow:ident => $native:ident),* $(,)?) => {
+        ($(($own:ident, $arrow:ident, $native:ident, $numpy:literal)),* $(,)?) => {
             match column.data_type() {
                 $(DataType::$arrow => {
                     column.as_primitive::<arrow_array::types::$native>().values().as_ptr() as usize
@@ -139,19 +136,7 @@ fn memory(column: &dyn Array) -> Option<(String, usize)> {
             }
         };
     }
-    let address = address! {
-        Int8 => Int8Type,
-        Int16 => Int16Type,
-        Int32 => Int32Type,
-        Int64 => Int64Type,
-        UInt8 => UInt8Type,
-        UInt16 => UInt16Type,
-        UInt32 => UInt32Type,
-        UInt64 => UInt64Type,
-        Float32 => Float32Type,
-        Float64 => Float64Type,
-    };
-    Some((type_string(column.data_type())?, address))
+    Some((type_string(column.data_type())?, with_primitives!(address)))
 }
 
 /// Exports an array as the pair of capsules that the Arrow PyCapsule interface defines.

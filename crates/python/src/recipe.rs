@@ -1,11 +1,12 @@
 //! Maps appended rows to stored rows.
 
+use arrow_array::Array;
 use pyo3::prelude::*;
 use turbidite::expr::{DerivationSet, ExpressionError};
 use turbidite::{Column, ColumnView, Error, Schema};
 
 use crate::arrays;
-use crate::arrow_rows::{self, Batches};
+use crate::arrow_rows::{self, ArrowRows};
 use crate::errors::usage;
 
 /// Number of rows whose derived columns are computed at a time.
@@ -49,21 +50,21 @@ impl Recipe {
         rows: &Bound<'_, PyAny>,
         append: impl Fn(&[ColumnView<'_>], usize) -> PyResult<()>,
     ) -> PyResult<usize> {
-        let Some(mut batches) = Batches::open(py, rows)? else {
+        let Some(mut batches) = ArrowRows::open(py, rows)? else {
             let columns = arrays::columns(py, &self.given, rows)?;
             let views = columns.iter().map(|column| column.view(py)).collect::<PyResult<Vec<_>>>()?;
             append(&views, 0)?;
             return Ok(columns.first().map_or(0, arrays::Column::len));
         };
         let places = batches.find(py, &self.given)?;
-        let mut before = 0;
-        while let Some(batch) = batches.next(py)? {
-            let view = |(column, place): (&Column, &usize)| arrow_rows::view(py, column, batch.column(*place));
+        let mut rows = 0;
+        while let Some((batch, before)) = batches.next(py)? {
+            let view = |(column, place): (&Column, &usize)| arrow_rows::view(py, column, batch.column(*place), before);
             let views = self.given.iter().zip(&places).map(view).collect::<PyResult<Vec<_>>>()?;
             append(&views, before)?;
-            before += batch.num_rows();
+            rows = before + batch.len();
         }
-        Ok(before)
+        Ok(rows)
     }
 
     /// Computes the derived columns, and passes the stored columns to `append`, some rows at a time.
